@@ -1,0 +1,159 @@
+"""Rockpool's Xylo Audio 2 modules, imported so that nothing is downloaded and nothing runs pip.
+
+The ``samna`` on PyPI is a stub that runs pip when it is imported, and ``import rockpool`` imports
+it. Where the real samna (it ships compiled files) is absent, a stand-in module takes its name
+before Rockpool looks: simulation needs only names to exist, never to do anything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.metadata
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from pathlib import PurePath
+from types import ModuleType
+from typing import Any
+
+from rig.errors import MissingExtraError, SetupError
+
+_PACKAGE = "rockpool.devices.xylo.syns61201"
+_NEEDED = ("rockpool", "xylosim", "bitstruct")
+_COMPILED = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dylib", ".dll")
+
+
+@dataclass(frozen=True, slots=True)
+class XyloAudio2:
+    """The parts of Rockpool that the rig uses, all for Xylo Audio 2 (SYNS61201)."""
+
+    simulator: Any
+    mapper: Callable[..., dict[str, Any]]
+    quantize: Callable[..., dict[str, Any]]
+    cycles_model: Callable[..., tuple[float, float]]
+
+
+def load_xylo_audio2() -> XyloAudio2:
+    """Import Rockpool's Xylo Audio 2 package (3 to 5 s the first time).
+
+    Raises MissingExtraError where rockpool, xylosim or bitstruct is not installed, and SetupError
+    where Rockpool was imported earlier without a usable samna, which it remembers.
+    """
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"the Xylo driver needs {', '.join(missing)}",
+            field="device",
+            value="xylo",
+            remedy="Run: pip install 'neurorig[xylo]'",
+        )
+    with _no_package_index(), _stand_in_for_samna():
+        package = importlib.import_module(_PACKAGE)
+        quantize = importlib.import_module("rockpool.transform.quantize_methods").channel_quantize
+    for name in ("XyloSim", "cycles_model"):
+        if getattr(package, name).__name__ == "MissingBackendShim":
+            raise SetupError(
+                f"rockpool was imported earlier in this process without samna and has no {name}",
+                field="device",
+                value="xylo",
+                remedy="Open the Xylo device in a fresh process",
+            )
+    return XyloAudio2(package.XyloSim, package.mapper, quantize, package.cycles_model)
+
+
+def has_real_samna() -> bool:
+    """Whether the vendor's samna is installed. Looks at files only and imports nothing."""
+    try:
+        files = importlib.metadata.files("samna") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return any(PurePath(str(file)).name.endswith(_COMPILED) for file in files)
+
+
+def attached_boards() -> tuple[str, ...]:
+    """Names of the Xylo Audio 2 boards that the real samna reports; empty without it.
+
+    Raises SetupError where samna is installed and cannot be imported.
+    """
+    if not has_real_samna():
+        return ()
+    try:
+        with _no_package_index():
+            devices = importlib.import_module("samna").device.get_all_devices()
+    except (ImportError, AttributeError, RuntimeError) as error:
+        raise SetupError(
+            f"samna is installed and cannot list its devices: {error}",
+            field="device",
+            value="xylo",
+            remedy="Check the samna installation, or add --simulate",
+        ) from error
+    names = (str(getattr(device, "device_type_name", device)) for device in devices)
+    return tuple(name for name in names if name.startswith("XyloA2"))
+
+
+class _StandIn(ModuleType):
+    """A module in which every public name exists: classes by capital letter, modules otherwise."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None, is_package=True)
+        self.__path__: list[str] = []
+        self.__version__ = "0.0.0+stand-in"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = type(name, (), {}) if name[:1].isupper() else _StandIn(f"{self.__name__}.{name}")
+        setattr(self, name, value)
+        return value
+
+
+class _StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds ``samna`` and everything under it as stand-ins."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        ours = fullname.partition(".")[0] == "samna"
+        return ModuleSpec(fullname, self, is_package=True) if ours else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        return None
+
+
+@contextmanager
+def _stand_in_for_samna() -> Iterator[None]:
+    """Inside, ``import samna`` gives the stand-in; it stays in sys.modules, the finder does not."""
+    if has_real_samna():
+        yield
+        return
+    finder = _StandInFinder()
+    if not isinstance(sys.modules.get("samna"), _StandIn):
+        sys.modules["samna"] = _StandIn("samna")
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+@contextmanager
+def _no_package_index() -> Iterator[None]:
+    """Inside, a pip that somebody's import starts can reach no package index."""
+    before = os.environ.get("PIP_NO_INDEX")
+    os.environ["PIP_NO_INDEX"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PIP_NO_INDEX"]
+        else:
+            os.environ["PIP_NO_INDEX"] = before

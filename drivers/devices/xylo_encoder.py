@@ -1,0 +1,152 @@
+"""Audio to events: a 16-band filter bank in place of Xylo Audio 2's analog front end.
+
+The chip's front end is analog, and its simulator costs seconds per second of audio; this encoder
+is a cheap, deterministic stand-in with the same shape of output. It is not bit-exact to the chip.
+
+Every bin takes the power spectrum of the ``window_s`` that end with the bin, sums it into
+log-spaced bands, divides by the mean level of the last ``level_s`` (a loud and a quiet microphone
+give the same events), compresses by a power law and turns the result into whole events by carrying
+the remainder to the next bin, as an integrate-and-fire encoder does. It never looks ahead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import DataError
+
+MIN_RATE_HZ = 8000.0
+_TOP_OF_RATE = 0.45
+_BLOCK_BINS = 512
+_TINY = 1e-30
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderParams:
+    """What the encoder does; part of the network file, because the weights were trained on it.
+
+    The bands are fixed in hertz. At a low sampling rate the bands above 0.45 of it stay silent,
+    instead of all bands moving under the weights.
+    """
+
+    channels: int = 16
+    low_hz: float = 100.0
+    high_hz: float = 7000.0
+    bin_s: float = 0.01
+    window_s: float = 0.032
+    level_s: float = 0.5
+    gain: float = 4.0
+    exponent: float = 0.35
+    max_events: int = 15
+
+    def __post_init__(self) -> None:
+        good = (
+            all(math.isfinite(value) and value > 0 for value in asdict(self).values())
+            and self.low_hz < self.high_hz
+            and self.max_events <= 15
+            and self.channels <= 16
+        )
+        if not good:
+            raise DataError("encoder parameters out of range", field="encoder", value=str(asdict(self)))
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> EncoderParams:
+        """The parameters from a network file; DataError where names are missing or unknown."""
+        names = {field.name for field in fields(cls)}
+        if set(content) != names:
+            odd = ", ".join(sorted(set(content) ^ names))
+            raise DataError(f"encoder parameters missing or unknown: {odd}", field="encoder", value=odd)
+        return cls(**content)
+
+
+def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float = 0.0) -> Floats:
+    """The payload as float64, shape (n,). ``duration_s`` of 0 means not stated.
+
+    Raises DataError where it is no one-dimensional array of finite floats, where the rate is
+    missing or below 8 kHz, and where the length is not ``duration_s`` at that rate.
+    """
+    if rate_hz is None or not math.isfinite(rate_hz) or rate_hz < MIN_RATE_HZ:
+        raise DataError(
+            f"the audio rate is {rate_hz} Hz",
+            field="rate_hz",
+            value=rate_hz,
+            remedy=f"Use {MIN_RATE_HZ:.0f} Hz or more",
+        )
+    audio = np.asarray(payload)
+    if audio.ndim != 1 or audio.size == 0 or not np.issubdtype(audio.dtype, np.floating):
+        raise DataError(
+            f"audio must be floats of shape (n,), not {audio.dtype} of shape {audio.shape}",
+            field="payload",
+            value=str(audio.shape),
+        )
+    if not bool(np.all(np.isfinite(audio))):
+        raise DataError("audio holds NaN or infinity", field="payload", value="not finite")
+    length_s = audio.size / rate_hz
+    if duration_s and abs(length_s - duration_s) > max(2e-3, 2 / rate_hz):
+        raise DataError(
+            f"{audio.size} samples at {rate_hz:g} Hz last {length_s:g} s, not {duration_s:g} s",
+            field="rate_hz",
+            value=rate_hz,
+            remedy="State the rate that the audio was recorded at",
+        )
+    return audio.astype(np.float64)
+
+
+def encode(audio: NDArray[Any], rate_hz: float, params: EncoderParams) -> NDArray[np.int64]:
+    """Events per bin and channel, int64, shape (bins, channels), each 0 to ``params.max_events``.
+
+    ``audio`` is float, shape (n,), at ``rate_hz``; there are round(n / (rate_hz * bin_s)) bins, at
+    least one. Silence gives no events. Raises DataError as ``check_audio`` does.
+    """
+    energy = _band_energy(check_audio(audio, rate_hz), rate_hz, params)
+    relative = energy / _level(energy.sum(axis=1), round(params.level_s / params.bin_s))[:, None]
+    rate = np.minimum(params.gain * relative**params.exponent, params.max_events)
+    whole = np.floor(np.cumsum(rate, axis=0))
+    return np.diff(whole, axis=0, prepend=0.0).astype(np.int64)
+
+
+def _band_energy(audio: Floats, rate_hz: float, params: EncoderParams) -> Floats:
+    """Power per bin and band, shape (bins, channels), each from the window that ends with its bin."""
+    width = round(params.window_s * rate_hz)
+    bins = max(1, round(audio.size / (rate_hz * params.bin_s)))
+    ends = np.rint(np.arange(1, bins + 1) * (rate_hz * params.bin_s)).astype(np.int64)
+    padded = np.zeros(width + max(audio.size, int(ends[-1])))
+    padded[width : width + audio.size] = audio
+    windows = np.lib.stride_tricks.sliding_window_view(padded, width)
+    taper = np.hanning(width + 2)[1:-1]
+    weights = _band_weights(width, rate_hz, params)
+    energy = np.empty((bins, params.channels))
+    for first in range(0, bins, _BLOCK_BINS):
+        part = slice(first, first + _BLOCK_BINS)
+        spectrum = np.fft.rfft(windows[ends[part]] * taper, axis=1)
+        energy[part] = (spectrum.real**2 + spectrum.imag**2) @ weights
+    return energy
+
+
+def _band_weights(width: int, rate_hz: float, params: EncoderParams) -> Floats:
+    """The share of each spectral line in each band, shape (width // 2 + 1, channels)."""
+    edges = np.geomspace(params.low_hz, params.high_hz, params.channels + 1)
+    edges = np.minimum(edges, _TOP_OF_RATE * rate_hz)
+    line_hz = rate_hz / width
+    centres = np.arange(width // 2 + 1)[:, None] * line_hz
+    upper = np.minimum(edges[1:], centres + line_hz / 2)
+    lower = np.maximum(edges[:-1], centres - line_hz / 2)
+    return np.asarray(np.maximum(upper - lower, 0.0) / line_hz)
+
+
+def _level(power: Floats, bins: int) -> Floats:
+    """Mean of the last ``bins`` values at every bin (fewer at the start), always above zero."""
+    total = np.concatenate(([0.0], np.cumsum(power)))
+    last = np.arange(1, power.size + 1)
+    first = np.maximum(last - bins, 0)
+    mean = (total[last] - total[first]) / (last - first)
+    # The difference of sums loses a whisper that follows a shout; the bin itself bounds it below.
+    return np.asarray(np.maximum(np.maximum(mean, power / (last - first)), _TINY))

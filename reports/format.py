@@ -1,0 +1,242 @@
+"""Numbers and names for people: SI prefixes, two digits of uncertainty, titles, groups. Cheap to import."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from rig.quantity import Component, Quantity
+
+NOT_STATED = "not stated"
+NO_NUMBER = "n/a"
+
+_PREFIXES = {
+    **{-24: "y", -21: "z", -18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: ""},
+    **{3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E", 21: "Z", 24: "Y"},
+}
+_PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}
+_TITLES = {
+    "accuracy": "Accuracy",
+    "balanced_accuracy": "Balanced accuracy",
+    "execution_time_s": "Execution time, mean",
+    "execution_time_p50_s": "Execution time, median",
+    "execution_time_p90_s": "Execution time, 90th percentile",
+    "execution_time_p99_s": "Execution time, 99th percentile",
+    "idle_power_w": "Idle power",
+    "active_power_w": "Active power",
+    "dynamic_power_w": "Dynamic power",
+    "energy_per_inference_j": "Energy per inference",
+    "energy_per_inference_integrated_j": "Energy per inference, integrated",
+    "dynamic_energy_per_inference_j": "Dynamic energy per inference",
+}
+_NAME = re.compile(r"(?P<trimmed>trimmed\.)?(?:phase\.(?P<phase>.+?)\.)?(?:rail\.(?P<rail>.+)\.)?(?P<leaf>[^.]+)", re.S)
+_SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
+_KINDS = ("overall", "phase", "rail", "phase and rail", "cross-check", "other")
+
+
+class Name(NamedTuple):
+    """A dotted quantity name, taken apart."""
+
+    kind: str
+    heading: str
+    leaf: str
+
+
+class Group(NamedTuple):
+    """Quantities that belong in one table, as (name, quantity)."""
+
+    kind: str
+    heading: str
+    entries: tuple[tuple[str, Quantity], ...]
+
+
+class BudgetLine(NamedTuple):
+    """One independent contribution: standard uncertainty and share of the variance (0 to 1, or NaN)."""
+
+    source: str
+    u: float
+    share: float
+    dof: float
+    shared: str | None
+
+
+# ---- numbers ------------------------------------------------------------------------------
+
+
+def prefix(magnitude: float, unit: str) -> tuple[float, str]:
+    """The factor to multiply by, and the unit to print, for a value of about ``magnitude``."""
+    if unit == "1":
+        return (100.0, "%") if magnitude <= 1.0 else (1.0, "")
+    base = unit.partition("/")[0]
+    if base not in _PREFIXABLE or not math.isfinite(magnitude) or magnitude <= 0.0:
+        return 1.0, unit
+    exponent = 3 * math.floor(math.log10(magnitude) / 3 + 1e-12)
+    if base == "s":
+        exponent = min(exponent, 0)
+    exponent = max(-24, min(24, exponent))
+    return 10.0**-exponent, _PREFIXES[exponent] + unit
+
+
+def quantity_parts(q: Quantity) -> tuple[str, str, str]:
+    """(value, half width of the 95 % interval, unit) as text; both share one prefix and one last digit.
+
+    The half width is empty when no uncertainty is stated.
+    """
+    value = float(q.value)
+    if not math.isfinite(value):
+        return NO_NUMBER, "", ""
+    half = _half_width(q)
+    factor, unit = prefix(max(abs(value), half if q.unit != "1" and math.isfinite(half) else 0.0), q.unit)
+    value, half = value * factor, half * factor
+    if not (math.isfinite(half) and half > 0.0):
+        return _significant(value, 4), "" if half == 0.0 else "unknown", unit
+    exponent = int(f"{half:.1e}".split("e")[1])
+    decimals = 1 - exponent
+    if max(abs(value), half) >= 1e6 or decimals > 9:
+        digits = max(0, min(15, math.floor(math.log10(max(abs(value), half))) - exponent + 1))
+        return f"{value:.{digits}e}", f"{half:.1e}", unit
+    return _fixed(value, decimals), _fixed(half, decimals), unit
+
+
+def quantity_text(q: Quantity) -> str:
+    """For people, with the half width of the 95 % interval: ``341.2 ± 3.1 µW``, ``87.5 ± 1.2 %``."""
+    value, half, unit = quantity_parts(q)
+    tail = f" {unit}" if unit else ""
+    if value == NO_NUMBER:
+        return value
+    if not half:
+        return f"{value}{tail} (no uncertainty stated)"
+    return f"{value} ± {half}{tail}"
+
+
+def si(value: float | None, unit: str, digits: int = 4) -> str:
+    """A plain number with an SI prefix; None is ``not stated``."""
+    if value is None:
+        return NOT_STATED
+    if not math.isfinite(value):
+        return NO_NUMBER
+    factor, text = prefix(abs(value), unit)
+    return f"{_significant(value * factor, digits)} {text}".rstrip()
+
+
+def budget(q: Quantity) -> list[BudgetLine]:
+    """Independent contributions, largest first; what shares an origin is added with its signs."""
+    merged: dict[str, list[Component]] = {}
+    for position, c in enumerate(q.components):
+        merged.setdefault(f"shared {c.shared}" if c.shared is not None else f"own {position}", []).append(c)
+    sums = [(parts, sum(c.u for c in parts)) for parts in merged.values()]
+    total = sum(u * u for _, u in sums)
+    lines = [
+        BudgetLine(
+            source=" + ".join(dict.fromkeys(c.source for c in parts)),
+            u=abs(u),
+            share=u * u / total if total > 0 and math.isfinite(total) else math.nan,
+            dof=min(c.dof for c in parts),
+            shared=parts[0].shared,
+        )
+        for parts, u in sums
+    ]
+    return sorted(lines, key=lambda line: -line.u if math.isfinite(line.u) else -math.inf)
+
+
+def _half_width(q: Quantity) -> float:
+    try:
+        return abs(q.half_width())
+    except OverflowError:
+        return math.inf
+
+
+def _fixed(value: float, decimals: int) -> str:
+    text = f"{round(value, decimals):.{max(decimals, 0)}f}"
+    return text[1:] if text.startswith("-") and not text.strip("-0.") else text
+
+
+def _significant(value: float, digits: int) -> str:
+    if value == 0.0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    if not -4 <= exponent < 7:
+        return f"{value:.{digits - 1}e}"
+    text = _fixed(value, digits - 1 - exponent)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# ---- names --------------------------------------------------------------------------------
+
+
+def clean(text: object) -> str:
+    """Text without control or direction characters, which a terminal or an XML reader would obey."""
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in str(text))
+
+
+def split_name(name: str) -> Name:
+    """Kind, heading and leaf of a dotted name; what is not understood is of kind ``other``."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return Name("other", "Other", name)
+    phase, rail, leaf = match["phase"], match["rail"], match["leaf"]
+    where = [f"phase {clean(phase)}"] if phase else []
+    where += [f"rail {clean(rail)}"] if rail else []
+    heading = ", ".join(where)
+    if match["trimmed"]:
+        return Name("cross-check", f"Trimmed windows{', ' + heading if heading else ''}", leaf)
+    if not where:
+        return Name("overall", "Overall", leaf) if leaf in _TITLES else Name("other", "Other", leaf)
+    kind = "phase and rail" if phase and rail else "phase" if phase else "rail"
+    return Name(kind, heading[0].upper() + heading[1:], leaf)
+
+
+def title(name: str) -> str:
+    """A human title for a quantity's name, without its phase and rail."""
+    leaf = split_name(name).leaf
+    if leaf in _TITLES:
+        return _TITLES[leaf]
+    words = re.sub(r"_(s|w|j|hz)$", "", clean(leaf)).replace("_", " ").strip()
+    return words[:1].upper() + words[1:] if words else clean(name)
+
+
+def groups(quantities: Mapping[str, Quantity]) -> list[Group]:
+    """Quantities grouped for tables: overall, per phase, per rail, both, cross-checks, other."""
+    found: dict[tuple[int, str], list[tuple[str, Quantity]]] = {}
+    for name, q in quantities.items():
+        kind, heading, _ = split_name(name)
+        found.setdefault((_KINDS.index(kind), heading), []).append((name, q))
+    order = list(_TITLES)
+
+    def place(entry: tuple[str, Quantity]) -> int:
+        leaf = split_name(entry[0]).leaf
+        return order.index(leaf) if leaf in _TITLES else len(order)
+
+    ranked = sorted(found.items(), key=lambda item: item[0][0])
+    return [Group(_KINDS[k], heading, tuple(sorted(rows, key=place))) for (k, heading), rows in ranked]
+
+
+def flatten(value: Any, key: str = "", depth: int = 3) -> Iterable[tuple[str, str]]:
+    """Nested JSON as (dotted key, text) pairs; a unit that ends a key goes to its number."""
+    if isinstance(value, Mapping) and value and depth > 0:
+        for k, v in value.items():
+            yield from flatten(v, f"{key}.{k}" if key else str(k), depth - 1)
+    else:
+        stem, _, suffix = key.rpartition("_")
+        unit = _SUFFIXES.get(suffix) if stem else None
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        yield (clean(stem), si(value, unit)) if unit and number else (clean(key), say(value))
+
+
+def say(value: Any) -> str:
+    """Any JSON value as short text; nothing at all is ``not stated``."""
+    if value is None or (isinstance(value, (str, list, tuple, dict)) and not value):
+        return NOT_STATED
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return _short(", ".join(say(v) for v in value[:50]) + (", …" if len(value) > 50 else ""))
+    if isinstance(value, Mapping):
+        return _short("; ".join(f"{clean(k)}: {say(v)}" for k, v in list(value.items())[:50]))
+    return _short(f"{value:.6g}" if isinstance(value, float) else clean(value))
+
+
+def _short(text: str, limit: int = 400) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

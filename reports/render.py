@@ -1,0 +1,179 @@
+"""A result as files: JSON for programs, Markdown and HTML for people, figures as SVG."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reports import sections
+from reports.figures import draw
+from reports.format import clean, say, title
+from rig.result import Result
+from rig.run import Run
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+FIGURES = {
+    "power": "Power over time. Shading says what the device was doing; in a long run each column of the "
+    "picture has the colour of what filled most of it, and marks always show.",
+    "latency": "Execution time per inference: how often each occurred, and the share that took no longer.",
+    "budget": "What the uncertainty is made of: each independent source's share of the variance.",
+}
+
+
+def render(run: Run | None, result: Result) -> dict[str, bytes]:
+    """Every file of a report by its name below the output directory. Reads and writes nothing there."""
+    figures = draw(result)
+    content = context(run, result)
+    env = _environment()
+    vectors = {name: _inline(svg, name) for name, svg in figures.items()}
+    page = env.get_template("report.html.j2").render(**content, vectors=vectors)
+    text = env.get_template("report.md.j2").render(**content, vectors={name: name for name in figures})
+    files = {
+        "results.json": json.dumps(_strict(result.to_json()), sort_keys=True, indent=1, allow_nan=False),
+        "report.md": re.sub(r"\n{3,}", "\n\n", text),
+        "report.html": page,
+    }
+    encoded = {name: (text.rstrip("\n") + "\n").encode() for name, text in files.items()}
+    return encoded | {f"figures/{name}.svg": svg for name, svg in figures.items()}
+
+
+def write(result: Result, out: Path, run: Run | None = None) -> list[Path]:
+    """Render below ``out``, each file whole or not at all, and return the files' paths."""
+    files = render(run, result)
+    for name, content in files.items():
+        _replace(out / name, content)
+    for name in FIGURES:  # a figure of an earlier rendering must not outlive its data
+        if f"figures/{name}.svg" not in files:
+            (out / "figures" / f"{name}.svg").unlink(missing_ok=True)
+    return [out / name for name in files]
+
+
+def context(run: Run | None, result: Result) -> dict[str, Any]:
+    """What the templates are given: text, pairs and rows, nothing that needs computing."""
+    start = result.start
+    return {
+        "run_id": clean(result.run_id),
+        "digest": clean(result.run_digest),
+        "directory": clean(run.path.name) if run is not None else clean(result.run_id),
+        "simulated": result.simulated,
+        "simulators": sections.simulated_parts(start),
+        "complete": result.complete,
+        "error": _error_text(run, result),
+        "device": say(start.get("device", {}).get("name")),
+        "headlines": sections.headlines(result),
+        "architecture": sections.architecture(start.get("device", {})),
+        "algorithm": sections.algorithm(start),
+        "workflow": sections.workflow(result),
+        "timing": sections.timing(result),
+        "clocks": [sections.clock_row(c) for c in result.clocks.values()],
+        "meters": sections.meters(start),
+        "tables": sections.result_tables(result.quantities),
+        "components": sections.component_tables(result.quantities),
+        "refusals": [
+            {
+                "scope": clean(r.scope),
+                "title": title(r.scope),
+                "reason": clean(r.reason),
+                "remedy": clean(r.remedy),
+            }
+            for r in result.refusals
+        ],
+        "notes": [clean(note) for note in result.notes],
+        "environment": sections.environment(start),
+        "captions": FIGURES,
+        "unstated": sections.UNSTATED_ACCURACY,
+    }
+
+
+def _error_text(run: Run | None, result: Result) -> str:
+    if result.complete:
+        return ""
+    if run is None:
+        return "The recording did not end as planned; its last event says why."
+    if run.stop is None:
+        return "The recording has no stop line: it was cut short, and ends at the last whole batch."
+    error: Any = run.error
+    if not error:
+        return "The recording is incomplete: " + (", ".join(map(clean, run.truncated)) or "no error was recorded")
+    if not isinstance(error, Mapping):
+        return say(error)
+    parts = (error.get("error"), error.get("message"), error.get("remedy"))
+    return ". ".join(clean(part).rstrip(".") for part in parts if part) or say(error)
+
+
+# ---- templates ----------------------------------------------------------------------------
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    env = Environment(
+        loader=PackageLoader("reports", "templates"),
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters["md"] = _markdown
+    env.filters["code"] = _markdown_code
+    env.filters["tight"] = lambda text: re.sub(r"(?<=\d) (?=[^\s\d(+])", "\u00a0", str(text))
+    return env
+
+
+def _markdown(text: object) -> str:
+    """Text that Markdown shows as it is: no markup, no table cell, no HTML."""
+    plain = html.escape(clean(text).strip(), quote=False)
+    return re.sub(r"([\\`*\[\]|#]|(?<!\w)_|_(?!\w))", r"\\\1", plain)
+
+
+def _markdown_code(text: object) -> str:
+    return "`" + clean(text).replace("`", "'") + "`"
+
+
+def _inline(svg: bytes, name: str) -> Any:
+    """The SVG element alone, its ids made unique to the page; matplotlib has escaped the texts in it."""
+    from markupsafe import Markup
+
+    text = svg.decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", text)
+    text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
+    label = html.escape(title(name))
+    return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
+
+
+# ---- files --------------------------------------------------------------------------------
+
+
+def _strict(value: Any) -> Any:
+    """JSON as the standard has it: a number that is none becomes null."""
+    if isinstance(value, Mapping):
+        return {str(k): _strict(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strict(v) for v in value]
+    if hasattr(value, "tolist"):  # numpy's scalars and arrays
+        return _strict(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

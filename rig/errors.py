@@ -1,0 +1,121 @@
+"""Every error the rig raises on purpose. Each names what was wrong, its value, and the remedy.
+
+Exit codes are part of the command line's contract; 1 is left to Python itself, 2 to argparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class RigError(Exception):
+    """Base. ``field`` is what was wrong, ``value`` what it was, ``remedy`` what to do next."""
+
+    exit_code = 10
+
+    def __init__(self, message: str, *, field: str = "", value: object = None, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.remedy}" if self.remedy else self.message
+
+    def to_json(self) -> dict[str, object]:
+        """The error as a JSON object, for ``--json``."""
+        value = self.value if isinstance(self.value, (str, int, float, bool, type(None))) else str(self.value)
+        return {
+            "error": type(self).__name__,
+            "message": self.message,
+            "field": self.field,
+            "value": value,
+            "remedy": self.remedy,
+            "exit_code": self.exit_code,
+        }
+
+
+class UsageError(RigError):
+    """An argument or option that cannot be meant."""
+
+    exit_code = 3
+
+
+class UnknownNameError(UsageError):
+    """A device, meter, scenario, workload or option by a name nobody registered."""
+
+    def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
+        super().__init__(
+            f"unknown {kind} {name!r}",
+            field=kind,
+            value=name,
+            remedy=f"Known: {', '.join(sorted(known)) or 'none'}",
+        )
+        self.known = tuple(known)
+
+
+class SetupError(RigError):
+    """The bench cannot do what was asked: a capability is missing, hardware is absent."""
+
+    exit_code = 4
+
+
+class MissingExtraError(SetupError):
+    """A vendor stack that is not installed."""
+
+    exit_code = 5
+
+
+class DataError(RigError):
+    """Input data that cannot be used: unreadable, truncated, NaN, clipped, miscounted."""
+
+    exit_code = 6
+
+
+class StoreError(RigError):
+    """A run directory that cannot be written or read."""
+
+    exit_code = 7
+
+
+class IntegrityError(StoreError):
+    """A run directory whose contents are not what its hashes say."""
+
+    exit_code = 8
+
+
+class DeviceError(RigError):
+    """The system under test failed while it was measured."""
+
+    exit_code = 20
+
+
+class DeviceTimeoutError(DeviceError):
+    """The system under test did not answer within its declared timeout."""
+
+    exit_code = 21
+
+
+class MeterError(RigError):
+    """The instrument failed while it measured."""
+
+    exit_code = 22
+
+
+class MeterSilentError(MeterError):
+    """The instrument delivered no reading for longer than it may."""
+
+    exit_code = 23
+
+
+class MeasurementRefusedError(RigError):
+    """A figure was asked for that the recording cannot support."""
+
+    exit_code = 30
+
+
+class Interrupted(RigError):
+    """Ctrl-C: what was recorded is kept."""
+
+    exit_code = 130

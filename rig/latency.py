@@ -1,0 +1,62 @@
+"""Execution times: per inference, with means, percentiles and what the clock leaves in doubt."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from rig.quantity import Component, Quantity
+from rig.sync import Timebase
+from rig.timeline import Activity, Phase
+from rig.types import Floats
+
+PERCENTILES = (50, 90, 99)
+
+
+def per_inference_s(activity: Activity) -> Floats:
+    """Execution time of each inference: all phases of an issue over its inferences, in issue order.
+
+    When phases were issued apart no issue holds a whole inference; then the shape is (0,).
+    """
+    if not activity.phases or activity.apart:
+        return np.zeros(0)
+    total: dict[int, float] = {}
+    count: dict[int, int] = {}
+    for phase in activity.phases.values():
+        seconds: dict[int, int] = {}
+        for issue, (on, off), n in zip(phase.issue.tolist(), phase.windows_s, phase.inferences.tolist(), strict=True):
+            total[issue] = total.get(issue, 0.0) + float(off - on)
+            seconds[issue] = seconds.get(issue, 0) + n
+        for issue, n in seconds.items():
+            count[issue] = max(count.get(issue, 0), n)
+    return np.array([total[i] / count[i] for i in total])
+
+
+def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Quantity:
+    """Mean execution time of one phase per inference (spec: averaged over all samples)."""
+    mean = phase.busy_s / max(phase.n, 1)
+    resolution = math.sqrt(len(phase.windows_s) / 6.0) / device.clock.tick_hz / max(phase.n, 1)
+    parts = (
+        Component("clock rate, device to host", mean * device.rate_sigma),
+        Component("timer resolution", resolution),
+        Component("stamp jitter", jitter_u_s / max(phase.n, 1), shared=tag),
+    )
+    return Quantity(mean, "s", tuple(p for p in parts if p.u), 0.0, phase.n, "sum of spans over inferences")
+
+
+def spread(times_s: Floats, device: Timebase, prefix: str) -> dict[str, Quantity]:
+    """Standard error of the mean and percentiles (nearest rank) over inferences."""
+    n = len(times_s)
+    if n == 0:
+        return {}
+    out: dict[str, Quantity] = {}
+    if n > 1:
+        se = float(np.std(times_s, ddof=1)) / math.sqrt(n)
+        out[f"{prefix}execution_time_se_s"] = Quantity(se, "s", (), 0.0, n, "sample deviation over root n")
+    ordered = np.sort(times_s)
+    for p in PERCENTILES:
+        value = float(ordered[min(n - 1, math.ceil(p / 100.0 * n) - 1)])
+        parts = (Component("clock rate, device to host", value * device.rate_sigma),)
+        out[f"{prefix}execution_time_p{p}_s"] = Quantity(value, "s", parts, 0.0, n, "nearest rank")
+    return out

@@ -1,0 +1,110 @@
+"""How much of each reading an activity fills, behind the meter's aperture and front-end filter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.types import Floats
+
+SETTLE_TAU = 5.0
+"""Filter time constants after which a step counts as settled (0.7 % of it is left)."""
+
+
+@dataclass(frozen=True)
+class Edges:
+    """A piecewise-constant signal by its steps: times in seconds, sorted, and jumps, shapes (k,)."""
+
+    at_s: Floats
+    jump: Floats
+
+    def shifted(self, by_s: Floats | float) -> Edges:
+        """Every edge later by ``by_s`` (a scalar or one per edge), kept in order."""
+        at = self.at_s + by_s
+        order = np.argsort(at, kind="stable")
+        return Edges(at[order], self.jump[order])
+
+
+def edges_of(windows_s: Floats, height: Floats | float = 1.0) -> Edges:
+    """Rectangles, shape (k, 2), of the given height, as one signal."""
+    tall = np.broadcast_to(np.asarray(height, dtype=float), (len(windows_s),))
+    at = np.concatenate([windows_s[:, 0], windows_s[:, 1]])
+    jump = np.concatenate([tall, -tall])
+    order = np.argsort(at, kind="stable")
+    return Edges(at[order], jump[order])
+
+
+def seen(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> Floats:
+    """Mean over each reading of the signal behind a single-pole filter; shape of ``start_s``.
+
+    A reading of zero length sees the filtered signal at that instant. The filter stores what it has
+    not yet passed on: integral of output = integral of input - tau * (rise of the output).
+    """
+    if not len(edges.at_s):
+        return np.zeros_like(start_s)
+    level = np.cumsum(edges.jump)
+    area = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(edges.at_s))])
+    length = end_s - start_s
+    lagged = _lagged(edges.at_s, level, tau_s) if tau_s > 0 else None
+    if not np.any(length > 0):
+        return _level_at(edges.at_s, level, lagged, end_s, tau_s)
+    total = _area_to(edges.at_s, level, area, end_s) - _area_to(edges.at_s, level, area, start_s)
+    if lagged is not None:
+        rise = _level_at(edges.at_s, level, lagged, end_s, tau_s)
+        rise -= _level_at(edges.at_s, level, lagged, start_s, tau_s)
+        total = total - tau_s * rise
+    return np.asarray(total / length)
+
+
+def _area_to(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
+    k = np.searchsorted(at, t, side="right") - 1
+    inside = np.clip(k, 0, None)
+    return np.where(k < 0, 0.0, area[inside] + level[inside] * (t - at[inside]))
+
+
+def _level_at(at: Floats, level: Floats, lagged: Floats | None, t: Floats, tau_s: float) -> Floats:
+    k = np.searchsorted(at, t, side="right") - 1
+    inside = np.clip(k, 0, None)
+    value = level[inside]
+    if lagged is not None:
+        value = value + (lagged[inside] - value) * np.exp(-np.maximum(t - at[inside], 0.0) / tau_s)
+    return np.where(k < 0, 0.0, value)
+
+
+def _lagged(at: Floats, level: Floats, tau_s: float) -> Floats:
+    decay = np.exp(-np.diff(at) / tau_s).tolist()
+    steps = level.tolist()
+    out = [0.0] * len(steps)
+    for k in range(1, len(steps)):
+        out[k] = steps[k - 1] + (out[k - 1] - steps[k - 1]) * decay[k - 1]
+    return np.array(out)
+
+
+def merged(windows_s: Floats) -> Floats:
+    """Union of windows, shape (k, 2), as disjoint sorted windows."""
+    if not len(windows_s):
+        return windows_s.reshape(-1, 2)
+    order = windows_s[np.argsort(windows_s[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(order[:, 1])
+    first = np.concatenate([[True], order[1:, 0] > reach[:-1]])
+    last = np.concatenate([first[1:], [True]])
+    return np.column_stack([order[first, 0], reach[last]])
+
+
+def touches(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.bool_]:
+    """Which readings overlap any of the disjoint sorted windows; shape of ``start_s``."""
+    if not len(windows_s):
+        return np.zeros(len(start_s), bool)
+    k = np.searchsorted(windows_s[:, 0], end_s, side="left") - 1
+    return np.asarray((k >= 0) & (windows_s[np.clip(k, 0, None), 1] > start_s))
+
+
+def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.int64]:
+    """For each reading, the index of the window that wholly holds it, or -1."""
+    if not len(windows_s):
+        return np.full(len(start_s), -1, dtype=np.int64)
+    k = np.searchsorted(windows_s[:, 0], start_s, side="right") - 1
+    held = (k >= 0) & (windows_s[np.clip(k, 0, None), 1] >= end_s)
+    return np.where(held, k, -1)

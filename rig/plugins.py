@@ -1,0 +1,190 @@
+"""Entry points, or ``path.py:name``, to factories; and factories to objects.
+
+A factory's signature is its declaration: parameters the rig knows by name (``plant``, ``clock``,
+``device``, ``workload``, ``simulate``, ``phases``) are handed in, every keyword-only parameter is an
+option that a user may set, with its annotation as type and its default as default.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError
+
+Factory = Callable[..., Any]
+GROUPS = ("devices", "meters", "scenarios", "workloads", "plants", "importers", "reports", "audits")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a factory."""
+
+    name: str
+    kind: type
+    default: Any
+    optional: bool
+
+
+def names(group: str) -> dict[str, EntryPoint]:
+    """The registered plugins of a group by name, nothing imported."""
+    return {e.name: e for e in sorted(entry_points(group=f"rig.{group}"), key=lambda e: e.name)}
+
+
+def load(group: str, name: str) -> Factory:
+    """Find a factory by its registered name or as ``path.py:name``.
+
+    Raises ``UnknownNameError`` listing the known ones, ``MissingExtraError`` when its stack is absent.
+    """
+    if ".py:" in name:
+        return _from_file(group, name)
+    known = names(group)
+    if name not in known:
+        raise UnknownNameError(group.removesuffix("s"), name, [*known, "./file.py:function"])
+    entry = known[name]
+    try:
+        return typing.cast(Factory, entry.load())
+    except ImportError as error:
+        extras = ", ".join(entry.extras) or name
+        raise MissingExtraError(
+            f"{group.removesuffix('s')} {name!r} needs {error.name or error}, which is not installed",
+            field=group.removesuffix("s"),
+            value=name,
+            remedy=f"pip install 'neurorig[{extras}]'",
+        ) from error
+
+
+def options_of(factory: Factory) -> dict[str, Option]:
+    """The options that a factory declares, by name."""
+    hints = typing.get_type_hints(factory)
+    found = {}
+    for p in inspect.signature(factory).parameters.values():
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in INJECTED:
+            kind, optional = _plain_type(hints.get(p.name, str))
+            found[p.name] = Option(p.name, kind, p.default, optional)
+    return found
+
+
+INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases")
+
+
+def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:
+    """Call a factory with what it asks for by name and the options that are its own.
+
+    Raises ``UsageError`` for a value of the wrong type, ``SetupError`` for something it needs and
+    nobody has.
+    """
+    declared = options_of(factory)
+    arguments: dict[str, Any] = {}
+    for p in inspect.signature(factory).parameters.values():
+        if p.name in declared:
+            continue
+        if p.name in given and given[p.name] is not None:
+            arguments[p.name] = given[p.name]
+        elif p.default is inspect.Parameter.empty and p.kind is not inspect.Parameter.VAR_KEYWORD:
+            raise SetupError(
+                f"{_called(factory)} needs a {p.name}, and there is none",
+                field=p.name,
+                remedy="A simulated meter needs a simulated device: add --simulate, or choose another",
+            )
+    arguments |= {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
+    return factory(**arguments)
+
+
+def needs(factory: Factory, name: str) -> bool:
+    """Whether a factory cannot do without a parameter."""
+    p = inspect.signature(factory).parameters.get(name)
+    return p is not None and p.default is inspect.Parameter.empty
+
+
+def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, dict[str, str]]:
+    """``key=value`` texts to the takers (device, meter, ...) that declare the key.
+
+    ``device.key=value`` names one taker. Raises ``UnknownNameError`` for a key nobody declares.
+    """
+    declared = {who: options_of(factory) for who, factory in takers.items()}
+    out: dict[str, dict[str, str]] = {who: {} for who in takers}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(
+                f"option {text!r} is not key=value", field="option", value=text, remedy="Write --option key=value"
+            )
+        who, dot, bare = key.partition(".")
+        chosen = [who] if dot and who in declared else [w for w, known in declared.items() if key in known]
+        name = bare if dot and who in declared else key
+        if not chosen or name not in declared[chosen[0]]:
+            raise UnknownNameError("option", key, [k for w in (chosen or declared) for k in declared[w]])
+        for w in chosen:
+            out[w][name] = value
+    return out
+
+
+def _from_file(group: str, name: str) -> Factory:
+    path_text, _, attribute = name.rpartition(":")
+    path = Path(path_text)
+    if not path.is_file():
+        raise UsageError(f"{path} is not a file", field=group, value=name, remedy="Write path/to/file.py:function")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise SetupError(
+            f"{path} cannot be loaded: {type(error).__name__}: {error}", field=group, value=name, remedy="Mend the file"
+        ) from error
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        known = [k for k, v in vars(module).items() if callable(v) and not k.startswith("_")]
+        raise UnknownNameError(f"function in {path}", attribute, known)
+    return typing.cast(Factory, found)
+
+
+def _plain_type(hint: Any) -> tuple[type, bool]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        members = [a for a in typing.get_args(hint) if a is not type(None)]
+        return (members[0] if len(members) == 1 else str), True
+    return (hint if isinstance(hint, type) else str), False
+
+
+def _converted(option: Option, text: str) -> Any:
+    if option.optional and text.lower() in ("none", ""):
+        return None
+    if option.kind is bool:
+        if text.lower() in ("true", "yes", "1", "on"):
+            return True
+        if text.lower() in ("false", "no", "0", "off"):
+            return False
+        raise _bad(option, text, "true or false")
+    if option.kind in (int, float):
+        try:
+            number = option.kind(text)
+        except ValueError as error:
+            raise _bad(option, text, "a whole number" if option.kind is int else "a number") from error
+        if not math.isfinite(number):
+            raise _bad(option, text, "a finite number")
+        return number
+    return text
+
+
+def _bad(option: Option, text: str, wanted: str) -> UsageError:
+    return UsageError(
+        f"option {option.name} is {text!r}",
+        field=option.name,
+        value=text,
+        remedy=f"Give {wanted} (default {option.default})",
+    )
+
+
+def _called(factory: Factory) -> str:
+    return f"{factory.__module__}.{factory.__qualname__}"

@@ -1,0 +1,162 @@
+"""A number with its uncertainty: value, unit, components, bias bound, count, method.
+
+Follows the GUM (JCGM 100:2008): components combine in quadrature (5.1.2), components that share an
+origin combine linearly first (5.2.2), and the interval uses Student's t at the effective degrees of
+freedom (G.4.1, Welch-Satterthwaite).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One source of error, as a signed standard uncertainty in the quantity's own unit.
+
+    ``shared`` names an origin (one meter's gain) that may enter other quantities too; the sign says
+    in which direction it moves this one.
+    """
+
+    source: str
+    u: float
+    dof: float = math.inf
+    shared: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A measured or derived number. ``bias`` bounds what no repetition would reveal."""
+
+    value: float
+    unit: str
+    components: tuple[Component, ...] = ()
+    bias: float = 0.0
+    n: int = 0
+    method: str = ""
+
+    @property
+    def u(self) -> float:
+        """Combined standard uncertainty, shared components added with their signs first."""
+        return math.sqrt(sum(u * u for u, _ in _independent(self.components)))
+
+    @property
+    def dof(self) -> float:
+        """Effective degrees of freedom (GUM G.2b)."""
+        parts = _independent(self.components)
+        total = sum(u * u for u, _ in parts)
+        spread = sum(u**4 / dof for u, dof in parts if math.isfinite(dof))
+        return total * total / spread if spread > 0 else math.inf
+
+    def half_width(self, confidence: float = CONFIDENCE) -> float:
+        """Half of the stated interval: ``t(dof) * u + bias``."""
+        return coverage_factor(self.dof, confidence) * self.u + self.bias
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """The stated interval, (low, high)."""
+        half = self.half_width(confidence)
+        return self.value - half, self.value + half
+
+    def scaled(self, factor: float, unit: str, method: str | None = None) -> Quantity:
+        """This quantity times an exact number."""
+        return replace(
+            self,
+            value=self.value * factor,
+            unit=unit,
+            components=tuple(replace(c, u=c.u * factor) for c in self.components),
+            bias=self.bias * abs(factor),
+            method=self.method if method is None else method,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As in ``results.json``; infinite degrees of freedom are null."""
+        low, high = self.interval()
+        return {
+            "value": self.value,
+            "unit": self.unit,
+            "standard_uncertainty": self.u,
+            "dof": _finite(self.dof),
+            "bias_bound": self.bias,
+            "interval_95": [low, high],
+            "n": self.n,
+            "method": self.method,
+            "components": [
+                {"source": c.source, "u": c.u, "dof": _finite(c.dof), "shared": c.shared} for c in self.components
+            ],
+        }
+
+
+def from_json(data: Mapping[str, Any]) -> Quantity:
+    """The inverse of ``Quantity.to_json``."""
+    return Quantity(
+        value=data["value"],
+        unit=data["unit"],
+        components=tuple(
+            Component(c["source"], c["u"], math.inf if c["dof"] is None else c["dof"], c["shared"])
+            for c in data["components"]
+        ),
+        bias=data["bias_bound"],
+        n=data["n"],
+        method=data["method"],
+    )
+
+
+def linear(terms: Iterable[tuple[float, Quantity]], unit: str, method: str, n: int | None = None) -> Quantity:
+    """Sum of ``factor * quantity``; components of one shared origin stay correlated, others do not.
+
+    ``n`` defaults to the largest count among the terms.
+    """
+    terms = list(terms)
+    merged: dict[tuple[str, str], Component] = {}
+    loose: list[Component] = []
+    for factor, quantity in terms:
+        for c in quantity.components:
+            part = replace(c, u=c.u * factor)
+            if c.shared is None:
+                loose.append(part)
+            else:
+                key = (c.source, c.shared)
+                merged[key] = replace(part, u=part.u + merged[key].u) if key in merged else part
+    return Quantity(
+        value=sum(factor * q.value for factor, q in terms),
+        unit=unit,
+        components=(*loose, *merged.values()),
+        bias=sum(abs(factor) * q.bias for factor, q in terms),
+        n=max((q.n for _, q in terms), default=0) if n is None else n,
+        method=method,
+    )
+
+
+def product(a: Quantity, b: Quantity, unit: str, method: str) -> Quantity:
+    """First-order product (GUM 5.1.3): each factor's components scaled by the other's value."""
+    summed = linear([(b.value, a), (a.value, b)], unit, method, n=max(a.n, b.n))
+    return replace(summed, value=a.value * b.value)
+
+
+def coverage_factor(dof: float, confidence: float = CONFIDENCE) -> float:
+    """Student's t quantile for a two-sided interval."""
+    from scipy.special import ndtri, stdtrit  # keeps `rig --help` quick
+
+    p = 0.5 * (1.0 + confidence)
+    return float(ndtri(p)) if math.isinf(dof) else float(stdtrit(max(dof, 1.0), p))
+
+
+def _independent(components: tuple[Component, ...]) -> list[tuple[float, float]]:
+    shared: dict[str, tuple[float, float]] = {}
+    parts: list[tuple[float, float]] = []
+    for c in components:
+        if c.shared is None:
+            parts.append((c.u, c.dof))
+        else:
+            u, dof = shared.get(c.shared, (0.0, math.inf))
+            shared[c.shared] = (u + c.u, min(dof, c.dof))
+    return parts + list(shared.values())
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

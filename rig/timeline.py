@@ -1,0 +1,178 @@
+"""A recording placed on one time axis: when the device was busy, and what the meter read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import DataError
+from rig.run import Run, Trace
+from rig.sync import Timebase, fit_brackets, host_timebase
+from rig.types import MARK_PHASE, Bools, Conversion, Floats
+
+
+@dataclass(frozen=True)
+class Phase:
+    """All spans of one phase that count. ``windows_s`` has shape (k, 2); ``inferences`` shape (k,)."""
+
+    windows_s: Floats
+    inferences: NDArray[np.int64]
+    issue: NDArray[np.int64]
+
+    @property
+    def busy_s(self) -> float:
+        """Total time in this phase."""
+        return float(np.sum(self.windows_s[:, 1] - self.windows_s[:, 0]))
+
+    @property
+    def n(self) -> int:
+        """Inferences (executions times inferences of the sample) in all spans."""
+        return int(self.inferences.sum())
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the device did, in run seconds by its own clock; idle windows by the host's."""
+
+    phases: Mapping[str, Phase]
+    warmup_s: Floats
+    marks_s: Floats
+    idle_s: Floats
+    apart: bool
+    """Phases were issued one at a time, so that no issue holds a whole inference."""
+
+    def excluded_s(self) -> Floats:
+        """Windows in which the device was busy with something that does not count."""
+        return np.concatenate([self.warmup_s, self.marks_s])
+
+    def busy_windows_s(self) -> Floats:
+        """The windows of every phase that counts, unsorted, shape (k, 2)."""
+        return np.concatenate([p.windows_s for p in self.phases.values()] or [np.zeros((0, 2))])
+
+
+@dataclass(frozen=True)
+class Readings:
+    """One rail in watts on the run's axis, shapes (n,). ``ok`` is False where a reading is no number;
+
+    ``overload`` where it only says that the truth was at or above it.
+    """
+
+    rail: str
+    start_s: Floats
+    end_s: Floats
+    watts: Floats
+    raw: Floats
+    ok: Bools
+    overload: Bools
+    period_s: float
+    tau_s: float
+
+    def moved(self, start_s: Floats, end_s: Floats) -> Readings:
+        """The same readings at other times."""
+        return replace(self, start_s=start_s, end_s=end_s)
+
+
+def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
+    """Fit one clock's brackets; ``rail`` names a trace whose arrivals may bound the clock's rate."""
+    t0_ns = int(run.start["t0_ns"])
+    if clock in ("host", ""):
+        return host_timebase(t0_ns)
+    clocks = run.clocks()
+    brackets = run.brackets(clock)
+    if clock not in clocks or not brackets:
+        raise DataError(
+            f"the recording never read the clock {clock!r}",
+            field="brackets",
+            value=clock,
+            remedy="At least one bracket per clock is needed; see docs/run-directory.md",
+        )
+    arrivals = None
+    if rail is not None and len(brackets) == 1:
+        table = run.arrivals(rail)
+        trace = run.traces[rail]
+        table = table[(table[:, 0] > 0) & (table[:, 0] <= len(trace.end_tick))]
+        arrivals = np.column_stack([trace.end_tick[table[:, 0] - 1], (table[:, 1] - t0_ns) * 1e-9])
+    return fit_brackets(clocks[clock], brackets, t0_ns, arrivals)
+
+
+def activity_of(run: Run, device: Timebase) -> Activity:
+    """Spans and idle windows of a run."""
+    t = run.replies
+    done = np.asarray(t["phase"].is_valid()) & np.asarray(t["on_tick"].is_valid())
+    table = t.filter(done)
+    columns = {name: table[name].to_numpy() for name in ("issue", "phase", "on_tick", "off_tick", "warmup")}
+    windows = np.column_stack([device.seconds(columns["on_tick"]), device.seconds(columns["off_tick"])])
+    backward = windows[:, 1] < windows[:, 0]
+    if np.any(backward):
+        raise DataError(
+            "a span ends before it begins",
+            field="off_tick",
+            value=int(columns["off_tick"][np.argmax(backward)]),
+            remedy="Check the device's timer for wrap-around",
+        )
+    warm = columns["warmup"].astype(bool)
+    size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
+    each = np.array([size.get(i) or 1 for i in table["sample_id"].to_pylist()], dtype=np.int64)
+    times = np.array([e or 1 for e in table["executions"].to_pylist()], dtype=np.int64)
+    phases: dict[str, Phase] = {}
+    for name in dict.fromkeys(columns["phase"].tolist()):
+        use = (columns["phase"] == name) & ~warm
+        if np.any(use):
+            phases[name] = Phase(windows[use], (each * times)[use], columns["issue"][use].astype(np.int64))
+    marks = [row for e in run.of_type("marks") for row in e["spans"]]
+    marked = np.array(marks, dtype=np.int64).reshape(-1, 2)
+    phases.pop(MARK_PHASE, None)
+    t0_ns = int(run.start["t0_ns"])
+    issues = [set(p.issue.tolist()) for p in phases.values()]
+    return Activity(
+        phases=phases,
+        warmup_s=windows[warm],
+        marks_s=np.column_stack([device.seconds(marked[:, 0]), device.seconds(marked[:, 1])]),
+        idle_s=(run.idle_windows_ns() - t0_ns) * 1e-9,
+        apart=any(i != issues[0] for i in issues),
+    )
+
+
+def to_watts(raw: Floats, conversion: Conversion) -> Floats:
+    """Power at the device: ``i * v - i**2 * r`` for a current through a burden, as is for watts.
+
+    Raises ``DataError`` for a current whose supply voltage nobody declared.
+    """
+    if conversion.unit in ("W", "J"):
+        return raw
+    if conversion.supply_v is None or not conversion.supply_v > 0:
+        raise DataError(
+            "a current has no declared supply voltage",
+            field="supply_v",
+            value=conversion.supply_v,
+            remedy="Declare the voltage of the rail in its conversion",
+        )
+    return raw * conversion.supply_v - raw * raw * conversion.burden_ohm
+
+
+def readings_of(trace: Trace, timebase: Timebase) -> Readings:
+    """Place a trace on the run's axis. A cumulative counter becomes means between its readings."""
+    start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
+    raw, ok, overload = trace.value, np.isfinite(trace.value), trace.overload
+    if trace.rail.range_max is not None:
+        overload = overload | (raw >= trace.rail.range_max)
+    if trace.rail.kind == "cumulative":
+        start, end = end[:-1], end[1:]
+        raw, ok = np.diff(raw) / np.where(end > start, end - start, np.inf), ok[1:] & ok[:-1]
+        overload = overload[1:]
+    elif trace.rail.kind == "point":
+        start = end
+    if len(start) > 1 and np.any(np.diff(start) <= 0):
+        raise DataError(
+            f"the readings of rail {trace.rail.name} do not move forward in time",
+            field="start_tick",
+            value=trace.rail.name,
+            remedy="Check the trace for wrapped or repeated time stamps",
+        )
+    rate_hz = trace.rail.rate_hz
+    period = timebase.rate / rate_hz if rate_hz > 0 else float(np.median(np.diff(start))) if len(start) > 1 else 0.0
+    watts = to_watts(np.where(ok, raw, 0.0), trace.rail.conversion)
+    return Readings(trace.rail.name, start, end, watts, raw, ok, overload, period, trace.rail.filter_tau_s)

@@ -1,0 +1,317 @@
+"""The nouns, the steps and the protocols. Imports nothing of ours.
+
+Units are SI and stand in the name: ``_s``, ``_w``, ``_j``, ``_hz``; host time is an integer of
+nanoseconds (``_ns``) on the run's one host clock; ``_tick`` counts on the clock named beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Mode = Literal["hardware", "simulator"]
+TraceKind = Literal["mean", "point", "cumulative"]
+PHASES = ("idle", "load", "host_preprocess", "preprocess", "inference", "solve", "postprocess")
+MARK_PHASE = "mark"
+Floats = NDArray[np.floating[Any]]
+Bools = NDArray[np.bool_]
+
+
+# ---- what is asked ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One thing to process. ``payload`` is any array; ``rate_hz`` is set when it is a time series.
+
+    ``inferences`` is how many inferences the sample stands for (a 10 s sequence of 1 s scenes: 10).
+    """
+
+    id: str
+    payload: NDArray[Any]
+    label: str | None = None
+    target_cost: float | None = None
+    duration_s: float = 0.0
+    rate_hz: float | None = None
+    inferences: int = 1
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """When a solver stops: after ``timeout_s``, or at a cost no greater than ``stop_at_cost``."""
+
+    timeout_s: float | None = None
+    stop_at_cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Read every clock many times and, where the device can, pulse the power trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Leave the configured device alone for ``seconds``; the window is an idle window."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """Hand samples to the device, at ``due_ns`` after the first issue (None: as soon as it is free).
+
+    ``repeat`` loops the work inside one span, ``phase`` restricts it to one phase, and ``warmup``
+    issues are recorded but enter no result.
+    """
+
+    samples: Sequence[Sample]
+    due_ns: int | None = None
+    repeat: int = 1
+    phase: str | None = None
+    budget: Budget | None = None
+    warmup: bool = False
+
+
+Step = Mark | Idle | Issue
+
+
+# ---- what comes back ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One stretch of one phase, on the device's own clock; ``executions`` > 1 when it looped."""
+
+    phase: str
+    on_tick: int
+    off_tick: int
+    executions: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A solver's claim at a tick: its cost, and the solution packed by ``numpy.packbits``."""
+
+    tick: int
+    cost: float
+    solution: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The device's answer to one sample. ``output`` is anything JSON can hold."""
+
+    sample_id: str
+    output: Any
+    spans: tuple[Span, ...] = ()
+    progress: tuple[Progress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """One reading of a clock between two host stamps: it showed ``tick`` at some moment between."""
+
+    before_ns: int
+    tick: int
+    after_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Readings of one rail that became ready together, in the rail's raw unit.
+
+    ``value`` has shape (n,). Without ticks the readings continue the rail's uniform grid; with
+    them (int64, shape (n,)) each reading covers ``start_tick`` to ``end_tick`` of the meter clock.
+    ``flags`` (uint8) is 1 where the instrument reported overload.
+    """
+
+    rail: str
+    value: NDArray[Any]
+    start_tick: NDArray[np.int64] | None = None
+    end_tick: NDArray[np.int64] | None = None
+    flags: NDArray[np.uint8] | None = None
+
+
+# ---- what a driver declares ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClockInfo:
+    """A tick counter: its name in the recording, and its nominal rate."""
+
+    name: str
+    tick_hz: float
+    tolerance: float = 1e-3
+    """Relative; how far the true rate may be from nominal."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """What a system under test is. ``clock`` None means spans are stamped in host nanoseconds."""
+
+    name: str
+    mode: Mode
+    description: str = ""
+    clock: ClockInfo | None = None
+    phases: tuple[str, ...] = ("inference",)
+    max_batch: int = 1
+    timeout_s: float = 60.0
+    onboard_meter: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    """Digest of each thing the result depends on (model, calibration, firmware)."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """Raw readings to watts: ``p = x * v - x**2 * r`` for amperes, ``p = x`` for watts.
+
+    ``supply_v`` is the voltage before the meter, ``burden_ohm`` the shunt's resistance.
+    """
+
+    unit: Literal["W", "A", "J"] = "W"
+    supply_v: float | None = None
+    burden_ohm: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Limits (not standard deviations) from the instrument's calibration: |error| stays below
+
+    ``of_reading * |reading| + offset`` with the offset in the rail's raw unit.
+    """
+
+    of_reading: float
+    offset: float
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rail:
+    """One measured supply. Times in seconds; ``accuracy`` None means not stated, never zero."""
+
+    name: str
+    kind: TraceKind = "mean"
+    conversion: Conversion = Conversion()
+    rate_hz: float = 0.0
+    aperture_s: float | None = None
+    filter_tau_s: float = 0.0
+    resolution: float | None = None
+    range_max: float | None = None
+    accuracy: Accuracy | None = None
+    gain_id: str | None = None
+    """Rails that share one gain error (one shunt, one reference) share this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeterInfo:
+    """What a meter is, what it sees and what it leaves out."""
+
+    name: str
+    mode: Mode
+    clock: ClockInfo
+    rails: tuple[Rail, ...]
+    omitted: tuple[str, ...] = ()
+    description: str = ""
+    buffer_s: float | None = None
+    """How long the instrument can go undrained before it loses readings."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+# ---- what a driver implements -------------------------------------------------------------
+
+
+class Clock(Protocol):
+    """The host's monotonic time, or a plant's virtual one."""
+
+    def now_ns(self) -> int: ...
+    def sleep_until(self, ns: int) -> None: ...
+
+
+class Device(Protocol):
+    """A system under test. ``stage`` loads samples and is not timed; ``submit`` must not block."""
+
+    def info(self) -> DeviceInfo: ...
+    def stage(self, samples: Sequence[Sample]) -> None: ...
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None: ...
+    def poll(self, timeout_s: float) -> Sequence[Reply]: ...
+    def close(self) -> None: ...
+
+
+class Meter(Protocol):
+    """An instrument. ``start`` triggers it and returns the bracket of its first tick; ``read``
+    returns what is ready, perhaps nothing, without waiting; ``stop`` returns the rest."""
+
+    def info(self) -> MeterInfo: ...
+    def start(self) -> Bracket: ...
+    def read(self) -> Sequence[Chunk]: ...
+    def stop(self) -> Sequence[Chunk]: ...
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A device or meter whose clock can be read at any time between spans."""
+
+    def timer(self) -> int: ...
+
+
+@runtime_checkable
+class Marks(Protocol):
+    """A device that can draw visibly more power for about ``seconds``, stamped by its own clock."""
+
+    def pulse(self, seconds: float) -> Span: ...
+
+
+@runtime_checkable
+class Repeats(Protocol):
+    """A device that can loop a sample, or one phase of it, without the host in between."""
+
+    def submit_repeated(
+        self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None
+    ) -> None: ...
+
+
+@runtime_checkable
+class Inspects(Protocol):
+    """A simulator that can count: integer activity counters by layer and step, for one sample id."""
+
+    def activity(self) -> Mapping[str, Mapping[str, NDArray[np.int64]]]: ...
+
+
+class Plant(Protocol):
+    """Simulated surroundings: what a simulated device does becomes the power its meter sees."""
+
+    clock: Clock
+
+    def install(self, idle_w: Mapping[str, float], phase_w: Mapping[str, Mapping[str, float]]) -> None:
+        """Declare watts at idle by rail, and watts while in each phase: ``phase_w[phase][rail]``."""
+        ...
+
+    def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
+        """Say that the device is in ``phase`` from ``on_ns`` to ``off_ns`` of true time."""
+        ...
+
+    def meter(self, name: str, rate_hz: float) -> Meter:
+        """A simulated instrument that watches every installed rail."""
+        ...
+
+
+class Workload(Protocol):
+    """What is streamed. ``score`` maps replies to named figures, accuracy among them."""
+
+    name: str
+    task: str
+    version: str
+    digest_sha256: str
+    samples: Sequence[Sample]
+    details: Mapping[str, Any]
+
+    def score(self, replies: Sequence[Reply]) -> Mapping[str, float]: ...

@@ -1,0 +1,119 @@
+"""One-second slices of audio, the samples made of them, and the order and choice of both."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.types import Sample
+
+SLICE_S = 1.0
+
+Loader = Callable[["Slice"], NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One second of one clip (or of one synthetic scene), not decoded yet."""
+
+    id: str
+    label: str
+    clip: str
+    start_s: int
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one sample is made of: one slice, or consecutive ones."""
+
+    id: str
+    label: str | None
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LazySamples(Sequence[Sample]):
+    """Samples that are decoded when looked up; payloads are float32, shape (seconds * rate_hz,)."""
+
+    units: tuple[Unit, ...]
+    rate_hz: float
+    load: Loader
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> LazySamples: ...
+    def __getitem__(self, index: int | slice) -> Sample | LazySamples:
+        if isinstance(index, slice):
+            return replace(self, units=self.units[index])
+        unit = self.units[index]
+        return Sample(
+            id=unit.id,
+            payload=np.concatenate([self.load(part) for part in unit.slices]),
+            label=unit.label,
+            duration_s=len(unit.slices) * SLICE_S,
+            rate_hz=self.rate_hz,
+            inferences=len(unit.slices),
+            seed=unit.slices[0].seed if len(unit.slices) == 1 else None,
+        )
+
+
+def draw(slices: Sequence[Slice], count: int, seed: int) -> list[Slice]:
+    """``count`` of the slices, in their order: as many of each label as the smallest labels allow.
+
+    Labels take turns, one slice at a time, from slices shuffled by ``seed``; which labels get the
+    odd ones is shuffled too. ``count`` must not exceed ``len(slices)``.
+    """
+    rng = np.random.default_rng(seed)
+    grouped = _grouped(slices)
+    labels = [sorted(grouped)[i] for i in rng.permutation(len(grouped))]
+    piles = [[grouped[label][i] for i in rng.permutation(len(grouped[label]))] for label in labels]
+    chosen = {part.id for part in _in_turns(piles)[:count]}
+    return [part for part in slices if part.id in chosen]
+
+
+def interleave(slices: Sequence[Slice]) -> list[Slice]:
+    """The slices with labels taking turns, so that a run cut short has seen every scene."""
+    grouped = _grouped(slices)
+    return _in_turns([grouped[label] for label in sorted(grouped)])
+
+
+def join(slices: Sequence[Slice], size: int) -> tuple[Unit, ...]:
+    """Sequences of ``size`` slices, of one label where possible; the leftovers' label is None.
+
+    Leftovers of all labels are joined last, and what fills no sequence is dropped.
+    """
+    whole: list[list[Slice]] = []
+    rest: list[Slice] = []
+    for _, parts in sorted(_grouped(slices).items()):
+        end = len(parts) - len(parts) % size
+        whole += [parts[at : at + size] for at in range(0, end, size)]
+        rest += parts[end:]
+    whole += [rest[at : at + size] for at in range(0, len(rest) - size + 1, size)]
+    return tuple(Unit(f"sequence-{i:05d}", _common(parts), tuple(parts)) for i, parts in enumerate(whole))
+
+
+def _grouped(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
+    grouped: defaultdict[str, list[Slice]] = defaultdict(list)
+    for part in slices:
+        grouped[part.label].append(part)
+    return dict(grouped)
+
+
+def _in_turns(piles: Sequence[Sequence[Slice]]) -> list[Slice]:
+    longest = max((len(pile) for pile in piles), default=0)
+    return [pile[turn] for turn in range(longest) for pile in piles if turn < len(pile)]
+
+
+def _common(parts: Sequence[Slice]) -> str | None:
+    labels = {part.label for part in parts}
+    return labels.pop() if len(labels) == 1 else None
