@@ -25,7 +25,7 @@ from rig.evaluate import evaluate
 from rig.quantity import Quantity
 from rig.run import open_run
 
-NOISE = ("white noise", "1/f noise")
+DOMINATES = 0.9
 
 
 def one(seed: int) -> dict[str, Any]:
@@ -55,12 +55,12 @@ def one(seed: int) -> dict[str, Any]:
 
 
 def _compared(q: Quantity, real: float) -> dict[str, Any]:
-    noise = sum(c.u**2 for c in q.components if c.source in NOISE)
+    white = sum(c.u**2 for c in q.components if c.source == "white noise")
     return {
         "error": q.value - real,
         "truth": real,
         "half": q.half_width(),
-        "noisy": bool(noise >= 0.9 * q.u**2 and q.bias <= 0.1 * q.half_width()),
+        "noisy": bool(white >= DOMINATES * q.u**2 and q.bias <= 0.1 * q.half_width()),
         "parts": {c.source: c.u for c in q.components},
     }
 
@@ -135,7 +135,9 @@ def main() -> int:
     if args.rows:
         args.rows.write_text("".join(json.dumps(r) + "\n" for r in table))
     result = verdict(table)
-    print(f"\n{'figure':28} {'n':>5} {'held':>7} {'noisy':>6} {'held':>7} {'ratio':>6} {'noisy':>6} {'median error':>13}")
+    print(
+        f"\n{'figure':28} {'n':>5} {'held':>7} {'noisy':>6} {'held':>7} {'ratio':>6} {'noisy':>6} {'median error':>13}"
+    )
     for name in (*FIGURES, *(f"trimmed.{n}" for n in FIGURES)):
         f = summary(table, name)
         print(

@@ -12,10 +12,6 @@ from rig.power import Estimate, View
 from rig.quantity import Component, Quantity
 from rig.types import Floats, Rail
 
-DRIFT_NONLINEAR = 0.1
-"""Part of a drift of idle that a straight line may miss; an exponential over its own time constant
-misses 8 % of its drop, over three 20 %."""
-
 
 @dataclass(frozen=True)
 class BusyTime:
@@ -30,11 +26,11 @@ class BusyTime:
 def dynamic_power(view: View, rail: Rail, e: Estimate, busy: BusyTime, rate_sigma: float, method: str) -> Quantity:
     """Dynamic power of one rail with its budget. ``rate_sigma``: meter clock against device clock."""
     parts = _noise_parts(view, e.dynamic)
-    parts += _resolution_parts(view, rail, (e.dynamic, 2.0))
+    parts += _resolution_parts(view, rail, 2)
     parts.append(Component("clock rate, meter to device", e.value_w * rate_sigma))
     parts.append(Component("stamp jitter", -e.value_w * busy.jitter_u_s / busy.seconds, shared=busy.tag))
-    parts.append(Component("idle drift off a straight line", _drift_u(view)))
-    parts.append(Component("unseen between apertures", _aperture_u(view, e, busy)))
+    parts.append(Component("idle drift off a straight line", view.bend_w))
+    parts.append(Component("unseen between apertures", _aperture_u(view, e)))
     parts += _gain_parts(rail, e.value_w)
     return _quantity(e.value_w, parts, _clip_bias(view, e), busy.n, method)
 
@@ -42,8 +38,8 @@ def dynamic_power(view: View, rail: Rail, e: Estimate, busy: BusyTime, rate_sigm
 def idle_power(view: View, rail: Rail, e: Estimate, busy: BusyTime) -> Quantity:
     """Idle power of one rail, taken at the mean moment of activity."""
     parts = _noise_parts(view, e.idle)
-    parts += _resolution_parts(view, rail, (e.idle, 1.0))
-    parts.append(Component("idle drift off a straight line", -_drift_u(view)))
+    parts += _resolution_parts(view, rail, 1)
+    parts.append(Component("idle drift off a straight line", -view.bend_w))
     parts += _gain_parts(rail, e.idle_w) + _offset_parts(rail)
     return _quantity(e.idle_w, parts, 0.0, busy.n, "straight line through the idle windows")
 
@@ -60,7 +56,7 @@ def active_power(view: View, rail: Rail, e: Estimate, dynamic: Quantity) -> Quan
         "gain calibration",
     }
     kept = [c for c in dynamic.components if c.source not in own]
-    parts = _noise_parts(view, weight) + _resolution_parts(view, rail, (weight, 1.0)) + kept
+    parts = _noise_parts(view, weight) + _resolution_parts(view, rail, 1) + kept
     value = e.value_w + e.idle_w
     parts += _gain_parts(rail, value) + _offset_parts(rail)
     return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
@@ -73,30 +69,28 @@ def noise_u(view: View, weight: Floats) -> float:
 
 def _noise_parts(view: View, weight: Floats) -> list[Component]:
     v = variances(view.noise, weight, view.middle_s, view.busy)
-    relative = view.noise.flicker_spread / view.noise.flicker_w2 if view.noise.flicker_w2 > 0 else 0.0
-    dof = max(2.0 / relative**2, 2.0) if relative > 0 else math.inf
     return [
         Component("white noise", math.sqrt(v["white"]), view.noise.dof),
-        Component("1/f noise", math.sqrt(v["flicker"]), dof),
+        Component("1/f noise", math.sqrt(v["flicker"])),
         Component("hum", math.sqrt(v["lines"])),
     ]
 
 
-def _resolution_parts(view: View, rail: Rail, weighted: tuple[Floats, float]) -> list[Component]:
-    """A step of the converter, dithered away by the noise: rounding's mean error falls off as
+def _resolution_parts(view: View, rail: Rail, levels: int) -> list[Component]:
+    """A step of the converter where nothing dithers it away, for a figure made of ``levels`` levels.
 
-    exp(-2 pi^2 (sigma/step)^2) (Widrow and Kollar, Quantization Noise, 2008, ch. 4).
+    Rounding errs on average by at most step/pi times the dither's characteristic function at 2 pi/step
+    (Widrow and Kollar, Quantization Noise, 2008, ch. 4): exp(-2 pi^2 (sigma/step)^2) for white noise,
+    a Bessel function, here by its envelope sqrt(2/(pi x)), for hum of phase amplitude x = 2 pi a/step.
     """
     if not rail.resolution:
         return []
-    weight, levels = weighted
-    raw = view.readings.raw
-    slope = float(np.median(view.readings.watts[view.idle]) / np.median(raw[view.idle])) if np.any(raw) else 1.0
-    step = rail.resolution * abs(slope)
-    sigma = math.sqrt(max(view.noise.white_w**2 - step**2 / 12.0, 0.0))
-    left = math.exp(-2.0 * math.pi**2 * (sigma / step) ** 2)
-    direct = step / math.sqrt(12.0) * math.sqrt(float(np.sum(weight**2)))
-    return [Component("resolution", math.hypot(step / math.sqrt(12.0) * left * math.sqrt(levels), direct * left))]
+    step = rail.resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
+    sigma2 = max(view.noise.white_w**2 - step**2 / 12.0, 0.0)
+    left = math.exp(-2.0 * math.pi**2 * sigma2 / step**2)
+    for _, amplitude, _ in view.noise.lines:
+        left *= min(1.0, math.sqrt(step / (math.pi**2 * amplitude))) if amplitude > 0 else 1.0
+    return [Component("resolution", step / math.sqrt(12.0) * left * math.sqrt(levels))]
 
 
 def _gain_parts(rail: Rail, value: float) -> list[Component]:
@@ -114,32 +108,25 @@ def _offset_parts(rail: Rail) -> list[Component]:
     return [Component("offset calibration", u, shared=f"offset:{rail.gain_id or rail.name}")]
 
 
-def _drift_u(view: View) -> float:
-    if not math.isfinite(view.drift_u_w):
-        return 0.0
-    return DRIFT_NONLINEAR * max(abs(view.drift_w) - 2.0 * view.drift_u_w, 0.0)
+def _aperture_u(view: View, e: Estimate) -> float:
+    """What the meter did not look at, if spans are not flat.
 
-
-def _aperture_u(view: View, e: Estimate, busy: BusyTime) -> float:
-    """What the meter did not look at (between apertures, dropped readings), if spans are not flat.
-
-    The scatter of readings inside windows beyond the noise is the shape; the unseen part of it
-    averages over the readings.
+    Between apertures: a step of height h at a random moment errs by h * unseen / sqrt(12) readings.
+    Dropped readings: the scatter inside windows, for the share that is missing.
     """
     r = view.readings
-    used = e.dynamic != 0
-    used &= view.busy
+    used = (e.dynamic != 0) & view.held
     n = int(np.count_nonzero(used))
-    if n < 3 or r.period_s <= 0:
+    if n < 3:
         return 0.0
-    length = float(np.mean(r.end_s[used] - r.start_s[used]))
-    unseen = 1.0 - min(1.0, n * length / max(busy.seconds, 1e-30)) if length > 0 else 1.0
-    if unseen <= 0.01:
-        return 0.0
+    noise = view.noise.busy_w**2
     pair = used[1:] & used[:-1]
-    step = np.diff(r.watts)[pair]
-    scatter = float(np.mean(step**2)) / 2.0 - view.noise.busy_w**2 if len(step) else 0.0
-    return math.sqrt(max(scatter, 0.0) * unseen / n)
+    steps = max(float(np.mean(np.diff(r.watts)[pair] ** 2)) - 2.0 * noise, 0.0) if np.any(pair) else 0.0
+    scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
+    blind = max(1.0 - float(np.median(r.end_s - r.start_s)) / r.period_s, 0.0)
+    pace = np.diff(r.start_s) / r.period_s
+    missing = 1.0 - len(pace) / max(float(np.sum(np.round(pace))), 1.0)
+    return math.sqrt((steps * blind**2 / 12.0 + scatter * max(missing, 0.0)) / n)
 
 
 def _clip_bias(view: View, e: Estimate) -> float:

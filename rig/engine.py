@@ -11,7 +11,8 @@ import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from rig.errors import (
     DeviceError,
@@ -26,7 +27,6 @@ from rig.store import Recorder
 from rig.types import (
     MARK_PHASE,
     Bracket,
-    Chunk,
     Clock,
     Clocked,
     Device,
@@ -51,6 +51,7 @@ SILENT_READINGS = 20
 PULSES = 12
 NOMINAL_CHIP_S = 2e-3
 
+T = TypeVar("T")
 Progress = Callable[[int, dict[str, float]], None]
 
 
@@ -137,7 +138,8 @@ def _pulses(device: Marks, bench: Bench, recorder: Recorder, state: _State) -> N
     order = random.Random(127)
     spans = []
     for _ in range(PULSES):
-        span = _guard(lambda: device.pulse(chip_s * order.randint(1, 3)), DeviceError, "the device failed to pulse")
+        width_s = chip_s * order.randint(1, 3)
+        span = _guard(partial(device.pulse, width_s), DeviceError, "the device failed to pulse")
         spans.append([span.on_tick, span.off_tick])
         _sleep(bench, recorder, state, chip_s * order.randint(1, 3))
     info = bench.device.info()
@@ -170,64 +172,64 @@ def _sleep(bench: Bench, recorder: Recorder, state: _State, seconds: float) -> N
 
 def _issue(step: Issue, bench: Bench, recorder: Recorder, state: _State) -> None:
     info = bench.device.info()
+    send, rounds = _sender(step, bench.device)
     if state.first_issue_ns is None:
         state.first_issue_ns = bench.clock.now_ns()
     due_ns = None if step.due_ns is None else state.first_issue_ns + step.due_ns
+    allowed_s = info.timeout_s * (step.repeat if rounds == 1 else 1)
     for at in range(0, len(step.samples), info.max_batch):
         batch = step.samples[at : at + info.max_batch]
         for sample in batch:
             recorder.sample(sample)
-        _guard(lambda b=batch: bench.device.stage(b), DeviceError, "the device failed to load samples")
+        _guard(partial(bench.device.stage, batch), DeviceError, "the device failed to load samples")
         _between(bench, recorder, state)
         if due_ns is not None:
             _sleep(bench, recorder, state, (due_ns - bench.clock.now_ns()) * 1e-9)
-        _batch(step, batch, due_ns, info.timeout_s, bench, recorder, state)
+        for _ in range(rounds):
+            _exchange(_Exchange(step, batch, due_ns, allowed_s), partial(send, batch), bench, recorder, state)
 
 
-def _batch(
-    step: Issue,
-    batch: Sequence[Sample],
-    due_ns: int | None,
-    timeout_s: float,
-    bench: Bench,
-    recorder: Recorder,
-    state: _State,
-) -> None:
-    """One hand-over: submit, wait for every reply, then write."""
-    device, clock = bench.device, bench.clock
-    rounds = 1
+def _sender(step: Issue, device: Device) -> tuple[Callable[[Sequence[Sample]], None], int]:
+    """How to hand a batch over, and how often: once when the device can loop it by itself."""
     if step.repeat == 1 and step.phase is None:
-        send = lambda: device.submit(batch, step.budget)  # noqa: E731
-    elif isinstance(device, Repeats):
-        send = lambda: device.submit_repeated(batch, step.repeat, step.phase, step.budget)  # noqa: E731
-    elif step.phase is not None:
+        return lambda batch: device.submit(batch, step.budget), 1
+    if isinstance(device, Repeats):
+        return lambda batch: device.submit_repeated(batch, step.repeat, step.phase, step.budget), 1
+    if step.phase is not None:
         raise SetupError(
             f"device {device.info().name} cannot run the phase {step.phase!r} alone",
             field="phase",
             value=step.phase,
             remedy="Measure the phases together, or implement submit_repeated in its driver",
         )
-    else:
-        rounds = step.repeat
-        send = lambda: device.submit(batch, step.budget)  # noqa: E731
-    allowed_s = timeout_s * (step.repeat if rounds == 1 else 1)
-    for _ in range(rounds):
-        number = state.issues
-        state.issues += len(batch)
-        issued_ns = clock.now_ns()
-        waiting = {sample.id: number + k for k, sample in enumerate(batch)}
-        try:
-            _guard(send, DeviceError, f"the device failed on sample {batch[0].id}")
-            replies = _await(waiting, issued_ns, allowed_s, bench, recorder, state)
-        except RigError:
-            for sample_id, issue in waiting.items():
-                recorder.reply_row(
-                    (issue, sample_id, None, due_ns, issued_ns, None, None, None, None, None, step.warmup)
-                )
-            raise
-        for issue, completed_ns, reply in replies:
-            _record(recorder, issue, due_ns, issued_ns, completed_ns, reply, step.warmup)
-        state.done += 0 if step.warmup else len(batch)
+    return lambda batch: device.submit(batch, step.budget), step.repeat
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    step: Issue
+    batch: Sequence[Sample]
+    due_ns: int | None
+    allowed_s: float
+
+
+def _exchange(x: _Exchange, send: Callable[[], None], bench: Bench, recorder: Recorder, state: _State) -> None:
+    """One hand-over: submit, wait for every reply, then write."""
+    first = state.issues
+    state.issues += len(x.batch)
+    waiting = {sample.id: first + k for k, sample in enumerate(x.batch)}
+    issued_ns = bench.clock.now_ns()
+    try:
+        _guard(send, DeviceError, f"the device failed on sample {x.batch[0].id}")
+        replies = _await(waiting, issued_ns, x.allowed_s, bench, recorder, state)
+    except (RigError, KeyboardInterrupt):
+        for sample_id, issue in waiting.items():
+            row = (issue, sample_id, None, x.due_ns, issued_ns, None, None, None, None, None, x.step.warmup)
+            recorder.reply_row(row)
+        raise
+    for issue, completed_ns, reply in replies:
+        _record(recorder, issue, (x.due_ns, issued_ns, completed_ns), reply, x.step.warmup)
+    state.done += 0 if x.step.warmup else len(x.batch)
 
 
 def _await(
@@ -248,9 +250,7 @@ def _await(
                 remedy="Check its power and link; the recording up to here is kept (`rig report`)",
             )
         wait_s = min(left_s, slice_s)
-        replies: Sequence[Reply] = _guard(
-            lambda w=wait_s: bench.device.poll(w), DeviceError, "the device failed while it was polled"
-        )
+        replies = _guard(partial(bench.device.poll, wait_s), DeviceError, "the device failed while it was polled")
         completed_ns = clock.now_ns()
         for reply in replies:
             issue = waiting.pop(reply.sample_id, None)
@@ -273,17 +273,15 @@ def _patience_s(state: _State) -> float:
     return max(min([2.0, *(0.5 * b for b in buffers)]), 1e-3)
 
 
-def _record(
-    recorder: Recorder, issue: int, due_ns: int | None, issued_ns: int, completed_ns: int, reply: Reply, warmup: bool
-) -> None:
-    output = json.dumps(reply.output, default=_json)
+def _record(recorder: Recorder, issue: int, times_ns: tuple[int | None, int, int], reply: Reply, warmup: bool) -> None:
+    """``times_ns``: due, issued, completed. The output stands in the first row of the reply."""
+    output = _guard(partial(json.dumps, reply.output, default=_json), DeviceError, "the output is no JSON")
     head = (issue, reply.sample_id)
     if not reply.spans:
-        recorder.reply_row((*head, None, due_ns, issued_ns, completed_ns, None, None, None, output, warmup))
+        recorder.reply_row((*head, None, *times_ns, None, None, None, output, warmup))
     for k, s in enumerate(reply.spans):
         said = output if k == 0 else None
-        times = (due_ns, issued_ns, completed_ns, s.on_tick, s.off_tick, s.executions)
-        recorder.reply_row((*head, s.phase, *times, said, warmup))
+        recorder.reply_row((*head, s.phase, *times_ns, s.on_tick, s.off_tick, s.executions, said, warmup))
     if reply.progress:
         recorder.progress(issue, reply.sample_id, reply.progress)
 
@@ -307,7 +305,7 @@ def _between(bench: Bench, recorder: Recorder, state: _State, force: bool = Fals
 def _drain(bench: Bench, recorder: Recorder, state: _State) -> None:
     for meter in bench.meters:
         info = state.infos[id(meter)]
-        chunks: Sequence[Chunk] = _guard(meter.read, MeterError, f"meter {info.name} failed while it was read")
+        chunks = _guard(meter.read, MeterError, f"meter {info.name} failed while it was read")
         now_ns = bench.clock.now_ns()
         for chunk in chunks:
             recorder.chunk(chunk, now_ns)
@@ -343,7 +341,7 @@ def _brackets(bench: Bench, recorder: Recorder, state: _State, rounds: int, why:
     state.last_bracket_ns = bench.clock.now_ns()
 
 
-def _guard(call: Callable[[], Any], kind: type[RigError], what: str) -> Any:
+def _guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
     """Run a driver's call; whatever it throws becomes one of our errors."""
     try:
         return call()

@@ -13,7 +13,7 @@ from rig.align import Excess, align
 from rig.budget import BusyTime, active_power, dynamic_power, idle_power, noise_u
 from rig.errors import DataError
 from rig.latency import mean_time, per_inference_s, spread
-from rig.power import Estimate, TooShort, View, gaps_differ, integrated, trimmed, view_of
+from rig.power import Estimate, TooShort, View, gaps_differ, integrated, stamp_jitter_s, trimmed, view_of
 from rig.quantity import Quantity, linear, product
 from rig.result import ClockSummary, RailSeries, Refusal, Result, Series
 from rig.run import Run
@@ -33,13 +33,14 @@ def evaluate(run: Run) -> Result:
     device = timebase_of(run, device_clock["name"] if device_clock else "host")
     activity = activity_of(run, device)
     figures.update(_scores(run))
-    timing, busy = _timing(activity, device)
-    figures.update(timing)
     clocks = {device.clock.name: device}
     placed = _place_meters(run, activity, device, clocks)
+    views = {rail.name: _view(readings, meter, activity) for rail, readings, meter in placed}
+    timing, busy = _timing(activity, device, [v for v in views.values() if v is not None])
+    figures.update(timing)
     rails: list[str] = []
-    for rail, readings, meter in placed:
-        own, refused, remarks = _rail_figures(rail, readings, meter, activity, device, busy)
+    for rail, _, meter in placed:
+        own, refused, remarks = _rail_figures(rail, views[rail.name], meter, activity, busy)
         figures.update(own)
         refusals += refused
         notes += remarks
@@ -97,11 +98,16 @@ def _scores(run: Run) -> Figures:
     }
 
 
-def _timing(activity: Activity, device: Timebase) -> tuple[Figures, dict[str, BusyTime]]:
+def _view(readings: Readings, meter: Timebase, activity: Activity) -> View | None:
+    sigma = _sigma_over(meter, activity)
+    return view_of(readings, activity, sigma, max(meter.considered.get("brackets", 0.0), sigma))
+
+
+def _timing(activity: Activity, device: Timebase, views: list[View]) -> tuple[Figures, dict[str, BusyTime]]:
     figures: Figures = {}
     busy: dict[str, BusyTime] = {}
     for name, phase in activity.phases.items():
-        jitter = _stamp_jitter(phase, device)
+        jitter = _stamp_jitter(phase, device, views)
         busy[name] = BusyTime(phase.busy_s, jitter, phase.n, f"stamps:{name}")
         figures[f"phase.{name}.execution_time_s"] = mean_time(phase, device, jitter, busy[name].tag)
         each = (phase.windows_s[:, 1] - phase.windows_s[:, 0]) / phase.inferences
@@ -118,13 +124,15 @@ def _timing(activity: Activity, device: Timebase) -> tuple[Figures, dict[str, Bu
     return figures, busy
 
 
-def _stamp_jitter(phase: Phase, device: Timebase) -> float:
-    """Doubt of the total busy time if all scatter of equal spans were the stamps', at most."""
-    each = (phase.windows_s[:, 1] - phase.windows_s[:, 0]) / phase.inferences
-    if len(each) < 3:
+def _stamp_jitter(phase: Phase, device: Timebase, views: list[View]) -> float:
+    """Doubt of the total busy time from jittering stamps: the scatter of spans that no trace confirms."""
+    length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
+    if len(length) < 3:
         return 0.0
-    scatter = float(np.std(each * phase.inferences, ddof=1))
-    return math.sqrt(len(each)) * max(scatter - 1.0 / device.clock.tick_hz, 0.0)
+    scatter = float(np.std(length, ddof=1))
+    if scatter <= 1.0 / device.clock.tick_hz:
+        return 0.0
+    return math.sqrt(len(length)) * min([scatter, *(stamp_jitter_s(v, phase.windows_s) for v in views)])
 
 
 def _place_meters(
@@ -150,7 +158,7 @@ def _aligned(readings: Readings, activity: Activity, device: Timebase, first: Ti
     rate_sigma = math.hypot(first.rate_sigma, device.rate_sigma)
     half_run = 0.5 * float(readings.end_s[-1] - readings.start_s[0])
     best = replace(first, sigma_s=sigma, rate_sigma=rate_sigma, considered={"brackets": sigma})
-    if first.clock.name == device.clock.name or first.clock.name == "host":
+    if first.clock.name in (device.clock.name, "host"):
         return best
     view = view_of(readings, activity, sigma, sigma)
     if view is None:
@@ -190,12 +198,7 @@ def _excess(view: View, timebase: Timebase) -> Excess:
 
 
 def _rail_figures(
-    rail: Rail,
-    readings: Readings,
-    meter: Timebase,
-    activity: Activity,
-    device: Timebase,
-    busy: dict[str, BusyTime],
+    rail: Rail, view: View | None, meter: Timebase, activity: Activity, busy: dict[str, BusyTime]
 ) -> tuple[Figures, list[Refusal], list[str]]:
     """Idle, active and dynamic power of one rail, for all phases together and for each."""
     figures: Figures = {}
@@ -203,14 +206,12 @@ def _rail_figures(
     notes: list[str] = []
     if rail.accuracy is None:
         notes.append(f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)")
-    sigma = _sigma_over(meter, activity)
-    view = view_of(readings, activity, sigma, max(meter.considered.get("brackets", 0.0), sigma))
     if view is None:
         refusals.append(
             Refusal(
                 f"rail {rail.name}",
                 "no reading lies wholly in an idle window",
-                "Lengthen the idle window (--option idle_s=...)",
+                "Lengthen the idle window (--option idle_s=SECONDS)",
             )
         )
         return figures, refusals, notes
@@ -241,6 +242,7 @@ def _rail_figures(
     return figures, refusals, notes
 
 
+MAX_CLIPPED = 0.1
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 
 
@@ -258,6 +260,13 @@ def _scope(
     cut = trimmed(view, windows)
     if isinstance(cut, TooShort):
         return _too_short(rail, busy, cut)
+    clipped = float(np.mean(view.readings.overload[view.busy])) if np.any(view.busy) else 0.0
+    if clipped > MAX_CLIPPED:
+        return Refusal(
+            f"power on rail {rail.name}",
+            f"{clipped:.0%} of the readings while busy are at the end of the meter's range",
+            "Choose a higher range and measure again",
+        )
     whole = None if differ else integrated(view, windows, other)
     figures: Figures = {}
     if whole is not None and whole.share >= 0.5:

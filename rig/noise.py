@@ -19,6 +19,7 @@ from rig.types import Floats
 
 MAX_LINES = 3
 SEGMENT = 1 << 17
+HORIZON_S = 1000.0
 
 
 @dataclass(frozen=True)
@@ -32,33 +33,37 @@ class Noise:
     white_w: float
     busy_w: float
     flicker_w2: float
-    flicker_spread: float
     lines: tuple[tuple[float, float, float], ...]
     period_s: float
     dof: float
 
 
-def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Floats) -> Noise:
+def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Floats, slow: Floats | None = None,
+             slow_period_s: float = 0.0) -> Noise:  # fmt: skip
     """Fit the spectrum to idle residuals, one array per unbroken idle stretch (missing readings as 0).
 
     ``busy_differences`` are differences of neighbouring readings inside busy windows, in watts; their
-    median size gives the busy noise, which the steps of a burst cannot move.
+    median size gives the busy noise, which the steps of a burst cannot move. ``slow`` is what the
+    fitted levels leave of the whole run, averaged over ``slow_period_s``, long against a span: it
+    shows flicker that no idle window is long enough to show.
     """
-    spectra = [s for r in residuals if len(r) >= 8 for s in [_periodogram(r, period_s)]]
+    spectra = [_periodogram(r, period_s, 1) for r in residuals if len(r) >= 8]
     if not spectra:
         pooled = np.concatenate([*residuals, np.zeros(0)])
         sigma = float(np.std(pooled)) if len(pooled) > 1 else 0.0
-        return Noise(sigma, max(sigma, _spread(busy_differences)), 0.0, 0.0, (), period_s, max(len(pooled) - 1.0, 1.0))
+        return Noise(sigma, max(sigma, _spread(busy_differences)), 0.0, (), period_s, max(len(pooled) - 1.0, 1.0))
     lines = _lines(residuals, spectra, period_s)
-    f, power, count = _binned(spectra, [line[0] for line in lines], period_s)
-    white, flicker, spread = _whittle(f, power, count)
+    bins = [_binned(spectra, [line[0] for line in lines], period_s)]
+    if slow is not None and len(slow) >= 12:
+        bins.append(_binned([_periodogram(slow, slow_period_s, 2)], [], slow_period_s))
+    white, flicker = _whittle(bins)
     sigma = math.sqrt(white / (2.0 * period_s))
     idle_differences = np.concatenate([np.diff(r) for r in residuals])
     excess = _spread(busy_differences) ** 2 - _spread(idle_differences) ** 2
     n = float(sum(len(r) for r in residuals))
     doubt = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * _spread(idle_differences) ** 2
     busy = math.sqrt(sigma**2 + (excess if excess > doubt else 0.0))
-    return Noise(sigma, busy, flicker, spread, lines, period_s, max(n - 2.0, 1.0))
+    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0))
 
 
 def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]) -> dict[str, float]:
@@ -77,13 +82,19 @@ def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]
 
 
 def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
-    """``integral |W(f)|^2 / f df`` down to a fourth of the inverse length of the stretch."""
+    """``integral |W(f)|^2 / f df`` from the inverse of ``HORIZON_S`` up.
+
+    Below a fourth of the inverse length of the stretch W is its own sum, so that a difference of levels
+    is blind there and an absolute level is not. What is slower than the horizon counts as calibration.
+    """
     slot = np.round((t_s - t_s[0]) / period_s).astype(np.int64)
     stride = max(1, int(np.ceil((slot[-1] + 1) / SEGMENT)))
     grid = np.bincount(slot // stride, weights=weight)
     n = 4 * _fast_length(len(grid))
     gain = np.abs(np.fft.rfft(grid, n)[1:]) ** 2
-    return float(np.sum(gain / np.arange(1, len(gain) + 1)))
+    lowest_hz = 1.0 / (n * period_s * stride)
+    level = float(weight.sum()) ** 2 * max(math.log(lowest_hz * 2.0 * math.pi * HORIZON_S), 0.0)
+    return float(np.sum(gain / np.arange(1, len(gain) + 1))) + level
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
@@ -94,13 +105,13 @@ def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
     return worst
 
 
-def _periodogram(x: Floats, period_s: float) -> tuple[Floats, Floats]:
-    """One-sided, without the two lowest bins, which the level and drift of the idle fit have eaten."""
+def _periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
+    """One-sided, without the lowest bins, which the fitted levels and drift have eaten."""
     n = len(x)
     power = 2.0 * period_s / n * np.abs(np.fft.rfft(x)) ** 2
     f = np.arange(len(power)) / (n * period_s)
     last = len(power) - 1 if n % 2 == 0 else len(power)
-    return f[1:last], power[1:last]
+    return f[skip:last], power[skip:last]
 
 
 def _lines(
@@ -160,24 +171,42 @@ def _binned(
     return centre, mean, count[full]
 
 
-def _whittle(f: Floats, power: Floats, count: Floats) -> tuple[float, float, float]:
-    """Posterior mean of (white, flicker) densities over the corner frequency, and flicker's spread.
+def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, float]:
+    """Expected (white, flicker) densities; the expectation holds what is not known of flicker.
 
-    Whittle likelihood of averaged exponential ordinates; the corner is log-uniform from a tenth of the
-    lowest frequency to a tenth of the highest, or zero.
+    Whittle likelihood of averaged exponential ordinates. Each set of bins has a white level of its own
+    (spans may add some) and all share the flicker: as likely absent as not, and log-uniform over eight
+    decades below what would explain everything. The white level returned is the first set's.
     """
-    if not np.any(power > 0):
-        return 0.0, 0.0, 0.0
-    corner = np.concatenate([[0.0], np.geomspace(0.1 * f[0], 0.1 * f[-1], 60)])
-    shape = 1.0 + corner[:, None] / f[None, :]
-    level = np.sum(count * power / shape, axis=1) / np.sum(count)
-    cost = np.sum(count * (np.log(level[:, None] * shape)), axis=1)
+    if not np.any(bins[0][1] > 0):
+        return 0.0, 0.0
+    most = max(float(np.max(p * g)) for g, p, _ in bins)
+    flicker = np.geomspace(1e-8 * most, most, 97)
+    cost = np.zeros(len(flicker))
+    level: Floats = np.zeros(len(flicker))
+    for k, (g, p, c) in enumerate(bins):
+        white, own = _profile(g, p, c, flicker)
+        cost += own
+        level = white if k == 0 else level
     chance = np.exp(-(cost - cost.min()))
-    chance[0] *= 10.0
+    chance[0] *= len(flicker)  # the least density stands for none at all
     chance /= chance.sum()
-    flicker = float(np.sum(chance * level * corner))
-    spread = math.sqrt(max(float(np.sum(chance * (level * corner) ** 2)) - flicker**2, 0.0))
-    return float(np.sum(chance * level)), flicker, spread
+    return float(np.sum(chance * level)), float(np.sum(chance * flicker))
+
+
+def _profile(f: Floats, power: Floats, count: Floats, flicker: Floats) -> tuple[Floats, Floats]:
+    """Most likely white level for each flicker density, and the cost there; shapes of ``flicker``."""
+    slope = flicker[:, None] / f[None, :]
+    mean = float(np.sum(count * power) / np.sum(count))
+    grid = mean * np.geomspace(1e-3, 3.0, 80)
+    best: Floats = np.full(len(flicker), np.inf)
+    white: Floats = np.zeros(len(flicker))
+    for level in grid:
+        model = level + slope
+        cost = np.sum(count * (np.log(model) + power / model), axis=1)
+        white = np.where(cost < best, level, white)
+        best = np.minimum(best, cost)
+    return white, best
 
 
 def _spread(differences: Floats) -> float:

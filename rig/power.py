@@ -12,18 +12,21 @@ weights. Two estimators stand side by side:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.noise import Noise
+from rig.noise import Noise, variances
 from rig.noise import estimate as estimate_noise
 from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, seen, touches
 from rig.timeline import Activity, Readings
-from rig.types import Bools, Floats
+from rig.types import Bools, Floats, Indices
 
 MIN_SHARE = 0.5
 """Share of windows that must hold a whole reading after trimming."""
+BEND_PRIOR = 0.08
+GAP_ALLOWANCE = 1e-3
+"""Part of dynamic power below which a gap's difference from idle does not matter."""
 CONTRAST = 4.0
 """Standard errors by which the gaps must differ from idle before they count as something else."""
 
@@ -43,9 +46,12 @@ class View:
     weight: Floats
     all_busy_s: Floats
     busy: Bools
+    held: Bools
     noise: Noise
     drift_w: float
     drift_u_w: float
+    bend_w: float
+    """What a bent instead of a straight drift of idle may add to dynamic power; see ``_bend``."""
 
     def idle_weights(self, at_s: float) -> Floats:
         """Weights whose sum with the readings is the idle level at a moment: a straight line fit."""
@@ -55,7 +61,7 @@ class View:
         lever = self.middle_s - mean
         sxx = float(np.sum(g * lever**2))
         if self.drift_u_w == math.inf or sxx <= 0:
-            return g / total
+            return np.asarray(g / total)
         return np.asarray(g / total + g * lever * ((at_s - mean) / sxx))
 
 
@@ -106,12 +112,41 @@ def view_of(readings: Readings, activity: Activity, sigma_s: float, idle_sigma_s
     middle = 0.5 * (r.start_s + r.end_s)
     drift, drift_u = _drift(r.watts, idle, where, middle)
     held = inside(busy_s, r.start_s, r.end_s)
-    noise = _noise(r, idle, where, held, middle)
-    busy = touches(busy_s, r.start_s, r.end_s)
-    return View(r, sigma_s, idle, middle, weight, busy_s, busy, noise, drift, drift_u)
+    residual = r.watts - _line(r.watts, middle, idle, drift_u)
+    fill = seen(edges_of(busy_s), r.start_s, r.end_s, r.tau_s)
+    left = np.where(r.ok, residual - fill * _level(residual, fill, r.ok), 0.0)
+    noise = _noise(r, residual, idle, where, held, _slow(r, left, busy_s))
+    view = View(
+        readings=r,
+        sigma_s=sigma_s,
+        idle=idle,
+        middle_s=middle,
+        weight=weight,
+        all_busy_s=busy_s,
+        busy=touches(busy_s, r.start_s, r.end_s),
+        held=held >= 0,
+        noise=noise,
+        drift_w=drift,
+        drift_u_w=drift_u,
+        bend_w=0.0,
+    )
+    return replace(view, bend_w=math.hypot(_bend(view, left, fill), _unsettled(view, residual, where)))
 
 
-def _drift(watts: Floats, idle: Bools, where: Floats, middle: Floats) -> tuple[float, float]:
+def _line(watts: Floats, middle: Floats, idle: Bools, drift_u: float) -> Floats:
+    """The idle level over time."""
+    if not math.isfinite(drift_u):
+        return np.full(len(watts), float(np.mean(watts[idle])))
+    return np.asarray(np.polyval(np.polyfit(middle[idle], watts[idle], 1), middle))
+
+
+def _level(residual: Floats, fill: Floats, ok: Bools) -> float:
+    used = ok & (fill > 0)
+    total = float(fill[used].sum())
+    return float(residual[used].sum()) / total if total > 0 else 0.0
+
+
+def _drift(watts: Floats, idle: Bools, where: Indices, middle: Floats) -> tuple[float, float]:
     """Change of the idle level from the first window to the last; inf as sigma when there is one."""
     numbers = np.unique(where[idle])
     if len(numbers) < 2:
@@ -121,20 +156,80 @@ def _drift(watts: Floats, idle: Bools, where: Floats, middle: Floats) -> tuple[f
     return float(parts[1].mean() - parts[0].mean()), u
 
 
-def _noise(r: Readings, idle: Bools, where: Floats, held: Floats, middle: Floats) -> Noise:
-    slope = (
-        np.polyfit(middle[idle], r.watts[idle], 1) if len(np.unique(where[idle])) > 1 else [0.0, np.mean(r.watts[idle])]
-    )
-    residual = r.watts - np.polyval(slope, middle)
+def _slow(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, float]:
+    """What the fitted levels leave, averaged over at least two spans and the gaps after them."""
+    if len(busy_s) < 2:
+        return np.zeros(0), 0.0
+    cycle_s = 2.0 * float(np.median(np.diff(busy_s[:, 0])))
+    bins = int((r.end_s[-1] - r.start_s[0]) / max(cycle_s, 8.0 * r.period_s))
+    if bins < 12:
+        return np.zeros(0), 0.0
+    step_s = (r.end_s[-1] - r.start_s[0]) / bins
+    slot = np.clip(((r.start_s - r.start_s[0]) / step_s).astype(np.int64), 0, bins - 1)
+    count = np.bincount(slot, minlength=bins)
+    return np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1), float(step_s)
+
+
+def _bend(view: View, left: Floats, fill: Floats) -> float:
+    """Doubt of dynamic power because idle need not drift along the straight line between its windows.
+
+    If it bends, so does the level of the spans: a parabola through what the fit leaves, vanishing at
+    both idle ends, is measured over twelve stretches of the busy time. It is not subtracted (a device
+    may really have worked harder in the middle); its size is the standard uncertainty. Where noise hides
+    it, 8 % of the drift stands in (what an exponential over its own time constant leaves).
+    """
+    if not math.isfinite(view.drift_u_w):
+        return 0.0
+    prior = BEND_PRIOR * max(abs(view.drift_w) - 2.0 * view.drift_u_w, 0.0)
+    used = np.flatnonzero((fill > 0.01) & view.readings.ok)  # a filter leaves endless tails
+    if prior == 0.0 or len(used) < 24:
+        return prior
+    t = view.middle_s
+    first, last = float(t[view.idle].min()), float(t[view.idle].max())
+    t = (t - first) / (last - first)
+    parts = np.array_split(used, 12)
+    weight = np.array([float(fill[p].sum()) for p in parts])
+    level = np.array([float(left[p].sum()) for p in parts]) / weight
+    bow = np.array([float(np.mean(t[p] * (t[p] - 1.0))) for p in parts])
+    lever = np.array([float(np.mean(t[p])) for p in parts])
+    design = np.column_stack([np.ones(12), lever - lever.mean(), bow])
+    solution, *_ = np.linalg.lstsq(design, level, rcond=None)
+    scatter = float(np.sum((level - design @ solution) ** 2)) / 9.0
+    doubt = math.sqrt(max(scatter * float(np.linalg.pinv(design.T @ design)[2, 2]), 0.0))
+    mean_bow = abs(float(np.average(bow, weights=weight)))
+    seen_w, doubt_w = float(solution[2]) * mean_bow, doubt * mean_bow
+    share = prior**2 / (prior**2 + doubt_w**2)
+    return math.sqrt((share * seen_w) ** 2 + share * doubt_w**2)
+
+
+def _unsettled(view: View, residual: Floats, where: Indices) -> float:
+    """How far idle next to the activity is from the line, where it is so by more than noise explains."""
+    numbers = np.unique(where[view.idle])
+    if len(numbers) < 2:
+        return 0.0
+    first = np.flatnonzero(view.idle & (where == numbers[0]))
+    last = np.flatnonzero(view.idle & (where == numbers[-1]))
+    near = np.concatenate([first[-max(len(first) // 4, 1) :], last[: max(len(last) // 4, 1)]])
+    weight = np.zeros(len(residual))
+    weight[near] = 1.0 / len(near)
+    off = float(weight @ residual)
+    weight = weight - view.idle_weights(float(view.middle_s[near].mean()))
+    doubt = math.sqrt(sum(variances(view.noise, weight, view.middle_s, view.busy).values()))
+    return abs(off) if abs(off) > 2.5 * doubt else 0.0
+
+
+def _noise(
+    r: Readings, residual: Floats, idle: Bools, where: Indices, held: Indices, slow: tuple[Floats, float]
+) -> Noise:
     stretches = []
     for k in np.unique(where[idle]):
         use = idle & (where == k)
         slot = np.round((r.start_s[use] - r.start_s[use][0]) / r.period_s).astype(np.int64)
         grid = np.zeros(slot[-1] + 1)
-        grid[slot] = residual[use]
+        grid[slot] = residual[use] - residual[use].mean()
         stretches.append(grid)
     pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1]
-    return estimate_noise(stretches, r.period_s, np.diff(r.watts)[pair])
+    return estimate_noise(stretches, r.period_s, np.diff(r.watts)[pair], *slow)
 
 
 def integrated(view: View, windows_s: Floats, other_s: Floats) -> Estimate | None:
@@ -212,9 +307,36 @@ def gaps_differ(view: View) -> tuple[bool, float]:
         return False, 0.0
     at = float(view.middle_s[gap].mean())
     weight = gap / count - view.idle_weights(at)
-    from rig.noise import variances
-
     level = float(weight @ r.watts)
     doubt = math.sqrt(sum(variances(view.noise, weight, view.middle_s, view.busy).values()))
-    allowance = 0.2 * abs(view.drift_w)
+    allowance = 0.2 * abs(view.drift_w) + GAP_ALLOWANCE * abs(
+        float(np.mean(r.watts[view.busy]) - r.watts[view.idle].mean())
+    )
     return abs(level) > CONTRAST * doubt + allowance, level
+
+
+def stamp_jitter_s(view: View, windows_s: Floats) -> float:
+    """How much the stamped length of one span jitters, from what the readings near it leave unexplained.
+
+    A stamp that is late by t leaves dynamic power times t behind, which no true change of a span's
+    length does. The meter's noise does too; it is known and taken off, with the doubt of doing so left
+    in. inf when there are too few spans to tell.
+    """
+    r = view.readings
+    if len(windows_s) < 8:
+        return math.inf
+    spans = windows_s[np.argsort(windows_s[:, 0])]
+    fill = seen(edges_of(merged(spans)), r.start_s, r.end_s, r.tau_s)
+    above = np.where(r.ok, r.watts - _line(r.watts, view.middle_s, view.idle, view.drift_u_w), 0.0)
+    margin = np.array([-2.0 * view.sigma_s, 2.0 * view.sigma_s + 1.5 * SETTLE_TAU * r.tau_s])
+    near = touches(merged(spans + margin), r.start_s, r.end_s) & r.ok
+    power = float(np.sum(above[near]) / np.sum(fill[near])) if np.any(fill[near] > 0) else 0.0
+    if power == 0.0:
+        return math.inf
+    owner = np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), view.middle_s[near])
+    left = (above - power * fill)[near] * (r.period_s / power)
+    each = np.bincount(owner, weights=left, minlength=len(spans))
+    typical = np.zeros(len(r.watts))
+    typical[np.flatnonzero(near)[owner == len(spans) // 2]] = r.period_s / power
+    noise = sum(variances(view.noise, typical, view.middle_s, view.busy).values())
+    return math.sqrt(max(float(np.var(each, ddof=1)) - noise, 0.0) + noise * math.sqrt(2.0 / len(spans)))

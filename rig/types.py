@@ -19,6 +19,7 @@ PHASES = ("idle", "load", "host_preprocess", "preprocess", "inference", "solve",
 MARK_PHASE = "mark"
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
+Indices = NDArray[np.int64]
 
 
 # ---- what is asked ------------------------------------------------------------------------
@@ -307,11 +308,24 @@ class Plant(Protocol):
 class Workload(Protocol):
     """What is streamed. ``score`` maps replies to named figures, accuracy among them."""
 
-    name: str
-    task: str
-    version: str
-    digest_sha256: str
-    samples: Sequence[Sample]
-    details: Mapping[str, Any]
+    @property
+    def name(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def digest_sha256(self) -> str: ...
+    @property
+    def samples(self) -> Sequence[Sample]: ...
+    @property
+    def details(self) -> Mapping[str, Any]: ...
 
     def score(self, replies: Sequence[Reply]) -> Mapping[str, float]: ...
+
+
+@runtime_checkable
+class Sequenced(Protocol):
+    """A workload whose samples can be joined to longer sequences, for amortised power."""
+
+    def sequences(self, seconds: float) -> Workload: ...

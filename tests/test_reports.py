@@ -30,35 +30,30 @@ def q(value: float, unit: str, u: float = 0.0, dof: float = math.inf, **more: An
     return Quantity(value, unit, parts, **{"n": 20, "method": "made up", **more})
 
 
-def made_up(
-    *,
-    simulated: bool = True,
-    complete: bool = True,
-    name: str = "core",
-    readings: int = 4000,
-    spans: int = 20,
-) -> Result:
-    """A small run: idle, spans of two phases, idle; one rail called ``name`` and one called ``io``."""
+def made_up_series(name: str, readings: int, spans: int) -> Series:
     times = np.linspace(0.0, 40.0, readings + 1)
-    on = 5.0 + np.arange(spans) * (30.0 / spans)
-    inference = np.column_stack([on, on + 0.6 * 30.0 / spans])
-    preprocess = np.column_stack([on + 0.65 * 30.0 / spans, on + 0.9 * 30.0 / spans])
+    step = 30.0 / spans
+    on = 5.0 + np.arange(spans) * step
+    inference = np.column_stack([on, on + 0.6 * step])
     rng = np.random.default_rng(3)
-    watts = 3e-4 + 1e-4 * (np.searchsorted(inference.ravel(), times[:-1]) % 2) + 2e-6 * rng.standard_normal(readings)
+    busy = np.searchsorted(inference.ravel(), times[:-1]) % 2
+    watts = 3e-4 + 1e-4 * busy + 2e-6 * rng.standard_normal(readings)
     watts[readings // 2] = np.nan
-    rails = (
-        RailSeries(name, times[:-1], times[1:], watts),
-        RailSeries("io", times[:-1], times[1:], watts / 3),
-    )
-    series = Series(
-        rails=rails,
-        phase_windows_s={"inference": inference, "preprocess": preprocess},
+    return Series(
+        rails=(RailSeries(name, times[:-1], times[1:], watts), RailSeries("io", times[:-1], times[1:], watts / 3)),
+        phase_windows_s={
+            "inference": inference,
+            "preprocess": np.column_stack([on + 0.65 * step, on + 0.9 * step]),
+        },
         warmup_windows_s=np.empty((0, 2)),
         idle_windows_s=np.array([[0.5, 4.5], [36.0, 39.5]]),
         mark_windows_s=np.array([[4.6, 4.7]]),
         execution_times_s=0.9 + 0.01 * rng.standard_normal(spans),
     )
-    quantities = {
+
+
+def made_up_quantities(name: str) -> dict[str, Quantity]:
+    return {
         "accuracy": q(0.875, "1", 0.006),
         "execution_time_s": q(0.9, "s", 0.002, 19),
         "execution_time_p90_s": q(0.912, "s", 0.004),
@@ -71,36 +66,49 @@ def made_up(
         "trimmed.dynamic_power_w": q(1.01e-4, "W", 1e-6),
         f"who.knows.{name}": q(12.0, "widgets"),
     }
-    meter_clock = {"name": "meter", "tick_hz": 1e6, "tolerance": 1e-3}
-    meter = {
-        "name": f"smu {name}",
-        "mode": "hardware",
-        "clock": meter_clock,
-        "rails": [{"name": name, "kind": "mean", "rate_hz": 100.0, "aperture_s": 0.01, "accuracy": None}],
-        "omitted": ["fan", name],
-    }
-    start = {
-        "clocks": [{"name": "host", "tick_hz": 1e9, "tolerance": 1e-3}, meter_clock],
+
+
+def made_up_start(name: str, mode: str) -> dict[str, Any]:
+    clock = {"name": "meter", "tick_hz": 1e6, "tolerance": 1e-3}
+    rail = {"name": name, "kind": "mean", "rate_hz": 100.0, "aperture_s": 0.01, "accuracy": None}
+    profile = {"idle_w": 3e-4, "source": name}
+    return {
+        "clocks": [{"name": "host", "tick_hz": 1e9, "tolerance": 1e-3}, clock],
         "created_utc": "2026-08-21T10:22:07Z",
         "argv": ["rig", "measure", "--note", name],
         "device": {
             "name": f"board {name}",
-            "mode": "simulator" if simulated else "hardware",
+            "mode": mode,
             "phases": ["inference", "preprocess", "postprocess"],
-            "details": {"power_profile": {"idle_w": 3e-4, "source": name}, "encoder": "delta"},
+            "details": {"power_profile": profile, "encoder": "delta"},
         },
-        "meters": [meter],
+        "meters": [
+            {"name": f"smu {name}", "mode": "hardware", "clock": clock, "rails": [rail], "omitted": ["fan", name]}
+        ],
         "scenario": {"name": "single-stream"},
         "workload": {"name": "asc", "task": "scenes", "version": "1", "digest_sha256": "ab" * 32},
         "rules": {"idle_s": 5.0},
         "environment": {"python": "3.11", "note": name},
     }
-    summary = ClockSummary("meter", f"brackets {name}", 8e-5, 1e-6, 2e-7, 40, {"brackets": 8e-5, "marks": math.inf})
-    refusal = Refusal("execution_time_p99_s", f"too few inferences {name}", "Measure at least 662")
+
+
+def made_up(
+    *, simulated: bool = True, complete: bool = True, name: str = "core", readings: int = 4000, spans: int = 20
+) -> Result:
+    """A small run: idle, spans of two phases, idle; one rail called ``name`` and one called ``io``."""
+    considered = {"brackets": 8e-5, "marks": math.inf}
     return Result(
-        f"run-{name}", "c0ffee" * 11, complete, simulated, start, quantities, (refusal,), (f"a note {name}",),
-        {"meter": summary}, series,
-    )  # fmt: skip
+        run_id=f"run-{name}",
+        run_digest="c0ffee" * 11,
+        complete=complete,
+        simulated=simulated,
+        start=made_up_start(name, "simulator" if simulated else "hardware"),
+        quantities=made_up_quantities(name),
+        refusals=(Refusal("execution_time_p99_s", f"too few inferences {name}", "Measure at least 662"),),
+        notes=(f"a note {name}",),
+        clocks={"meter": ClockSummary("meter", f"brackets {name}", 8e-5, 1e-6, 2e-7, 40, considered)},
+        series=made_up_series(name, readings, spans),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -141,9 +141,7 @@ def test_the_stub_samna_never_runs(tmp_path: Path) -> None:
     code += "os.environ.pop('PIP_NO_INDEX', None); finders = list(sys.meta_path)\n"
     code += "from drivers.devices import rockpool_import as r\n"
     code += "assert not r.has_real_samna(); r.load_xylo_audio2(); r.load_xylo_audio2()\n"
-    code += (
-        "print('PIP_NO_INDEX' in os.environ, type(sys.modules['samna']).__name__, finders == sys.meta_path)"
-    )
+    code += "print('PIP_NO_INDEX' in os.environ, type(sys.modules['samna']).__name__, finders == sys.meta_path)"
     assert _python(code) == "False _StandIn True"
     assert not trace.exists()
 
@@ -154,7 +152,7 @@ def test_a_compiled_samna_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert rockpool_import.has_real_samna()
 
 
-@pytest.mark.parametrize("missing", ["rockpool", "xylosim", "bitstruct"])
+@pytest.mark.parametrize("missing", ["rockpool", "xylosim", "bitstruct", "packaging"])
 def test_a_missing_stack_names_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'neurorig\[xylo\]'"):

@@ -24,7 +24,7 @@ from typing import Any
 from rig.errors import MissingExtraError, SetupError
 
 _PACKAGE = "rockpool.devices.xylo.syns61201"
-_NEEDED = ("rockpool", "xylosim", "bitstruct")
+_NEEDED = ("rockpool", "xylosim", "bitstruct", "packaging")
 _COMPILED = (*EXTENSION_SUFFIXES, ".so", ".pyd", ".dylib", ".dll")
 
 
@@ -41,7 +41,7 @@ class XyloAudio2:
 def load_xylo_audio2() -> XyloAudio2:
     """Import Rockpool's Xylo Audio 2 package (3 to 5 s the first time).
 
-    Raises MissingExtraError where rockpool, xylosim or bitstruct is not installed, and SetupError
+    Raises MissingExtraError where rockpool, xylosim, bitstruct or packaging is not installed, and SetupError
     where Rockpool was imported earlier without a usable samna, which it remembers.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]

@@ -133,9 +133,7 @@ class SimBackend:
         seconds = float(cycles) * len(raster) / self.core_clock_hz
         return Inference(output, seconds, self._count(raster, hidden, output))
 
-    def _count(
-        self, raster: NDArray[np.int64], hidden: NDArray[np.int64], output: NDArray[np.int64]
-    ) -> Counters:
+    def _count(self, raster: NDArray[np.int64], hidden: NDArray[np.int64], output: NDArray[np.int64]) -> Counters:
         counters: Counters = {}
         first = 0
         for name, fan_out in self.fan_out.items():
@@ -200,9 +198,7 @@ class XyloDevice:
         """Start on one sample when the device is free. UsageError for more than one or a budget."""
         self.submit_repeated(samples, 1, None, budget)
 
-    def submit_repeated(
-        self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None
-    ) -> None:
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Do one phase of one sample ``times`` times, in one span; ``phase`` None: first all the
         pre-processing, then all the inference, each in one span.
 

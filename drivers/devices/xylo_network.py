@@ -61,9 +61,7 @@ def load_network(path: str | Path | None = None) -> Network:
     try:
         document = json.loads(where.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise DataError(
-            f"cannot read the network file: {error}", field="network", value=where.name
-        ) from error
+        raise DataError(f"cannot read the network file: {error}", field="network", value=where.name) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DataError(f"not a file of format {FORMAT}", field="network", value=where.name)
     stated = document.pop("sha256", None)

@@ -17,9 +17,7 @@ def open_meter(device: Device, plant: Plant | None = None, *, rate_hz: float = 1
     monitor, for hardware (not in this version), and for a simulation without surroundings.
     """
     if not (math.isfinite(rate_hz) and rate_hz > 0):
-        raise UsageError(
-            f"the rate is {rate_hz} Hz", field="rate_hz", value=rate_hz, remedy="Use a number above zero"
-        )
+        raise UsageError(f"the rate is {rate_hz} Hz", field="rate_hz", value=rate_hz, remedy="Use a number above zero")
     info = device.info()
     if info.onboard_meter != NAME:
         raise SetupError(

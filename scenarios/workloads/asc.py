@@ -58,6 +58,10 @@ class AscWorkload:
         """See ``score_labels``; raises DataError for replies to samples that are not here."""
         return score_labels({unit.id: unit.label for unit in self.samples.units}, replies)
 
+    def sequences(self, seconds: float) -> AscWorkload:
+        """The same slices joined to sequences of ``seconds``; see the function of this name."""
+        return sequences(self, seconds)
+
 
 def open_workload(
     *,
@@ -103,9 +107,7 @@ def sequences(workload: AscWorkload, seconds: float) -> AscWorkload:
     """
     parts = [part for unit in workload.samples.units for part in unit.slices]
     if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
-        raise _usage(
-            "seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s"
-        )
+        raise _usage("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
     size = round(seconds / SLICE_S)
     if size > len(parts):
         raise _usage("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
@@ -119,9 +121,7 @@ def sequences(workload: AscWorkload, seconds: float) -> AscWorkload:
         "dropped_slices": len(parts) - size * len(units),
     }
     digest = _digest({"base": workload.digest_sha256, "sequences": order})
-    return replace(
-        workload, samples=replace(workload.samples, units=units), details=details, digest_sha256=digest
-    )
+    return replace(workload, samples=replace(workload.samples, units=units), details=details, digest_sha256=digest)
 
 
 def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload:
@@ -144,19 +144,11 @@ def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload
     def load(part: Slice) -> NDArray[np.float32]:
         return synthesize(part.label, part.seed or 0, SLICE_S, rate_hz)
 
-    return _workload(
-        slices, load, rate_hz=rate_hz, split=split, classes=CLASSES, basis=basis, details=details
-    )
+    return _workload(slices, load, rate_hz=rate_hz, split=split, classes=CLASSES, basis=basis, details=details)
 
 
 def _from_files(
-    found: Catalogue,
-    *,
-    samples: int | None,
-    seed: int,
-    rate_hz: float,
-    split: str,
-    clipped_limit: float,
+    found: Catalogue, *, samples: int | None, seed: int, rate_hz: float, split: str, clipped_limit: float
 ) -> AscWorkload:
     everything = [
         Slice(f"{clip.name}:{second}", clip.label, clip.name, second)
@@ -186,15 +178,8 @@ def _from_files(
         size = round(SLICE_S * rate_hz)
         return decode(part.clip)[part.start_s * size : (part.start_s + 1) * size]
 
-    return _workload(
-        slices,
-        load,
-        rate_hz=rate_hz,
-        split=split,
-        classes=found.classes,
-        basis={"files": files},
-        details=details,
-    )
+    basis = {"files": files}
+    return _workload(slices, load, rate_hz=rate_hz, split=split, classes=found.classes, basis=basis, details=details)
 
 
 def _workload(

@@ -69,9 +69,7 @@ def probe(path: Path) -> Header:
     return Header(int(info.frames), int(info.samplerate), int(info.channels), str(info.subtype))
 
 
-def read_native(
-    path: Path, *, clipped_limit: float = CLIPPED_LIMIT, min_s: float = 0.0
-) -> NDArray[np.float32]:
+def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT, min_s: float = 0.0) -> NDArray[np.float32]:
     """Decode and check one file: mono float32 at the file's own rate, shape (frames,), full scale 1.
 
     Channels are averaged after each was checked. Raises DataError for what ``probe`` refuses, and
@@ -87,9 +85,7 @@ def read_native(
     if len(frames) < header.frames:
         raise _truncated(path, f"{len(frames)} of {header.frames} frames")
     if header.duration_s < min_s:
-        raise _bad(
-            path, f"is too short: {header.duration_s:.3f} s", header.duration_s, f"Use {min_s} s or longer"
-        )
+        raise _bad(path, f"is too short: {header.duration_s:.3f} s", header.duration_s, f"Use {min_s} s or longer")
     bad = len(frames) - int(np.count_nonzero(np.isfinite(frames).all(axis=1)))
     if bad:
         raise _bad(path, f"has NaN or infinity in {bad} frames", bad, "Export it again, or leave it out")

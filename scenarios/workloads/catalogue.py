@@ -103,9 +103,7 @@ def _tau_meta(path: Path) -> dict[str, str]:
     for row in _rows(path, "\t", ("filename", "scene_label")):
         parts = PurePosixPath(row["filename"]).stem.split("-")
         if len(parts) != 5:
-            raise _bad(
-                path, "has a name that is not scene-city-place-part-device", row["filename"], _TAU_REMEDY
-            )
+            raise _bad(path, "has a name that is not scene-city-place-part-device", row["filename"], _TAU_REMEDY)
         if parts[0] != row["scene_label"] or parts[4] != row.get("source_label", parts[4]):
             raise _bad(path, "contradicts a file name", row["filename"], _TAU_REMEDY)
         if parts[4] == TAU_DEVICE and parts[0] in CLASSES:
@@ -124,9 +122,7 @@ def _tau_names(path: Path) -> set[str]:
 def _check_folds(setup: Path, train: set[str], evaluate: set[str], labels: Mapping[str, str]) -> None:
     both = sorted(train & evaluate)
     if both:
-        raise _bad(
-            setup, f"has {len(both)} clips in train and in evaluate, first {both[0]}", both[0], _TAU_REMEDY
-        )
+        raise _bad(setup, f"has {len(both)} clips in train and in evaluate, first {both[0]}", both[0], _TAU_REMEDY)
     stray = sorted((train | evaluate) - labels.keys())
     if stray:
         what = f"lists {len(stray)} clips that meta.csv does not, first {stray[0]}"

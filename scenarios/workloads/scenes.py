@@ -54,16 +54,12 @@ def synthesize(label: str, seed: int, seconds: float = 1.0, rate_hz: float = 160
 
 def _check(label: str, seed: int, seconds: float, rate_hz: float) -> int:
     if label not in CLASSES:
-        raise UsageError(
-            f"unknown scene {label!r}", field="label", value=label, remedy=f"Known: {', '.join(CLASSES)}"
-        )
+        raise UsageError(f"unknown scene {label!r}", field="label", value=label, remedy=f"Known: {', '.join(CLASSES)}")
     if seed < 0:
         raise UsageError(f"seed {seed} is negative", field="seed", value=seed, remedy="Use 0 or more")
     for name, value in (("seconds", seconds), ("rate_hz", rate_hz)):
         if not (math.isfinite(value) and value > 0):
-            raise UsageError(
-                f"{name} is {value}", field=name, value=value, remedy="Use a finite number above zero"
-            )
+            raise UsageError(f"{name} is {value}", field=name, value=value, remedy="Use a finite number above zero")
     exact = seconds * rate_hz
     if not 2 <= exact <= _MAX_SAMPLES:
         raise UsageError(
@@ -102,9 +98,7 @@ def _street_traffic(rng: Generator, grid: _Grid) -> Array:
 
 
 def _bus(rng: Generator, grid: _Grid) -> Array:
-    drift = rng.uniform(-0.15, 0.15) * grid.time_s + 0.02 * np.sin(
-        2 * math.pi * rng.uniform(0.2, 1) * grid.time_s
-    )
+    drift = rng.uniform(-0.15, 0.15) * grid.time_s + 0.02 * np.sin(2 * math.pi * rng.uniform(0.2, 1) * grid.time_s)
     engine = _tone(rng, grid, rng.uniform(60, 120) * (1 + drift / max(1.0, grid.time_s[-1])), 14)
     cabin = _noise(rng, grid, _low_pass(grid, rng.uniform(150, 450), rng.uniform(0.9, 1.5)))
     rattle = _noise(rng, grid, _band(grid, rng.uniform(900, 2600), 0.4)) * _syllables(rng, grid)

@@ -22,8 +22,11 @@ def score_labels(labels: Mapping[str, str | None], replies: Sequence[Reply]) -> 
     total: Counter[str] = Counter()
     for reply in replies:
         if reply.sample_id not in labels:
-            raise _data(
-                "sample_id", reply.sample_id, "is in no sample", "Score with the workload that was run"
+            raise DataError(
+                f"no sample is called {reply.sample_id!r}",
+                field="sample_id",
+                value=reply.sample_id,
+                remedy="Score with the workload that was run",
             )
         truth, answer = labels[reply.sample_id], _answer(reply)
         if truth is not None:

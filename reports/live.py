@@ -1,0 +1,46 @@
+"""Progress with live watts while a run is recorded."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from reports.format import si
+
+PLAIN_EVERY_S = 5.0
+
+
+@contextmanager
+def live(total: int) -> Iterator[Callable[[int, dict[str, float]], None]]:
+    """A callback for (samples done, latest reading by rail); a bar on a terminal, else a line now and then."""
+    if not sys.stderr.isatty():
+        yield _plain(total)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[rails]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("samples", total=total, rails="")
+
+        def show(done: int, readings: dict[str, float]) -> None:
+            bar.update(task, completed=done, rails=_text(readings))
+
+        yield show
+
+
+def _plain(total: int) -> Callable[[int, dict[str, float]], None]:
+    last = [time.monotonic()]
+
+    def show(done: int, readings: dict[str, float]) -> None:
+        if time.monotonic() - last[0] >= PLAIN_EVERY_S:
+            last[0] = time.monotonic()
+            sys.stderr.write(f"{done}/{total} samples  {_text(readings)}\n")
+
+    return show
+
+
+def _text(readings: dict[str, float]) -> str:
+    return "  ".join(f"{rail} {si(value, 'W', 3)}" for rail, value in readings.items())

@@ -1,0 +1,97 @@
+"""``blocking(run)``: a Device from one blocking function, timed out, overlapped and batched for it."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rig.errors import DeviceError
+from rig.types import Budget, DeviceInfo, Reply, Sample, Span
+
+Run = Callable[[Sample], Any]
+
+
+class BlockingDevice:
+    """Runs the function in a worker thread, so that a call that hangs can be left behind.
+
+    The function takes a sample and returns its output, or a whole ``Reply`` when it has spans of its
+    own. Without spans, the call itself is one span of the first declared phase in host nanoseconds.
+    """
+
+    def __init__(self, run: Run, info: DeviceInfo, load: Callable[[Sequence[Sample]], None] | None) -> None:
+        self._run, self._info, self._load = run, info, load
+        self._todo: queue.SimpleQueue[Sample | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
+        self._worker: threading.Thread | None = None
+
+    def info(self) -> DeviceInfo:
+        """What was declared."""
+        return self._info
+
+    def stage(self, samples: Sequence[Sample]) -> None:
+        """Hand samples to the ``load`` function, if there is one."""
+        if self._load is not None:
+            self._load(samples)
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        """Queue the samples; the worker starts with the first call."""
+        if self._worker is None:
+            # a daemon, so that a vendor call that never returns cannot keep the process alive
+            self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)
+            self._worker.start()
+        for sample in samples:
+            self._todo.put(sample)
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        """Wait up to ``timeout_s`` for the first reply, and take what else is ready.
+
+        Raises whatever the function raised.
+        """
+        ready: list[Reply | Exception] = []
+        try:
+            ready.append(self._done.get(timeout=timeout_s))
+            while True:
+                ready.append(self._done.get_nowait())
+        except queue.Empty:
+            pass
+        for item in ready:
+            if isinstance(item, Exception):
+                raise item
+        return [item for item in ready if isinstance(item, Reply)]
+
+    def close(self) -> None:
+        """Let the worker end after what it is doing; one that hangs is abandoned."""
+        self._todo.put(None)
+
+    def _work(self) -> None:
+        while (sample := self._todo.get()) is not None:
+            try:
+                self._done.put(self._answered(sample))
+            except Exception as error:
+                self._done.put(error)
+
+    def _answered(self, sample: Sample) -> Reply:
+        on_ns = time.monotonic_ns()
+        output = self._run(sample)
+        off_ns = time.monotonic_ns()
+        if isinstance(output, Reply):
+            if output.sample_id != sample.id:
+                raise DeviceError(
+                    f"the function answered {output.sample_id!r} when asked for {sample.id!r}",
+                    field="sample_id",
+                    value=output.sample_id,
+                    remedy="Return a Reply with the sample's own id",
+                )
+            return output
+        return Reply(sample.id, output, (Span(self._info.phases[0], on_ns, off_ns),))
+
+
+def blocking(
+    run: Run, info: DeviceInfo | None = None, load: Callable[[Sequence[Sample]], None] | None = None
+) -> BlockingDevice:
+    """Make a Device of one function. ``info`` defaults to the function's name, in hardware mode."""
+    name = getattr(run, "__name__", "function")
+    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load)

@@ -1,0 +1,141 @@
+"""The command line: measure | report | list. Imports what a command needs when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rig.errors import RigError
+
+if TYPE_CHECKING:
+    from rig.result import Result
+
+REFUSED = 30
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, that of a ``RigError``, or 30 when power was refused."""
+    args = parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except RigError as error:
+        return _failed(error, args.json)
+    except KeyboardInterrupt:
+        from rig.errors import Interrupted
+
+        return _failed(Interrupted("interrupted"), args.json)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The argument parser of every command."""
+    top = argparse.ArgumentParser(
+        prog="rig", description="Measure latency, power and energy of neuromorphic systems, with stated uncertainty."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    measure = _command(commands, "measure", "play a scenario to a device while a meter watches, then report", _measure)
+    measure.add_argument("--device", required=True, help="a name from `rig list`, or path.py:function")
+    measure.add_argument("--meter", action="append", help="default: the device's own; `none` for none; repeatable")
+    measure.add_argument("--scenario", default="single-stream", help="default: %(default)s")
+    measure.add_argument("--workload", default="asc", help="default: %(default)s")
+    measure.add_argument("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
+    measure.add_argument("--data", metavar="DIR", help="the workload's data set; without it, synthetic samples")
+    measure.add_argument("--amortise", type=float, metavar="SECONDS", help="power on longer sequences, in a second run")
+    measure.add_argument("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
+    measure.add_argument("--apart", action="store_true", help="issue and power each phase on its own")
+    measure.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="see `rig list NAME`")
+    measure.add_argument("--out", type=Path, metavar="DIR", help="the new run directory; default: runs/NAME")
+    report = _command(commands, "report", "compute and render the figures of a run directory or session", _report)
+    report.add_argument("path", type=Path, metavar="DIR")
+    report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: DIR/derived")
+    listing = _command(commands, "list", "name every device, meter, scenario and workload", _list)
+    listing.add_argument("name", nargs="?", help="show the options of one of them")
+    return top
+
+
+def _command(commands: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+    command.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    command.set_defaults(run=run)
+    return command
+
+
+def _measure(args: argparse.Namespace) -> int:
+    from rig.measure import Request, measure
+
+    request = Request(
+        device=args.device,
+        meters=tuple(args.meter or ()),
+        scenario=args.scenario,
+        workload=args.workload,
+        simulate=args.simulate,
+        data=args.data,
+        amortise_s=args.amortise,
+        options=tuple(args.option)
+        + ((f"scenario.repeat={args.repeat}",) if args.repeat is not None else ())
+        + (("scenario.apart=true",) if args.apart else ()),
+        out=args.out,
+        argv=tuple(sys.argv),
+    )
+    paths = measure(request, quiet=args.json)
+    return _show(paths, args.json, None)
+
+
+def _report(args: argparse.Namespace) -> int:
+    from rig.session import runs_in
+
+    return _show(runs_in(args.path), args.json, args.out)
+
+
+def _show(paths: Sequence[Path], as_json: bool, out: Path | None) -> int:
+    """Read back from disk, evaluate, render; several runs make several reports."""
+    from rig.evaluate import evaluate
+    from rig.plugins import load
+    from rig.run import open_run
+    from rig.store import DERIVED
+
+    documents = []
+    refused = False
+    for path in paths:
+        run = open_run(path)
+        result = evaluate(run)
+        target = path / DERIVED if out is None else (out if len(paths) == 1 else out / path.name)
+        files = load("reports", "files")(result, target, run)
+        refused = refused or _power_refused(result)
+        documents.append({"run": str(path), "files": [str(f) for f in files], "results": result.to_json()})
+        if not as_json:
+            load("reports", "console")(result)
+            sys.stdout.write(f"run     {path}\nreport  {target / 'report.html'}\n")
+    if as_json:
+        sys.stdout.write(json.dumps(documents[0] if len(documents) == 1 else documents) + "\n")
+    return REFUSED if refused else 0
+
+
+def _power_refused(result: Result) -> bool:
+    """A meter watched and yet there is no active power."""
+    return bool(result.start["meters"]) and not any(n.endswith("active_power_w") for n in result.quantities)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from rig.listing import describe, options_text, table
+
+    if args.name:
+        sys.stdout.write(options_text(args.name, args.json))
+        return 0
+    rows = describe()
+    sys.stdout.write(json.dumps(rows) + "\n" if args.json else table(rows))
+    return 0
+
+
+def _failed(error: RigError, as_json: bool) -> int:
+    sys.stderr.write(f"rig: {error}\n")
+    if as_json:
+        sys.stdout.write(json.dumps(error.to_json()) + "\n")
+    return error.exit_code

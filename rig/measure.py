@@ -1,0 +1,220 @@
+"""``rig measure``: names to an opened bench, a scenario to a recording. No figure is computed here."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rig.clock import HostClock
+from rig.engine import Bench
+from rig.errors import RigError, SetupError, StoreError, UnknownNameError, UsageError
+from rig.plugins import Factory, build, load, names, needs, options_of, split_options
+from rig.record import record, run_name
+from rig.session import bind
+from rig.types import Clock, Device, Meter, Plant, Repeats, Sequenced, Workload
+
+PLANT = "mock"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked, as it came from the command line. No meter means the device's own."""
+
+    device: str
+    meters: tuple[str, ...]
+    scenario: str
+    workload: str
+    simulate: bool
+    data: str | None
+    amortise_s: float | None
+    options: tuple[str, ...]
+    out: Path | None
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An opened bench with what its scenario needs."""
+
+    bench: Bench
+    workload: Workload
+    scenario: Factory
+    scenario_options: Mapping[str, str]
+    meter_names: tuple[str, ...]
+
+
+def measure(request: Request, quiet: bool = False) -> list[Path]:
+    """Record what was asked; the paths of the runs, in order.
+
+    With ``amortise_s`` two runs are bound into a session: accuracy and time on single samples, then
+    power on sequences. Raises a ``RigError``; what was recorded before it stays.
+    """
+    folder = request.out or Path("runs") / run_name(request.device, request.scenario)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StoreError(
+            f"{folder} is not empty", field="out", value=str(folder), remedy="Name a new directory with --out"
+        )
+    with opened(request) as o, _terminable():
+        if request.amortise_s is None:
+            return [_record(request, o, o.workload, folder, "all", quiet)]
+        longer = _sequences(o.workload, request.amortise_s)
+        plan = (("performance", o.workload), ("power", longer))
+        paths = [_record(request, o, workload, folder / purpose, purpose, quiet) for purpose, workload in plan]
+        bind(folder, [(purpose, purpose) for purpose, _ in plan])
+        return paths
+
+
+@contextmanager
+def opened(request: Request) -> Iterator[Opened]:
+    """Open plant, device, meters and workload; close what was opened, whatever happens."""
+    device_factory = load("devices", request.device)
+    scenario = load("scenarios", request.scenario)
+    workload_factory = load("workloads", request.workload)
+    for name in request.meters:
+        if name != "none":
+            load("meters", name)
+    plant_factory = load("plants", PLANT) if request.simulate or needs(device_factory, "plant") else None
+    takers = {"device": device_factory, "scenario": scenario, "workload": workload_factory}
+    takers |= {"plant": plant_factory} if plant_factory else {}
+    texts = list(request.options) + ([f"workload.data={request.data}"] if request.data else [])
+    mine, rest = _own(texts, takers)
+    options = split_options(mine, takers)
+    workload: Workload = build(workload_factory, {}, options["workload"])
+    plant: Plant | None = build(plant_factory, {}, options["plant"]) if plant_factory else None
+    clock: Clock = plant.clock if plant is not None else HostClock()
+    given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
+    handles: list[Any] = []
+    try:
+        device: Device = build(device_factory, given, options["device"])
+        handles.append(device)
+        _check_mode(request, device)
+        chosen = _meter_names(request, device)
+        factories = {f"meter{k}" if k else "meter": load("meters", name) for k, name in enumerate(chosen)}
+        metered = split_options(rest, takers | factories) if rest else {}
+        meters: list[Meter] = []
+        for key, factory in factories.items():
+            meters.append(build(factory, given | {"device": device}, metered.get(key, {})))
+            handles.append(meters[-1])
+        _check_scenario(device, options["scenario"])
+        yield Opened(Bench(device, tuple(meters), clock), workload, scenario, options["scenario"], chosen)
+    finally:
+        for handle in reversed(handles):
+            with suppress(Exception):
+                handle.close()
+
+
+def _own(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], list[str]]:
+    """Options that these takers declare, and those left for a meter that is not chosen yet."""
+    known = {key for factory in takers.values() for key in options_of(factory)}
+    mine: list[str] = []
+    rest: list[str] = []
+    for text in texts:
+        key = text.partition("=")[0]
+        who, dot, _ = key.partition(".")
+        own = (who in takers if dot else key in known) or "=" not in text
+        (mine if own else rest).append(text)
+    return mine, rest
+
+
+def _check_mode(request: Request, device: Device) -> None:
+    info = device.info()
+    if request.simulate and info.mode != "simulator":
+        raise UsageError(
+            f"device {info.name} has no simulator mode", field="simulate", value=True, remedy="Leave --simulate out"
+        )
+
+
+def _check_scenario(device: Device, options: Mapping[str, str]) -> None:
+    if options.get("apart") and not isinstance(device, Repeats):
+        raise SetupError(
+            f"device {device.info().name} cannot run its phases one at a time",
+            field="apart",
+            value=True,
+            remedy="Leave --apart out, or implement submit_repeated in its driver",
+        )
+
+
+def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
+    if request.meters:
+        return tuple(n for n in request.meters if n != "none")
+    own = device.info().onboard_meter
+    if own is None:
+        raise SetupError(
+            f"device {device.info().name} has no meter on board",
+            field="meter",
+            remedy=f"Name one with --meter (known: {', '.join(names('meters'))}), or --meter none",
+        )
+    if own not in names("meters") and ".py:" not in own:
+        raise UnknownNameError("meter", own, list(names("meters")))
+    return (own,)
+
+
+def _record(request: Request, o: Opened, workload: Workload, path: Path, purpose: str, quiet: bool) -> Path:
+    given = {"workload": workload, "phases": o.bench.device.info().phases}
+    steps = build(o.scenario, given, o.scenario_options)
+    declared = {k: v.default for k, v in options_of(o.scenario).items()}
+    scenario = {
+        "name": request.scenario,
+        "options": declared | dict(o.scenario_options),
+        "amortise_s": request.amortise_s if purpose == "power" else None,
+    }
+    with _live(workload, quiet) as progress:
+        try:
+            return record(
+                path,
+                o.bench,
+                workload,
+                steps,
+                scenario=scenario,
+                purpose=purpose,
+                argv=list(request.argv),
+                progress=progress,
+            )
+        except RigError as error:
+            if path.exists():
+                error.remedy = f"{error.remedy}. Recorded until then: {path}".removeprefix(". ")
+            raise
+
+
+def _sequences(workload: Workload, seconds: float) -> Workload:
+    if not isinstance(workload, Sequenced):
+        raise UsageError(
+            f"workload {workload.name} cannot be cut into longer sequences",
+            field="amortise",
+            value=seconds,
+            remedy="Leave --amortise out, or use --repeat",
+        )
+    return workload.sequences(seconds)
+
+
+@contextmanager
+def _live(workload: Workload, quiet: bool) -> Iterator[Any]:
+    if quiet:
+        yield None
+        return
+    with load("reports", "live")(len(workload.samples)) as progress:
+        yield progress
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a run as Ctrl-C does: with a stop line."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        sys.stdout.flush()

@@ -1,0 +1,55 @@
+"""Sessions: runs that belong together, bound by their hashes in ``session.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rig.errors import IntegrityError, StoreError
+from rig.store import EVENTS, sha256_of
+
+SCHEMA = "neurorig-session/1"
+FILE = "session.json"
+
+
+def bind(folder: Path, runs: Sequence[tuple[str, str]]) -> None:
+    """Write ``session.json`` for (directory name, purpose) pairs inside ``folder``, atomically."""
+    document = {
+        "schema": SCHEMA,
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "runs": [{"path": n, "purpose": p, "events_sha256": sha256_of(folder / n / EVENTS)} for n, p in runs],
+    }
+    partial = folder / (FILE + ".part")
+    partial.write_text(json.dumps(document, indent=1) + "\n")
+    os.replace(partial, folder / FILE)  # noqa: PTH105
+
+
+def runs_in(path: Path) -> list[Path]:
+    """The run directories that ``path`` stands for: itself, or those its session binds.
+
+    Raises ``StoreError`` when it is neither, ``IntegrityError`` when a bound run is not the one bound.
+    """
+    if not (path / FILE).is_file():
+        return [path]
+    try:
+        document = json.loads((path / FILE).read_text())
+        rows = [(path / r["path"], r["events_sha256"]) for r in document["runs"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{path / FILE} cannot be read: {error}",
+            field="session",
+            value=str(path),
+            remedy="Report its runs one by one",
+        ) from error
+    for run, digest in rows:
+        if not (run / EVENTS).is_file() or sha256_of(run / EVENTS) != digest:
+            raise IntegrityError(
+                f"{run} is not the run that {path / FILE} binds",
+                field="session",
+                value=str(run),
+                remedy="Restore the original recording, or report the run by itself",
+            )
+    return [run for run, _ in rows]
