@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
-from reports.format import NO_NUMBER, clean, groups, quantity_parts, title
+from reports.format import NO_NUMBER, Group, clean, groups, quantity_parts, title
 from rig.result import Result
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _figures(result: Result) -> Table:
     figures.add_column("± 95 %", justify="right", no_wrap=True)
     figures.add_column("unit", no_wrap=True)
     figures.add_column("n", justify="right", no_wrap=True)
-    for number, group in enumerate(groups(result.quantities)):
+    for number, group in enumerate(_shown(groups(result.quantities))):
         if number:
             figures.add_section()
         figures.add_row(Text(group.heading, style="bold"))
@@ -60,6 +60,14 @@ def _figures(result: Result) -> Table:
             row = (f"  {title(name)}", value, half or "—", clean(unit), str(q.n) if q.n else "")
             figures.add_row(*(Text(cell, style=style) for cell in row))
     return figures
+
+
+def _shown(found: list[Group]) -> list[Group]:
+    """What a person wants at a glance; the report has the rest. A single phase or rail says nothing new."""
+    phases = [g for g in found if g.kind == "phase"]
+    rails = [g for g in found if g.kind == "rail"]
+    keep = [g for g in found if g.kind in ("overall", "other")]
+    return keep + (phases if len(phases) > 1 else []) + (rails if len(rails) > 1 else [])
 
 
 def _refusal(scope: str, reason: str, remedy: str) -> Text:

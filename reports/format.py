@@ -21,6 +21,7 @@ _TITLES = {
     "accuracy": "Accuracy",
     "balanced_accuracy": "Balanced accuracy",
     "execution_time_s": "Execution time, mean",
+    "execution_time_se_s": "Execution time, standard error of the mean",
     "execution_time_p50_s": "Execution time, median",
     "execution_time_p90_s": "Execution time, 90th percentile",
     "execution_time_p99_s": "Execution time, 99th percentile",

@@ -25,6 +25,7 @@ class BlockingDevice:
         self._run, self._info, self._load = run, info, load
         self._todo: queue.SimpleQueue[Sample | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
+        self._error: Exception | None = None
         self._worker: threading.Thread | None = None
 
     def info(self) -> DeviceInfo:
@@ -48,19 +49,23 @@ class BlockingDevice:
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Wait up to ``timeout_s`` for the first reply, and take what else is ready.
 
-        Raises whatever the function raised.
+        Raises what the function raised, once the replies before it have been handed out.
         """
-        ready: list[Reply | Exception] = []
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        ready: list[Reply] = []
         try:
-            ready.append(self._done.get(timeout=timeout_s))
-            while True:
-                ready.append(self._done.get_nowait())
+            item = self._done.get(timeout=max(timeout_s, 0.0))
+            while isinstance(item, Reply):
+                ready.append(item)
+                item = self._done.get_nowait()
         except queue.Empty:
-            pass
-        for item in ready:
-            if isinstance(item, Exception):
-                raise item
-        return [item for item in ready if isinstance(item, Reply)]
+            return ready
+        if not ready:
+            raise item
+        self._error = item
+        return ready
 
     def close(self) -> None:
         """Let the worker end after what it is doing; one that hangs is abandoned."""
@@ -72,6 +77,8 @@ class BlockingDevice:
                 self._done.put(self._answered(sample))
             except Exception as error:
                 self._done.put(error)
+            except BaseException as error:  # sys.exit() in the function: the worker lives on, the run is told
+                self._done.put(_ended(sample, error))
 
     def _answered(self, sample: Sample) -> Reply:
         on_ns = time.monotonic_ns()
@@ -87,6 +94,15 @@ class BlockingDevice:
                 )
             return output
         return Reply(sample.id, output, (Span(self._info.phases[0], on_ns, off_ns),))
+
+
+def _ended(sample: Sample, error: BaseException) -> DeviceError:
+    return DeviceError(
+        f"the function ended with {type(error).__name__} on sample {sample.id}",
+        field="sample_id",
+        value=sample.id,
+        remedy="Let it return its output or raise an Exception",
+    )
 
 
 def blocking(

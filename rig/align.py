@@ -16,7 +16,11 @@ import numpy as np
 from rig.occupancy import SETTLE_TAU, Edges, edges_of, merged, seen, touches
 from rig.types import Floats
 
-ITERATIONS = 8
+FINEST = 0.25
+"""Readings over which the finest slopes are taken."""
+FINE_STEPS = 6
+RIVAL = 0.75
+MAX_RIVALS = 6
 CERTAINTY = 25.0
 """Twice the log-likelihood by which the best lag must beat every other (five standard deviations)."""
 
@@ -44,45 +48,64 @@ class Excess:
     tau_s: float
 
 
-def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float) -> Alignment | None:
-    """Fit within +-``reach_s``; None when the trace does not decide.
+def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_reach: float = 0.0) -> Alignment | None:
+    """Fit within +-``reach_s``, and the rate within about +-``rate_reach``; None when the trace does not decide.
 
-    ``phases`` maps each phase to its windows, shape (k, 2), on the device's clock in run seconds.
+    ``phases`` maps each phase to its windows, shape (k, 2), on the device's clock in run seconds. A
+    periodic train fits about as well one period off, so every lag that correlates nearly as well is
+    refined, and the best must explain the trace better than the next by more than noise could.
     """
     windows = merged(np.concatenate([w for w in phases.values() if len(w)] or [np.zeros((0, 2))]))
     if len(windows) < 3 or excess.noise_w < 0:
         return None
-    near = _near(excess, windows, reach_s)
+    margin = reach_s + 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s
+    near = _within(excess, windows, margin)
     if near is None:
         return None
-    lag_s = _coarse(near, windows, reach_s)
-    if lag_s is None:
+    edges = np.concatenate([windows[:, :1], windows[:, 1:]]) + np.zeros((1, 2))
+    at_edges = _within(excess, edges, margin + rate_reach * float(np.ptp(windows)))
+    if at_edges is None:
         return None
-    return _refine(_near(excess, windows, abs(lag_s) + 3.0 * excess.period_s) or near, phases, windows, lag_s, reach_s)
+    trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
+    fits = [
+        fit
+        for lag_s in _coarse(near, windows, reach_s)
+        if (fit := _refined(at_edges, trains, windows, lag_s, rate_reach)) is not None
+    ]
+    fits = sorted((f for f in fits if abs(f.shift_s) <= reach_s + excess.period_s), key=lambda f: f.misfit)
+    if not fits:
+        return None
+    best = fits[0]
+    noise2 = max(excess.noise_w**2, best.misfit / len(at_edges.watts))
+    rivals = [f for f in fits[1:] if abs(f.shift_s - best.shift_s) > excess.period_s]
+    if rivals and rivals[0].misfit - best.misfit < CERTAINTY * noise2:
+        return None
+    return _judged(at_edges, trains, best, float(windows.mean()), rate_reach)
 
 
-def _near(excess: Excess, windows: Floats, reach_s: float) -> Excess | None:
-    margin = reach_s + 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s
-    use = touches(merged(windows + np.array([-margin, margin])), excess.start_s, excess.end_s)
+@dataclass(frozen=True)
+class _Fit:
+    shift_s: float
+    rate: float
+    misfit: float
+
+
+def _within(excess: Excess, windows: Floats, margin_s: float) -> Excess | None:
+    use = touches(merged(windows + np.array([-margin_s, margin_s])), excess.start_s, excess.end_s)
     if np.count_nonzero(use) < 8:
         return None
     return Excess(
-        excess.start_s[use],
-        excess.end_s[use],
-        excess.watts[use],
-        excess.noise_w,
-        excess.period_s,
-        excess.tau_s,
+        excess.start_s[use], excess.end_s[use], excess.watts[use], excess.noise_w, excess.period_s, excess.tau_s
     )
 
 
-def _coarse(e: Excess, windows: Floats, reach_s: float) -> float | None:
-    """Best whole-reading lag by cross-correlation, or None when another lag does as well."""
-    from scipy.signal import correlate
+def _coarse(e: Excess, windows: Floats, reach_s: float) -> list[float]:
+    """Lags, in whole readings, whose cross-correlation comes near the best one; best first."""
+    from scipy.signal import correlate, find_peaks
 
     steps = math.ceil(reach_s / e.period_s)
     if steps == 0:
-        return 0.0
+        return [0.0]
     slot = np.round((e.start_s - e.start_s[0]) / e.period_s).astype(np.int64)
     values = np.zeros(slot[-1] + 1)
     values[slot] = e.watts
@@ -90,44 +113,53 @@ def _coarse(e: Excess, windows: Floats, reach_s: float) -> float | None:
     length = float(np.median(e.end_s - e.start_s))
     train = seen(edges_of(windows), start, start + length, e.tau_s)
     score = correlate(train, values, mode="valid", method="fft")
-    best = int(np.argmax(score))
-    power = float(np.sum(train**2))
-    rival = np.abs(np.arange(len(score)) - best) > 0.6 * float(np.median(np.diff(windows))) / e.period_s + 1.0
-    second = float(np.max(score[rival], initial=0.0))
-    if score[best] <= 0 or power <= 0:
-        return None
-    if (score[best] ** 2 - second**2) / power < CERTAINTY * max(e.noise_w**2, 1e-300):
-        return None
-    return (best - steps) * e.period_s
+    if score.max() <= 0:
+        return []
+    peaks, _ = find_peaks(np.concatenate([[-np.inf], score, [-np.inf]]), height=RIVAL * float(score.max()))
+    ranked = sorted((peaks - 1).tolist(), key=lambda k: -score[k])[:MAX_RIVALS]
+    return [(k - steps) * e.period_s for k in ranked]
 
 
-def _refine(e: Excess, phases: Mapping[str, Floats], windows: Floats, lag_s: float, reach_s: float) -> Alignment | None:
-    """Gauss-Newton on shift and rate, with every phase's level fitted alongside."""
-    trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
-    ref = float(windows.mean())
-    lever = 0.5 * (e.start_s + e.end_s) - ref
+def _refined(e: Excess, trains: list[Edges], windows: Floats, lag_s: float, rate_reach: float) -> _Fit | None:
+    """Gauss-Newton on shift and rate with every phase's level alongside, from coarse slopes to fine."""
+    lever = 0.5 * (e.start_s + e.end_s) - float(windows.mean())
+    half_span = max(float(np.max(np.abs(lever))), 1e-12)
     shift, rate = lag_s, 0.0
-    for _ in range(ITERATIONS):
-        columns, up, down, _ = _columns(e, trains, shift, rate, lever)
+    width = float(np.median(windows[:, 1] - windows[:, 0]))
+    eta = max(min(0.25 * width, rate_reach * half_span), FINEST * e.period_s)
+    fine = 0
+    while fine < FINE_STEPS:
+        columns, up, down, fitted = _columns(e, trains, shift, rate, lever, eta)
         design = np.column_stack([*columns, up + down, (up + down) * lever])
-        solution = np.linalg.lstsq(design, e.watts, rcond=None)[0]
-        step = np.clip(solution[-2:], -e.period_s, [e.period_s, e.period_s])
-        step[1] = np.clip(solution[-1], -1.0, 1.0) * min(1.0, e.period_s / max(abs(step[1]) * np.ptp(lever), 1e-30))
-        shift, rate = shift + float(step[0]), rate + float(step[1])
-        if abs(shift) > 2.0 * reach_s + e.period_s:
-            return None
-    return _judged(e, trains, shift=shift, rate=rate, ref=ref)
+        scale = max(float(np.sqrt(np.mean((e.watts - fitted) ** 2))), e.noise_w)
+        known, target = _known_rate(design.shape[1], scale, rate_reach, rate)
+        solution = np.linalg.lstsq(np.vstack([design, known]), np.append(e.watts, target), rcond=None)[0]
+        limit = max(eta, e.period_s)
+        shift += float(np.clip(solution[-2], -limit, limit))
+        rate += float(np.clip(solution[-1], -limit / half_span, limit / half_span))
+        fine += eta <= FINEST * e.period_s
+        eta = max(0.7 * eta, FINEST * e.period_s)
+    columns, _, _, _ = _columns(e, trains, shift, rate, lever, eta)
+    design = np.column_stack(columns)
+    level = np.linalg.lstsq(design, e.watts, rcond=None)[0]
+    return _Fit(shift, rate, float(np.sum((e.watts - design @ level) ** 2)))
+
+
+def _known_rate(width: int, scale: float, rate_reach: float, rate: float) -> tuple[Floats, float]:
+    """One more equation: the brackets know the rate to half of ``rate_reach``."""
+    row = np.zeros(width)
+    row[-1] = 2.0 * scale / rate_reach if rate_reach > 0 else 0.0
+    return row, -rate * float(row[-1])
 
 
 def _columns(
-    e: Excess, trains: list[Edges], shift: float, rate: float, lever: Floats
+    e: Excess, trains: list[Edges], shift: float, rate: float, lever: Floats, eta: float
 ) -> tuple[list[Floats], Floats, Floats, Floats]:
     """Occupancy of each phase at the present shift, and the slopes for moving rising and falling edges."""
     start, end = e.start_s + shift + rate * lever, e.end_s + shift + rate * lever
     columns = [seen(t, start, end, e.tau_s) for t in trains]
     level = np.linalg.lstsq(np.column_stack(columns), e.watts, rcond=None)[0]
     all_edges = _joined(trains, level)
-    eta = 0.25 * e.period_s
     slopes = []
     for rising in (True, False):
         mask = (all_edges.jump > 0) == rising
@@ -144,9 +176,11 @@ def _joined(trains: list[Edges], level: Floats) -> Edges:
     return Edges(times, np.bincount(which, weights=jump).astype(float))
 
 
-def _judged(e: Excess, trains: list[Edges], *, shift: float, rate: float, ref: float) -> Alignment | None:
+def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: float) -> Alignment | None:
+    """The fit with its sigmas: noise, the disagreement of rising and falling edges, and what wanders."""
+    shift, rate = fit.shift_s, fit.rate
     lever = 0.5 * (e.start_s + e.end_s) - ref
-    columns, up, down, fitted = _columns(e, trains, shift, rate, lever)
+    columns, up, down, fitted = _columns(e, trains, shift, rate, lever, FINEST * e.period_s)
     both = up + down
     if not np.any(both):
         return None
@@ -155,7 +189,8 @@ def _judged(e: Excess, trains: list[Edges], *, shift: float, rate: float, ref: f
     edge = both != 0
     scale = max(noise, float(np.sqrt(np.mean(residual[edge] ** 2))))
     design = np.column_stack([*columns, both, both * lever])
-    cov = np.linalg.pinv(design.T @ design)
+    known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
+    cov = np.linalg.pinv(design.T @ design + np.outer(known, known))
     sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
     split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]
     shape = 0.5 * abs(float(split[-2] - split[-1])) if np.any(up) and np.any(down) else 0.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from rig.convert import to_watts
 from rig.errors import (
     DeviceError,
     DeviceTimeoutError,
@@ -27,6 +28,7 @@ from rig.store import Recorder
 from rig.types import (
     MARK_PHASE,
     Bracket,
+    Chunk,
     Clock,
     Clocked,
     Device,
@@ -311,7 +313,7 @@ def _drain(bench: Bench, recorder: Recorder, state: _State) -> None:
             recorder.chunk(chunk, now_ns)
             if len(chunk.value):
                 state.last_reading_ns[id(meter)] = now_ns
-                state.watts[chunk.rail] = float(chunk.value.mean())
+                state.watts[chunk.rail] = _live_w(info, chunk)
         silent_s = (now_ns - state.last_reading_ns[id(meter)]) * 1e-9
         slowest = min((r.rate_hz for r in info.rails if r.rate_hz > 0), default=0.0)
         limit_s = max(SILENT_S, SILENT_READINGS / slowest if slowest else 0.0)
@@ -323,6 +325,14 @@ def _drain(bench: Bench, recorder: Recorder, state: _State) -> None:
                 remedy="Check its trigger and cable; the recording up to here is kept (`rig report`)",
             )
     state.last_drain_ns = bench.clock.now_ns()
+
+
+def _live_w(info: MeterInfo, chunk: Chunk) -> float:
+    """For the person who watches; nan where raw readings are no power by themselves."""
+    rail = next((r for r in info.rails if r.name == chunk.rail), None)
+    if rail is None or rail.kind == "cumulative":
+        return math.nan
+    return float(to_watts(chunk.value, rail.conversion).mean())
 
 
 def _brackets(bench: Bench, recorder: Recorder, state: _State, rounds: int, why: str) -> None:

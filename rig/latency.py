@@ -56,7 +56,24 @@ def spread(times_s: Floats, device: Timebase, prefix: str) -> dict[str, Quantity
         out[f"{prefix}execution_time_se_s"] = Quantity(se, "s", (), 0.0, n, "sample deviation over root n")
     ordered = np.sort(times_s)
     for p in PERCENTILES:
-        value = float(ordered[min(n - 1, math.ceil(p / 100.0 * n) - 1)])
-        parts = (Component("clock rate, device to host", value * device.rate_sigma),)
-        out[f"{prefix}execution_time_p{p}_s"] = Quantity(value, "s", parts, 0.0, n, "nearest rank")
+        value, finite = _percentile(ordered, p / 100.0)
+        parts = (
+            Component("clock rate, device to host", value * device.rate_sigma),
+            Component("timer resolution", 1.0 / device.clock.tick_hz / math.sqrt(6.0)),
+            Component("finite sample", finite),
+        )
+        out[f"{prefix}execution_time_p{p}_s"] = Quantity(
+            value, "s", tuple(c for c in parts if c.u), 0.0, n, "nearest rank; doubt from order statistics"
+        )
     return out
+
+
+def _percentile(ordered: Floats, share: float) -> tuple[float, float]:
+    """Nearest-rank percentile, and its sampling doubt: half the distance between the order statistics one
+
+    binomial standard deviation of ranks to either side (David and Nagaraja, Order Statistics, 7.1).
+    """
+    n = len(ordered)
+    wide = math.sqrt(n * share * (1.0 - share))
+    low, high = (min(max(math.ceil(n * share + k * wide) - 1, 0), n - 1) for k in (-1.0, 1.0))
+    return float(ordered[min(n - 1, math.ceil(n * share) - 1)]), 0.5 * float(ordered[high] - ordered[low])

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import inspect
 import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError
+from rig.errors import MissingExtraError, RigError, SetupError, UnknownNameError, UsageError
 
 Factory = Callable[..., Any]
 GROUPS = ("devices", "meters", "scenarios", "workloads", "plants", "importers", "reports", "audits")
@@ -65,7 +66,7 @@ def load(group: str, name: str) -> Factory:
 
 def options_of(factory: Factory) -> dict[str, Option]:
     """The options that a factory declares, by name."""
-    hints = typing.get_type_hints(factory)
+    hints = _hints(factory)
     found = {}
     for p in inspect.signature(factory).parameters.values():
         if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in INJECTED:
@@ -74,6 +75,7 @@ def options_of(factory: Factory) -> dict[str, Option]:
     return found
 
 
+_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases")
 
 
@@ -81,7 +83,7 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
     """Call a factory with what it asks for by name and the options that are its own.
 
     Raises ``UsageError`` for a value of the wrong type, ``SetupError`` for something it needs and
-    nobody has.
+    nobody has, and for whatever a factory raises that is no ``RigError``.
     """
     declared = options_of(factory)
     arguments: dict[str, Any] = {}
@@ -90,14 +92,23 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
             continue
         if p.name in given and given[p.name] is not None:
             arguments[p.name] = given[p.name]
-        elif p.default is inspect.Parameter.empty and p.kind is not inspect.Parameter.VAR_KEYWORD:
+        elif p.default is inspect.Parameter.empty and p.kind not in _VARIADIC:
             raise SetupError(
                 f"{_called(factory)} needs a {p.name}, and there is none",
                 field=p.name,
                 remedy="A simulated meter needs a simulated device: add --simulate, or choose another",
             )
     arguments |= {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
-    return factory(**arguments)
+    try:
+        return factory(**arguments)
+    except RigError:
+        raise
+    except Exception as error:
+        raise SetupError(
+            f"{_called(factory)} failed: {type(error).__name__}: {error}",
+            value=repr(error),
+            remedy="Check what it opens: its cable, its port, its files; or mend it",
+        ) from error
 
 
 def needs(factory: Factory, name: str) -> bool:
@@ -123,7 +134,7 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
         chosen = [who] if dot and who in declared else [w for w, known in declared.items() if key in known]
         name = bare if dot and who in declared else key
         if not chosen or name not in declared[chosen[0]]:
-            raise UnknownNameError("option", key, [k for w in (chosen or declared) for k in declared[w]])
+            raise UnknownNameError("option", key, sorted({k for w in (chosen or declared) for k in declared[w]}))
         for w in chosen:
             out[w][name] = value
     return out
@@ -134,20 +145,43 @@ def _from_file(group: str, name: str) -> Factory:
     path = Path(path_text)
     if not path.is_file():
         raise UsageError(f"{path} is not a file", field=group, value=name, remedy="Write path/to/file.py:function")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise SetupError(
-            f"{path} cannot be loaded: {type(error).__name__}: {error}", field=group, value=name, remedy="Mend the file"
-        ) from error
+    module = _module(group, name, path)
     found = getattr(module, attribute, None)
     if not callable(found):
         known = [k for k, v in vars(module).items() if callable(v) and not k.startswith("_")]
         raise UnknownNameError(f"function in {path}", attribute, known)
     return typing.cast(Factory, found)
+
+
+def _module(group: str, name: str, path: Path) -> types.ModuleType:
+    """The file as a module, run once until it changes, so that its device and its meter share it."""
+    key = f"{path.stem}@{abs(hash((path.resolve(), path.stat().st_mtime_ns))):x}"
+    if key in sys.modules:
+        return sys.modules[key]
+    spec = importlib.util.spec_from_file_location(key, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[key] = module  # where dataclasses look for the names in their annotations
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[key]
+        raise SetupError(
+            f"{path} cannot be loaded: {type(error).__name__}: {error}", field=group, value=name, remedy="Mend the file"
+        ) from error
+    return module
+
+
+def _hints(factory: Factory) -> dict[str, Any]:
+    """Annotations by parameter; those of plain types when the others exist only for a type checker."""
+    function = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
+    try:
+        return typing.get_type_hints(function)
+    except Exception:
+        plain: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str}
+        texts = {p.name: str(p.annotation) for p in inspect.signature(factory).parameters.values()}
+        found = {name: (plain.get(text.split("|")[0].strip()), "None" in text) for name, text in texts.items()}
+        return {name: kind | None if optional else kind for name, (kind, optional) in found.items() if kind}
 
 
 def _plain_type(hint: Any) -> tuple[type, bool]:
@@ -171,7 +205,7 @@ def _converted(option: Option, text: str) -> Any:
             number = option.kind(text)
         except ValueError as error:
             raise _bad(option, text, "a whole number" if option.kind is int else "a number") from error
-        if not math.isfinite(number):
+        if isinstance(number, float) and not math.isfinite(number):
             raise _bad(option, text, "a finite number")
         return number
     return text
@@ -187,4 +221,5 @@ def _bad(option: Option, text: str, wanted: str) -> UsageError:
 
 
 def _called(factory: Factory) -> str:
-    return f"{factory.__module__}.{factory.__qualname__}"
+    module, name = getattr(factory, "__module__", ""), getattr(factory, "__qualname__", repr(factory))
+    return f"{module.partition('@')[0]}.{name}"

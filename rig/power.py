@@ -24,7 +24,7 @@ from rig.types import Bools, Floats, Indices
 
 MIN_SHARE = 0.5
 """Share of windows that must hold a whole reading after trimming."""
-BEND_PRIOR = 0.08
+BEND_PRIOR = 0.12
 GAP_ALLOWANCE = 1e-3
 """Part of dynamic power below which a gap's difference from idle does not matter."""
 CONTRAST = 4.0
@@ -176,11 +176,11 @@ def _bend(view: View, left: Floats, fill: Floats) -> float:
     If it bends, so does the level of the spans: a parabola through what the fit leaves, vanishing at
     both idle ends, is measured over twelve stretches of the busy time. It is not subtracted (a device
     may really have worked harder in the middle); its size is the standard uncertainty. Where noise hides
-    it, 8 % of the drift stands in (what an exponential over its own time constant leaves).
+    it, 12 % of the drift stands in (an exponential leaves 8 % over its time constant, 20 % over three).
     """
     if not math.isfinite(view.drift_u_w):
         return 0.0
-    prior = BEND_PRIOR * max(abs(view.drift_w) - 2.0 * view.drift_u_w, 0.0)
+    prior = BEND_PRIOR * max(abs(view.drift_w) - view.drift_u_w, 0.0)
     used = np.flatnonzero((fill > 0.01) & view.readings.ok)  # a filter leaves endless tails
     if prior == 0.0 or len(used) < 24:
         return prior

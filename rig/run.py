@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,26 +13,29 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.errors import IntegrityError, StoreError
-from rig.store import EVENTS, GENESIS, SCHEMA, SEAL, TABLES, sha256_of
+from rig.errors import IntegrityError, RigError, StoreError
+from rig.shape import REMEDY, TABLES, check_event, check_forward, check_rail, fitted_table, grid_of, integers, reals
+from rig.store import EVENTS, GENESIS, SCHEMA, SEAL, sha256_of
 from rig.types import Accuracy, Bracket, ClockInfo, Conversion, Floats, Rail
 
 if TYPE_CHECKING:
     import pandas as pd
 
+CLOCK_FIELDS = tuple(field.name for field in fields(ClockInfo))
+
 
 @dataclass(frozen=True)
 class Trace:
-    """Raw readings of one rail, shapes (n,). Ticks are on ``clock``; ``overload`` marks flagged readings.
+    """Raw readings of one rail, shapes (n,). Ticks (int64; float64 on a grid) are on ``clock``; ``overload``
 
-    A ``cumulative`` counter keeps its own readings; ``rig.power`` takes the differences.
+    marks flagged readings. A ``cumulative`` counter is kept as read; ``rig.timeline`` takes differences.
     """
 
     rail: Rail
     meter: str
     clock: str
-    start_tick: Floats
-    end_tick: Floats
+    start_tick: NDArray[Any]
+    end_tick: NDArray[Any]
     value: Floats
     overload: NDArray[np.bool_]
     uniform: bool
@@ -65,8 +68,8 @@ class Run:
 
     def clocks(self) -> dict[str, ClockInfo]:
         """Every clock of the run by name; the host's is ``host``."""
-        found = [ClockInfo(**c) for c in self.start["clocks"]]
-        return {c.name: c for c in found}
+        rows = [{k: v for k, v in c.items() if k in CLOCK_FIELDS} for c in self.start["clocks"]]
+        return {c["name"]: ClockInfo(**c) for c in rows}
 
     def brackets(self, clock: str) -> list[Bracket]:
         """Every reading of a clock between two host stamps."""
@@ -104,8 +107,21 @@ class Run:
 def open_run(path: Path) -> Run:
     """Read and verify a run directory.
 
-    Raises ``StoreError`` when it is not one, ``IntegrityError`` when a byte is not as recorded.
+    Raises ``StoreError`` when it is not one, ``IntegrityError`` when a byte is not as recorded and
+    ``DataError`` when a stretch of time runs backwards.
     """
+    try:
+        return _opened(path)
+    except OSError as error:
+        raise StoreError(
+            f"cannot read {path}: {error}",
+            field="run",
+            value=str(path),
+            remedy="Check its files and their permissions",
+        ) from error
+
+
+def _opened(path: Path) -> Run:
     if not (path / EVENTS).is_file():
         raise StoreError(
             f"{path} is not a run directory: it has no {EVENTS}",
@@ -114,17 +130,17 @@ def open_run(path: Path) -> Run:
             remedy="Name the directory that `rig measure --out` wrote, or a run inside a session",
         )
     events, digest = _read_events(path)
-    start = _checked_start(path, events)
-    stop = events[-1] if events[-1]["type"] == "stop" else None
     sealed = _check_seal(path, digest)
+    start = _checked_start(path, events)
+    for event in events:
+        check_event(event)
+    stop = events[-1] if events[-1]["type"] == "stop" else None
+    files = {name: path / f"{name}.arrows" for name in TABLES}
+    traces = sorted((path / "traces").glob("*.arrows")) if (path / "traces").is_dir() else []
     if stop is not None:
-        _check_files(path, stop)
+        _check_files(path, stop, [f for f in (*files.values(), *traces) if f.is_file()])
     truncated: list[str] = []
-    tables = {name: _read_stream(path / f"{name}.arrows", truncated) for name in TABLES}
-    trace_files = sorted((path / "traces").glob("*.arrows")) if (path / "traces").is_dir() else []
-    if stop is not None:
-        trace_files = [p for p in trace_files if str(p.relative_to(path)) in stop["files"]]
-    traces = [_trace(p, truncated) for p in trace_files]
+    tables = {name: _read_stream(file, truncated) for name, file in files.items()}
     return Run(
         path=path,
         start=start,
@@ -134,7 +150,7 @@ def open_run(path: Path) -> Run:
         samples=_or_empty(tables["samples"], "samples"),
         replies=_or_empty(tables["replies"], "replies"),
         progress=_or_empty(tables["progress"], "progress"),
-        traces={t.rail.name: t for t in traces if t is not None},
+        traces=_by_rail(path, [_trace(p, truncated) for p in traces]),
         digest=digest,
         truncated=tuple(truncated),
     )
@@ -143,13 +159,14 @@ def open_run(path: Path) -> Run:
 def _read_events(path: Path) -> tuple[list[Mapping[str, Any]], str]:
     data = (path / EVENTS).read_bytes()
     lines = data.split(b"\n")
-    torn = lines.pop()  # empty when the last line is whole; a crash may leave part of one
     events: list[Mapping[str, Any]] = []
     prev = GENESIS
     for number, line in enumerate(lines):
         try:
             event = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) - 1:
+                break  # nothing after the last newline, or what a crash tore
             raise _altered(path, f"{EVENTS} line {number + 1} is not JSON") from error
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
             raise _altered(path, f"{EVENTS} line {number + 1} is not an event")
@@ -159,7 +176,8 @@ def _read_events(path: Path) -> tuple[list[Mapping[str, Any]], str]:
         events.append(event)
     if not events:
         raise StoreError(f"{path / EVENTS} is empty", field="run", value=str(path), remedy="Nothing was recorded")
-    if torn and events[-1]["type"] == "stop":
+    ends = [k for k, event in enumerate(events) if event["type"] == "stop"]
+    if ends and (ends[0] < len(events) - 1 or lines[len(events) :] not in ([], [b""])):
         raise _altered(path, f"{EVENTS} goes on after its stop line")
     return events, hashlib.sha256(data).hexdigest()
 
@@ -175,32 +193,28 @@ def _checked_start(path: Path, events: list[Mapping[str, Any]]) -> Mapping[str, 
             value=start.get("schema"),
             remedy=f"This version reads {SCHEMA}",
         )
-    missing = [k for k in ("run_id", "t0_ns", "clocks", "device", "meters", "scenario", "workload") if k not in start]
-    if missing:
-        raise StoreError(
-            f"the start line of {path} lacks {', '.join(missing)}",
-            field="start",
-            value=missing,
-            remedy="See docs/run-directory.md for what it must hold",
-        )
     return start
 
 
 def _check_seal(path: Path, digest: str) -> bool:
     if not (path / SEAL).is_file():
         return False
-    if (path / SEAL).read_text().split()[:1] != [digest]:
+    if (path / SEAL).read_bytes() != f"{digest}  {EVENTS}\n".encode():
         raise _altered(path, f"{EVENTS} is not as sealed")
     return True
 
 
-def _check_files(path: Path, stop: Mapping[str, Any]) -> None:
+def _check_files(path: Path, stop: Mapping[str, Any], present: list[Path]) -> None:
     for name, expected in stop["files"].items():
         file = path / name
         if not file.is_file():
             raise _altered(path, f"{name} is missing")
         if sha256_of(file) != expected:
             raise _altered(path, f"{name} is not as recorded")
+    for file in present:
+        name = file.relative_to(path).as_posix()
+        if name not in stop["files"]:
+            raise _altered(path, f"the stop line does not list {name}")
 
 
 def _altered(path: Path, what: str) -> IntegrityError:
@@ -215,66 +229,72 @@ def _altered(path: Path, what: str) -> IntegrityError:
 def _read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     if not file.is_file():
         return None
-    batches = []
+    batches: list[pa.RecordBatch] = []
+    schema = None
     try:
         with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as reader:
             schema = reader.schema
-            try:
-                batches.extend(reader)
-            except (pa.ArrowInvalid, OSError):
-                truncated.append(file.name)
-            return pa.Table.from_batches(batches, schema)
-    except (pa.ArrowInvalid, OSError):
+            for batch in reader:
+                batch.validate(full=True)
+                batches.append(batch)
+    except (pa.ArrowException, EOFError, OSError, MemoryError):
         truncated.append(file.name)
-        return None
+    return None if schema is None else pa.Table.from_batches(batches, schema)
 
 
 def _or_empty(table: pa.Table | None, name: str) -> pa.Table:
-    if table is None:
-        return TABLES[name].empty_table()
-    missing = [c for c in TABLES[name].names if c not in table.column_names]
-    if missing:
-        raise StoreError(
-            f"{name}.arrows lacks the columns {', '.join(missing)}",
-            field=name,
-            value=missing,
-            remedy="See docs/run-directory.md for its columns",
-        )
-    return table
+    return TABLES[name].empty_table() if table is None else fitted_table(table, name, TABLES[name])
+
+
+def _by_rail(path: Path, traces: list[Trace | None]) -> dict[str, Trace]:
+    found: dict[str, Trace] = {}
+    for trace in traces:
+        if trace is not None and found.setdefault(trace.rail.name, trace) is not trace:
+            raise StoreError(
+                f"two traces of {path} are of the rail {trace.rail.name!r}",
+                field="rail",
+                value=trace.rail.name,
+                remedy="Give every rail of a run a name of its own",
+            )
+    return found
 
 
 def _trace(file: Path, truncated: list[str]) -> Trace | None:
     table = _read_stream(file, truncated)
     if table is None:
         return None
+    name = f"traces/{file.name}"
+    columns = {column: table[column] for column in table.column_names}
+    uniform = "start_tick" not in columns and "end_tick" not in columns
     try:
         meta = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
-        rail = rail_from_json(json.loads(meta["rail"]))
-        grid = json.loads(meta["grid"])
-    except (KeyError, ValueError, TypeError) as error:
-        raise StoreError(
-            f"{file.name} does not say what it is: {error}",
-            field=file.name,
-            value=str(error),
-            remedy="Its schema metadata needs rail, clock and grid; see docs/run-directory.md",
-        ) from error
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    value = columns["value"].astype(np.float64)
-    uniform = "start_tick" not in columns
-    if uniform:
-        start = grid["t0_tick"] + grid["period_tick"] * np.arange(len(value))
-        end = start + grid["aperture_tick"]
-    else:
-        start, end = columns["start_tick"].astype(np.float64), columns["end_tick"].astype(np.float64)
-    flags = columns.get("flags")
-    overload = np.zeros(len(value), bool) if flags is None else flags.astype(bool)
-    return Trace(rail, meta.get("meter", ""), meta["clock"], start, end, value, overload, uniform)
+        rail, clock = rail_from_json(json.loads(meta["rail"])), meta["clock"]
+        value = reals(columns["value"], name, "value")
+        overload = integers(columns["flags"], name, "flags") != 0 if "flags" in columns else np.zeros(len(value), bool)
+        if uniform:
+            t0_tick, period_tick, aperture_tick = grid_of(meta)
+            start: NDArray[Any] = t0_tick + period_tick * np.arange(len(value))
+            end: NDArray[Any] = start + aperture_tick
+        else:
+            start, end = (integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
+            check_forward(start, end, name)
+    except RigError:
+        raise
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise StoreError(f"{name} does not say what it is: {what}", field=name, value=what, remedy=REMEDY) from error
+    return Trace(rail, meta.get("meter", ""), clock, start, end, value, overload, uniform)
 
 
 def rail_from_json(data: Mapping[str, Any]) -> Rail:
-    """A ``Rail`` from its JSON form; absent fields take their defaults."""
-    fields = dict(data)
-    fields["conversion"] = Conversion(**fields.get("conversion") or {})
-    accuracy = fields.get("accuracy")
-    fields["accuracy"] = None if accuracy is None else Accuracy(**accuracy)
-    return Rail(**fields)
+    """A ``Rail`` from its JSON form; absent fields take their defaults.
+
+    Raises ``TypeError`` or ``ValueError`` for an unknown field or a value that cannot be one.
+    """
+    given = dict(data)
+    given["conversion"] = Conversion(**given.get("conversion") or {})
+    accuracy = given.get("accuracy")
+    given["accuracy"] = None if accuracy is None else Accuracy(**accuracy)
+    rail = Rail(**given)
+    check_rail(rail)
+    return rail

@@ -9,7 +9,8 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from rig.errors import StoreError
+from rig.shape import TABLES, check_rail
 from rig.types import Bracket, Chunk, MeterInfo, Progress, Rail, Sample
 
 SCHEMA = "neurorig-run/1"
@@ -24,44 +26,6 @@ GENESIS = "0" * 64
 EVENTS = "events.jsonl"
 SEAL = "events.jsonl.sha256"
 DERIVED = "derived"
-
-SAMPLES = pa.schema(
-    [
-        ("id", pa.string()),
-        ("payload_sha256", pa.string()),
-        ("label", pa.string()),
-        ("target_cost", pa.float64()),
-        ("duration_s", pa.float64()),
-        ("rate_hz", pa.float64()),
-        ("inferences", pa.int32()),
-        ("seed", pa.int64()),
-    ]
-)
-REPLIES = pa.schema(
-    [
-        ("issue", pa.int64()),
-        ("sample_id", pa.string()),
-        ("phase", pa.string()),
-        ("due_ns", pa.int64()),
-        ("issued_ns", pa.int64()),
-        ("completed_ns", pa.int64()),
-        ("on_tick", pa.int64()),
-        ("off_tick", pa.int64()),
-        ("executions", pa.int32()),
-        ("output", pa.string()),
-        ("warmup", pa.bool_()),
-    ]
-)
-PROGRESS = pa.schema(
-    [
-        ("issue", pa.int64()),
-        ("sample_id", pa.string()),
-        ("tick", pa.int64()),
-        ("cost", pa.float64()),
-        ("solution", pa.binary()),
-    ]
-)
-TABLES = {"samples": SAMPLES, "replies": REPLIES, "progress": PROGRESS}
 
 
 class Recorder:
@@ -101,11 +65,18 @@ class Recorder:
         self.close_files()
 
     def event(self, type_: str, **fields: Any) -> None:
-        """Append one line, chained to the line before by its SHA-256."""
-        line = json.dumps(
-            {"seq": self._seq, "prev": self._prev, "type": type_, **fields}, default=_plain, allow_nan=False
-        ).encode()
-        _write_all(self._events, line + b"\n")
+        """Append one line, chained to the line before by its SHA-256. Raises ``StoreError``.
+
+        A number that is none is written as null, since JSON knows no other way.
+        """
+        try:
+            line = _line({"seq": self._seq, "prev": self._prev, "type": type_, **fields})
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
+        try:
+            _write_all(self._events, line + b"\n")
+        except OSError as error:
+            raise _unwritable(str(self.path / EVENTS), error, "Make room, or choose another --out") from error
         self._prev = hashlib.sha256(line).hexdigest()
         self._seq += 1
 
@@ -133,7 +104,7 @@ class Recorder:
         )
 
     def reply_row(self, row: tuple[Any, ...]) -> None:
-        """One row in the order of ``REPLIES``."""
+        """One row in the order of ``rig.shape.REPLIES``."""
         self._rows["replies"].append(row)
 
     def progress(self, issue: int, sample_id: str, steps: Sequence[Progress]) -> None:
@@ -142,6 +113,12 @@ class Recorder:
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
         """Declare one rail; its readings follow by ``chunk``."""
+        try:
+            check_rail(rail)
+        except ValueError as error:
+            raise _unwritable(
+                f"the rail {rail.name!r} of {info.name}", error, "Correct what its driver declares"
+            ) from error
         period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
         aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
         meta = {
@@ -150,11 +127,25 @@ class Recorder:
             "rail": json.dumps(dataclasses.asdict(rail)),
             "grid": json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture}),
         }
+        if any(trace_path(rail.name) == trace_path(known) for known in self._chunks):
+            raise StoreError(
+                f"two rails would share the file {trace_path(rail.name)}",
+                field="rail",
+                value=rail.name,
+                remedy="Give every rail of every meter a name of its own",
+            )
         self._chunks[rail.name] = []
         self._trace_meta[rail.name] = meta
 
     def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
         """Keep readings, raw; note when they reached the host, which bounds the meter's clock."""
+        if chunk.rail not in self._chunks:
+            raise StoreError(
+                f"readings came for the rail {chunk.rail!r}, which no meter declared",
+                field="rail",
+                value=chunk.rail,
+                remedy="A meter's info() must name every rail that it reads",
+            )
         self._chunks[chunk.rail].append(chunk)
         self.event("chunk", rail=chunk.rail, readings=len(chunk.value), arrived_ns=arrived_ns)
 
@@ -165,35 +156,44 @@ class Recorder:
         target.write_bytes(content)
 
     def flush(self) -> None:
-        """Write every waiting row as one batch per file."""
+        """Write every waiting row as one batch per file.
+
+        Raises ``StoreError`` for what does not fit its column; the rest of what waits is written first.
+        """
+        failed: list[StoreError] = []
         for name, rows in self._rows.items():
-            if rows:
-                columns = zip(*rows, strict=True)
-                batch = pa.record_batch(
-                    [pa.array(c, f.type) for c, f in zip(columns, TABLES[name], strict=True)],
-                    schema=TABLES[name],
-                )
-                self._stream(f"{name}.arrows", TABLES[name]).write_batch(batch)
-                rows.clear()
+            waiting, rows[:] = list(rows), []
+            self._append_rows(name, waiting, failed)
         for rail, chunks in self._chunks.items():
-            for chunk in chunks:
-                batch = _trace_batch(chunk, self._trace_meta[rail])
-                self._stream(trace_path(rail), batch.schema).write_batch(batch)
-            chunks.clear()
+            coming, chunks[:] = list(chunks), []
+            for chunk in coming:
+                self._append(trace_path(rail), partial(_trace_batch, chunk, self._trace_meta[rail]), failed)
+        if failed:
+            raise failed[0]
 
     def stop(self, error: Mapping[str, Any] | None = None, **fields: Any) -> None:
-        """Flush, close, and write the last line with the hash of every other file; then the seal."""
-        self.flush()
+        """Flush, close, and write the last line with the hash of every other file; then the seal.
+
+        Raises ``StoreError`` for a row that could not be written, after the seal.
+        """
+        failed = None
+        try:
+            self.flush()
+        except StoreError as caught:
+            failed = caught
+            error = error or caught.to_json()
         for file, writer in self._streams.values():
             writer.close()
             file.close()
         self._streams.clear()
-        files = {str(p.relative_to(self.path)): sha256_of(p) for p in recorded_files(self.path)}
+        files = {p.relative_to(self.path).as_posix(): sha256_of(p) for p in recorded_files(self.path)}
         self.event("stop", error=error, files=files, **fields)
         os.fsync(self._events.fileno())
         self._events.close()
         digest = sha256_of(self.path / EVENTS)
-        (self.path / SEAL).write_text(f"{digest}  {EVENTS}\n")
+        (self.path / SEAL).write_bytes(f"{digest}  {EVENTS}\n".encode())
+        if failed is not None:
+            raise failed
 
     def close_files(self) -> None:
         """Let go of the files without a stop line, as a crash would."""
@@ -201,6 +201,23 @@ class Recorder:
             file.close()
         self._streams.clear()
         self._events.close()
+
+    def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[StoreError]) -> None:
+        """One batch, or one per row when a row is at fault, so that the others are kept."""
+        found: list[StoreError] = []
+        if rows and not self._append(f"{name}.arrows", partial(_table_batch, name, rows), found):
+            for row in rows if len(rows) > 1 else []:
+                self._append_rows(name, [row], failed)
+            failed += found
+
+    def _append(self, name: str, make: Callable[[], pa.RecordBatch], failed: list[StoreError]) -> bool:
+        try:
+            batch = make()
+            self._stream(name, batch.schema).write_batch(batch)
+        except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError) as error:
+            failed.append(_unwritable(f"a batch of {name}", error, "Check what the driver delivers, and the disk"))
+            return False
+        return True
 
     def _stream(self, name: str, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
         if name not in self._streams:
@@ -228,6 +245,12 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    schema = TABLES[name]
+    columns = zip(*rows, strict=True)
+    return pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+
+
 def _trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
     columns = {"value": pa.array(chunk.value)}
     for name in ("start_tick", "end_tick", "flags"):
@@ -236,6 +259,18 @@ def _trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
             columns[name] = pa.array(values)
     schema = pa.schema([(k, v.type) for k, v in columns.items()], metadata=dict(meta))
     return pa.record_batch(list(columns.values()), schema=schema)
+
+
+def _line(event: Mapping[str, Any]) -> bytes:
+    try:
+        return json.dumps(event, default=_plain, allow_nan=False).encode()
+    except ValueError:
+        loose = json.loads(json.dumps(event, default=_plain), parse_constant=lambda _: None)
+        return json.dumps(loose, allow_nan=False).encode()
+
+
+def _unwritable(what: str, error: Exception, remedy: str) -> StoreError:
+    return StoreError(f"{what} cannot be written: {error}", field="out", value=repr(error), remedy=remedy)
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.convert import to_watts
 from rig.errors import DataError
 from rig.run import Run, Trace
 from rig.sync import Timebase, fit_brackets, host_timebase
-from rig.types import MARK_PHASE, Bools, Conversion, Floats
+from rig.types import MARK_PHASE, Bools, Floats
 
 
 @dataclass(frozen=True)
@@ -134,23 +135,6 @@ def activity_of(run: Run, device: Timebase) -> Activity:
         idle_s=(run.idle_windows_ns() - t0_ns) * 1e-9,
         apart=any(i != issues[0] for i in issues),
     )
-
-
-def to_watts(raw: Floats, conversion: Conversion) -> Floats:
-    """Power at the device: ``i * v - i**2 * r`` for a current through a burden, as is for watts.
-
-    Raises ``DataError`` for a current whose supply voltage nobody declared.
-    """
-    if conversion.unit in ("W", "J"):
-        return raw
-    if conversion.supply_v is None or not conversion.supply_v > 0:
-        raise DataError(
-            "a current has no declared supply voltage",
-            field="supply_v",
-            value=conversion.supply_v,
-            remedy="Declare the voltage of the rail in its conversion",
-        )
-    return raw * conversion.supply_v - raw * raw * conversion.burden_ohm
 
 
 def readings_of(trace: Trace, timebase: Timebase) -> Readings:
