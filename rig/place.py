@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from rig.align import Excess, align
 from rig.power import View, view_of
 from rig.run import Run
@@ -28,19 +30,20 @@ class Placed:
 
 
 def place(run: Run, activity: Activity, device: Timebase) -> list[Placed]:
-    """Place every trace that holds readings. One clock is fitted once, by its first rail."""
-    clocks: dict[str, Timebase] = {}
-    placed: list[Placed] = []
+    """Place every trace that holds readings. A clock is fitted once, by the rail that shows the spans best."""
+    first: dict[str, Timebase] = {}
     for name, trace in run.traces.items():
-        if len(trace.value) < 2:
-            continue
-        if trace.clock not in clocks:
-            first = timebase_of(run, trace.clock, name)
-            clocks[trace.clock] = _aligned(readings_of(trace, first), activity, device, first)
-        timebase = clocks[trace.clock]
-        readings = readings_of(trace, timebase)
-        placed.append(Placed(trace.rail, readings, timebase, _view(readings, timebase, activity)))
-    return placed
+        if len(trace.value) >= 2 and trace.clock not in first:
+            first[trace.clock] = timebase_of(run, trace.clock, name)
+    traces = [t for t in run.traces.values() if len(t.value) >= 2]
+    placed: list[Placed] = []
+    for clock, timebase in first.items():
+        own = [t for t in traces if t.clock == clock]
+        final = _aligned([readings_of(t, timebase) for t in own], activity, device, timebase)
+        for trace in own:
+            readings = readings_of(trace, final)
+            placed.append(Placed(trace.rail, readings, final, _view(readings, final, activity)))
+    return sorted(placed, key=lambda p: p.rail.name)
 
 
 def _view(readings: Readings, meter: Timebase, activity: Activity) -> View | None:
@@ -56,17 +59,18 @@ def _sigma_over(meter: Timebase, activity: Activity) -> float:
     return max(meter.sigma_at(float(windows.min())), meter.sigma_at(float(windows.max())))
 
 
-def _aligned(readings: Readings, activity: Activity, device: Timebase, first: Timebase) -> Timebase:
+def _aligned(rails: list[Readings], activity: Activity, device: Timebase, first: Timebase) -> Timebase:
     """The bracketed map, or one moved onto the activity in the trace, whichever states less doubt."""
     sigma = math.hypot(first.sigma_s, device.sigma_s)
     rate_sigma = math.hypot(first.rate_sigma, device.rate_sigma)
-    half_run = 0.5 * float(readings.end_s[-1] - readings.start_s[0])
+    half_run = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
     best = replace(first, sigma_s=sigma, rate_sigma=rate_sigma, considered={"brackets": sigma})
-    if first.clock.name in (device.clock.name, "host"):
+    if first.clock.name == device.clock.name:
         return best
-    view = view_of(readings, activity, sigma, sigma)
-    if view is None:
+    views = [v for r in rails if (v := view_of(r, activity, sigma, sigma)) is not None]
+    if not views:
         return best
+    view = max(views, key=_contrast)
     trains: dict[str, Mapping[str, Floats]] = {}
     spans = {name: p.windows_s for name, p in activity.phases.items()} | {"warmup": activity.warmup_s}
     if len(activity.marks_s):
@@ -86,6 +90,13 @@ def _aligned(readings: Readings, activity: Activity, device: Timebase, first: Ti
             best = best.adjusted(at_ref, found.rate, found.sigma_s, rate_sigma, method)
             view = replace(view, readings=_moved(view.readings, found.shift_s, found.rate, found.ref_s))
     return replace(best, considered=considered)
+
+
+def _contrast(view: View) -> float:
+    """Dynamic power over the noise of a reading, roughly: the edges lie within the clock's doubt."""
+    busy = view.readings.watts[view.busy & view.readings.ok]
+    level = abs(float(np.mean(busy)) - float(np.mean(view.readings.watts[view.idle]))) if len(busy) else 0.0
+    return level / max(view.noise.white_w, 1e-300)
 
 
 def _moved(r: Readings, shift_s: float, rate: float, ref_s: float) -> Readings:

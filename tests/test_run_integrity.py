@@ -308,7 +308,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in a document, as a path of keys."""
     yield at
     if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value[:3]):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value[:6]):
             yield from places(inner, (*at, key))
 
 
