@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -247,8 +248,11 @@ def sha256_of(path: Path) -> str:
 
 def _table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     schema = TABLES[name]
-    columns = zip(*rows, strict=True)
-    return pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
+    arrays = []
+    for values, field in zip(zip(*rows, strict=True), schema, strict=True):
+        whole = pa.types.is_integer(field.type)  # pa.array would cut a fraction off without a word
+        arrays.append(pa.array([v if v is None else index(v) for v in values] if whole else values, field.type))
+    return pa.record_batch(arrays, schema=schema)
 
 
 def _trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:

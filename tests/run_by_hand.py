@@ -138,6 +138,19 @@ def observed(path: Path, seed: int) -> tuple[SimPlant, int]:
     return plant, count
 
 
+def short_recording(folder: Path) -> Path:
+    """A sealed run of a few thousand readings with every kind of file, and a derived one beside them."""
+    observed(folder / "long", 2)
+    events, tables = read_plainly(folder / "long")
+    tables["traces/core.arrows"] = tables["traces/core.arrows"].slice(0, 2500)
+    solved = {"issue": [0, 0], "sample_id": ["s0", "s0"], "tick": [1, 2], "cost": [3.0, 2.0], "solution": [b"a", b"b"]}
+    tables["progress.arrows"] = pa.table(solved)
+    path = write(folder / "run", events[:-1], tables, batch=20)
+    (path / "derived").mkdir()
+    (path / "derived" / "results.json").write_text("{}")
+    return path
+
+
 def _ns(t_s: float) -> int:
     return ORIGIN_NS + round(t_s * 1e9)
 

@@ -32,7 +32,7 @@ def test_it_has_what_a_workload_has() -> None:
 
 
 def test_a_synthetic_sample_is_the_scene_of_its_seed() -> None:
-    sample = asc.open_workload(samples=6, seed=2000, rate_hz=8000).samples[5]
+    sample = asc.open_workload(samples=6, sample_seed=2000, audio_hz=8000).samples[5]
     assert sample.seed == 2005
     assert sample.label == "street_traffic"
     assert (sample.duration_s, sample.rate_hz, sample.inferences) == (1.0, 8000.0, 1)
@@ -43,8 +43,8 @@ def test_test_seeds_are_no_training_seeds() -> None:
     assert all(s.seed not in asc.TRAINING_SEEDS for s in asc.open_workload().samples)
     assert asc.open_workload().details["unseen"] is True
     with pytest.raises(UsageError) as caught:
-        asc.open_workload(seed=999)
-    assert caught.value.field == "seed"
+        asc.open_workload(sample_seed=999)
+    assert caught.value.field == "sample_seed"
 
 
 def test_the_train_split_uses_training_seeds_only() -> None:
@@ -59,13 +59,13 @@ def test_the_digest_follows_what_is_streamed() -> None:
     digests = [
         asc.open_workload(samples=8).digest_sha256,
         asc.open_workload(samples=9).digest_sha256,
-        asc.open_workload(samples=8, seed=1001).digest_sha256,
-        asc.open_workload(samples=8, rate_hz=8000).digest_sha256,
+        asc.open_workload(samples=8, sample_seed=1001).digest_sha256,
+        asc.open_workload(samples=8, audio_hz=8000).digest_sha256,
         asc.open_workload(samples=8, split="train").digest_sha256,
     ]
     assert len(set(digests)) == len(digests)
     assert asc.open_workload(samples=8).digest_sha256 == digests[0]
-    assert asc.open_workload(samples=8, rate_hz=16000).digest_sha256 == digests[0]
+    assert asc.open_workload(samples=8, audio_hz=16000).digest_sha256 == digests[0]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_the_digest_follows_what_is_streamed() -> None:
         ({"samples": 0}, "samples"),
         ({"samples": -3}, "samples"),
         ({"samples": 10**9}, "samples"),
-        ({"seed": -1}, "seed"),
-        ({"rate_hz": 0.0}, "rate_hz"),
-        ({"rate_hz": -16000.0}, "rate_hz"),
-        ({"rate_hz": float("nan")}, "rate_hz"),
-        ({"rate_hz": float("inf")}, "rate_hz"),
-        ({"rate_hz": 16000.5}, "rate_hz"),
+        ({"sample_seed": -1}, "sample_seed"),
+        ({"audio_hz": 0.0}, "audio_hz"),
+        ({"audio_hz": -16000.0}, "audio_hz"),
+        ({"audio_hz": float("nan")}, "audio_hz"),
+        ({"audio_hz": float("inf")}, "audio_hz"),
+        ({"audio_hz": 16000.5}, "audio_hz"),
         ({"split": "dev"}, "split"),
         ({"clipped_limit": float("nan")}, "clipped_limit"),
     ],

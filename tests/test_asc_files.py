@@ -60,7 +60,7 @@ def tau(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def opened(root: Path, **options: object) -> asc.AscWorkload:
-    return asc.open_workload(data=str(root), rate_hz=RATE_HZ, **options)  # type: ignore[arg-type]
+    return asc.open_workload(data=str(root), audio_hz=RATE_HZ, **options)  # type: ignore[arg-type]
 
 
 def refused(root: Path, **options: object) -> DataError:
@@ -96,7 +96,7 @@ def test_a_slice_is_that_second_of_its_clip(tau: Path) -> None:
 
 
 def test_slices_are_resampled(tau: Path) -> None:
-    sample = asc.open_workload(data=str(tau), rate_hz=12500).samples[2]
+    sample = asc.open_workload(data=str(tau), audio_hz=12500).samples[2]
     assert sample.payload.shape == (12500,)
 
 
@@ -200,7 +200,7 @@ def test_other_bytes_are_another_digest(tau: Path) -> None:
 
 
 def test_a_subset_is_balanced_seeded_and_recorded(tau: Path) -> None:
-    first, again, other = opened(tau, samples=8), opened(tau, samples=8), opened(tau, samples=8, seed=1)
+    first, again, other = opened(tau, samples=8), opened(tau, samples=8), opened(tau, samples=8, sample_seed=1)
     assert Counter(s.label for s in first.samples) == dict.fromkeys(CLASSES, 2)
     assert [s.id for s in first.samples] == [s.id for s in again.samples]
     assert {s.id for s in first.samples} != {s.id for s in other.samples}

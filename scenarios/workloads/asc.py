@@ -67,8 +67,8 @@ def open_workload(
     *,
     data: str | None = None,
     samples: int | None = None,
-    seed: int = 1000,
-    rate_hz: float = 16000.0,
+    sample_seed: int = 1000,
+    audio_hz: float = 16000.0,
     split: str = "test",
     clipped_limit: float = audio.CLIPPED_LIMIT,
 ) -> AscWorkload:
@@ -76,23 +76,23 @@ def open_workload(
 
     data: a folder in the TAU layout (``meta.csv``) or with a ``labels.csv``; none means synthetic.
     samples: how many one-second samples; all of a folder, or 120 synthetic ones, when not given.
-    seed: draws a subset of a folder; for synthetic audio the first sample's seed, 1000 or more
+    sample_seed: draws a subset of a folder; for synthetic audio the first sample's seed, 1000 or more
     (the train split uses ``TRAINING_SEEDS`` from 0 on instead).
-    rate_hz: whole hertz to resample to. split: "test" or "train".
+    audio_hz: whole hertz to resample to. split: "test" or "train".
     clipped_limit: share of clipped samples, 0 to 1, above which a clip is refused.
 
     Every clip that is used is decoded and hashed once here, so that no run dies of it later.
     Raises UsageError for options that cannot be meant, DataError for data that cannot be used,
     MissingExtraError when a folder is given and ``neurorig[audio]`` is not installed.
     """
-    _check_options(samples, seed, rate_hz, split, clipped_limit)
+    _check_options(samples, sample_seed, audio_hz, split, clipped_limit)
     if data is None:
-        return _synthetic(_SYNTHETIC_DEFAULT if samples is None else samples, seed, rate_hz, split)
+        return _synthetic(_SYNTHETIC_DEFAULT if samples is None else samples, sample_seed, audio_hz, split)
     return _from_files(
         _catalogue(Path(data), split),
         samples=samples,
-        seed=seed,
-        rate_hz=rate_hz,
+        seed=sample_seed,
+        rate_hz=audio_hz,
         split=split,
         clipped_limit=clipped_limit,
     )
@@ -130,7 +130,7 @@ def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload
         raise _usage("samples", count, "is more than there are", f"Use at most {len(TRAINING_SEEDS)}")
     if split == "test" and first < TRAINING_SEEDS.stop:
         remedy = f"Use {TRAINING_SEEDS.stop} or more: smaller ones are for training"
-        raise _usage("seed", seed, "is a training seed", remedy)
+        raise _usage("sample_seed", seed, "is a training seed", remedy)
     if count > _SYNTHETIC_MOST:
         raise _usage("samples", count, "is too many", f"Use at most {_SYNTHETIC_MOST}")
     slices = []
@@ -249,10 +249,10 @@ def _check_options(samples: int | None, seed: int, rate_hz: float, split: str, c
     if samples is not None and samples <= 0:
         raise _usage("samples", samples, "is not positive", "Use 1 or more")
     if seed < 0:
-        raise _usage("seed", seed, "is negative", "Use 0 or more")
+        raise _usage("sample_seed", seed, "is negative", "Use 0 or more")
     low_hz, high_hz = _RATES_HZ
     if not (low_hz <= rate_hz <= high_hz and float(rate_hz).is_integer()):
-        raise _usage("rate_hz", rate_hz, "is no usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
+        raise _usage("audio_hz", rate_hz, "is no usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
     if not 0 <= clipped_limit <= 1:
         raise _usage("clipped_limit", clipped_limit, "is no share", "Use a number from 0 to 1")
 
