@@ -74,13 +74,15 @@ def _remarks(run: Run) -> list[str]:
 
 
 def _scores(run: Run) -> fig.Figures:
-    """Accuracy by counting outputs against labels."""
+    """Accuracy by counting outputs against labels. What ran only an earlier phase has not decided anything."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
-    table = run.replies.select(["sample_id", "output", "warmup"]).to_pylist()
+    rows = run.replies.select(["issue", "sample_id", "phase", "output", "warmup"]).to_pylist()
+    last = (run.start["device"].get("phases") or [None])[-1]
+    decided = {row["issue"] for row in rows if row["phase"] in (last, None)}
     hits: dict[str, list[bool]] = {}
-    for row in table:
+    for row in rows:
         label = labels.get(row["sample_id"])
-        if label is None or row["output"] is None or row["warmup"]:
+        if label is None or row["output"] is None or row["warmup"] or row["issue"] not in decided:
             continue
         output = json.loads(row["output"])
         said = output.get("label") if isinstance(output, dict) else output

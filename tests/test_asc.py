@@ -43,7 +43,7 @@ def test_test_seeds_are_no_training_seeds() -> None:
     assert all(s.seed not in asc.TRAINING_SEEDS for s in asc.open_workload().samples)
     assert asc.open_workload().details["unseen"] is True
     with pytest.raises(UsageError) as caught:
-        asc.open_workload(sample_seed=999)
+        asc.open_workload(sample_seed=1999)
     assert caught.value.field == "sample_seed"
 
 
@@ -59,7 +59,7 @@ def test_the_digest_follows_what_is_streamed() -> None:
     digests = [
         asc.open_workload(samples=8).digest_sha256,
         asc.open_workload(samples=9).digest_sha256,
-        asc.open_workload(samples=8, sample_seed=1001).digest_sha256,
+        asc.open_workload(samples=8, sample_seed=2001).digest_sha256,
         asc.open_workload(samples=8, audio_hz=8000).digest_sha256,
         asc.open_workload(samples=8, split="train").digest_sha256,
     ]

@@ -201,6 +201,15 @@ def test_a_report_on_something_that_is_no_run_says_so(rig: Rig, what: str) -> No
     assert ended.line.startswith(f"rig: {what} ")
 
 
+def test_a_report_that_cannot_be_written_names_the_directory(rig: Rig) -> None:
+    Path("file").write_text("")
+    assert rig(*MOCK, "--meter", "none", "--option", "samples=2", "--out", "run").code == 0
+    ended = rig("report", "run", "--out", "file")
+
+    assert ended.code == STORE
+    assert ended.line.startswith("rig: cannot write file: ")
+
+
 # ---- data ----------------------------------------------------------------------------------
 
 

@@ -142,6 +142,14 @@ def test_a_failure_before_the_first_reply_is_readable_too(tmp_path: Path) -> Non
     assert "no span was recorded" in report.out
 
 
+def test_a_meter_that_falls_silent_near_the_end_is_noticed_when_the_run_ends(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    ended = rig(path, *MEASURE, *options("silent_after_s=3"), "--out", str(path))
+
+    assert ended.code == 23
+    assert answered(path) == 40
+
+
 def test_exit_codes_of_errors_are_distinct() -> None:
     def kinds(base: type[RigError]) -> Iterator[type[RigError]]:
         yield base

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
-from run_by_hand import observed, read_plainly, with_ticks, write
+from run_by_hand import observed, read_plainly, trace, with_ticks, write
 
 from fixtures.plant import SimPlant
 from fixtures.truth import draw, measured, truth
@@ -131,7 +131,7 @@ def test_the_same_contents_by_another_writer_give_the_same_figures(
 ) -> None:
     events, tables = read_plainly(engine_run)
     tables = {name: with_ticks(t) if name.startswith("traces/") else t for name, t in tables.items()}
-    write(tmp_path / "run", [e for e in events if e["type"] != "stop"], tables, batch)
+    write(tmp_path / "run", events[:-1], tables, batch)
     ours, theirs = (evaluate(open_run(p)).quantities for p in (engine_run, tmp_path / "run"))
     assert ours.keys() == theirs.keys()
     for name, q in ours.items():
@@ -149,7 +149,7 @@ def test_column_order_narrow_types_and_other_columns_do_not_matter(engine_run: P
     replies = replies.set_column(at, "issue", replies["issue"].cast(pa.uint16()))
     at = replies.column_names.index("phase")
     replies = replies.set_column(at, "phase", replies["phase"].cast(pa.large_string()).dictionary_encode())
-    write(tmp_path / "run", [e for e in events if e["type"] != "stop"], tables | {"replies.arrows": replies})
+    write(tmp_path / "run", events[:-1], tables | {"replies.arrows": replies})
     assert open_run(tmp_path / "run").replies.equals(open_run(engine_run).replies)
 
 
@@ -164,6 +164,26 @@ def test_a_plant_watched_by_hand_is_found_within_the_stated_intervals(tmp_path: 
             assert high - low < 0.05 * true[name]
     # of 20 intervals at 95 %, fewer than 17 hold by chance once in sixty times
     assert {name: sum(h) for name, h in held.items() if sum(h) < 17} == {}
+
+
+@pytest.mark.parametrize("unit", ["A", "J"])
+def test_currents_and_counters_are_converted_as_documented(tmp_path: Path, unit: str) -> None:
+    plant, count = observed(tmp_path / "watts", 1)
+    events, tables = read_plainly(tmp_path / "watts")
+    watts, start, end = (tables["traces/core.arrows"][c].to_numpy() for c in ("value", "start_tick", "end_tick"))
+    rail: dict[str, Any] = {"name": "core", "rate_hz": 1000.0, "accuracy": {"of_reading": 1e-3, "offset": 1e-6}}
+    if unit == "A":
+        rail["conversion"] = {"unit": "A", "supply_v": 2.0, "burden_ohm": 10.0}
+        columns = {"value": (2.0 - np.sqrt(4.0 - 40.0 * watts)) / 20.0, "start_tick": start, "end_tick": end}
+    else:
+        rail |= {"kind": "cumulative", "conversion": {"unit": "J"}}
+        edge = np.append(start, end[-1])
+        columns = {"value": np.append(0.0, np.cumsum(watts * 1e-3)), "start_tick": edge, "end_tick": edge}
+    write(tmp_path / "run", events[:-1], tables | {"traces/core.arrows": trace(rail, columns)})
+    true, found = truth(plant, "inference", count), evaluate(open_run(tmp_path / "run")).quantities
+    for name in FIGURES:
+        low, high = found[name].interval()
+        assert low <= true[name] <= high, name
 
 
 # ---- reading ------------------------------------------------------------------------------
@@ -194,11 +214,11 @@ def test_derived_files_can_be_deleted_and_rebuilt(engine_run: Path) -> None:
 
 def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_run: Path) -> None:
     run = open_run(engine_run)
-    trace = run.traces["core"]
+    core = run.traces["core"]
     found = []
     for supply_v in (1.0, 2.0):
-        rail = dataclasses.replace(trace.rail, conversion=Conversion("A", supply_v))
-        again = dataclasses.replace(run, traces={"core": dataclasses.replace(trace, rail=rail)})
+        rail = dataclasses.replace(core.rail, conversion=Conversion("A", supply_v))
+        again = dataclasses.replace(run, traces={"core": dataclasses.replace(core, rail=rail)})
         found.append(evaluate(again).quantities["active_power_w"].value)
     assert found[1] == pytest.approx(2.0 * found[0], rel=1e-9)
 
@@ -212,7 +232,7 @@ def test_readings_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
     value[bad] = np.resize([np.nan, np.inf, -np.inf], 60)
     at = readings.column_names.index("value")
     tables["traces/core.arrows"] = readings.set_column(at, "value", [value])
-    write(tmp_path / "run", [e for e in events if e["type"] != "stop"], tables)
+    write(tmp_path / "run", events[:-1], tables)
     true, found = truth(plant, "inference", count), evaluate(open_run(tmp_path / "run")).quantities
     for name in FIGURES:
         low, high = found[name].interval()

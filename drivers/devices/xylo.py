@@ -24,6 +24,8 @@ from drivers.devices.xylo_network import Network, load_network
 from rig.errors import SetupError, UsageError
 from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Reply, Sample, Span
 
+MODES = ("simulator",)
+
 CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 """What the board's divider gives the core: 100 / (2 (wait + 1)) MHz."""
 TICK_HZ = 12.5e6

@@ -7,6 +7,8 @@ import math
 from rig.errors import SetupError, UsageError
 from rig.types import Device, Meter, Plant
 
+MODES = ("simulator",)
+
 NAME = "xylo-monitor"
 
 

@@ -31,6 +31,8 @@ from scenarios.workloads.slices import SLICE_S, LazySamples, Loader, Slice, Unit
 NAME = "asc"
 TASK = "acoustic scene classification"
 VERSION = "1"
+TUNING_SEEDS = range(1000, 2000)
+"""Seeds that settings may be chosen on."""
 TRAINING_SEEDS = range(0, 1000)
 """Seeds of synthetic scenes that models may be trained on; a test set never uses them."""
 WHOLE_SLICES = {"train": 41360, "test": 16240}
@@ -67,7 +69,7 @@ def open_workload(
     *,
     data: str | None = None,
     samples: int | None = None,
-    sample_seed: int = 1000,
+    sample_seed: int = 2000,
     audio_hz: float = 16000.0,
     split: str = "test",
     clipped_limit: float = audio.CLIPPED_LIMIT,
@@ -76,8 +78,8 @@ def open_workload(
 
     data: a folder in the TAU layout (``meta.csv``) or with a ``labels.csv``; none means synthetic.
     samples: how many one-second samples; all of a folder, or 120 synthetic ones, when not given.
-    sample_seed: draws a subset of a folder; for synthetic audio the first sample's seed, 1000 or more
-    (the train split uses ``TRAINING_SEEDS`` from 0 on instead).
+    sample_seed: draws a subset of a folder; for synthetic audio the first sample's seed, 2000 or more
+    (the train split uses ``TRAINING_SEEDS`` from 0 on, and settings are chosen on ``TUNING_SEEDS``).
     audio_hz: whole hertz to resample to. split: "test" or "train".
     clipped_limit: share of clipped samples, 0 to 1, above which a clip is refused.
 
@@ -128,9 +130,9 @@ def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload
     first = TRAINING_SEEDS.start if split == "train" else seed
     if split == "train" and count > len(TRAINING_SEEDS):
         raise _usage("samples", count, "is more than there are", f"Use at most {len(TRAINING_SEEDS)}")
-    if split == "test" and first < TRAINING_SEEDS.stop:
-        remedy = f"Use {TRAINING_SEEDS.stop} or more: smaller ones are for training"
-        raise _usage("sample_seed", seed, "is a training seed", remedy)
+    if split == "test" and first < TUNING_SEEDS.stop:
+        remedy = f"Use {TUNING_SEEDS.stop} or more: smaller ones are for training and tuning"
+        raise _usage("sample_seed", seed, "is a training or tuning seed", remedy)
     if count > _SYNTHETIC_MOST:
         raise _usage("samples", count, "is too many", f"Use at most {_SYNTHETIC_MOST}")
     slices = []
