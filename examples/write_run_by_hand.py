@@ -66,7 +66,7 @@ events: list[dict[str, Any]] = [
         "run_id": out.name,
         "t0_ns": T0_NS,
         "clocks": [{"name": "host", "tick_hz": 1e9}, {"name": "meter", "tick_hz": 1e6, "tolerance": 1e-3}],
-        "device": {"name": "square wave", "mode": "simulator", "clock": None},
+        "device": {"name": "square wave", "mode": "simulator", "clock": None, "phases": ["inference"]},
         "meters": [{"name": "bench meter", "mode": "simulator"}],
         "scenario": {"name": "by hand"},
         "workload": {"name": "parity"},

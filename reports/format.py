@@ -95,7 +95,7 @@ def quantity_parts(q: Quantity) -> tuple[str, str, str]:
         return _significant(value, 4), "" if half == 0.0 else "unknown", unit
     exponent = int(f"{half:.1e}".split("e")[1])
     decimals = 1 - exponent
-    if max(abs(value), half) >= 1e6 or decimals > 9:
+    if max(abs(value), half) >= 1e6 or decimals > 12:
         digits = max(0, min(15, math.floor(math.log10(max(abs(value), half))) - exponent + 1))
         return f"{value:.{digits}e}", f"{half:.1e}", unit
     return _fixed(value, decimals), _fixed(half, decimals), unit

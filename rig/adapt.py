@@ -6,9 +6,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from rig.errors import DeviceError
+from rig.errors import DeviceError, UsageError
 from rig.types import Budget, DeviceInfo, Reply, Sample, Span
 
 Run = Callable[[Sample], Any]
@@ -23,7 +24,7 @@ class BlockingDevice:
 
     def __init__(self, run: Run, info: DeviceInfo, load: Callable[[Sequence[Sample]], None] | None) -> None:
         self._run, self._info, self._load = run, info, load
-        self._todo: queue.SimpleQueue[Sample | None] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[tuple[Sample, int] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._error: Exception | None = None
         self._worker: threading.Thread | None = None
@@ -39,12 +40,26 @@ class BlockingDevice:
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Queue the samples; the worker starts with the first call."""
+        self.submit_repeated(samples, 1, None, budget)
+
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
+        """Queue the samples, each to be run ``times`` times on end as one span.
+
+        Raises ``UsageError`` for a phase, since a function has no parts, unless it is the only one.
+        """
+        if phase is not None and (phase,) != self._info.phases:
+            raise UsageError(
+                f"device {self._info.name} cannot run the phase {phase!r} alone",
+                field="phase",
+                value=phase,
+                remedy="A blocking function is one phase; write a driver to split it",
+            )
         if self._worker is None:
             # a daemon, so that a vendor call that never returns cannot keep the process alive
             self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)
             self._worker.start()
         for sample in samples:
-            self._todo.put(sample)
+            self._todo.put((sample, times))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Wait up to ``timeout_s`` for the first reply, and take what else is ready.
@@ -72,28 +87,33 @@ class BlockingDevice:
         self._todo.put(None)
 
     def _work(self) -> None:
-        while (sample := self._todo.get()) is not None:
+        while (job := self._todo.get()) is not None:
+            sample, times = job
             try:
-                self._done.put(self._answered(sample))
+                self._done.put(self._answered(sample, times))
             except Exception as error:
                 self._done.put(error)
             except BaseException as error:  # sys.exit() in the function: the worker lives on, the run is told
                 self._done.put(_ended(sample, error))
 
-    def _answered(self, sample: Sample) -> Reply:
+    def _answered(self, sample: Sample, times: int) -> Reply:
+        spans: list[Span] = []
         on_ns = time.monotonic_ns()
-        output = self._run(sample)
+        for _ in range(times):
+            output = self._run(sample)
+            if isinstance(output, Reply):
+                spans.extend(output.spans)
         off_ns = time.monotonic_ns()
-        if isinstance(output, Reply):
-            if output.sample_id != sample.id:
-                raise DeviceError(
-                    f"the function answered {output.sample_id!r} when asked for {sample.id!r}",
-                    field="sample_id",
-                    value=output.sample_id,
-                    remedy="Return a Reply with the sample's own id",
-                )
-            return output
-        return Reply(sample.id, output, (Span(self._info.phases[0], on_ns, off_ns),))
+        if not isinstance(output, Reply):
+            return Reply(sample.id, output, (Span(self._info.phases[0], on_ns, off_ns, times),))
+        if output.sample_id != sample.id:
+            raise DeviceError(
+                f"the function answered {output.sample_id!r} when asked for {sample.id!r}",
+                field="sample_id",
+                value=output.sample_id,
+                remedy="Return a Reply with the sample's own id",
+            )
+        return replace(output, spans=tuple(spans))
 
 
 def _ended(sample: Sample, error: BaseException) -> DeviceError:

@@ -72,15 +72,19 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
         for lag_s in _coarse(near, windows, reach_s)
         if (fit := _refined(at_edges, trains, windows, lag_s, rate_reach)) is not None
     ]
-    fits = sorted((f for f in fits if abs(f.shift_s) <= reach_s + excess.period_s), key=lambda f: f.misfit)
+    best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s + excess.period_s])
+    return None if best is None else _judged(at_edges, trains, best, float(windows.mean()), rate_reach)
+
+
+def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:
+    """The best fit, if it beats no train at all and every rival at another lag by more than noise could."""
     if not fits:
         return None
-    best = fits[0]
-    noise2 = max(excess.noise_w**2, best.misfit / len(at_edges.watts))
-    rivals = [f for f in fits[1:] if abs(f.shift_s - best.shift_s) > excess.period_s]
-    if rivals and rivals[0].misfit - best.misfit < CERTAINTY * noise2:
-        return None
-    return _judged(at_edges, trains, best, float(windows.mean()), rate_reach)
+    best = min(fits, key=lambda f: f.misfit)
+    noise2 = max(e.noise_w**2, best.misfit / len(e.watts))
+    rivals = [f.misfit for f in fits if abs(f.shift_s - best.shift_s) > e.period_s]
+    gains = [0.5 * (float(np.sum(e.watts**2)) - best.misfit), *(m - best.misfit for m in rivals)]
+    return best if min(gains) >= CERTAINTY * noise2 else None
 
 
 @dataclass(frozen=True)

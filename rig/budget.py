@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from rig.noise import variances
-from rig.power import Estimate, View
+from rig.power import Estimate
 from rig.quantity import Component, Quantity
 from rig.types import Floats, Rail
+from rig.view import View
 
 
 @dataclass(frozen=True)
 class BusyTime:
-    """Total busy time of the windows that count; ``jitter_u_s`` is the doubt from jittering stamps."""
+    """Total busy time of the windows that count, and its doubt from jittering stamps, by phase."""
 
     seconds: float
-    jitter_u_s: float
+    jitter_u_s: Mapping[str, float]
     n: int
-    tag: str
 
 
 def dynamic_power(view: View, rail: Rail, e: Estimate, busy: BusyTime, rate_sigma: float, method: str) -> Quantity:
     """Dynamic power of one rail with its budget. ``rate_sigma``: meter clock against device clock."""
     parts = _noise_parts(view, e.dynamic)
     parts += _resolution_parts(view, rail, 2)
-    parts.append(Component("clock rate, meter to device", e.value_w * rate_sigma))
-    parts.append(Component("stamp jitter", -e.value_w * busy.jitter_u_s / busy.seconds, shared=busy.tag))
+    parts.append(Component("clock rate, meter to device", e.value_w * rate_sigma, shared=f"rate:{view.clock}"))
+    for phase, jitter_s in busy.jitter_u_s.items():
+        parts.append(Component("stamp jitter", -e.value_w * jitter_s / busy.seconds, shared=f"stamps:{phase}"))
     parts.append(Component("idle drift off a straight line", view.bend_w))
     parts.append(Component("unseen between apertures", _aperture_u(view, e)))
     parts += _gain_parts(rail, e.value_w)
     return _quantity(e.value_w, parts, _clip_bias(view, e), busy.n, method)
 
 
-def idle_power(view: View, rail: Rail, e: Estimate, busy: BusyTime) -> Quantity:
-    """Idle power of one rail, taken at the mean moment of activity."""
+def idle_power(view: View, rail: Rail, e: Estimate) -> Quantity:
+    """Idle power of one rail, taken at the mean moment of activity; n counts readings."""
     parts = _noise_parts(view, e.idle)
     parts += _resolution_parts(view, rail, 1)
     parts.append(Component("idle drift off a straight line", -view.bend_w))
     parts += _gain_parts(rail, e.idle_w) + _offset_parts(rail)
-    return _quantity(e.idle_w, parts, 0.0, busy.n, "straight line through the idle windows")
+    return _quantity(e.idle_w, parts, 0.0, int(np.sum(view.idle)), "straight line through the idle windows")
 
 
 def active_power(view: View, rail: Rail, e: Estimate, dynamic: Quantity) -> Quantity:

@@ -10,16 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rig.errors import RigError
+from rig.errors import MeasurementRefusedError, RigError, StoreError
 
 if TYPE_CHECKING:
     from rig.result import Result
 
-REFUSED = 30
-
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, that of a ``RigError``, or 30 when power was refused."""
+    """Run one command; the exit code is 0, that of a ``RigError``, or that of ``MeasurementRefusedError``."""
     args = parser().parse_args(argv)
     try:
         return int(args.run(args))
@@ -107,7 +105,15 @@ def _show(paths: Sequence[Path], as_json: bool, out: Path | None) -> int:
         run = open_run(path)
         result = evaluate(run)
         target = path / DERIVED if out is None else (out if len(paths) == 1 else out / path.name)
-        files = load("reports", "files")(result, target, run)
+        try:
+            files = load("reports", "files")(result, target, run)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {target}: {error.strerror}",
+                field="out",
+                value=str(target),
+                remedy="Choose another --out",
+            ) from error
         refused = refused or _power_refused(result)
         documents.append({"run": str(path), "files": [str(f) for f in files], "results": result.to_json()})
         if not as_json:
@@ -115,7 +121,7 @@ def _show(paths: Sequence[Path], as_json: bool, out: Path | None) -> int:
             sys.stdout.write(f"run     {path}\nreport  {target / 'report.html'}\n")
     if as_json:
         sys.stdout.write(json.dumps(documents[0] if len(documents) == 1 else documents) + "\n")
-    return REFUSED if refused else 0
+    return MeasurementRefusedError.exit_code if refused else 0
 
 
 def _power_refused(result: Result) -> bool:

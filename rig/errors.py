@@ -110,7 +110,7 @@ class MeterSilentError(MeterError):
 
 
 class MeasurementRefusedError(RigError):
-    """A figure was asked for that the recording cannot support."""
+    """Power was measured and no figure of it can be supported; the exit code of such a run."""
 
     exit_code = 30
 

@@ -57,8 +57,10 @@ def _figures(
     figures |= fig.energies(figures, rails, phases)
     if activity.apart:
         figures |= fig.apart_totals(figures, phases)
-    if not placed:
-        refusals.append(Refusal("power", "no trace was recorded", "Measure with --meter"))
+    if not run.start["meters"]:
+        notes.append("No meter watched: times and accuracy only")
+    elif not placed:
+        refusals.append(Refusal("power", "no trace was recorded", "Check the meter and measure again"))
     if not phases:
         refusals.append(Refusal("time and power", "no span was recorded", "Measure again; the run ended too early"))
     return figures, refusals + missing, notes
@@ -77,8 +79,8 @@ def _scores(run: Run) -> fig.Figures:
     """Accuracy by counting outputs against labels. What ran only an earlier phase has not decided anything."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
     rows = run.replies.select(["issue", "sample_id", "phase", "output", "warmup"]).to_pylist()
-    last = (run.start["device"].get("phases") or [None])[-1]
-    decided = {row["issue"] for row in rows if row["phase"] in (last, None)}
+    phases = run.start["device"].get("phases")
+    decided = {row["issue"] for row in rows if not phases or row["phase"] in (phases[-1], None)}
     hits: dict[str, list[bool]] = {}
     for row in rows:
         label = labels.get(row["sample_id"])

@@ -11,12 +11,13 @@ import numpy as np
 from rig.budget import BusyTime, active_power, dynamic_power, idle_power, noise_u
 from rig.latency import mean_time, per_inference_s, spread
 from rig.place import Placed
-from rig.power import Estimate, TooShort, View, gaps_differ, integrated, stamp_jitter_s, trimmed
+from rig.power import Estimate, TooShort, gaps_differ, integrated, stamp_jitter_s, trimmed
 from rig.quantity import Quantity, linear, product
 from rig.result import Refusal
 from rig.sync import Timebase
 from rig.timeline import Activity, Phase
 from rig.types import Floats, Rail
+from rig.view import View
 
 Figures = dict[str, Quantity]
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
@@ -56,19 +57,16 @@ def timing(activity: Activity, device: Timebase, views: list[View]) -> tuple[Fig
     busy: dict[str, BusyTime] = {}
     for name, phase in activity.phases.items():
         jitter = _stamp_jitter(phase, device, views)
-        busy[name] = BusyTime(phase.busy_s, jitter, phase.n, f"stamps:{name}")
-        figures[f"phase.{name}.execution_time_s"] = mean_time(phase, device, jitter, busy[name].tag)
+        busy[name] = BusyTime(phase.busy_s, {name: jitter}, phase.n)
+        figures[f"phase.{name}.execution_time_s"] = mean_time(phase, device, jitter, f"stamps:{name}")
         each = (phase.windows_s[:, 1] - phase.windows_s[:, 0]) / phase.inferences
         figures.update(spread(each, device, f"phase.{name}."))
     if figures:
         means = [(1.0, figures[f"phase.{name}.execution_time_s"]) for name in activity.phases]
         figures["execution_time_s"] = linear(means, "s", "sum over phases")
         figures.update(spread(per_inference_s(activity), device, ""))
-        total = sum(b.seconds for b in busy.values())
-        n = max(b.n for b in busy.values())
-        busy[""] = BusyTime(total, math.hypot(*(b.jitter_u_s for b in busy.values())), n, "stamps")
-        if len(activity.phases) == 1:
-            busy[""] = replace(busy[""], tag=next(iter(busy.values())).tag)
+        jitters = {name: b.jitter_u_s[name] for name, b in busy.items()}
+        busy[""] = BusyTime(sum(b.seconds for b in busy.values()), jitters, max(b.n for b in busy.values()))
     return figures, busy
 
 
@@ -154,7 +152,7 @@ def _scope_figures(rail: Rail, view: View, scope: Scope, rate_sigma: float, diff
         check = replace(check, bias=check.bias + max(apart - doubt, 0.0))
         figures[f"trimmed.{name}dynamic_power_w"] = check
         figures[f"trimmed.{name}active_power_w"] = active_power(view, rail, cut, check)
-    figures[f"{name}idle_power_w"] = idle_power(view, rail, chosen, scope.busy)
+    figures[f"{name}idle_power_w"] = idle_power(view, rail, chosen)
     figures[f"{name}active_power_w"] = active_power(view, rail, chosen, dynamic)
     figures[f"{name}dynamic_power_w"] = dynamic
     return figures
@@ -181,10 +179,20 @@ def totals(figures: Figures, rails: list[str], phases: list[str]) -> tuple[Figur
                 parts = [figures.get(f"{check}{prefix}rail.{rail}.{name}") for rail in rails]
                 known = [q for q in parts if q is not None]
                 if known and len(known) == len(parts):
-                    out[f"{check}{prefix}{name}"] = linear([(1.0, q) for q in known], "W", known[0].method)
+                    terms = [
+                        (1.0, _labelled(q, rail) if len(rails) > 1 else q) for q, rail in zip(known, rails, strict=True)
+                    ]
+                    out[f"{check}{prefix}{name}"] = linear(terms, "W", known[0].method)
                 elif known and not check:
                     refusals.append(Refusal(f"{prefix}{name}", "not every rail has it", "See the refusals by rail"))
     return out, refusals
+
+
+def _labelled(q: Quantity, rail: str) -> Quantity:
+    """Components that are a rail's own, called after it."""
+    own = ("clock rate", "stamp jitter")
+    parts = tuple(c if c.source.startswith(own) else replace(c, source=f"{c.source}, {rail}") for c in q.components)
+    return replace(q, components=parts)
 
 
 def energies(figures: Figures, rails: list[str], phases: list[str]) -> Figures:

@@ -38,7 +38,7 @@ def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Qu
     mean = phase.busy_s / max(phase.n, 1)
     resolution = math.sqrt(len(phase.windows_s) / 6.0) / device.clock.tick_hz / max(phase.n, 1)
     parts = (
-        Component("clock rate, device to host", mean * device.rate_sigma),
+        Component("clock rate, device to host", mean * device.rate_sigma, shared=f"rate:{device.clock.name}"),
         Component("timer resolution", resolution),
         Component("stamp jitter", jitter_u_s / max(phase.n, 1), shared=tag),
     )
@@ -52,8 +52,10 @@ def spread(times_s: Floats, device: Timebase, prefix: str) -> dict[str, Quantity
         return {}
     out: dict[str, Quantity] = {}
     if n > 1:
-        se = float(np.std(times_s, ddof=1)) / math.sqrt(n)
-        out[f"{prefix}execution_time_se_s"] = Quantity(se, "s", (), 0.0, n, "sample deviation over root n")
+        resolution = 1.0 / device.clock.tick_hz / math.sqrt(6.0)
+        se = max(float(np.std(times_s, ddof=1)), resolution) / math.sqrt(n)
+        method = "sample deviation over root n, no finer than the timer"
+        out[f"{prefix}execution_time_se_s"] = Quantity(se, "s", (), 0.0, n, method)
     ordered = np.sort(times_s)
     for p in PERCENTILES:
         value, finite = _percentile(ordered, p / 100.0)

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 from rig.errors import UnknownNameError
@@ -52,9 +53,11 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def options_text(name: str, as_json: bool) -> str:
     """The options of every plugin of this name. Raises ``UnknownNameError``."""
-    found = {group: load(group, name) for group in SHOWN if name in names(group) or ".py:" in name}
+    found = {group: load(group, name) for group in (*SHOWN, "plants") if name in names(group)}
+    if ".py:" in name:
+        found = {"functions": load("devices", name)}
     if not found:
-        raise UnknownNameError("name", name, [n for group in SHOWN for n in names(group)])
+        raise UnknownNameError("name", name, sorted({n for group in SHOWN for n in names(group)}))
     options = {
         group: {o.name: {"type": o.kind.__name__, "default": o.default} for o in options_of(factory).values()}
         for group, factory in found.items()
@@ -70,12 +73,16 @@ def options_text(name: str, as_json: bool) -> str:
 
 
 def _source_facts(module: str) -> tuple[list[str], str]:
-    """``MODES`` and the first line of the docstring, from the source without running it."""
+    """``MODES`` and the first line of the docstring, from the head of the source without running it."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return [], ""
-    with open(spec.origin, encoding="utf-8") as file:  # noqa: PTH123
-        tree = ast.parse(file.read())
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    head = re.split(r"^(?:def|class|async|@)", text, maxsplit=1, flags=re.M)[0]
+    try:
+        tree = ast.parse(head)
+    except SyntaxError:  # the head of a file may end inside something
+        tree = ast.parse(text)
     modes: list[str] = []
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "MODES" for t in node.targets):

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rig.clock import HostClock
-from rig.engine import Bench
 from rig.errors import RigError, SetupError, StoreError, UnknownNameError, UsageError
-from rig.plugins import Factory, build, load, names, needs, options_of, split_options
+from rig.plugins import Factory, build, load, names, needs, options_of, split_options, takes, values_of
 from rig.record import record, run_name
 from rig.session import bind
-from rig.types import Clock, Device, Meter, Plant, Repeats, Sequenced, Workload
+from rig.types import Clock, Device, DeviceInfo, Meter, Mode, Plant, Repeats, Sequenced, Workload
+from rig.watch import Bench
 
 PLANT = "mock"
 
@@ -78,7 +78,8 @@ def opened(request: Request) -> Iterator[Opened]:
     for name in request.meters:
         if name != "none":
             load("meters", name)
-    plant_factory = load("plants", PLANT) if request.simulate or needs(device_factory, "plant") else None
+    lives_by_plant = needs(device_factory, "plant") or (request.simulate and takes(device_factory, "plant"))
+    plant_factory = load("plants", PLANT) if lives_by_plant else None
     takers = {"device": device_factory, "scenario": scenario, "workload": workload_factory}
     takers |= {"plant": plant_factory} if plant_factory else {}
     texts = list(request.options) + ([f"workload.data={request.data}"] if request.data else [])
@@ -92,7 +93,7 @@ def opened(request: Request) -> Iterator[Opened]:
     try:
         device: Device = build(device_factory, given, options["device"])
         handles.append(device)
-        _check_mode(request, device)
+        _check_mode(request, _described(device, "device", request.device))
         chosen = _meter_names(request, device)
         factories = {f"meter{k}" if k else "meter": load("meters", name) for k, name in enumerate(chosen)}
         metered = split_options(rest, takers | factories) if rest else {}
@@ -100,7 +101,8 @@ def opened(request: Request) -> Iterator[Opened]:
         for key, factory in factories.items():
             meters.append(build(factory, given | {"device": device}, metered.get(key, {})))
             handles.append(meters[-1])
-        _check_scenario(device, options["scenario"])
+            _described(meters[-1], "meter", chosen[len(meters) - 1])
+        _check_scenario(device, scenario, options["scenario"])
         yield Opened(Bench(device, tuple(meters), clock), workload, scenario, options["scenario"], chosen)
     finally:
         for handle in reversed(handles):
@@ -121,16 +123,43 @@ def _own(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], li
     return mine, rest
 
 
-def _check_mode(request: Request, device: Device) -> None:
-    info = device.info()
+def _described(driver: Any, kind: str, name: str) -> Any:
+    """What a driver says it is. Raises ``SetupError`` for what is no driver, or fails to say."""
+    try:
+        return driver.info()
+    except RigError:
+        raise
+    except Exception as error:
+        raise SetupError(
+            f"{kind} {name} does not say what it is: {type(error).__name__}: {error}",
+            field=kind,
+            value=name,
+            remedy="Its factory must return an object with info(); try rig.conformance on it",
+        ) from error
+
+
+def _check_mode(request: Request, info: DeviceInfo) -> None:
+    if info.mode not in get_args(Mode):
+        raise SetupError(
+            f"device {info.name} is in mode {info.mode!r}",
+            field="mode",
+            value=info.mode,
+            remedy="Declare hardware or simulator",
+        )
+    if info.max_batch < 1 or not info.timeout_s > 0:
+        raise SetupError(
+            f"device {info.name} declares max_batch {info.max_batch} and timeout_s {info.timeout_s}",
+            field="info",
+            remedy="Declare a batch of 1 or more and a positive timeout",
+        )
     if request.simulate and info.mode != "simulator":
         raise UsageError(
             f"device {info.name} has no simulator mode", field="simulate", value=True, remedy="Leave --simulate out"
         )
 
 
-def _check_scenario(device: Device, options: Mapping[str, str]) -> None:
-    if options.get("apart") and not isinstance(device, Repeats):
+def _check_scenario(device: Device, scenario: Factory, options: Mapping[str, str]) -> None:
+    if values_of(scenario, options).get("apart") and not isinstance(device, Repeats):
         raise SetupError(
             f"device {device.info().name} cannot run its phases one at a time",
             field="apart",
@@ -157,12 +186,9 @@ def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
 def _record(request: Request, o: Opened, workload: Workload, path: Path, purpose: str, quiet: bool) -> Path:
     given = {"workload": workload, "phases": o.bench.device.info().phases}
     steps = build(o.scenario, given, o.scenario_options)
-    declared = {k: v.default for k, v in options_of(o.scenario).items()}
-    scenario = {
-        "name": request.scenario,
-        "options": declared | dict(o.scenario_options),
-        "amortise_s": request.amortise_s if purpose == "power" else None,
-    }
+    scenario: dict[str, Any] = {"name": request.scenario, "options": values_of(o.scenario, o.scenario_options)}
+    if purpose == "power":
+        scenario["amortise_s"] = request.amortise_s
     with _live(workload, quiet) as progress:
         try:
             return record(

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.align import Excess, align
-from rig.power import View, view_of
 from rig.run import Run
 from rig.sync import Timebase
 from rig.timeline import Activity, Readings, readings_of, timebase_of
 from rig.types import Floats, Rail
+from rig.view import View, view_of
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def place(run: Run, activity: Activity, device: Timebase) -> list[Placed]:
 
 def _view(readings: Readings, meter: Timebase, activity: Activity) -> View | None:
     sigma = _sigma_over(meter, activity)
-    return view_of(readings, activity, sigma, max(meter.considered.get("brackets", 0.0), sigma))
+    return view_of(readings, activity, meter.clock.name, sigma, max(meter.considered.get("brackets", 0.0), sigma))
 
 
 def _sigma_over(meter: Timebase, activity: Activity) -> float:
@@ -67,7 +67,7 @@ def _aligned(rails: list[Readings], activity: Activity, device: Timebase, first:
     best = replace(first, sigma_s=sigma, rate_sigma=rate_sigma, considered={"brackets": sigma})
     if first.clock.name == device.clock.name:
         return best
-    views = [v for r in rails if (v := view_of(r, activity, sigma, sigma)) is not None]
+    views = [v for r in rails if (v := view_of(r, activity, first.clock.name, sigma, sigma)) is not None]
     if not views:
         return best
     view = max(views, key=_contrast)

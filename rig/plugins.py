@@ -111,10 +111,22 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
         ) from error
 
 
+def values_of(factory: Factory, options: Mapping[str, str]) -> dict[str, Any]:
+    """Every declared option with the value it will have, converted."""
+    declared = options_of(factory)
+    defaults = {name: option.default for name, option in declared.items()}
+    return defaults | {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
+
+
 def needs(factory: Factory, name: str) -> bool:
     """Whether a factory cannot do without a parameter."""
     p = inspect.signature(factory).parameters.get(name)
     return p is not None and p.default is inspect.Parameter.empty
+
+
+def takes(factory: Factory, name: str) -> bool:
+    """Whether a factory has a parameter of this name."""
+    return name in inspect.signature(factory).parameters
 
 
 def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, dict[str, str]]:
@@ -134,10 +146,17 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
         chosen = [who] if dot and who in declared else [w for w, known in declared.items() if key in known]
         name = bare if dot and who in declared else key
         if not chosen or name not in declared[chosen[0]]:
-            raise UnknownNameError("option", key, sorted({k for w in (chosen or declared) for k in declared[w]}))
+            raise _unknown_option(key, {w: declared[w] for w in (chosen or declared)})
         for w in chosen:
             out[w][name] = value
     return out
+
+
+def _unknown_option(key: str, declared: Mapping[str, Mapping[str, Option]]) -> UnknownNameError:
+    error = UnknownNameError("option", key, sorted({k for options in declared.values() for k in options}))
+    by_taker = "; ".join(f"{who}: {', '.join(sorted(options))}" for who, options in declared.items() if options)
+    error.remedy = f"Known: {by_taker or 'none'}"
+    return error
 
 
 def _from_file(group: str, name: str) -> Factory:

@@ -8,15 +8,16 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from rig.engine import Bench, Progress, collect
+from rig.engine import Progress, collect
 from rig.store import SCHEMA, Recorder
 from rig.types import ClockInfo, Step, Workload
+from rig.watch import Bench
 
 PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
 
@@ -53,7 +54,7 @@ def start_document(
     device = bench.device.info()
     meters = [meter.info() for meter in bench.meters]
     clocks = [ClockInfo("host", 1e9, 0.0), *([device.clock] if device.clock else []), *(m.clock for m in meters)]
-    by_name = {c.name: asdict(c) for c in clocks}
+    by_name = {c.name: plain(c) for c in clocks}
     return {
         "schema": SCHEMA,
         "run_id": run_id,
@@ -61,8 +62,8 @@ def start_document(
         "t0_ns": bench.clock.now_ns(),
         "argv": list(sys.argv if argv is None else argv),
         "purpose": purpose,
-        "device": asdict(device),
-        "meters": [asdict(m) for m in meters],
+        "device": plain(device),
+        "meters": [plain(m) for m in meters],
         "clocks": list(by_name.values()),
         "scenario": dict(scenario),
         "workload": {
@@ -75,6 +76,11 @@ def start_document(
         },
         "environment": environment(),
     }
+
+
+def plain(info: Any) -> dict[str, Any]:
+    """A dataclass as a dict, one level at a time, so that read-only mappings need not be copied."""
+    return {f.name: getattr(info, f.name) for f in fields(info)}
 
 
 def run_name(device: str, scenario: str) -> str:

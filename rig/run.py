@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import IntegrityError, RigError, StoreError
-from rig.shape import REMEDY, TABLES, check_event, check_forward, check_rail, fitted_table, grid_of, integers, reals
+from rig.shape import REMEDY, TABLES, check_event, check_rail, check_ticks, fitted_table, grid_of, integers, reals
 from rig.store import EVENTS, GENESIS, SCHEMA, SEAL, sha256_of
 from rig.types import Accuracy, Bracket, ClockInfo, Conversion, Floats, Rail
 
@@ -26,10 +26,7 @@ CLOCK_FIELDS = tuple(field.name for field in fields(ClockInfo))
 
 @dataclass(frozen=True)
 class Trace:
-    """Raw readings of one rail, shapes (n,). Ticks (int64; float64 on a grid) are on ``clock``; ``overload``
-
-    marks flagged readings. A ``cumulative`` counter is kept as read; ``rig.timeline`` takes differences.
-    """
+    """Raw readings of one rail, shapes (n,): ticks on ``clock``, counters as read, ``overload`` where flagged."""
 
     rail: Rail
     meter: str
@@ -53,6 +50,7 @@ class Run:
     samples: pa.Table
     replies: pa.Table
     progress: pa.Table
+    activity: pa.Table
     traces: Mapping[str, Trace]
     digest: str
     truncated: tuple[str, ...]
@@ -87,10 +85,15 @@ class Run:
         return np.array([(e["on_ns"], e["off_ns"]) for e in self.of_type("idle")], dtype=np.int64).reshape(-1, 2)
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """pandas DataFrames: samples, replies, progress, and ``trace.RAIL`` for each rail."""
+        """pandas DataFrames: samples, replies, progress, activity, and ``trace.RAIL`` for each rail."""
         import pandas as pd
 
-        tables = {"samples": self.samples, "replies": self.replies, "progress": self.progress}
+        tables = {
+            "samples": self.samples,
+            "replies": self.replies,
+            "progress": self.progress,
+            "activity": self.activity,
+        }
         frames = {name: table.to_pandas() for name, table in tables.items()}
         for name, trace in self.traces.items():
             frames[f"trace.{name}"] = pd.DataFrame(
@@ -140,6 +143,7 @@ def _opened(path: Path) -> Run:
     if stop is not None:
         _check_files(path, stop, [f for f in (*files.values(), *traces) if f.is_file()])
     truncated: list[str] = []
+    hz = {clock["name"]: clock["tick_hz"] for clock in start["clocks"]}
     tables = {name: _read_stream(file, truncated) for name, file in files.items()}
     return Run(
         path=path,
@@ -150,7 +154,8 @@ def _opened(path: Path) -> Run:
         samples=_or_empty(tables["samples"], "samples"),
         replies=_or_empty(tables["replies"], "replies"),
         progress=_or_empty(tables["progress"], "progress"),
-        traces=_by_rail(path, [_trace(p, truncated) for p in traces]),
+        activity=_or_empty(tables["activity"], "activity"),
+        traces=_by_rail(path, [_trace(p, truncated, hz) for p in traces]),
         digest=digest,
         truncated=tuple(truncated),
     )
@@ -259,7 +264,7 @@ def _by_rail(path: Path, traces: list[Trace | None]) -> dict[str, Trace]:
     return found
 
 
-def _trace(file: Path, truncated: list[str]) -> Trace | None:
+def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> Trace | None:
     table = _read_stream(file, truncated)
     if table is None:
         return None
@@ -277,7 +282,7 @@ def _trace(file: Path, truncated: list[str]) -> Trace | None:
             end: NDArray[Any] = start + aperture_tick
         else:
             start, end = (integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
-            check_forward(start, end, name)
+        check_ticks(rail, start, end, hz.get(clock))
     except RigError:
         raise
     except (KeyError, ValueError, TypeError, RecursionError) as error:

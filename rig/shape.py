@@ -18,6 +18,8 @@ from rig.types import Rail, TraceKind
 
 LIMIT = 2**62
 """Integers stay inside, so that the difference of any two fits 64 bits."""
+DENSEST, SPARSEST = 0.5, 20.0
+"""Periods that readings may be apart; nearly all may have been lost."""
 REMEDY = "See docs/run-directory.md for what it must hold"
 Check = Callable[[Any], bool]
 
@@ -52,11 +54,13 @@ def _rows(width: int) -> Check:
 def _clock(x: Any) -> bool:
     if not isinstance(x, Mapping) or not _text(x.get("name")):
         return False
-    return _size(x.get("tick_hz")) and x["tick_hz"] > 0 and _size(x.get("tolerance", 0.0))
+    return _number(x.get("tick_hz"), 1e-6) and x["tick_hz"] <= 1e15 and _size(x.get("tolerance", 0.0))
 
 
 def _device(x: Any) -> bool:
-    return isinstance(x, Mapping) and (x.get("clock") is None or _clock(x["clock"]))
+    if not isinstance(x, Mapping) or not (x.get("clock") is None or _clock(x["clock"])):
+        return False
+    return _every(_text)(x.get("phases", []))
 
 
 def _files(x: Any) -> bool:
@@ -79,8 +83,8 @@ def _mapping(x: Any) -> bool:
 START: dict[str, tuple[Check, str]] = {
     "run_id": (_text, "a string"),
     "t0_ns": (_integer, "an integer"),
-    "clocks": (_every(_clock), "a list of clocks, each with a name and a tick_hz above 0"),
-    "device": (_device, "an object whose clock is null or a clock"),
+    "clocks": (_every(_clock), "a list of clocks, each with a name and a tick_hz from 1e-6 to 1e15"),
+    "device": (_device, "an object whose clock is null or a clock, and whose phases are names"),
     "meters": (_every(_mapping), "a list of objects"),
     "scenario": (_mapping, "an object"),
     "workload": (_mapping, "an object"),
@@ -133,42 +137,18 @@ def check_event(event: Mapping[str, Any]) -> None:
 
 # ---- tables -------------------------------------------------------------------------------
 
-SAMPLES = pa.schema(
-    [
-        ("id", pa.string()),
-        ("payload_sha256", pa.string()),
-        ("label", pa.string()),
-        ("target_cost", pa.float64()),
-        ("duration_s", pa.float64()),
-        ("rate_hz", pa.float64()),
-        ("inferences", pa.int32()),
-        ("seed", pa.int64()),
-    ]
-)
-REPLIES = pa.schema(
-    [
-        ("issue", pa.int64()),
-        ("sample_id", pa.string()),
-        ("phase", pa.string()),
-        ("due_ns", pa.int64()),
-        ("issued_ns", pa.int64()),
-        ("completed_ns", pa.int64()),
-        ("on_tick", pa.int64()),
-        ("off_tick", pa.int64()),
-        ("executions", pa.int32()),
-        ("output", pa.string()),
-        ("warmup", pa.bool_()),
-    ]
-)
-PROGRESS = pa.schema(
-    [
-        ("issue", pa.int64()),
-        ("sample_id", pa.string()),
-        ("tick", pa.int64()),
-        ("cost", pa.float64()),
-        ("solution", pa.binary()),
-    ]
-)
+SAMPLES = pa.schema({
+    "id": pa.string(), "payload_sha256": pa.string(), "label": pa.string(), "target_cost": pa.float64(),
+    "duration_s": pa.float64(), "rate_hz": pa.float64(), "inferences": pa.int32(), "seed": pa.int64(),
+})  # fmt: skip
+REPLIES = pa.schema({
+    "issue": pa.int64(), "sample_id": pa.string(), "phase": pa.string(), "due_ns": pa.int64(),
+    "issued_ns": pa.int64(), "completed_ns": pa.int64(), "on_tick": pa.int64(), "off_tick": pa.int64(),
+    "executions": pa.int32(), "output": pa.string(), "warmup": pa.bool_(),
+})  # fmt: skip
+PROGRESS = pa.schema({
+    "issue": pa.int64(), "sample_id": pa.string(), "tick": pa.int64(), "cost": pa.float64(), "solution": pa.binary(),
+})  # fmt: skip
 TABLES = {"samples": SAMPLES, "replies": REPLIES, "progress": PROGRESS}
 NEVER_NULL = {
     "samples": ("id",),
@@ -228,15 +208,29 @@ def integers(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.int64]
     return np.asarray(column.to_numpy(), dtype=np.int64)
 
 
-def check_forward(start: NDArray[np.int64], end: NDArray[np.int64], file: str) -> None:
-    """Refuse readings that end before they begin. Raises ``DataError``."""
+def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: float | None) -> None:
+    """Refuse readings that end before they begin, or whose spacing contradicts the declared rate, as kHz for
+
+    Hz would; ``tick_hz`` None skips that. Raises ``DataError``.
+    """
     backward = end < start
     if np.any(backward):
         raise DataError(
-            f"a reading of {file} ends before it begins",
+            f"a reading of rail {rail.name} ends before it begins",
             field="end_tick",
             value=int(end[np.argmax(backward)]),
             remedy="Check the trace for wrapped time stamps",
+        )
+    if rail.rate_hz <= 0 or tick_hz is None or len(end) < 3:
+        return
+    with np.errstate(all="ignore"):
+        periods = np.diff(end) * (rail.rate_hz / tick_hz)
+    if not (np.median(periods) >= DENSEST and np.quantile(periods, 0.1) <= SPARSEST):
+        raise DataError(
+            f"the readings of rail {rail.name} are {np.median(periods):.3g} times as far apart as its rate_hz says",
+            field="rate_hz",
+            value=rail.rate_hz,
+            remedy="Correct rate_hz (0 when irregular), or the tick_hz of its clock",
         )
 
 

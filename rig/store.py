@@ -112,6 +112,12 @@ class Recorder:
         """A solver's progress record."""
         self._rows["progress"].extend((issue, sample_id, p.tick, p.cost, p.solution) for p in steps)
 
+    def activity(self, issue: int, sample_id: str, counters: Mapping[str, Mapping[str, Any]]) -> None:
+        """A simulator's counters: for each layer and counter, one count per step."""
+        for layer, by_name in counters.items():
+            rows = [(issue, sample_id, layer, name, counts.tolist()) for name, counts in by_name.items()]
+            self._rows["activity"].extend(rows)
+
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
         """Declare one rail; its readings follow by ``chunk``."""
         try:

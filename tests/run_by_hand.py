@@ -96,7 +96,7 @@ def start_line(**more: Any) -> Document:
     ]
     return {
         "type": "start", "schema": "neurorig-run/1", "run_id": "hand", "t0_ns": ORIGIN_NS, "clocks": clocks,
-        "device": {"name": "plant", "mode": "simulator", "clock": clocks[1]},
+        "device": {"name": "plant", "mode": "simulator", "clock": clocks[1], "phases": ["inference"]},
         "meters": [{"name": "hand", "mode": "simulator"}], "scenario": {"name": "by hand"},
         "workload": {"name": "none"}, **more,
     }  # fmt: skip

@@ -16,11 +16,12 @@ import pytest
 
 from rig.adapt import BlockingDevice, blocking
 from rig.clock import HostClock
-from rig.engine import Bench, collect
+from rig.engine import collect
 from rig.errors import DeviceError, DeviceTimeoutError, RigError
 from rig.run import open_run
 from rig.store import SCHEMA, Recorder
 from rig.types import DeviceInfo, Issue, Reply, Sample, Span
+from rig.watch import Bench
 
 PATIENT_S = 10.0
 """Far longer than anything here takes; only a broken device makes a test wait for it."""

@@ -103,4 +103,4 @@ def test_the_simulated_xylo_monitor_keeps_every_rule() -> None:
 def test_a_blocking_function_keeps_every_rule(batch: int) -> None:
     device = blocking(lambda sample: sample.label, DeviceInfo("function", "hardware", max_batch=batch))
 
-    assert "span.clock" in check_device(device, SAMPLES)
+    assert "span.clock" in check_device(device, SAMPLES, prompt_s=5.0)

@@ -208,7 +208,7 @@ def test_a_finding_says_what_was_found_and_what_is_asked() -> None:
 
 
 def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None:
-    checked = check_device(blocking(lambda sample: 1), SAMPLES)
+    checked = check_device(blocking(lambda sample: 1), SAMPLES, prompt_s=5.0)
 
     assert not [rule for rule in checked if rule.startswith(("timer", "repeat", "pulse"))]
 

@@ -30,9 +30,9 @@ FAILURES = {
     "a meter that raises": (22, "MeterError", 10, ("raise_after_s=3",)),
 }
 SAYS = {
-    "a device that hangs": "device mock gave no answer to airport-01004 within 1 s. Check its power and link",
-    "a device that raises": "the device failed on sample airport-01004: RuntimeError: the mock device failed",
-    "a meter that falls silent": "meter mock gave no reading for",
+    "a device that hangs": "device mock gave no answer to SAMPLE within 1 s. Check its power and link",
+    "a device that raises": "the device failed on sample SAMPLE: RuntimeError: the mock device failed",
+    "a meter that falls silent": "meter mock gave no reading of rail core for",
     "a meter that raises": "meter mock failed while it was read: OSError: the instrument closed the connection",
 }
 
@@ -87,7 +87,8 @@ def test_one_line_says_what_failed_what_to_do_and_where_the_recording_is(failure
     what, ended = failure
     (line,) = ended.err.splitlines()
 
-    assert line.startswith(f"rig: {SAYS[what]}")
+    sample = open_run(ended.path).samples["id"].to_pylist()[-1]
+    assert line.startswith(f"rig: {SAYS[what].replace('SAMPLE', sample)}")
     assert "`rig report`" in line
     assert str(ended.path) in line
 

@@ -101,9 +101,9 @@ def test_energy_is_the_integral_of_power(
     n = 100_000
     step = length * 1e-3 / n
     t = on * 1e-3 + step * (np.arange(n) + 0.5)
-    for rail in IDLE_W:
+    for rail, idle_w in IDLE_W.items():
         summed = float(np.sum(power_w(rail, t, spans, ways))) * step
-        jumps = sum(abs(PHASE_W[p].get(rail, IDLE_W[rail]) - IDLE_W[rail]) for p, _, _ in spans)
+        jumps = sum(abs(PHASE_W[p].get(rail, idle_w) - idle_w) for p, _, _ in spans)
         allowed = 2.0 * jumps * (1.0 + abs(ways["burst"])) * step + 1e-9 * abs(summed)
         assert plant.energy_j(ns(on), ns(on + length), rail) == pytest.approx(summed, abs=allowed)
 

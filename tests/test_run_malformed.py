@@ -111,6 +111,15 @@ def test_a_span_that_runs_backwards_is_a_data_error(recording: Path, tmp_path: P
         evaluate(open_run(write(tmp_path / "run", events[:-1], tables)))
 
 
+@pytest.mark.parametrize("rate_hz", [1.0, 1e6])
+def test_a_rate_that_the_ticks_contradict_is_a_data_error(recording: Path, tmp_path: Path, rate_hz: float) -> None:
+    events, tables = read_plainly(recording)
+    columns = {name: tables["traces/core.arrows"][name] for name in ("value", "start_tick", "end_tick")}
+    tables["traces/core.arrows"] = trace({"name": "core", "rate_hz": rate_hz}, columns)
+    with pytest.raises(DataError, match="as far apart"):
+        open_run(write(tmp_path / "run", events[:-1], tables))
+
+
 REPLY = {"issue": 0, "issued_ns": 1, "on_tick": None, "off_tick": 5, "executions": 0, "output": "{", "sample_id": None}
 
 
@@ -147,6 +156,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from places(inner, (*at, key))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(data=st.data(), other=ANYTHING)
 @settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_no_malformed_line_makes_anything_but_a_rig_error(

@@ -15,12 +15,12 @@ from fixtures.mock_device import MockDevice, open_device
 from fixtures.mock_meter import open_meter
 from fixtures.plant import open_plant
 from fixtures.truth import blank
-from rig.engine import Bench
 from rig.errors import SetupError, StoreError
 from rig.record import record
 from rig.run import open_run
 from rig.store import Recorder
 from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Step
+from rig.watch import Bench
 
 ROW = (0, "s0", "inference", None, 1, 2, 3, 4, 1, "null", False)
 

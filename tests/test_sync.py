@@ -81,7 +81,9 @@ def test_a_later_start_of_the_host_clock_changes_no_second(t0_ns: int, length_s:
     plain = Wire(jitter_s=1e-4, rate=-5e-5).read(marks(length_s))
     later = [Bracket(b.before_ns + t0_ns, b.tick, b.after_ns + t0_ns) for b in plain]
     ticks = np.array([r.tick for r in plain], dtype=np.int64)
-    assert np.array_equal(fit_brackets(CLOCK, plain, 0).seconds(ticks), fit_brackets(CLOCK, later, t0_ns).seconds(ticks))
+    assert np.array_equal(
+        fit_brackets(CLOCK, plain, 0).seconds(ticks), fit_brackets(CLOCK, later, t0_ns).seconds(ticks)
+    )
 
 
 def test_drift_is_found_to_half_a_ppm_in_forty_seconds_of_a_jittering_link() -> None:
@@ -97,9 +99,7 @@ def test_drift_is_found_to_half_a_ppm_in_forty_seconds_of_a_jittering_link() -> 
 
 
 @settings(max_examples=200)
-@given(
-    st.floats(0.0, 1e-2), st.floats(0.0, 1e-2), st.floats(-2e-4, 2e-4), st.floats(0.0, 1e4), st.floats(0.5, 120.0)
-)
+@given(st.floats(0.0, 1e-2), st.floats(0.0, 1e-2), st.floats(-2e-4, 2e-4), st.floats(0.0, 1e4), st.floats(0.5, 120.0))
 def test_a_link_slower_one_way_errs_within_two_sigma(
     there_s: float, back_s: float, rate: float, offset_s: float, length_s: float
 ) -> None:

@@ -1,4 +1,4 @@
-"""The power monitor on the Xylo board: four rails, read by the same FPGA that stamps the spans."""
+"""The power monitor on the Xylo board: four rails. The simulated one runs on a clock of its own."""
 
 from __future__ import annotations
 

@@ -1,0 +1,195 @@
+"""What the estimators share about one rail: its idle, its noise, and how far its idle may be trusted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.noise import Noise, variances
+from rig.noise import estimate as estimate_noise
+from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, seen, touches
+from rig.timeline import Activity, Readings
+from rig.types import Bools, Floats, Indices
+
+BEND_PRIOR = 0.12
+
+
+@dataclass(frozen=True)
+class View:
+    """One rail with everything the estimators share. Arrays have the shape of the readings, (n,).
+
+    ``sigma_s`` is the doubt between the meter's and the device's clock, ``idle`` marks the readings of
+    the idle windows, ``other_s`` the windows of activity that does not count, ``noise`` the meter's.
+    """
+
+    readings: Readings
+    clock: str
+    sigma_s: float
+    idle: Bools
+    middle_s: Floats
+    weight: Floats
+    all_busy_s: Floats
+    busy: Bools
+    held: Bools
+    noise: Noise
+    drift_w: float
+    drift_u_w: float
+    bend_w: float
+    """What a bent instead of a straight drift of idle may add to dynamic power; see ``_bend``."""
+
+    def idle_weights(self, at_s: float) -> Floats:
+        """Weights whose sum with the readings is the idle level at a moment: a straight line fit."""
+        g = np.where(self.idle, self.weight, 0.0)
+        total = g.sum()
+        mean = float(np.sum(g * self.middle_s) / total)
+        lever = self.middle_s - mean
+        sxx = float(np.sum(g * lever**2))
+        if self.drift_u_w == math.inf or sxx <= 0:
+            return np.asarray(g / total)
+        return np.asarray(g / total + g * lever * ((at_s - mean) / sxx))
+
+
+def view_of(readings: Readings, activity: Activity, clock: str, sigma_s: float, idle_sigma_s: float) -> View | None:
+    """Prepare a rail, or None when no reading lies in an idle window.
+
+    ``clock`` names the meter's; ``idle_sigma_s`` is the doubt between it and the host's clock, which placed
+    the idle windows.
+    """
+    r = readings
+    settle = SETTLE_TAU * r.tau_s
+    everything = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
+    busy_s = merged(everything)
+    guard = merged(everything + np.array([-2.0 * sigma_s, 2.0 * sigma_s + 1.5 * settle]))
+    quiet = activity.idle_s + np.array([2.0 * idle_sigma_s + settle, -2.0 * idle_sigma_s])
+    quiet = merged(quiet[quiet[:, 1] > quiet[:, 0]])
+    where = inside(quiet, r.start_s, r.end_s)
+    idle = (where >= 0) & r.ok & ~touches(guard, r.start_s, r.end_s)
+    if np.count_nonzero(idle) < 2:
+        return None
+    length = r.end_s - r.start_s
+    uneven = len(length) > 1 and float(length.max()) > 1.5 * float(length.min())
+    weight = np.where(r.ok, length if uneven else 1.0, 0.0)
+    middle = 0.5 * (r.start_s + r.end_s)
+    drift, drift_u = _drift(r.watts, idle, where, middle)
+    held = inside(busy_s, r.start_s, r.end_s)
+    residual = r.watts - idle_line(r.watts, middle, idle, drift_u)
+    fill = seen(edges_of(busy_s), r.start_s, r.end_s, r.tau_s)
+    left = np.where(r.ok, residual - fill * _level(residual, fill, r.ok), 0.0)
+    noise = _noise(r, residual, idle, where, held, _slow(r, left, busy_s))
+    view = View(
+        readings=r,
+        clock=clock,
+        sigma_s=sigma_s,
+        idle=idle,
+        middle_s=middle,
+        weight=weight,
+        all_busy_s=busy_s,
+        busy=touches(busy_s, r.start_s, r.end_s),
+        held=held >= 0,
+        noise=noise,
+        drift_w=drift,
+        drift_u_w=drift_u,
+        bend_w=0.0,
+    )
+    return replace(view, bend_w=math.hypot(_bend(view, left, fill), _unsettled(view, residual, where)))
+
+
+def idle_line(watts: Floats, middle: Floats, idle: Bools, drift_u: float) -> Floats:
+    """The idle level over time."""
+    if not math.isfinite(drift_u):
+        return np.full(len(watts), float(np.mean(watts[idle])))
+    return np.asarray(np.polyval(np.polyfit(middle[idle], watts[idle], 1), middle))
+
+
+def _level(residual: Floats, fill: Floats, ok: Bools) -> float:
+    used = ok & (fill > 0)
+    total = float(fill[used].sum())
+    return float(residual[used].sum()) / total if total > 0 else 0.0
+
+
+def _drift(watts: Floats, idle: Bools, where: Indices, middle: Floats) -> tuple[float, float]:
+    """Change of the idle level from the first window to the last; inf as sigma when there is one."""
+    numbers = np.unique(where[idle])
+    if len(numbers) < 2:
+        return 0.0, math.inf
+    parts = [watts[idle & (where == k)] for k in (numbers[0], numbers[-1])]
+    u = math.sqrt(sum(float(np.var(p)) / max(len(p), 1) for p in parts))
+    return float(parts[1].mean() - parts[0].mean()), u
+
+
+def _slow(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, float]:
+    """What the fitted levels leave, averaged over at least two spans and the gaps after them."""
+    if len(busy_s) < 2:
+        return np.zeros(0), 0.0
+    cycle_s = 2.0 * float(np.median(np.diff(busy_s[:, 0])))
+    bins = int((r.end_s[-1] - r.start_s[0]) / max(cycle_s, 8.0 * r.period_s))
+    if bins < 12:
+        return np.zeros(0), 0.0
+    step_s = (r.end_s[-1] - r.start_s[0]) / bins
+    slot = np.clip(((r.start_s - r.start_s[0]) / step_s).astype(np.int64), 0, bins - 1)
+    count = np.bincount(slot, minlength=bins)
+    return np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1), float(step_s)
+
+
+def _bend(view: View, left: Floats, fill: Floats) -> float:
+    """Doubt of dynamic power because idle need not drift along the straight line between its windows.
+
+    If it bends, so does the level of the spans: a parabola through what the fit leaves, vanishing at
+    both idle ends, is measured over twelve stretches of the busy time. It is not subtracted (a device
+    may really have worked harder in the middle); its size is the standard uncertainty. Where noise hides
+    it, 12 % of the drift stands in (an exponential leaves 8 % over its time constant, 20 % over three).
+    """
+    if not math.isfinite(view.drift_u_w):
+        return 0.0
+    prior = BEND_PRIOR * max(abs(view.drift_w) - view.drift_u_w, 0.0)
+    used = np.flatnonzero((fill > 0.01) & view.readings.ok)  # a filter leaves endless tails
+    if prior == 0.0 or len(used) < 24:
+        return prior
+    t = view.middle_s
+    first, last = float(t[view.idle].min()), float(t[view.idle].max())
+    t = (t - first) / (last - first)
+    parts = np.array_split(used, 12)
+    weight = np.array([float(fill[p].sum()) for p in parts])
+    level = np.array([float(left[p].sum()) for p in parts]) / weight
+    bow = np.array([float(np.mean(t[p] * (t[p] - 1.0))) for p in parts])
+    lever = np.array([float(np.mean(t[p])) for p in parts])
+    design = np.column_stack([np.ones(12), lever - lever.mean(), bow])
+    solution, *_ = np.linalg.lstsq(design, level, rcond=None)
+    scatter = float(np.sum((level - design @ solution) ** 2)) / 9.0
+    doubt = math.sqrt(max(scatter * float(np.linalg.pinv(design.T @ design)[2, 2]), 0.0))
+    mean_bow = abs(float(np.average(bow, weights=weight)))
+    seen_w, doubt_w = float(solution[2]) * mean_bow, doubt * mean_bow
+    share = prior**2 / (prior**2 + doubt_w**2)
+    return math.sqrt((share * seen_w) ** 2 + share * doubt_w**2)
+
+
+def _unsettled(view: View, residual: Floats, where: Indices) -> float:
+    """How far idle next to the activity is from the line, where it is so by more than noise explains."""
+    numbers = np.unique(where[view.idle])
+    if len(numbers) < 2:
+        return 0.0
+    first = np.flatnonzero(view.idle & (where == numbers[0]))
+    last = np.flatnonzero(view.idle & (where == numbers[-1]))
+    near = np.concatenate([first[-max(len(first) // 4, 1) :], last[: max(len(last) // 4, 1)]])
+    weight = np.zeros(len(residual))
+    weight[near] = 1.0 / len(near)
+    off = float(weight @ residual)
+    weight = weight - view.idle_weights(float(view.middle_s[near].mean()))
+    doubt = math.sqrt(sum(variances(view.noise, weight, view.middle_s, view.busy).values()))
+    return abs(off) if abs(off) > 2.5 * doubt else 0.0
+
+
+def _noise(
+    r: Readings, residual: Floats, idle: Bools, where: Indices, held: Indices, slow: tuple[Floats, float]
+) -> Noise:
+    stretches = []
+    for k in np.unique(where[idle]):
+        use = idle & (where == k)
+        slot = np.round((r.start_s[use] - r.start_s[use][0]) / r.period_s).astype(np.int64)
+        grid = np.zeros(slot[-1] + 1)
+        grid[slot] = residual[use] - residual[use].mean()
+        stretches.append(grid)
+    pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1]
+    return estimate_noise(stretches, r.period_s, np.diff(r.watts)[pair], *slow)
