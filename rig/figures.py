@@ -190,8 +190,7 @@ def totals(figures: Figures, rails: list[str], phases: list[str]) -> tuple[Figur
 
 def _labelled(q: Quantity, rail: str) -> Quantity:
     """Components that are a rail's own, called after it."""
-    own = ("clock rate", "stamp jitter")
-    parts = tuple(c if c.source.startswith(own) else replace(c, source=f"{c.source}, {rail}") for c in q.components)
+    parts = tuple(c if c.shared is not None else replace(c, source=f"{c.source}, {rail}") for c in q.components)
     return replace(q, components=parts)
 
 

@@ -149,11 +149,16 @@ REPLIES = pa.schema({
 PROGRESS = pa.schema({
     "issue": pa.int64(), "sample_id": pa.string(), "tick": pa.int64(), "cost": pa.float64(), "solution": pa.binary(),
 })  # fmt: skip
-TABLES = {"samples": SAMPLES, "replies": REPLIES, "progress": PROGRESS}
+ACTIVITY = pa.schema({
+    "issue": pa.int64(), "sample_id": pa.string(), "layer": pa.string(), "counter": pa.string(),
+    "counts": pa.list_(pa.int64()),
+})  # fmt: skip
+TABLES = {"samples": SAMPLES, "replies": REPLIES, "progress": PROGRESS, "activity": ACTIVITY}
 NEVER_NULL = {
     "samples": ("id",),
     "replies": ("issue", "sample_id", "issued_ns", "warmup"),
     "progress": ("issue", "sample_id", "tick", "cost"),
+    "activity": ("issue", "sample_id", "layer", "counter"),
 }
 AT_LEAST_ONE = ("inferences", "executions")
 

@@ -145,6 +145,8 @@ def short_recording(folder: Path) -> Path:
     tables["traces/core.arrows"] = tables["traces/core.arrows"].slice(0, 2500)
     solved = {"issue": [0, 0], "sample_id": ["s0", "s0"], "tick": [1, 2], "cost": [3.0, 2.0], "solution": [b"a", b"b"]}
     tables["progress.arrows"] = pa.table(solved)
+    counted = {"issue": [0], "sample_id": ["s0"], "layer": ["hidden"], "counter": ["spikes"], "counts": [[1, 2, 3]]}
+    tables["activity.arrows"] = pa.table(counted)
     path = write(folder / "run", events[:-1], tables, batch=20)
     (path / "derived").mkdir()
     (path / "derived" / "results.json").write_text("{}")

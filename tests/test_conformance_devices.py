@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,9 @@ def test_a_finding_says_what_was_found_and_what_is_asked() -> None:
 
 
 def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None:
-    checked = check_device(blocking(lambda sample: 1), SAMPLES, prompt_s=5.0)
+    whole = blocking(lambda sample: 1)
+    bare = SimpleNamespace(**{name: getattr(whole, name) for name in ("info", "stage", "submit", "poll", "close")})
+    checked = check_device(bare, SAMPLES, prompt_s=5.0)
 
     assert not [rule for rule in checked if rule.startswith(("timer", "repeat", "pulse"))]
 

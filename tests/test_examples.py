@@ -16,9 +16,10 @@ import pytest
 from fixtures.mock_device import open_device as open_mock_device
 from fixtures.plant import open_plant
 from rig import errors
-from rig.cli import REFUSED, main, parser
+from rig.cli import main, parser
 from rig.clock import HostClock
 from rig.conformance import check_device, check_meter
+from rig.errors import MeasurementRefusedError
 from rig.plugins import build, load
 from rig.quantity import from_json
 from rig.types import Sample
@@ -84,7 +85,7 @@ def test_both_together_refuse_power_of_spans_too_short_for_a_reading(
 ) -> None:
     code, results = measured(capsys, tmp_path, "--device", DEVICE, "--meter", METER)
 
-    assert code == REFUSED
+    assert code == MeasurementRefusedError.exit_code
     assert "whole reading" in results["refusals"][0]["reason"]
 
 

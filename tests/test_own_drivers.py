@@ -170,10 +170,19 @@ def test_a_file_that_fails_is_a_setup_error(
 def test_a_capability_that_is_missing_is_told_before_the_run(
     elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = measure("board.py:open_board", "--apart")
+    source = """
+from types import SimpleNamespace
+from rig.adapt import blocking
+
+def open_plain():
+    whole = blocking(lambda sample: None)
+    return SimpleNamespace(**{n: getattr(whole, n) for n in ("info", "stage", "submit", "poll", "close")})
+"""
+    Path("plain.py").write_text(source)
+    code = measure("plain.py:open_plain", "--apart")
 
     assert code == 4
-    assert "device board cannot run its phases one at a time" in capsys.readouterr().err
+    assert "device <lambda> cannot run its phases one at a time" in capsys.readouterr().err
     assert not Path("run").exists()
 
 

@@ -25,6 +25,7 @@ from rig.types import Conversion
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "write_run_by_hand.py"
+TABLES = ("samples", "replies", "progress", "activity")
 FIGURES = ("execution_time_s", "idle_power_w", "active_power_w", "dynamic_power_w", "energy_per_inference_j")
 
 
@@ -192,9 +193,9 @@ def test_currents_and_counters_are_converted_as_documented(tmp_path: Path, unit:
 def test_frames_hold_the_documented_columns(engine_run: Path) -> None:
     frames = open_run(engine_run).frames()
     document = (ROOT / "docs" / "run-directory.md").read_text()
-    assert set(frames) == {"samples", "replies", "progress", "trace.core"}
+    assert set(frames) == {*TABLES, "trace.core"}
     assert list(frames["trace.core"].columns) == ["start_tick", "end_tick", "value", "overload"]
-    for name in ("samples", "replies", "progress"):
+    for name in TABLES:
         section = document.split(f"### {name}.arrows")[1].split("\n#")[0]
         assert list(frames[name].columns) == re.findall(r"^\| `(\w+)` \|", section, re.M), name
     assert len(frames["replies"]) == 40

@@ -27,6 +27,7 @@ RECORDED = (
     "samples.arrows",
     "replies.arrows",
     "progress.arrows",
+    "activity.arrows",
     "traces/core.arrows",
 )
 
