@@ -158,7 +158,7 @@ def _exchange(x: _Exchange, send: Callable[[], None], w: Watch) -> None:
         _record(w.recorder, issue, (x.due_ns, issued_ns, completed_ns), reply, x.step.warmup)
     if isinstance(w.bench.device, Inspects):
         counters = guard(w.bench.device.activity, DeviceError, "the device failed to say what was active")
-        w.recorder.activity(first, x.batch[-1].id, counters)
+        w.recorder.activity(first + len(x.batch) - 1, x.batch[-1].id, counters)
     w.done += 0 if x.step.warmup else len(x.batch)
 
 

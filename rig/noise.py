@@ -175,7 +175,7 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
     """Expected (white, flicker) densities; the expectation holds what is not known of flicker.
 
     Whittle likelihood of averaged exponential ordinates. Each set of bins has a white level of its own
-    (spans may add some) and all share the flicker: absent in two cases of three before looking, else
+    (spans may add some) and all share the flicker: absent in one case of three before looking, else
     log-uniform over eight decades below what would explain everything. The white level returned is the
     first set's.
     """
@@ -190,7 +190,7 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
         cost += own
         level = white if k == 0 else level
     chance = np.exp(-(cost - cost.min()))
-    chance[0] *= 2 * len(flicker)  # the least density stands for none at all
+    chance[0] *= 0.5 * len(flicker)  # the least density stands for none at all
     chance /= chance.sum()
     return float(np.sum(chance * level)), float(np.sum(chance * flicker))
 

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rig import shape
 from rig.errors import IntegrityError, RigError, StoreError
-from rig.shape import REMEDY, TABLES, check_event, check_rail, check_ticks, fitted_table, grid_of, integers, reals
+from rig.shape import REMEDY, TABLES
 from rig.store import EVENTS, GENESIS, SCHEMA, SEAL, sha256_of
 from rig.types import Accuracy, Bracket, ClockInfo, Conversion, Floats, Rail
 
@@ -136,7 +137,8 @@ def _opened(path: Path) -> Run:
     sealed = _check_seal(path, digest)
     start = _checked_start(path, events)
     for event in events:
-        check_event(event)
+        shape.check_event(event)
+    shape.check_counters(events)
     stop = events[-1] if events[-1]["type"] == "stop" else None
     files = {name: path / f"{name}.arrows" for name in TABLES}
     traces = sorted((path / "traces").glob("*.arrows")) if (path / "traces").is_dir() else []
@@ -248,7 +250,7 @@ def _read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
 
 
 def _or_empty(table: pa.Table | None, name: str) -> pa.Table:
-    return TABLES[name].empty_table() if table is None else fitted_table(table, name, TABLES[name])
+    return TABLES[name].empty_table() if table is None else shape.fitted_table(table, name, TABLES[name])
 
 
 def _by_rail(path: Path, traces: list[Trace | None]) -> dict[str, Trace]:
@@ -274,21 +276,21 @@ def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> Trace |
     try:
         meta = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
         rail, clock = rail_from_json(json.loads(meta["rail"])), meta["clock"]
-        value = reals(columns["value"], name, "value")
-        overload = integers(columns["flags"], name, "flags") != 0 if "flags" in columns else np.zeros(len(value), bool)
+        value = shape.reals(columns["value"], name, "value")
+        flags = shape.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
         if uniform:
-            t0_tick, period_tick, aperture_tick = grid_of(meta)
+            t0_tick, period_tick, aperture_tick = shape.grid_of(meta)
             start: NDArray[Any] = t0_tick + period_tick * np.arange(len(value))
             end: NDArray[Any] = start + aperture_tick
         else:
-            start, end = (integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
-        check_ticks(rail, start, end, hz.get(clock))
+            start, end = (shape.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
+        shape.check_ticks(rail, start, end, hz.get(clock))
     except RigError:
         raise
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise StoreError(f"{name} does not say what it is: {what}", field=name, value=what, remedy=REMEDY) from error
-    return Trace(rail, meta.get("meter", ""), clock, start, end, value, overload, uniform)
+    return Trace(rail, meta.get("meter", ""), clock, start, end, value, flags != 0, uniform)
 
 
 def rail_from_json(data: Mapping[str, Any]) -> Rail:
@@ -301,5 +303,5 @@ def rail_from_json(data: Mapping[str, Any]) -> Rail:
     accuracy = given.get("accuracy")
     given["accuracy"] = None if accuracy is None else Accuracy(**accuracy)
     rail = Rail(**given)
-    check_rail(rail)
+    shape.check_rail(rail)
     return rail

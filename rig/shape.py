@@ -135,6 +135,22 @@ def check_event(event: Mapping[str, Any]) -> None:
             )
 
 
+def check_counters(events: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse a clock whose counter went back between two brackets. Raises ``DataError``."""
+    last: dict[str, list[int]] = {}
+    for event in events:
+        for row in event["rows"] if event["type"] == "brackets" else []:
+            before = last.setdefault(event["clock"], row)
+            if row[0] >= before[2] and row[1] < before[1]:
+                raise DataError(
+                    f"the clock {event['clock']!r} went back from {before[1]} to {row[1]}",
+                    field="brackets",
+                    value=event["clock"],
+                    remedy="Unwrap its counter, and do not reset it during a run",
+                )
+            last[event["clock"]] = row
+
+
 # ---- tables -------------------------------------------------------------------------------
 
 SAMPLES = pa.schema({

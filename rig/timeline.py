@@ -14,6 +14,9 @@ from rig.run import Run, Trace
 from rig.sync import Timebase, fit_brackets, host_timebase
 from rig.types import MARK_PHASE, Bools, Floats
 
+FARTHEST = 10.0
+"""Tolerances that a clock's rate may be off before its declaration is taken for wrong."""
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -96,7 +99,15 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
         trace = run.traces[rail]
         table = table[(table[:, 0] > 0) & (table[:, 0] <= len(trace.end_tick))]
         arrivals = np.column_stack([trace.end_tick[table[:, 0] - 1], (table[:, 1] - t0_ns) * 1e-9])
-    return fit_brackets(clocks[clock], brackets, t0_ns, arrivals)
+    found = fit_brackets(clocks[clock], brackets, t0_ns, arrivals)
+    if abs(found.rate - 1.0) > FARTHEST * clocks[clock].tolerance + 5.0 * found.rate_sigma:
+        raise DataError(
+            f"the clock {clock!r} ran at {1.0 / found.rate:.6g} of its declared rate",
+            field="tick_hz",
+            value=clocks[clock].tick_hz,
+            remedy="Correct its tick_hz, or declare a wider tolerance",
+        )
+    return found
 
 
 def activity_of(run: Run, device: Timebase) -> Activity:
@@ -145,7 +156,8 @@ def readings_of(trace: Trace, timebase: Timebase) -> Readings:
         overload = overload | (raw >= trace.rail.range_max)
     if trace.rail.kind == "cumulative":
         start, end = end[:-1], end[1:]
-        raw, ok = np.diff(raw) / np.where(end > start, end - start, np.inf), ok[1:] & ok[:-1]
+        rise = np.diff(np.where(ok, raw, 0.0))
+        raw, ok = rise / np.where(end > start, end - start, np.inf), ok[1:] & ok[:-1]
         overload = overload[1:]
     elif trace.rail.kind == "point":
         start = end

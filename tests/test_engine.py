@@ -2,127 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
+from toy_bench import Blank, Log, Looping, S, Toy, Watched, Witness, rows, samples
 
 from fixtures.mock_device import open_device
-from fixtures.mock_meter import MockMeter, open_meter
-from fixtures.plant import SimPlant, VirtualClock, open_plant
-from rig.engine import Bench, collect
+from fixtures.mock_meter import open_meter
+from fixtures.plant import SimPlant, open_plant
+from rig.engine import collect
 from rig.errors import DeviceError, RigError, SetupError
 from rig.record import start_document
 from rig.run import Run, open_run
-from rig.store import Recorder
-from rig.types import Bracket, Budget, Chunk, Clock, ClockInfo, Device, DeviceInfo, Idle, Issue, Mark, Reply
-from rig.types import Meter, Sample, Span, Step  # isort: skip
+from rig.types import ClockInfo, Device, Idle, Issue, Mark, Meter, Step
+from rig.watch import Bench
 
-S = 1_000_000_000
-Log = list[tuple[Any, ...]]
 Played = tuple[Run, Log]
-
-
-def samples(n: int) -> list[Sample]:
-    return [Sample(f"s{k}", np.zeros(1, np.float32)) for k in range(n)]
-
-
-class Toy:
-    """A device without a clock, a mark or a loop of its own: it takes ``seconds`` for each hand-over."""
-
-    def __init__(self, clock: VirtualClock, log: Log, seconds: float = 0.1, batch: int = 1, mute: int = 0) -> None:
-        self.clock, self.log, self.seconds, self.batch, self.mute = clock, log, seconds, batch, mute
-        self.pending: list[Reply] = []
-        self.done_ns = 0
-
-    def info(self) -> DeviceInfo:
-        return DeviceInfo("toy", "simulator", max_batch=self.batch, timeout_s=60.0)
-
-    def stage(self, samples: Sequence[Sample]) -> None:
-        self.log.append(("stage", *(s.id for s in samples)))
-
-    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        now_ns = self.clock.now_ns()
-        self.log.append(("submit", *(s.id for s in samples)))
-        self.done_ns = now_ns + round(self.seconds * S)
-        answered = samples[: len(samples) - self.mute]
-        self.pending = [Reply(s.id, None, (Span("inference", now_ns, self.done_ns),)) for s in answered]
-
-    def poll(self, timeout_s: float) -> Sequence[Reply]:
-        until_ns = self.clock.now_ns() + round(timeout_s * S)
-        if not self.pending or until_ns < self.done_ns:
-            self.clock.sleep_until(until_ns)
-            return ()
-        self.clock.sleep_until(self.done_ns)
-        ready, self.pending = self.pending, []
-        self.log.append(("reply", *(r.sample_id for r in ready)))
-        return ready
-
-    def close(self) -> None: ...
-
-
-class Looping(Toy):
-    """The same with a loop of its own."""
-
-    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
-        self.log.append(("loop", times, phase))
-        self.submit(samples, budget)
-
-
-class Watched:
-    """A meter that notes when it is read."""
-
-    def __init__(self, meter: MockMeter, clock: Clock, log: Log) -> None:
-        self.meter, self.clock, self.log = meter, clock, log
-        self.info, self.timer, self.close = meter.info, meter.timer, meter.close
-
-    def start(self) -> Bracket:
-        self.log.append(("read", self.clock.now_ns()))
-        return self.meter.start()
-
-    def read(self) -> Sequence[Chunk]:
-        self.log.append(("read", self.clock.now_ns()))
-        return self.meter.read()
-
-    def stop(self) -> Sequence[Chunk]:
-        self.log.append(("read", self.clock.now_ns()))
-        return self.meter.stop()
-
-
-class Witness(Recorder):
-    """A recorder that notes what it writes, in order with what the device does."""
-
-    def __init__(self, path: Path, log: Log) -> None:
-        self.log = log
-        super().__init__(path)
-
-    def event(self, type_: str, **fields: Any) -> None:
-        self.log.append(("event", type_))
-        super().event(type_, **fields)
-
-    def reply_row(self, row: tuple[Any, ...]) -> None:
-        self.log.append(("row", row[1]))
-        super().reply_row(row)
-
-    def flush(self) -> None:
-        self.log.append(("flush",))
-        super().flush()
-
-
-class Blank:
-    """A workload that only names itself."""
-
-    name, task, version, digest_sha256 = "blank", "none", "1", "0" * 64
-    samples: Sequence[Sample] = ()
-    details: dict[str, Any] = {}  # noqa: RUF012
-
-    def score(self, replies: Sequence[Reply]) -> dict[str, float]:
-        return {}
-
-
 Play = Callable[..., Played]
 
 
@@ -145,10 +42,6 @@ def play(tmp_path: Path, plant: SimPlant) -> Play:
         return open_run(tmp_path / "run"), log
 
     return run
-
-
-def rows(run: Run, *columns: str) -> list[tuple[Any, ...]]:
-    return list(zip(*(run.replies[c].to_pylist() for c in columns), strict=True))
 
 
 def test_steps_are_played_in_order(play: Play, plant: SimPlant) -> None:
@@ -190,7 +83,7 @@ def test_clocks_are_read_now_and_then_in_a_long_run(play: Play, plant: SimPlant)
     at_s = [e["rows"][0][0] / S for e in run.of_type("brackets") if e["clock"] == "device"]
     assert at_s[-1] - at_s[0] > 39.0
     assert max(b - a for a, b in pairwise(at_s)) < 5.5
-    assert len(at_s) == 2 + int((at_s[-1] - at_s[0]) / 5.0)
+    assert {(e["why"], len(e["rows"])) for e in run.of_type("brackets")[3:-2]} == {("periodic", 2)}
 
 
 def test_nothing_is_written_between_a_submission_and_its_reply(play: Play, plant: SimPlant) -> None:
@@ -219,7 +112,7 @@ def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant) -> None:
     run, _ = play(Toy(plant.clock, log), steps, log, (Watched(open_meter(plant), plant.clock, log),))
     read_s = [e[1] / S for e in log if e[0] == "read"]
     assert max(b - a for a, b in pairwise(read_s)) <= 0.25 + 0.1 + 1e-3
-    assert sum(e["readings"] for e in run.of_type("chunk")) == len(run.traces["core"].value) == 8999
+    assert sum(e["readings"] for e in run.of_type("chunk")) == len(run.traces["core"].value) > 8990
 
 
 def test_what_is_due_is_issued_when_it_is_due(play: Play, plant: SimPlant) -> None:
@@ -237,7 +130,7 @@ def test_what_is_due_is_issued_when_it_is_due(play: Play, plant: SimPlant) -> No
 def test_reading_clocks_does_not_delay_what_is_due(play: Play, plant: SimPlant) -> None:
     slow = {"device_forward_s": 0.02, "device_back_s": 0.02}
     steps = [Issue([s], due_ns=k * S) for k, s in enumerate(samples(30))]
-    run, _ = play(open_device(plant, marks=False, **slow), steps, [], (open_meter(plant),))
+    run, _ = play(open_device(plant, marks=False, **slow), [Mark(), *steps], [], (open_meter(plant),))
     assert max(issued - due for due, issued in rows(run, "due_ns", "issued_ns")) == 0
 
 

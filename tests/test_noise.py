@@ -14,6 +14,8 @@ from fixtures.faults import Flicker
 from rig.noise import Noise, estimate, variances
 from rig.types import Floats
 
+CALM = settings(deadline=None, derandomize=True, database=None)
+
 PERIOD_S = 1e-3
 NO_DIFFERENCES = np.zeros(0)
 Make = Callable[[np.random.Generator, int], Floats]
@@ -58,7 +60,7 @@ def busy_against_idle(n: int) -> Floats:
     return np.concatenate([np.full(third, -0.5 / third), np.full(third, 1.0 / third), np.full(third, -0.5 / third)])
 
 
-@settings(deadline=None, max_examples=30)
+@settings(CALM, max_examples=30)
 @given(st.floats(1e-6, 10.0), st.integers(0, 9999))
 def test_white_noise_is_recovered(sigma: float, seed: int) -> None:
     found = estimate(idle(seed, white(sigma)), PERIOD_S, NO_DIFFERENCES)
@@ -109,7 +111,7 @@ def test_lines_that_are_not_there_are_hardly_ever_claimed() -> None:
     assert sum(claims) <= 2
 
 
-@settings(deadline=None)
+@CALM
 @given(st.integers(1, 5000), st.floats(1e-3, 10.0), st.floats(1e-3, 10.0))
 def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, idle_w: float, busy_w: float) -> None:
     noise = Noise(idle_w, busy_w, 0.0, (), PERIOD_S, 1000.0)
@@ -119,7 +121,7 @@ def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, i
     assert loud["white"] == pytest.approx(busy_w**2 / n)
 
 
-@settings(deadline=None)
+@CALM
 @given(st.floats(-5.0, 5.0), st.integers(0, 99))
 def test_scaling_the_weights_scales_every_variance_by_the_square(factor: float, seed: int) -> None:
     noise = Noise(1.0, 1.0, 0.01, ((50.0, 0.5, 0.3),), PERIOD_S, 1000.0)

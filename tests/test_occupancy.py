@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from rig.occupancy import Edges, edges_of, inside, merged, seen, touches
 from rig.types import Floats
 
+CALM = settings(deadline=None, derandomize=True, database=None)
+
 GRID = st.integers(0, 60)
 WINDOWS = st.lists(st.tuples(GRID, st.integers(1, 12)), max_size=8).map(
     lambda rows: np.array([(a, a + n) for a, n in rows], dtype=float).reshape(-1, 2)
@@ -19,7 +21,6 @@ WINDOWS = st.lists(st.tuples(GRID, st.integers(1, 12)), max_size=8).map(
 READINGS = st.lists(st.tuples(GRID, st.integers(0, 10)), min_size=1, max_size=20).map(
     lambda rows: np.array([(a, a + n) for a, n in rows], dtype=float)
 )
-CALM = settings(deadline=None)
 
 
 def plain_union(windows: Floats) -> list[tuple[float, float]]:
@@ -82,7 +83,7 @@ def filtered(windows: Floats, tau_s: float, t: float) -> float:
     return rise - sum((1.0 - math.exp(-(t - b) / tau_s)) for _, b in windows if t > b)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(CALM, max_examples=50)
 @given(WINDOWS, READINGS, st.floats(0.05, 20.0))
 def test_what_is_seen_behind_a_filter_is_the_mean_of_its_output(
     windows: Floats, readings: Floats, tau_s: float

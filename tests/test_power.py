@@ -21,6 +21,8 @@ from rig.timeline import Activity, Phase, Readings
 from rig.types import Accuracy, Floats, Rail
 from rig.view import View, view_of
 
+CALM = settings(deadline=None, derandomize=True, database=None)
+
 IDLE_W = {"core": 1e-3, "io": 5e-4}
 BUSY_W = {"core": 3e-3, "io": 7e-4}
 LEAD_S = 1.0
@@ -105,7 +107,7 @@ def rail_of(name: str, gain_id: str | None = None, accuracy: Accuracy | None = L
     return Rail(name, rate_hz=1000.0, accuracy=accuracy, gain_id=gain_id)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(CALM, max_examples=60)
 @given(
     aperture=st.floats(0.1, 1.0), tau=st.sampled_from([0.0, 0.1, 0.3]), first=st.floats(0.0, 1.0),
     width_s=st.floats(5e-3, 60e-3), drift=st.floats(-0.01, 0.01),
@@ -123,7 +125,7 @@ def test_flat_spans_without_noise_are_met_exactly(
     assert whole.idle_w == pytest.approx(float(plant.idle_mean_w("core", middle, middle + 1e-9)[0]), rel=1e-4)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(CALM, max_examples=40)
 @given(
     burst=st.floats(-0.5, 1.0), share=st.floats(0.05, 0.5), at=st.sampled_from([0.0, 0.5, 1.0, -1.0]),
     first=st.floats(0.0, 1.0), late=st.floats(-0.9, 0.9),
@@ -227,7 +229,7 @@ def test_rails_behind_one_shunt_err_together() -> None:
     assert joint["dynamic_power_w"].u > apart["dynamic_power_w"].u
 
 
-@settings(deadline=None, max_examples=15)
+@settings(CALM, max_examples=15)
 @given(st.sampled_from([2.0, 0.25, 3.7]), st.sampled_from([0.0, 0.3]))
 def test_twice_the_watts_are_twice_the_powers_and_energies(times: float, burst: float) -> None:
     spans = spans_of()

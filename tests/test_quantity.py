@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from rig.quantity import Component, Quantity, coverage_factor, from_json, linear, product
 
+CALM = settings(deadline=None, derandomize=True, database=None)
+
 SIZES = st.floats(1e-3, 10.0)
 SIGNED = st.one_of(SIZES, SIZES.map(lambda x: -x))
 ORIGINS = st.sampled_from([None, None, "gain:a", "gain:b", "stamps"])
@@ -43,6 +45,7 @@ def drawn(quantities: list[Quantity], n: int) -> list[np.ndarray]:
     return values
 
 
+@CALM
 @given(SIZES, SIZES, SIZES)
 def test_what_is_shared_cancels_in_a_difference_and_adds_in_a_sum(gain: float, noise_a: float, noise_b: float) -> None:
     shared = Component("gain", gain, shared="gain:meter")
@@ -53,6 +56,7 @@ def test_what_is_shared_cancels_in_a_difference_and_adds_in_a_sum(gain: float, n
     assert linear([(1.0, a), (1.0, b)], "W", "sum").u == pytest.approx(math.hypot(loose, 2.0 * gain))
 
 
+@CALM
 @given(SIZES, SIZES)
 def test_what_has_an_origin_of_its_own_adds_in_quadrature(u_a: float, u_b: float) -> None:
     a = Quantity(1.0, "W", (Component("gain", u_a, shared="gain:a"),))
@@ -61,7 +65,7 @@ def test_what_has_an_origin_of_its_own_adds_in_quadrature(u_a: float, u_b: float
         assert linear([(1.0, a), (sign, b)], "W", "two meters").u == pytest.approx(math.hypot(u_a, u_b))
 
 
-@settings(max_examples=40)
+@settings(CALM, max_examples=40)
 @given(st.lists(st.tuples(SIGNED, QUANTITIES), min_size=1, max_size=4))
 def test_a_linear_combination_scatters_as_stated(terms: list[tuple[float, Quantity]]) -> None:
     stated = linear(terms, "W", "combined")
@@ -72,7 +76,7 @@ def test_a_linear_combination_scatters_as_stated(terms: list[tuple[float, Quanti
     assert stated.u == pytest.approx(float(np.std(found)), rel=0.05, abs=1e-9 * (1.0 + largest))
 
 
-@settings(max_examples=40)
+@settings(CALM, max_examples=40)
 @given(QUANTITIES, QUANTITIES)
 def test_a_product_of_well_known_quantities_scatters_as_stated(a: Quantity, b: Quantity) -> None:
     small = [
@@ -118,6 +122,7 @@ def test_what_is_shared_counts_once_in_the_degrees_of_freedom() -> None:
     assert q.dof == pytest.approx(5.0)
 
 
+@CALM
 @given(QUANTITIES, st.sampled_from([0.68, 0.95, 0.99]))
 def test_the_interval_is_t_times_u_plus_the_bias_bound(q: Quantity, confidence: float) -> None:
     low, high = q.interval(confidence)
@@ -137,6 +142,7 @@ def test_an_interval_from_few_readings_holds_the_truth_as_often_as_it_says() -> 
     assert held / len(readings) == pytest.approx(0.95, abs=0.012)
 
 
+@CALM
 @given(QUANTITIES)
 def test_what_is_written_as_json_is_read_back_the_same(q: Quantity) -> None:
     text = json.dumps(q.to_json(), allow_nan=False)
@@ -144,6 +150,7 @@ def test_what_is_written_as_json_is_read_back_the_same(q: Quantity) -> None:
     assert from_json(json.loads(text)).to_json() == q.to_json()
 
 
+@CALM
 @given(QUANTITIES, SIGNED)
 def test_an_exact_factor_scales_value_uncertainty_and_bias(q: Quantity, factor: float) -> None:
     s = q.scaled(factor, "J", "times an exact number")
@@ -154,12 +161,14 @@ def test_an_exact_factor_scales_value_uncertainty_and_bias(q: Quantity, factor: 
     assert q.scaled(factor, "J").method == q.method
 
 
+@CALM
 @given(SIZES, SIGNED)
 def test_a_scaled_quantity_remembers_in_which_direction_its_origin_moves_it(u: float, factor: float) -> None:
     q = Quantity(1.0, "W", (Component("gain", u, shared="gain:meter"),))
     assert linear([(factor, q), (-1.0, q.scaled(factor, "W"))], "W", "nothing").u == pytest.approx(0.0, abs=1e-12)
 
 
+@CALM
 @given(st.lists(QUANTITIES, min_size=1, max_size=4))
 def test_bias_bounds_add_whatever_the_signs_and_the_count_is_the_largest(quantities: list[Quantity]) -> None:
     signs = [(-1.0) ** k for k in range(len(quantities))]

@@ -83,6 +83,7 @@ CLOCK = {"type": "brackets", "clock": "meter", "rows": [[1, 1, 2]]}
 BACKWARDS: dict[str, Callable[[Path], Path]] = {
     "an idle window": lambda p: minimal(p, {"type": "idle", "on_ns": 5, "off_ns": 4}),
     "a bracket": lambda p: minimal(p, CLOCK | {"rows": [[5, 1, 4]]}),
+    "a counter": lambda p: minimal(p, CLOCK | {"rows": [[1, 4_294_967_295, 2], [3, 10, 4]]}),
     "a mark": lambda p: minimal(p, {"type": "marks", "spans": [[5, 4]]}),
     "a reading": lambda p: minimal(
         p, tables={"traces/a.arrows": trace({"name": "a"}, READINGS | {"end_tick": [10, 5, 30]})}

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from rig.sync import Timebase, fit_brackets, host_timebase
 from rig.types import Bracket, ClockInfo, Floats
 
+CALM = settings(deadline=None, derandomize=True, database=None)
+
 HZ = 12.5e6
 CLOCK = ClockInfo("device", HZ)
 
@@ -51,6 +53,7 @@ class Wire:
         return np.array([abs(e) / timebase.sigma_at(t) for e, t in zip(wrong, at_s, strict=True)])
 
 
+@CALM
 @given(st.integers(-(10**12), 10**12), st.floats(-3e-4, 3e-4), st.integers(3, 60))
 def test_readings_without_delay_give_the_map_itself(offset: int, rate: float, n: int) -> None:
     ticks = [offset + k * 12_500_000 for k in range(n)]
@@ -62,6 +65,7 @@ def test_readings_without_delay_give_the_map_itself(offset: int, rate: float, n:
     assert found.sigma_s < 1e-7
 
 
+@CALM
 @given(
     st.integers(-(2**61), 2**61), st.floats(1.0, 60.0), st.floats(1e-6, 1e-2), st.floats(0.0, 1e-3), st.integers(0, 99)
 )
@@ -76,6 +80,7 @@ def test_an_offset_of_the_clock_changes_no_second(
     assert (a.sigma_s, a.rate, a.rate_sigma) == (b.sigma_s, b.rate, b.rate_sigma)
 
 
+@CALM
 @given(st.integers(0, 2**62), st.floats(1.0, 60.0))
 def test_a_later_start_of_the_host_clock_changes_no_second(t0_ns: int, length_s: float) -> None:
     plain = Wire(jitter_s=1e-4, rate=-5e-5).read(marks(length_s))
@@ -98,7 +103,7 @@ def test_drift_is_found_to_half_a_ppm_in_forty_seconds_of_a_jittering_link() -> 
     assert np.all(np.abs(wrong) < 3.0 * np.array(stated))
 
 
-@settings(max_examples=200)
+@settings(CALM, max_examples=200)
 @given(st.floats(0.0, 1e-2), st.floats(0.0, 1e-2), st.floats(-2e-4, 2e-4), st.floats(0.0, 1e4), st.floats(0.5, 120.0))
 def test_a_link_slower_one_way_errs_within_two_sigma(
     there_s: float, back_s: float, rate: float, offset_s: float, length_s: float
@@ -171,6 +176,7 @@ def test_a_clock_that_was_never_read_is_an_error() -> None:
         fit_brackets(CLOCK, [], 0)
 
 
+@CALM
 @given(st.integers(2**53, 2**62), st.integers(1, 10**10))
 def test_ticks_beyond_what_a_float_holds_keep_their_differences(first: int, step: int) -> None:
     zero = fit_brackets(CLOCK, [Bracket(0, first, 0)], 0)
@@ -187,6 +193,7 @@ def test_the_host_clock_counts_nanoseconds_from_the_start_of_the_run() -> None:
     assert host.sigma_at(1e4) == 0.0
 
 
+@CALM
 @given(st.floats(-1e-2, 1e-2), st.floats(-1e-4, 1e-4), st.floats(-50.0, 50.0))
 def test_an_adjusted_map_moves_at_its_reference_and_stretches_about_it(by_s: float, rate_by: float, t: float) -> None:
     plain = fit_brackets(CLOCK, Wire().read(marks(10.0)), 0)

@@ -1,0 +1,134 @@
+"""A factory's signature is its declaration: what it is handed, and which options a user may set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.errors import SetupError, UnknownNameError, UsageError
+from rig.plugins import GROUPS, build, load, names, needs, options_of, split_options
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+
+Made = dict[str, Any]
+
+
+def factory(
+    device: str, plant: str | None = None, *, count: int = 3, rate_hz: float = 10.0, loud: bool = False,
+    label: str = "a", limit_s: float | None = None,
+) -> Made:  # fmt: skip
+    return {
+        "device": device, "plant": plant, "count": count, "rate_hz": rate_hz, "loud": loud, "label": label,
+        "limit_s": limit_s,
+    }  # fmt: skip
+
+
+def needs_nothing(*, count: int = 1, workload: object = None) -> Made:
+    return {"count": count, "workload": workload}
+
+
+PLAIN: Made = {"plant": None, "count": 3, "rate_hz": 10.0, "loud": False, "label": "a", "limit_s": None}
+
+
+def test_a_factory_is_handed_what_it_names_and_nothing_else() -> None:
+    given_ = {"device": "chip", "plant": "field", "clock": "tick"}
+    assert build(factory, given_, {}) == PLAIN | {"device": "chip", "plant": "field"}
+    assert build(factory, {"device": "chip", "plant": None}, {}) == PLAIN | {"device": "chip"}
+
+
+def test_what_is_handed_in_is_no_option_even_by_keyword() -> None:
+    assert set(options_of(needs_nothing)) == {"count"}
+    assert build(needs_nothing, {"workload": "w"}, {}) == {"count": 1, "workload": "w"}
+
+
+def test_what_nobody_has_is_a_setup_error_that_names_it() -> None:
+    with pytest.raises(SetupError, match="needs a device"):
+        build(factory, {"plant": "field"}, {})
+    assert needs(factory, "device")
+    assert not needs(factory, "plant")
+    assert not needs(factory, "clock")
+
+
+def test_options_are_keyword_only_parameters_with_their_types_and_defaults() -> None:
+    found = options_of(factory)
+    kinds = {name: (o.kind, o.default, o.optional) for name, o in found.items()}
+    assert kinds == {
+        "count": (int, 3, False), "rate_hz": (float, 10.0, False), "loud": (bool, False, False),
+        "label": (str, "a", False), "limit_s": (float, None, True),
+    }  # fmt: skip
+
+
+@CALM
+@given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.text())
+def test_what_a_user_writes_arrives_as_what_was_meant(count: int, rate_hz: float, loud: bool, label: str) -> None:
+    options = {"count": str(count), "rate_hz": repr(rate_hz), "loud": str(loud), "label": label}
+    wanted = {"device": "chip", "count": count, "rate_hz": rate_hz, "loud": loud, "label": label}
+    assert build(factory, {"device": "chip"}, options) == PLAIN | wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("loud", "yes", True), ("loud", "ON", True), ("loud", "1", True), ("loud", "off", False), ("loud", "No", False),
+        ("limit_s", "none", None), ("limit_s", "", None), ("limit_s", "2", 2.0), ("rate_hz", "1e3", 1000.0),
+        ("count", "-4", -4), ("label", "none", "none"),
+    ],
+)  # fmt: skip
+def test_words_for_values(name: str, text: str, value: object) -> None:
+    assert build(factory, {"device": "chip"}, {name: text})[name] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("count", "3.5", "whole number"), ("count", "", "whole number"), ("rate_hz", "fast", "a number"),
+        ("rate_hz", "nan", "finite"), ("limit_s", "inf", "finite"), ("loud", "maybe", "true or false"),
+    ],
+)  # fmt: skip
+def test_a_text_that_is_no_such_value_is_refused_with_what_to_give(name: str, text: str, wanted: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        build(factory, {"device": "chip"}, {name: text})
+    assert name in str(caught.value)
+    assert wanted in (caught.value.remedy or "")
+
+
+def test_whatever_a_factory_raises_is_a_setup_error_and_our_own_pass_through() -> None:
+    def broken(*, ours: bool = False) -> None:
+        raise UsageError("no") if ours else OSError("no such port")
+
+    with pytest.raises(SetupError, match="no such port"):
+        build(broken, {}, {})
+    with pytest.raises(UsageError):
+        build(broken, {}, {"ours": "true"})
+
+
+def test_an_option_goes_to_everyone_who_declares_it_or_to_the_one_named() -> None:
+    takers = {"device": factory, "scenario": needs_nothing}
+    both = split_options(["count=2", "loud=yes"], takers)
+    assert both == {"device": {"count": "2", "loud": "yes"}, "scenario": {"count": "2"}}
+    assert split_options(["scenario.count=5"], takers) == {"device": {}, "scenario": {"count": "5"}}
+    assert split_options(["label=a=b"], takers)["device"] == {"label": "a=b"}
+
+
+@pytest.mark.parametrize("text", ["speed=1", "scenario.loud=yes", "nobody.count=1"])
+def test_an_option_that_nobody_declares_is_refused(text: str) -> None:
+    with pytest.raises(UnknownNameError):
+        split_options([text], {"device": factory, "scenario": needs_nothing})
+
+
+@pytest.mark.parametrize("text", ["count", "=3", ""])
+def test_an_option_without_key_and_value_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="key=value"):
+        split_options([text], {"device": factory})
+
+
+def test_every_registered_factory_declares_options_with_values_of_their_type() -> None:
+    for group in ("devices", "meters", "scenarios", "workloads", "plants"):
+        for name in names(group):
+            for option in options_of(load(group, name)).values():
+                if option.default is not None and not option.optional:
+                    assert isinstance(option.default, (option.kind, int)), (group, name, option)
+    assert {"devices", "meters", "scenarios", "workloads"} <= set(GROUPS)
