@@ -2,7 +2,8 @@
 
 The spans (and mark pulses) that the device stamped are a train of rectangles; the trace holds the same
 train, blurred by the aperture and the front-end filter, which are declared. A rectangle's correlation
-peaks where it belongs whatever positive shape stands inside it, so bursts do not pull the fit.
+peaks where it belongs whatever positive shape stands inside it; the fit then gives each span's head and
+tail levels of their own, so that bursts hardly pull it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     at_edges = _within(excess, edges, margin + rate_reach * float(np.ptp(windows)))
     if at_edges is None:
         return None
-    trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
+    ends_s = 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s
+    trains = [edges_of(part) for w in phases.values() if len(w) for part in _parts(merged(w), ends_s)]
     fits = [
         fit
         for lag_s in _coarse(near, windows, reach_s)
@@ -74,6 +76,13 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     ]
     best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s + excess.period_s])
     return None if best is None else _judged(at_edges, trains, best, float(windows.mean()), rate_reach)
+
+
+def _parts(windows: Floats, ends_s: float) -> tuple[Floats, Floats, Floats]:
+    """The windows, their heads and their tails: each gets a level, so that a burst at one end does not pull."""
+    cut = np.minimum((windows[:, 1] - windows[:, 0]) / 3.0, ends_s)
+    on, off = windows[:, 0], windows[:, 1]
+    return windows, np.column_stack([on, on + cut]), np.column_stack([off - cut, off])
 
 
 def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:

@@ -21,8 +21,12 @@ from rig.watch import Bench, Watch, between, drain, finish, guard, patience_s, r
 
 BRACKETS_PER_MARK = 16
 PULSES = 12
+AHEAD_NS = 250_000_000
+"""Before an issue is due, within which no clock is read and no meter drained."""
 NOMINAL_CHIP_S = 2e-3
 
+Answer = tuple[int, int, Reply]
+"""Issue, host time of completion, reply."""
 Progress = Callable[[int, dict[str, float]], None]
 
 
@@ -100,20 +104,32 @@ def _idle(step: Idle, w: Watch) -> None:
 def _issue(step: Issue, w: Watch) -> None:
     info = w.bench.device.info()
     send, rounds = _sender(step, w.bench.device)
-    if w.first_issue_ns is None:
-        w.first_issue_ns = w.bench.clock.now_ns()
-    due_ns = None if step.due_ns is None else w.first_issue_ns + step.due_ns
     allowed_s = info.timeout_s * (step.repeat if rounds == 1 else 1)
     for at in range(0, len(step.samples), info.max_batch):
         batch = step.samples[at : at + info.max_batch]
         for sample in batch:
             w.recorder.sample(sample)
         guard(partial(w.bench.device.stage, batch), DeviceError, "the device failed to load samples")
-        between(w)
-        if due_ns is not None:
-            sleep(w, (due_ns - w.bench.clock.now_ns()) * 1e-9)
-        for _ in range(rounds):
+        due_ns = _wait_for_turn(step, w)
+        for number in range(rounds):
+            if number:
+                between(w)
             _exchange(_Exchange(step, batch, due_ns, allowed_s), partial(send, batch), w)
+
+
+def _wait_for_turn(step: Issue, w: Watch) -> int | None:
+    """Use the time until an issue is due; the last stretch of it is left alone. Returns when it is due."""
+    clock = w.bench.clock
+    if step.due_ns is None or w.first_issue_ns is None:
+        between(w)
+    if w.first_issue_ns is None:
+        w.first_issue_ns = clock.now_ns() - (step.due_ns or 0)
+    if step.due_ns is None:
+        return None
+    due_ns = w.first_issue_ns + step.due_ns
+    sleep(w, (due_ns - AHEAD_NS - clock.now_ns()) * 1e-9)
+    clock.sleep_until(due_ns)
+    return due_ns
 
 
 def _sender(step: Issue, device: Device) -> tuple[Callable[[Sequence[Sample]], None], int]:
@@ -146,27 +162,26 @@ def _exchange(x: _Exchange, send: Callable[[], None], w: Watch) -> None:
     w.issues += len(x.batch)
     waiting = {sample.id: first + k for k, sample in enumerate(x.batch)}
     issued_ns = w.bench.clock.now_ns()
+    replies: list[Answer] = []
     try:
         guard(send, DeviceError, f"the device failed on sample {x.batch[0].id}")
-        replies = _await(waiting, issued_ns, x.allowed_s, w)
+        _await(waiting, issued_ns + round(x.allowed_s * 1e9), x.allowed_s, w, replies)
     except (RigError, KeyboardInterrupt):
+        _record_all(x, issued_ns, replies, w)
         for sample_id, issue in waiting.items():
             row = (issue, sample_id, None, x.due_ns, issued_ns, None, None, None, None, None, x.step.warmup)
             w.recorder.reply_row(row)
         raise
-    for issue, completed_ns, reply in replies:
-        _record(w.recorder, issue, (x.due_ns, issued_ns, completed_ns), reply, x.step.warmup)
+    _record_all(x, issued_ns, replies, w)
     if isinstance(w.bench.device, Inspects):
         counters = guard(w.bench.device.activity, DeviceError, "the device failed to say what was active")
         w.recorder.activity(first + len(x.batch) - 1, x.batch[-1].id, counters)
     w.done += 0 if x.step.warmup else len(x.batch)
 
 
-def _await(waiting: dict[str, int], issued_ns: int, allowed_s: float, w: Watch) -> list[tuple[int, int, Reply]]:
-    """Poll until every sample is answered; what arrives is written by the caller, outside the span."""
+def _await(waiting: dict[str, int], deadline_ns: int, allowed_s: float, w: Watch, got: list[Answer]) -> None:
+    """Poll until every sample is answered, into ``got``; the caller writes it, outside the span."""
     clock = w.bench.clock
-    deadline_ns = issued_ns + round(allowed_s * 1e9)
-    got: list[tuple[int, int, Reply]] = []
     slice_s = patience_s(w)
     while waiting:
         left_s = (deadline_ns - clock.now_ns()) * 1e-9
@@ -192,7 +207,6 @@ def _await(waiting: dict[str, int], issued_ns: int, allowed_s: float, w: Watch) 
             got.append((issue, completed_ns, reply))
         if waiting and (completed_ns - w.last_drain_ns) * 1e-9 >= slice_s:
             drain(w)
-    return got
 
 
 def _polled(device: Device, wait_s: float) -> list[Reply]:
@@ -201,6 +215,11 @@ def _polled(device: Device, wait_s: float) -> list[Reply]:
         if not isinstance(reply, Reply):
             raise TypeError(f"poll() gave a {type(reply).__name__}, not a Reply")
     return replies
+
+
+def _record_all(x: _Exchange, issued_ns: int, replies: Iterable[Answer], w: Watch) -> None:
+    for issue, completed_ns, reply in replies:
+        _record(w.recorder, issue, (x.due_ns, issued_ns, completed_ns), reply, x.step.warmup)
 
 
 def _record(recorder: Recorder, issue: int, times_ns: tuple[int | None, int, int], reply: Reply, warmup: bool) -> None:

@@ -35,6 +35,8 @@ class Scope:
     windows_s: Floats
     other_s: Floats
     busy: BusyTime
+    executions: float
+    """In a typical span."""
 
     @property
     def prefix(self) -> str:
@@ -116,11 +118,13 @@ def rail_figures(p: Placed, activity: Activity, busy: dict[str, BusyTime]) -> Ra
 def _scopes(activity: Activity, busy: dict[str, BusyTime]) -> Iterator[Scope]:
     """All phases at once, unless they were issued apart; then each, where it is not the same thing."""
     if not activity.apart:
-        yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""])
+        every = np.concatenate([p.executions for p in activity.phases.values()])
+        yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""], float(np.median(every)))
     if len(activity.phases) > 1 or activity.apart:
         for name, phase in activity.phases.items():
             others = [q.windows_s for n, q in activity.phases.items() if n != name]
-            yield Scope(name, phase.windows_s, np.concatenate([activity.excluded_s(), *others]), busy[name])
+            other = np.concatenate([activity.excluded_s(), *others])
+            yield Scope(name, phase.windows_s, other, busy[name], float(np.median(phase.executions)))
 
 
 def _as_phase(figures: Figures, phase: str) -> Figures:
@@ -159,12 +163,13 @@ def _scope_figures(rail: Rail, view: View, scope: Scope, rate_sigma: float, diff
 
 
 def _too_short(rail: Rail, scope: Scope, short: TooShort) -> Refusal:
-    times = math.ceil(short.needed_s / max(short.window_s, 1e-12))
+    longer = short.needed_s / max(short.window_s, 1e-12)
+    repeat, times = math.ceil(longer * scope.executions), math.ceil(longer)
     return Refusal(
         f"power of {scope.phase or 'all phases'} on rail {rail.name}",
         f"a window lasts {short.window_s:.3g} s and {short.share:.0%} of the windows hold a whole reading after "
         f"trimming; it would have to last {short.needed_s:.3g} s",
-        f"Measure with --repeat {times} or more, with sequences {times} times as long (--amortise), "
+        f"Measure with --repeat {repeat} or more, with sequences {times} times as long (--amortise), "
         "or with a faster meter",
     )
 

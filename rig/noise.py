@@ -145,8 +145,7 @@ def _amplitude(x: Floats, f_hz: float, df_hz: float, period_s: float) -> float:
 
 def _running_median(power: Floats) -> tuple[Floats, Floats]:
     """Median of log-spaced groups of bins, as (index, level) for interpolation."""
-    cuts = np.unique(np.geomspace(1, len(power), 24).astype(int)) - 1
-    cuts = np.append(cuts[cuts < len(power)], len(power))
+    cuts = np.unique(np.round(np.geomspace(1, len(power) + 1, 24)).astype(int)) - 1
     pairs = [(a, b) for a, b in itertools.pairwise(cuts) if b > a]
     return np.array([(a + b - 1) / 2 for a, b in pairs]), np.array([np.median(power[a:b]) for a, b in pairs])
 

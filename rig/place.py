@@ -93,10 +93,15 @@ def _aligned(rails: list[Readings], activity: Activity, device: Timebase, first:
 
 
 def _contrast(view: View) -> float:
-    """Dynamic power over the noise of a reading, roughly: the edges lie within the clock's doubt."""
-    busy = view.readings.watts[view.busy & view.readings.ok]
-    level = abs(float(np.mean(busy)) - float(np.mean(view.readings.watts[view.idle]))) if len(busy) else 0.0
-    return level / max(view.noise.white_w, 1e-300)
+    """How much the rail varies while the device is at work, over the noise of a reading.
+
+    No shift between the clocks changes it, unlike a difference of busy and idle readings.
+    """
+    r, windows = view.readings, view.all_busy_s
+    if not len(windows):
+        return 0.0
+    during = r.ok & (r.end_s > windows[0, 0]) & (r.start_s < windows[-1, 1])
+    return float(np.std(r.watts[during])) / max(view.noise.white_w, 1e-300) if np.any(during) else 0.0
 
 
 def _moved(r: Readings, shift_s: float, rate: float, ref_s: float) -> Readings:

@@ -81,7 +81,9 @@ def integrated(view: View, windows_s: Floats, other_s: Floats) -> Estimate | Non
         return None
     at = float(np.sum(z * view.middle_s) / z.sum())
     dynamic = (z - z.sum() * view.idle_weights(at)) / busy
-    return _estimate(view, dynamic, windows_s[member], float(np.mean(member)))
+    # a reading that holds an edge averages the current, and the shunt's drop goes with its square
+    uneven = float(np.sum(z * fill * (1.0 - fill))) / busy
+    return _estimate(view, dynamic, windows_s[member], float(np.mean(member)), uneven)
 
 
 def trimmed(view: View, windows_s: Floats) -> Estimate | TooShort:
@@ -107,12 +109,22 @@ def trimmed(view: View, windows_s: Floats) -> Estimate | TooShort:
     return _estimate(view, weight - view.idle_weights(at), kept, share)
 
 
-def _estimate(view: View, dynamic: Floats, windows_s: Floats, share: float) -> Estimate:
+def _estimate(view: View, dynamic: Floats, windows_s: Floats, share: float, uneven: float = 0.0) -> Estimate:
     length = windows_s[:, 1] - windows_s[:, 0]
     at = float(np.sum(windows_s.mean(axis=1) * length) / length.sum()) if length.sum() > 0 else 0.0
     idle = view.idle_weights(at)
     watts = view.readings.watts
-    return Estimate(dynamic, idle, float(dynamic @ watts), float(idle @ watts), share, at, windows_s)
+    value, level = float(dynamic @ watts), float(idle @ watts)
+    burden = view.readings.burden_per_w
+    rise = _before_shunt(level + value, burden) - _before_shunt(level, burden)
+    return Estimate(dynamic, idle, value - burden * uneven * rise**2, level, share, at, windows_s)
+
+
+def _before_shunt(power_w: float, burden_per_w: float) -> float:
+    """Current times supply voltage, of which ``power_w`` arrives: the inverse of ``x - b * x**2``."""
+    if burden_per_w <= 0.0:
+        return power_w
+    return (1.0 - math.sqrt(max(1.0 - 4.0 * burden_per_w * power_w, 0.0))) / (2.0 * burden_per_w)
 
 
 def gaps_differ(view: View) -> tuple[bool, float]:

@@ -20,10 +20,11 @@ FARTHEST = 10.0
 
 @dataclass(frozen=True)
 class Phase:
-    """All spans of one phase that count. ``windows_s`` has shape (k, 2); ``inferences`` shape (k,)."""
+    """All spans of one phase that count. ``windows_s`` has shape (k, 2), the rest shape (k,)."""
 
     windows_s: Floats
     inferences: NDArray[np.int64]
+    executions: NDArray[np.int64]
     issue: NDArray[np.int64]
 
     @property
@@ -73,6 +74,8 @@ class Readings:
     overload: Bools
     period_s: float
     tau_s: float
+    burden_per_w: float = 0.0
+    """Of a shunt: p = x - x**2 * burden_per_w for x = current times supply voltage."""
 
     def moved(self, start_s: Floats, end_s: Floats) -> Readings:
         """The same readings at other times."""
@@ -133,7 +136,7 @@ def activity_of(run: Run, device: Timebase) -> Activity:
     for name in dict.fromkeys(columns["phase"].tolist()):
         use = (columns["phase"] == name) & ~warm
         if np.any(use):
-            phases[name] = Phase(windows[use], (each * times)[use], columns["issue"][use].astype(np.int64))
+            phases[name] = Phase(windows[use], (each * times)[use], times[use], columns["issue"][use].astype(np.int64))
     marks = [row for e in run.of_type("marks") for row in e["spans"]]
     marked = np.array(marks, dtype=np.int64).reshape(-1, 2)
     phases.pop(MARK_PHASE, None)
@@ -171,4 +174,7 @@ def readings_of(trace: Trace, timebase: Timebase) -> Readings:
     rate_hz = trace.rail.rate_hz
     period = timebase.rate / rate_hz if rate_hz > 0 else float(np.median(np.diff(start))) if len(start) > 1 else 0.0
     watts = to_watts(np.where(ok, raw, 0.0), trace.rail.conversion)
-    return Readings(trace.rail.name, start, end, watts, raw, ok, overload, period, trace.rail.filter_tau_s)
+    c = trace.rail.conversion
+    burden = c.burden_ohm / c.supply_v**2 if c.unit == "A" and c.supply_v else 0.0
+    tau_s = trace.rail.filter_tau_s
+    return Readings(trace.rail.name, start, end, watts, raw, ok, overload, period, tau_s, burden)

@@ -126,7 +126,6 @@ def test_what_is_due_is_issued_when_it_is_due(play: Play, plant: SimPlant) -> No
     assert late_s == pytest.approx([0.0, 0.0, 0.05, 0.0])  # the third waits for the second
 
 
-@pytest.mark.xfail(strict=True, reason="the clocks are read after the wait, at the moment when the issue is due")
 def test_reading_clocks_does_not_delay_what_is_due(play: Play, plant: SimPlant) -> None:
     slow = {"device_forward_s": 0.02, "device_back_s": 0.02}
     steps = [Issue([s], due_ns=k * S) for k, s in enumerate(samples(30))]
@@ -163,7 +162,6 @@ def test_a_device_without_a_loop_cannot_run_one_phase_alone(play: Play, plant: S
         play(Toy(plant.clock, []), [Issue(samples(1), phase="inference")], [])
 
 
-@pytest.mark.xfail(strict=True, reason="no meter is drained between the rounds of a repeated issue")
 def test_meters_are_drained_between_the_rounds_of_a_repeat(play: Play, plant: SimPlant) -> None:
     log: Log = []
     meter = Watched(open_meter(plant), plant.clock, log)
@@ -172,7 +170,6 @@ def test_meters_are_drained_between_the_rounds_of_a_repeat(play: Play, plant: Si
     assert max(b - a for a, b in pairwise(read_s)) <= 5.0
 
 
-@pytest.mark.xfail(strict=True, reason="replies of a batch are written only when all of them have come")
 def test_what_was_answered_before_a_timeout_is_kept(play: Play, plant: SimPlant, tmp_path: Path) -> None:
     with pytest.raises(DeviceError):
         play(Toy(plant.clock, [], batch=3, mute=1), [Issue(samples(3))], [])

@@ -105,7 +105,6 @@ def test_mains_is_found_with_its_frequency_and_amplitude(hz: float, amplitude: f
         assert found.white_w == pytest.approx(1.0, rel=0.1)
 
 
-@pytest.mark.xfail(strict=True, reason="the running median's last group is one bin, so lines appear near Nyquist")
 def test_lines_that_are_not_there_are_hardly_ever_claimed() -> None:
     claims = [len(estimate(idle(seed, white(1.0)), PERIOD_S, NO_DIFFERENCES).lines) for seed in range(60)]
     assert sum(claims) <= 2

@@ -53,7 +53,7 @@ def spans_of(count: int = 40, width_s: float = 0.02, gap_s: float = 0.01, seed: 
 def activity_of(spans: Floats) -> Activity:
     idle = np.array([[0.0, LEAD_S], [spans[-1, 1] + 0.01, spans[-1, 1] + 0.01 + LEAD_S]])
     one = np.arange(len(spans))
-    return Activity({"inference": Phase(spans, np.ones_like(one), one)}, NONE, NONE, idle, False)
+    return Activity({"inference": Phase(spans, np.ones_like(one), np.ones_like(one), one)}, NONE, NONE, idle, False)
 
 
 def readings_of(
