@@ -56,33 +56,50 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     periodic train fits about as well one period off, so every lag that correlates nearly as well is
     refined, and the best must explain the trace better than the next by more than noise could.
     """
-    windows = merged(np.concatenate([w for w in phases.values() if len(w)] or [np.zeros((0, 2))]))
-    if len(windows) < 3 or excess.noise_w < 0:
+    spans = np.concatenate([w for w in phases.values() if len(w)] or [np.zeros((0, 2))])
+    windows = merged(spans)
+    if len(spans) < 3:
         return None
     margin = reach_s + 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s
     near = _within(excess, windows, margin)
     if near is None:
         return None
-    edges = np.concatenate([windows[:, :1], windows[:, 1:]]) + np.zeros((1, 2))
+    edges = np.repeat(spans.reshape(-1, 1), 2, axis=1)
     at_edges = _within(excess, edges, margin + rate_reach * float(np.ptp(windows)))
     if at_edges is None:
         return None
-    ends_s = 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s
-    trains = [edges_of(part) for w in phases.values() if len(w) for part in _parts(merged(w), ends_s)]
+    phase_trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
+    trains = phase_trains + _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
+    # where it begins, any level of any phase, and all phases alike: what correlates depends on the rail
+    starts = {0.0, *_coarse(near, edges_of(windows), reach_s)}
+    starts |= set(_coarse(near, _levelled(near, phase_trains), reach_s)) if len(phase_trains) > 1 else set()
     fits = [
         fit
-        for lag_s in _coarse(near, windows, reach_s)
-        if (fit := _refined(at_edges, trains, windows, lag_s, rate_reach)) is not None
+        for lag_s in sorted(starts, key=abs)
+        if (fit := _refined(at_edges, trains, spans, lag_s, rate_reach)) is not None
     ]
-    best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s + excess.period_s])
-    return None if best is None else _judged(at_edges, trains, best, float(windows.mean()), rate_reach)
+    best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
+    return None if best is None else _judged(at_edges, trains, best, float(spans.mean()), rate_reach)
 
 
-def _parts(windows: Floats, ends_s: float) -> tuple[Floats, Floats, Floats]:
-    """The windows, their heads and their tails: each gets a level, so that a burst at one end does not pull."""
-    cut = np.minimum((windows[:, 1] - windows[:, 0]) / 3.0, ends_s)
-    on, off = windows[:, 0], windows[:, 1]
-    return windows, np.column_stack([on, on + cut]), np.column_stack([off - cut, off])
+def _ends(windows: Floats, ends_s: float) -> list[Edges]:
+    """Heads and tails of the windows as trains with levels of their own, so that a burst there does not pull.
+
+    Only of windows that stand alone: beside another one, a free level would let the edge between them move.
+    """
+    gap = windows[1:, 0] - windows[:-1, 1] > 2.0 * ends_s
+    alone = windows[np.append(True, gap) & np.append(gap, True)]
+    if 2 * len(alone) < len(windows):
+        return []
+    on, off = alone[:, 0], alone[:, 1]
+    cut = np.minimum((off - on) / 3.0, ends_s)
+    return [edges_of(np.column_stack(pair)) for pair in ((on, on + cut), (off - cut, off))]
+
+
+def _levelled(e: Excess, trains: list[Edges]) -> Edges:
+    """All phases as one train, each at the level that it has where the clocks stand now."""
+    columns = np.column_stack([seen(t, e.start_s, e.end_s, e.tau_s) for t in trains])
+    return _joined(trains, np.linalg.lstsq(columns, e.watts, rcond=None)[0])
 
 
 def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:
@@ -112,7 +129,7 @@ def _within(excess: Excess, windows: Floats, margin_s: float) -> Excess | None:
     )
 
 
-def _coarse(e: Excess, windows: Floats, reach_s: float) -> list[float]:
+def _coarse(e: Excess, activity: Edges, reach_s: float) -> list[float]:
     """Lags, in whole readings, whose cross-correlation comes near the best one; best first."""
     from scipy.signal import correlate, find_peaks
 
@@ -124,7 +141,7 @@ def _coarse(e: Excess, windows: Floats, reach_s: float) -> list[float]:
     values[slot] = e.watts
     start = e.start_s[0] + e.period_s * np.arange(-steps, len(values) + steps)
     length = float(np.median(e.end_s - e.start_s))
-    train = seen(edges_of(windows), start, start + length, e.tau_s)
+    train = seen(activity, start, start + length, e.tau_s)
     score = correlate(train, values, mode="valid", method="fft")
     if score.max() <= 0:
         return []
@@ -133,12 +150,12 @@ def _coarse(e: Excess, windows: Floats, reach_s: float) -> list[float]:
     return [(k - steps) * e.period_s for k in ranked]
 
 
-def _refined(e: Excess, trains: list[Edges], windows: Floats, lag_s: float, rate_reach: float) -> _Fit | None:
+def _refined(e: Excess, trains: list[Edges], spans: Floats, lag_s: float, rate_reach: float) -> _Fit | None:
     """Gauss-Newton on shift and rate with every phase's level alongside, from coarse slopes to fine."""
-    lever = 0.5 * (e.start_s + e.end_s) - float(windows.mean())
+    lever = 0.5 * (e.start_s + e.end_s) - float(spans.mean())
     half_span = max(float(np.max(np.abs(lever))), 1e-12)
     shift, rate = lag_s, 0.0
-    width = float(np.median(windows[:, 1] - windows[:, 0]))
+    width = float(np.median(spans[:, 1] - spans[:, 0]))
     eta = max(min(0.25 * width, rate_reach * half_span), FINEST * e.period_s)
     fine = 0
     while fine < FINE_STEPS:
