@@ -39,7 +39,10 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Excess:
-    """Readings above idle: start and end in run seconds, watts, shapes (n,); ``noise_w`` per reading."""
+    """Readings above idle: start and end in run seconds, watts, shapes (n,); ``noise_w`` per reading.
+
+    ``level_w`` is the idle level beneath, whose rounding no reading can be better than.
+    """
 
     start_s: Floats
     end_s: Floats
@@ -47,6 +50,7 @@ class Excess:
     noise_w: float
     period_s: float
     tau_s: float
+    level_w: float = 0.0
 
 
 def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_reach: float = 0.0) -> Alignment | None:
@@ -107,7 +111,8 @@ def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:
     if not fits:
         return None
     best = min(fits, key=lambda f: f.misfit)
-    noise2 = max(e.noise_w**2, best.misfit / len(e.watts))
+    floor = float(np.finfo(float).eps * np.max(np.abs(e.level_w)))
+    noise2 = max(e.noise_w**2, best.misfit / len(e.watts), floor**2)
     rivals = [f.misfit for f in fits if abs(f.shift_s - best.shift_s) > e.period_s]
     gains = [0.5 * (float(np.sum(e.watts**2)) - best.misfit), *(m - best.misfit for m in rivals)]
     return best if min(gains) >= CERTAINTY * noise2 else None
@@ -125,7 +130,13 @@ def _within(excess: Excess, windows: Floats, margin_s: float) -> Excess | None:
     if np.count_nonzero(use) < 8:
         return None
     return Excess(
-        excess.start_s[use], excess.end_s[use], excess.watts[use], excess.noise_w, excess.period_s, excess.tau_s
+        excess.start_s[use],
+        excess.end_s[use],
+        excess.watts[use],
+        excess.noise_w,
+        excess.period_s,
+        excess.tau_s,
+        excess.level_w,
     )
 
 
@@ -221,6 +232,8 @@ def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: f
     design = np.column_stack([*columns, both, both * lever])
     known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
     cov = np.linalg.pinv(design.T @ design + np.outer(known, known))
+    if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace of rounding errors has no edges to go by
+        return None
     sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
     split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]
     shape = 0.5 * abs(float(split[-2] - split[-1])) if np.any(up) and np.any(down) else 0.0

@@ -34,6 +34,7 @@ def dynamic_power(view: View, rail: Rail, e: Estimate, busy: BusyTime, rate_sigm
     parts.append(Component("idle drift off a straight line", view.bend_w))
     parts.append(Component("unseen between apertures", _aperture_u(view, e)))
     parts += _gain_parts(rail, e.value_w)
+    parts.append(_rounding(e))
     return _quantity(e.value_w, parts, _clip_bias(view, e), busy.n, method)
 
 
@@ -42,7 +43,7 @@ def idle_power(view: View, rail: Rail, e: Estimate) -> Quantity:
     parts = _noise_parts(view, e.idle)
     parts += _resolution_parts(view, rail, 1)
     parts.append(Component("idle drift off a straight line", -view.bend_w))
-    parts += _gain_parts(rail, e.idle_w) + _offset_parts(rail)
+    parts += [*_gain_parts(rail, e.idle_w), *_offset_parts(rail), _rounding(e)]
     return _quantity(e.idle_w, parts, 0.0, int(np.sum(view.idle)), "straight line through the idle windows")
 
 
@@ -138,6 +139,11 @@ def _clip_bias(view: View, e: Estimate) -> float:
         return 0.0
     share = float(np.sum(np.abs(e.dynamic[clipped])))
     return share * view.noise.busy_w
+
+
+def _rounding(e: Estimate) -> Component:
+    """What double precision leaves of sums and differences of the levels."""
+    return Component("rounding", 16.0 * float(np.finfo(float).eps) * (abs(e.idle_w) + abs(e.value_w)))
 
 
 def _quantity(value: float, parts: list[Component], bias: float, n: int, method: str) -> Quantity:

@@ -16,7 +16,7 @@ from typing import Any
 
 from rig.errors import DeviceError, DeviceTimeoutError, Interrupted, RigError, SetupError
 from rig.store import Recorder
-from rig.types import MARK_PHASE, Device, Idle, Inspects, Issue, Mark, Marks, Rail, Repeats, Reply, Sample, Step
+from rig.types import MARK_PHASE, Device, Idle, Inspects, Issue, Mark, Marks, Rail, Repeats, Reply, Sample, Span, Step
 from rig.watch import Bench, Watch, between, drain, finish, guard, patience_s, read_clocks, sleep, start_meter
 
 BRACKETS_PER_MARK = 16
@@ -193,7 +193,8 @@ def _await(waiting: dict[str, int], deadline_ns: int, allowed_s: float, w: Watch
                 remedy="Check its power and link; the recording up to here is kept (`rig report`)",
             )
         wait_s = min(left_s, slice_s)
-        replies = guard(partial(_polled, w.bench.device, wait_s), DeviceError, "the device failed while it was polled")
+        what = f"the device failed on sample {next(iter(waiting))}"
+        replies = guard(partial(_polled, w.bench.device, wait_s), DeviceError, what)
         completed_ns = clock.now_ns()
         for reply in replies:
             issue = waiting.pop(reply.sample_id, None)
@@ -214,6 +215,9 @@ def _polled(device: Device, wait_s: float) -> list[Reply]:
     for reply in replies:
         if not isinstance(reply, Reply):
             raise TypeError(f"poll() gave a {type(reply).__name__}, not a Reply")
+        for span in reply.spans:
+            if not isinstance(span, Span):
+                raise TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span")
     return replies
 
 

@@ -62,7 +62,9 @@ def _figures(
     elif not placed:
         refusals.append(Refusal("power", "no trace was recorded", "Check the meter and measure again"))
     if not phases:
-        refusals.append(Refusal("time and power", "no span was recorded", "Measure again; the run ended too early"))
+        ended = run.stop is None or run.error is not None
+        remedy = "Measure again; the run ended too early" if ended else "Let the device return spans with its replies"
+        refusals.append(Refusal("time and power", "no span was recorded", remedy))
     return figures, refusals + missing, notes
 
 
@@ -72,6 +74,13 @@ def _remarks(run: Run) -> list[str]:
         out.append("The recording has no stop line: it ended in a crash and is read to its last whole batch")
     elif not run.sealed:
         out.append("The recording is not sealed: events.jsonl.sha256 is absent")
+    declared = run.start["device"].get("phases") or []
+    found = {p for p in run.replies["phase"].unique().to_pylist() if p is not None}
+    if declared and (strange := sorted(found - set(declared))):
+        out.append(f"The device declares the phases {', '.join(declared)} and ran also {', '.join(strange)}")
+    for name, trace in run.traces.items():
+        if len(trace.value) > 2 and np.ptp(trace.value) == 0.0:
+            out.append(f"Rail {name}: every reading is the same; is the meter connected, and its resolution declared?")
     return out
 
 

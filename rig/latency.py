@@ -77,5 +77,9 @@ def _percentile(ordered: Floats, share: float) -> tuple[float, float]:
     """
     n = len(ordered)
     wide = math.sqrt(n * share * (1.0 - share))
-    low, high = (min(max(math.ceil(n * share + k * wide) - 1, 0), n - 1) for k in (-1.0, 1.0))
-    return float(ordered[min(n - 1, math.ceil(n * share) - 1)]), 0.5 * float(ordered[high] - ordered[low])
+    rank = min(n - 1, math.ceil(n * share) - 1)
+    low = max(min(math.ceil(n * share - wide) - 1, rank - 1), 0)
+    high = min(max(math.ceil(n * share + wide) - 1, rank + 1), n - 1)
+    # beyond the last sample nothing bounds it from above: the distance below stands for both sides
+    sides = 0.5 if high > rank or low == rank else 1.0
+    return float(ordered[rank]), sides * float(ordered[high] - ordered[low])

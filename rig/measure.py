@@ -15,7 +15,7 @@ from rig.errors import RigError, SetupError, StoreError, UnknownNameError, Usage
 from rig.plugins import Factory, build, load, names, needs, options_of, split_options, takes, values_of
 from rig.record import record, run_name
 from rig.session import bind
-from rig.types import Clock, Device, DeviceInfo, Meter, Mode, Plant, Repeats, Sequenced, Workload
+from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Sequenced, Workload
 from rig.watch import Bench
 
 PLANT = "mock"
@@ -125,8 +125,9 @@ def _own(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], li
 
 def _described(driver: Any, kind: str, name: str) -> Any:
     """What a driver says it is. Raises ``SetupError`` for what is no driver, or fails to say."""
+    wanted = DeviceInfo if kind == "device" else MeterInfo
     try:
-        return driver.info()
+        info = driver.info()
     except RigError:
         raise
     except Exception as error:
@@ -136,6 +137,14 @@ def _described(driver: Any, kind: str, name: str) -> Any:
             value=name,
             remedy="Its factory must return an object with info(); try rig.conformance on it",
         ) from error
+    if not isinstance(info, wanted):
+        raise SetupError(
+            f"{name} is no {kind}: its info() gives a {type(info).__name__}",
+            field=kind,
+            value=name,
+            remedy=f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter",
+        )
+    return info
 
 
 def _check_mode(request: Request, info: DeviceInfo) -> None:

@@ -114,4 +114,4 @@ def _excess(view: View, timebase: Timebase) -> Excess:
     low, high = float(view.idle_weights(first) @ r.watts), float(view.idle_weights(last) @ r.watts)
     line = low + (high - low) * (view.middle_s - first) / max(last - first, 1e-12)
     ok = r.ok
-    return Excess(r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], view.noise.busy_w, r.period_s, r.tau_s)
+    return Excess(r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], view.noise.busy_w, r.period_s, r.tau_s, low)

@@ -93,22 +93,33 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
         if p.name in given and given[p.name] is not None:
             arguments[p.name] = given[p.name]
         elif p.default is inspect.Parameter.empty and p.kind not in _VARIADIC:
-            raise SetupError(
-                f"{_called(factory)} needs a {p.name}, and there is none",
-                field=p.name,
-                remedy="A simulated meter needs a simulated device: add --simulate, or choose another",
-            )
+            raise _unmet(factory, p.name)
     arguments |= {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
     try:
         return factory(**arguments)
     except RigError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SetupError(
             f"{_called(factory)} failed: {type(error).__name__}: {error}",
             value=repr(error),
             remedy="Check what it opens: its cable, its port, its files; or mend it",
         ) from error
+
+
+def _unmet(factory: Factory, name: str) -> SetupError:
+    if name in INJECTED:
+        return SetupError(
+            f"{_called(factory)} needs a {name}, and there is none",
+            field=name,
+            remedy="A simulated meter needs a simulated device: add --simulate, or choose another",
+        )
+    return SetupError(
+        f"{_called(factory)} takes a {name}, which the rig does not hand in",
+        field=name,
+        remedy=f"Name a function that opens the driver. It is handed {', '.join(INJECTED)} by name; its options are "
+        "keyword-only; and rig.adapt.blocking(f) makes a device of a function f of a sample",
+    )
 
 
 def values_of(factory: Factory, options: Mapping[str, str]) -> dict[str, Any]:

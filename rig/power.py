@@ -143,8 +143,10 @@ def gaps_differ(view: View) -> tuple[bool, float]:
     weight = gap / count - view.idle_weights(at)
     level = float(weight @ r.watts)
     doubt = math.sqrt(sum(variances(view.noise, weight, view.middle_s, view.busy).values()))
-    allowance = 0.2 * abs(view.drift_w) + GAP_ALLOWANCE * abs(
-        float(np.mean(r.watts[view.busy]) - r.watts[view.idle].mean())
+    allowance = (
+        0.2 * abs(view.drift_w)
+        + 1e-12 * abs(float(np.mean(r.watts)))
+        + GAP_ALLOWANCE * abs(float(np.mean(r.watts[view.busy]) - r.watts[view.idle].mean()))
     )
     return abs(level) > CONTRAST * doubt + allowance, level
 

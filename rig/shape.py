@@ -281,11 +281,11 @@ def check_rail(rail: Rail) -> None:
             raise ValueError(f"{name} is {getattr(rail, name)!r}")
     conversion = rail.conversion
     if conversion.unit not in ("W", "A", "J") or not _optional(_number)(conversion.supply_v):
-        raise ValueError(f"conversion is {conversion}")
+        raise ValueError(f"conversion is {conversion}; the unit is W, A or J, the supply a number")
     if not _size(conversion.burden_ohm):
         raise ValueError(f"burden_ohm is {conversion.burden_ohm!r}")
-    if conversion.unit == "J" and rail.kind != "cumulative":
-        raise ValueError(f"joules need a cumulative trace, and kind is {rail.kind}")
+    if (conversion.unit == "J") != (rail.kind == "cumulative"):
+        raise ValueError(f"a cumulative trace counts joules and nothing else does: {rail.kind} in {conversion.unit}")
     if rail.accuracy is not None and not (_size(rail.accuracy.of_reading) and _size(rail.accuracy.offset)):
         raise ValueError(f"accuracy is {rail.accuracy}")
 

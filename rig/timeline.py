@@ -160,6 +160,14 @@ def readings_of(trace: Trace, timebase: Timebase) -> Readings:
     if trace.rail.kind == "cumulative":
         start, end = end[:-1], end[1:]
         rise = np.diff(np.where(ok, raw, 0.0))
+        held = raw[ok]
+        if len(held) > 1 and float(np.max(-np.diff(held))) > 0.5 * float(np.ptp(held)) > 0.0:
+            raise DataError(
+                f"the counter of rail {trace.rail.name} falls back: it wrapped or was reset",
+                field="value",
+                value=trace.rail.name,
+                remedy="Unwrap it before it is written, or record it as means",
+            )
         raw, ok = rise / np.where(end > start, end - start, np.inf), ok[1:] & ok[:-1]
         overload = overload[1:]
     elif trace.rail.kind == "point":

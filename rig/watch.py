@@ -99,8 +99,10 @@ def drain(w: Watch) -> None:
 def _taken(take: Callable[[], Sequence[Chunk]]) -> list[Chunk]:
     chunks = list(take())
     for chunk in chunks:
-        if not isinstance(chunk, Chunk) or not isinstance(chunk.value, np.ndarray):
-            raise TypeError(f"a meter gave a {type(chunk).__name__}, not a Chunk of arrays")
+        if not isinstance(chunk, Chunk):
+            raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
+        if not isinstance(chunk.value, np.ndarray):
+            raise TypeError(f"Chunk.value is a {type(chunk.value).__name__}, not an array")
     return chunks
 
 

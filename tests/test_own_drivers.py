@@ -152,7 +152,7 @@ def test_a_name_that_leads_nowhere_is_told(
         ("import no_such_package", "mine.py cannot be loaded: ModuleNotFoundError: No module named"),
         ("import sys; sys.exit(0)", "mine.py cannot be loaded: SystemExit: 0. Mend the file"),
         ("def f(): raise OSError('no such port')", "mine.f failed: OSError: no such port. Check what it opens"),
-        ("def f(antenna): ...", "mine.f needs a antenna, and there is none"),
+        ("def f(antenna): ...", "mine.f takes a antenna, which the rig does not hand in"),
         ("def f(plant): return plant.nothing", "mine.f failed: AttributeError"),
         ("def f(): return None", "mine.py:f"),
         ("class f:\n  def info(self): raise OSError('unplugged')", "OSError: unplugged"),
@@ -207,7 +207,7 @@ def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(e
 @pytest.mark.parametrize(
     ("body", "code", "says"),
     [
-        ("raise OSError('gone')", 20, "the device failed while it was polled: OSError: gone"),
+        ("raise OSError('gone')", 20, "the device failed on sample airport-02000: OSError: gone"),
         ("return {1, 2}", 20, "set"),
         ("return Reply('other', 1)", 20, "answered 'other' when asked for"),
         ("return Reply(s.id, 1, (Span('inference', 'a', 'b'),))", 7, "replies.arrows cannot be written"),
