@@ -78,10 +78,20 @@ def _remarks(run: Run) -> list[str]:
     found = {p for p in run.replies["phase"].unique().to_pylist() if p is not None}
     if declared and (strange := sorted(found - set(declared))):
         out.append(f"The device declares the phases {', '.join(declared)} and ran also {', '.join(strange)}")
+    labels = {label for label in run.samples["label"].to_pylist() if label is not None}
+    said = [_said(output) for output in run.replies["output"].drop_null().to_pylist()]
+    if labels and said and not any(isinstance(s, str) and s in labels for s in said):
+        out.append(f"No output is a label of the workload, such as {min(labels)!r}; the first output was {said[0]!r}")
     for name, trace in run.traces.items():
         if len(trace.value) > 2 and np.ptp(trace.value) == 0.0:
             out.append(f"Rail {name}: every reading is the same; is the meter connected, and its resolution declared?")
     return out
+
+
+def _said(output: str) -> object:
+    """The label in a reply's output: the output itself, or what stands under ``label``."""
+    said = json.loads(output)
+    return said.get("label") if isinstance(said, dict) else said
 
 
 def _scores(run: Run) -> fig.Figures:
@@ -95,9 +105,7 @@ def _scores(run: Run) -> fig.Figures:
         label = labels.get(row["sample_id"])
         if label is None or row["output"] is None or row["warmup"] or row["issue"] not in decided:
             continue
-        output = json.loads(row["output"])
-        said = output.get("label") if isinstance(output, dict) else output
-        hits.setdefault(label, []).append(said == label)
+        hits.setdefault(label, []).append(_said(row["output"]) == label)
     flat = [h for hs in hits.values() for h in hs]
     if not flat:
         return {}
