@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,11 +77,7 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     # where it begins, any level of any phase, and all phases alike: what correlates depends on the rail
     starts = {0.0, *_coarse(near, edges_of(windows), reach_s)}
     starts |= set(_coarse(near, _levelled(near, phase_trains), reach_s)) if len(phase_trains) > 1 else set()
-    fits = [
-        fit
-        for lag_s in sorted(starts, key=abs)
-        if (fit := _refined(at_edges, trains, spans, lag_s, rate_reach)) is not None
-    ]
+    fits = [_refined(at_edges, trains, spans, lag_s, rate_reach) for lag_s in sorted(starts, key=abs)]
     best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
     return None if best is None else _judged(at_edges, trains, best, float(spans.mean()), rate_reach)
 
@@ -111,7 +107,7 @@ def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:
     if not fits:
         return None
     best = min(fits, key=lambda f: f.misfit)
-    floor = float(np.finfo(float).eps * np.max(np.abs(e.level_w)))
+    floor = float(np.finfo(float).eps * abs(e.level_w))
     noise2 = max(e.noise_w**2, best.misfit / len(e.watts), floor**2)
     rivals = [f.misfit for f in fits if abs(f.shift_s - best.shift_s) > e.period_s]
     gains = [0.5 * (float(np.sum(e.watts**2)) - best.misfit), *(m - best.misfit for m in rivals)]
@@ -129,15 +125,7 @@ def _within(excess: Excess, windows: Floats, margin_s: float) -> Excess | None:
     use = touches(merged(windows + np.array([-margin_s, margin_s])), excess.start_s, excess.end_s)
     if np.count_nonzero(use) < 8:
         return None
-    return Excess(
-        excess.start_s[use],
-        excess.end_s[use],
-        excess.watts[use],
-        excess.noise_w,
-        excess.period_s,
-        excess.tau_s,
-        excess.level_w,
-    )
+    return replace(excess, start_s=excess.start_s[use], end_s=excess.end_s[use], watts=excess.watts[use])
 
 
 def _coarse(e: Excess, activity: Edges, reach_s: float) -> list[float]:
@@ -161,7 +149,7 @@ def _coarse(e: Excess, activity: Edges, reach_s: float) -> list[float]:
     return [(k - steps) * e.period_s for k in ranked]
 
 
-def _refined(e: Excess, trains: list[Edges], spans: Floats, lag_s: float, rate_reach: float) -> _Fit | None:
+def _refined(e: Excess, trains: list[Edges], spans: Floats, lag_s: float, rate_reach: float) -> _Fit:
     """Gauss-Newton on shift and rate with every phase's level alongside, from coarse slopes to fine."""
     lever = 0.5 * (e.start_s + e.end_s) - float(spans.mean())
     half_span = max(float(np.max(np.abs(lever))), 1e-12)

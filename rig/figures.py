@@ -11,7 +11,7 @@ import numpy as np
 from rig.budget import BusyTime, active_power, dynamic_power, idle_power, noise_u
 from rig.latency import mean_time, per_inference_s, spread
 from rig.place import Placed
-from rig.power import Estimate, TooShort, gaps_differ, integrated, stamp_jitter_s, trimmed
+from rig.power import MIN_SHARE, Estimate, TooShort, gaps_differ, integrated, stamp_jitter_s, trimmed
 from rig.quantity import Quantity, linear, product
 from rig.result import Refusal
 from rig.sync import Timebase
@@ -22,7 +22,6 @@ from rig.view import View
 Figures = dict[str, Quantity]
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 MAX_CLIPPED = 0.1
-MIN_SHARE = 0.5
 INTEGRATED = "integrated outward into idle"
 TRIMMED = "mean of trimmed windows"
 

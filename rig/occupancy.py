@@ -82,6 +82,11 @@ def _lagged(at: Floats, level: Floats, tau_s: float) -> Floats:
     return np.array(out)
 
 
+def reach(sigma_s: float, tau_s: float) -> Floats:
+    """What to add to a window's begin and end to be sure of all that it does to the readings; shape (2,)."""
+    return np.array([-2.0 * sigma_s, 2.0 * sigma_s + 1.5 * SETTLE_TAU * tau_s])
+
+
 def merged(windows_s: Floats) -> Floats:
     """Union of windows, shape (k, 2), as disjoint sorted windows."""
     if not len(windows_s):

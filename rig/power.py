@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.noise import variances
-from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, seen, touches
+from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, reach, seen, touches
 from rig.types import Floats
 from rig.view import View, idle_line
 
@@ -60,16 +60,13 @@ def integrated(view: View, windows_s: Floats, other_s: Floats) -> Estimate | Non
     ``windows_s`` (k, 2) count; stretches that also touch ``other_s`` are left out whole.
     """
     r = view.readings
-    margin = np.array([-2.0 * view.sigma_s, 2.0 * view.sigma_s + 1.5 * SETTLE_TAU * r.tau_s])
+    margin = reach(view.sigma_s, r.tau_s)
     regions = merged(windows_s + margin)
-    foreign = merged(other_s + margin) if len(other_s) else other_s
-    spoiled = touches(foreign, regions[:, 0], regions[:, 1])
+    foreign = merged(other_s + margin)
+    # not even within a reading: one that foreign activity touches says nothing about idle at this edge
+    spoiled = touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
     cut = (regions[:, 0] < r.start_s[0]) | (regions[:, 1] > r.end_s[-1])
     regions = regions[~(spoiled | cut)]
-    # a reading that a foreign activity touches says nothing about idle at this edge
-    if len(foreign) and len(regions):
-        first = touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
-        regions = regions[~first]
     if not len(regions):
         return None
     member = touches(regions, windows_s[:, 0], windows_s[:, 1])
@@ -133,7 +130,7 @@ def gaps_differ(view: View) -> tuple[bool, float]:
     Returns the verdict and the level found, in watts above idle (0 when no reading fits).
     """
     r = view.readings
-    guard = merged(view.all_busy_s + np.array([-2.0 * view.sigma_s, 2.0 * view.sigma_s + 1.5 * SETTLE_TAU * r.tau_s]))
+    guard = merged(view.all_busy_s + reach(view.sigma_s, r.tau_s))
     between = (r.start_s > view.all_busy_s[0, 0]) & (r.end_s < view.all_busy_s[-1, 1])
     gap = between & r.ok & ~touches(guard, r.start_s, r.end_s) & ~view.idle
     count = np.count_nonzero(gap)
@@ -164,7 +161,7 @@ def stamp_jitter_s(view: View, windows_s: Floats) -> float:
     spans = windows_s[np.argsort(windows_s[:, 0])]
     fill = seen(edges_of(merged(spans)), r.start_s, r.end_s, r.tau_s)
     above = np.where(r.ok, r.watts - idle_line(r.watts, view.middle_s, view.idle, view.drift_u_w), 0.0)
-    margin = np.array([-2.0 * view.sigma_s, 2.0 * view.sigma_s + 1.5 * SETTLE_TAU * r.tau_s])
+    margin = reach(view.sigma_s, r.tau_s)
     near = touches(merged(spans + margin), r.start_s, r.end_s) & r.ok
     power = float(np.sum(above[near]) / np.sum(fill[near])) if np.any(fill[near] > 0) else 0.0
     if power == 0.0:

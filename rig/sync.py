@@ -20,7 +20,7 @@ class Timebase:
     """``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, seconds counted from the run's start.
 
     ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``.
-    ``relative`` says that the sigmas are against the device's clock, not against the host's.
+    A meter's map that ``rig.place`` has moved states its sigmas against the device's clock.
     """
 
     clock: ClockInfo

@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.noise import Noise, variances
 from rig.noise import estimate as estimate_noise
-from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, seen, touches
+from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, reach, seen, touches
 from rig.timeline import Activity, Readings
 from rig.types import Bools, Floats, Indices
 
@@ -61,7 +61,7 @@ def view_of(readings: Readings, activity: Activity, clock: str, sigma_s: float, 
     settle = SETTLE_TAU * r.tau_s
     everything = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
     busy_s = merged(everything)
-    guard = merged(everything + np.array([-2.0 * sigma_s, 2.0 * sigma_s + 1.5 * settle]))
+    guard = merged(everything + reach(sigma_s, r.tau_s))
     quiet = activity.idle_s + np.array([2.0 * idle_sigma_s + settle, -2.0 * idle_sigma_s])
     quiet = merged(quiet[quiet[:, 1] > quiet[:, 0]])
     where = inside(quiet, r.start_s, r.end_s)

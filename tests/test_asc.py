@@ -26,7 +26,7 @@ def test_without_data_there_are_120_balanced_synthetic_samples() -> None:
 
 
 def test_it_has_what_a_workload_has() -> None:
-    workload: Workload = asc.open_workload(samples=4)  # type: ignore[assignment]
+    workload: Workload = asc.open_workload(samples=4)
     assert (workload.name, workload.version) == ("asc", "1")
     assert workload.score([])["n"] == 0
 
