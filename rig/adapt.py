@@ -6,8 +6,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from rig.errors import DeviceError, UsageError
 from rig.types import Budget, DeviceInfo, Reply, Sample, Span

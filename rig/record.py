@@ -14,10 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from rig.engine import Progress, collect
+from rig.engine import collect
 from rig.store import SCHEMA, Recorder
 from rig.types import ClockInfo, Step, Workload
-from rig.watch import Bench
+from rig.watch import Bench, Progress
 
 PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from rig import shape
 from rig.errors import IntegrityError, RigError, StoreError
-from rig.shape import REMEDY, TABLES
+from rig.shape import REMEDY
 from rig.store import EVENTS, GENESIS, SCHEMA, SEAL, sha256_of
+from rig.tables import TABLES
 from rig.types import Accuracy, Bracket, ClockInfo, Conversion, Floats, Rail
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
+from rig.tables import ADDED
 from rig.types import Rail, TraceKind
 
 LIMIT = 2**62
@@ -153,26 +154,9 @@ def check_counters(events: Iterable[Mapping[str, Any]]) -> None:
 
 # ---- tables -------------------------------------------------------------------------------
 
-SAMPLES = pa.schema({
-    "id": pa.string(), "payload_sha256": pa.string(), "label": pa.string(), "target_cost": pa.float64(),
-    "duration_s": pa.float64(), "rate_hz": pa.float64(), "inferences": pa.int32(), "seed": pa.int64(),
-})  # fmt: skip
-REPLIES = pa.schema({
-    "issue": pa.int64(), "sample_id": pa.string(), "phase": pa.string(), "due_ns": pa.int64(),
-    "issued_ns": pa.int64(), "completed_ns": pa.int64(), "on_tick": pa.int64(), "off_tick": pa.int64(),
-    "executions": pa.int32(), "output": pa.string(), "warmup": pa.bool_(),
-})  # fmt: skip
-PROGRESS = pa.schema({
-    "issue": pa.int64(), "sample_id": pa.string(), "tick": pa.int64(), "cost": pa.float64(), "solution": pa.binary(),
-})  # fmt: skip
-ACTIVITY = pa.schema({
-    "issue": pa.int64(), "sample_id": pa.string(), "layer": pa.string(), "counter": pa.string(),
-    "counts": pa.list_(pa.int64()),
-})  # fmt: skip
-TABLES = {"samples": SAMPLES, "replies": REPLIES, "progress": PROGRESS, "activity": ACTIVITY}
 NEVER_NULL = {
     "samples": ("id",),
-    "replies": ("issue", "sample_id", "issued_ns", "warmup"),
+    "replies": ("issue", "sample_id", "warmup"),
     "progress": ("issue", "sample_id", "tick", "cost"),
     "activity": ("issue", "sample_id", "layer", "counter"),
 }
@@ -181,6 +165,9 @@ AT_LEAST_ONE = ("inferences", "executions")
 
 def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
     """The columns that a reader needs, cast to their types, with their rules checked. Raises ``StoreError``."""
+    for late in ADDED.get(name, ()):
+        if late not in table.column_names:
+            table = table.append_column(late, pa.nulls(len(table), schema.field(late).type))
     if missing := [c for c in schema.names if c not in table.column_names]:
         raise _bad(name, f"lacks the columns {', '.join(missing)}", missing)
     columns = {}

@@ -11,16 +11,17 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from operator import index
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from rig import columns
 from rig.errors import StoreError
-from rig.shape import TABLES, check_rail
-from rig.types import Bracket, Chunk, MeterInfo, Progress, Rail, Sample
+from rig.rows import ROWS, ReplyRows, json_of
+from rig.tables import TABLES
+from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 SCHEMA = "neurorig-run/1"
 GENESIS = "0" * 64
@@ -54,10 +55,11 @@ class Recorder:
         self._seq = 0
         self._prev = GENESIS
         self._streams: dict[str, tuple[BinaryIO, pa.ipc.RecordBatchStreamWriter]] = {}
-        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES}
+        self.replies = ReplyRows()
+        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self._chunks: dict[str, list[Chunk]] = {}
         self._trace_meta: dict[str, dict[str, str]] = {}
-        self._seen: set[str] = set()
+        self.seen: set[str] = set()
 
     def __enter__(self) -> Recorder:
         return self
@@ -86,10 +88,10 @@ class Recorder:
         self.event("brackets", clock=clock, why=why, rows=[[b.before_ns, b.tick, b.after_ns] for b in rows])
 
     def sample(self, sample: Sample) -> None:
-        """Describe a sample once, however often it is issued."""
-        if sample.id in self._seen:
+        """Describe a sample once, however often it is issued; ``seen`` holds the ids of those that are."""
+        if sample.id in self.seen:
             return
-        self._seen.add(sample.id)
+        self.seen.add(sample.id)
         digest = hashlib.sha256(sample.payload.tobytes()).hexdigest()
         self._rows["samples"].append(
             (
@@ -101,16 +103,54 @@ class Recorder:
                 sample.rate_hz,
                 sample.inferences,
                 sample.seed,
+                sample.label_age_s,
             )
         )
 
-    def reply_row(self, row: tuple[Any, ...]) -> None:
-        """One row in the order of ``rig.shape.REPLIES``."""
-        self._rows["replies"].append(row)
+    def reply(
+        self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool = False
+    ) -> None:
+        """A row for each span of an answer, the output in the first, and the solver's progress.
 
-    def progress(self, issue: int, sample_id: str, steps: Sequence[Progress]) -> None:
-        """A solver's progress record."""
-        self._rows["progress"].extend((issue, sample_id, p.tick, p.cost, p.solution) for p in steps)
+        Rows wait in a buffer of fixed size, which is written when it is full. Raises ``StoreError`` for what
+        does not fit its column, ``DeviceError`` for what is no reply.
+        """
+        if self.replies.put(issue, reply, due_ns, issued_ns, completed_ns, warmup):
+            self.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
+
+    def remainder(self, issue: int, reply: Reply, times_ns: tuple[int | None, int, int], warmup: bool) -> None:
+        """What ``replies.put`` left to do: a full buffer to write, or a reply of another shape than one span."""
+        if len(reply.spans) != 1 or reply.progress:
+            output: str | None = json_of(reply.output)
+            for span in reply.spans or (None,):
+                phase = None if span is None else span.phase
+                self.replies.put_row(issue, (reply.sample_id, phase, output, warmup), times_ns, span)
+                output = None
+                if self.replies.full:
+                    self._write_replies()
+            self._rows["progress"].extend((issue, reply.sample_id, p.tick, p.cost, p.solution) for p in reply.progress)
+        if self.replies.full:
+            self._write_replies()
+
+    def unanswered(
+        self, issue: int, sample_id: str, due_ns: int | None, issued_ns: int | None, warmup: bool = False
+    ) -> None:
+        """A row for what got no answer; ``issued_ns`` None when it was dropped before it was handed over."""
+        self.replies.put_row(issue, (sample_id, None, None, warmup), (due_ns, issued_ns, None), None)
+        if self.replies.full:
+            self._write_replies()
+
+    @property
+    def waiting(self) -> float:
+        """How full the buffer of replies is, 0 to 1."""
+        return len(self.replies) / ROWS
+
+    def _write_replies(self) -> None:
+        failed: list[StoreError] = []
+        if len(self.replies):
+            self._append("replies.arrows", self.replies.take, failed)
+        if failed:
+            raise failed[0]
 
     def activity(self, issue: int, sample_id: str, counters: Mapping[str, Mapping[str, Any]]) -> None:
         """A simulator's counters: for each layer and counter, one count per step."""
@@ -120,6 +160,8 @@ class Recorder:
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
         """Declare one rail; its readings follow by ``chunk``."""
+        from rig.shape import check_rail  # needs the part of Arrow that a run without meters does not
+
         try:
             check_rail(rail)
         except ValueError as error:
@@ -168,6 +210,8 @@ class Recorder:
         Raises ``StoreError`` for what does not fit its column; the rest of what waits is written first.
         """
         failed: list[StoreError] = []
+        if len(self.replies):
+            self._append("replies.arrows", self.replies.take, failed)
         for name, rows in self._rows.items():
             waiting, rows[:] = list(rows), []
             self._append_rows(name, waiting, failed)
@@ -254,21 +298,15 @@ def sha256_of(path: Path) -> str:
 
 def _table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
     schema = TABLES[name]
-    arrays = []
-    for values, field in zip(zip(*rows, strict=True), schema, strict=True):
-        whole = pa.types.is_integer(field.type)  # pa.array would cut a fraction off without a word
-        arrays.append(pa.array([v if v is None else index(v) for v in values] if whole else values, field.type))
+    arrays = [columns.of(values, f.type) for values, f in zip(zip(*rows, strict=True), schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
 
 def _trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
-    columns = {"value": pa.array(chunk.value)}
-    for name in ("start_tick", "end_tick", "flags"):
-        values = getattr(chunk, name)
-        if values is not None:
-            columns[name] = pa.array(values)
-    schema = pa.schema([(k, v.type) for k, v in columns.items()], metadata=dict(meta))
-    return pa.record_batch(list(columns.values()), schema=schema)
+    given = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
+    arrays = {name: columns.numbers(values) for name, values in given.items() if values is not None}
+    schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))
+    return pa.record_batch(list(arrays.values()), schema=schema)
 
 
 def _line(event: Mapping[str, Any]) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +31,7 @@ class Sample:
     """One thing to process. ``payload`` is any array; ``rate_hz`` is set when it is a time series.
 
     ``inferences`` is how many inferences the sample stands for (a 10 s sequence of 1 s scenes: 10).
+    ``label_age_s``, for a frame of a stream: how long its label had been true when the frame ended.
     """
 
     id: str
@@ -40,6 +42,7 @@ class Sample:
     rate_hz: float | None = None
     inferences: int = 1
     seed: int | None = None
+    label_age_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,13 @@ class Idle:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """Hand samples to the device, at ``due_ns`` after the first issue (None: as soon as it is free).
+class Issue(msgspec.Struct, frozen=True, gc=False):
+    """Hand samples to the device: with ``due_ns`` None as soon as it is free, and wait for the answers;
 
-    ``repeat`` loops the work inside one span, ``phase`` restricts it to one phase, and ``warmup``
-    issues are recorded but enter no result.
+    else at ``due_ns`` after the first issue, whether it is free or not, and go on. What is due together is
+    handed over together, up to the device's batch. ``repeat`` loops the work inside one span, ``phase``
+    restricts it to one phase, ``warmup`` issues are recorded but enter no result, and with ``queue`` a
+    sample is dropped when so many wait unanswered at the moment it is due.
     """
 
     samples: Sequence[Sample]
@@ -76,16 +80,41 @@ class Issue:
     phase: str | None = None
     budget: Budget | None = None
     warmup: bool = False
+    queue: int | None = None
 
 
 Step = Mark | Idle | Issue
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What makes a result of one scenario valid under a named, versioned set; see ``scenarios/rules.py``.
+
+    A figure that is None is not asked for. ``percentile`` is the share of latencies (0 to 1) that a bound or
+    an estimate speaks of, ``in_time_share`` of frames that must meet their deadline, ``trial_tolerance``
+    how far a trial may lie from the mean of all, relative.
+    """
+
+    name: str
+    scenario: str
+    source: str
+    submittable: bool
+    idle_s: float = 2.0
+    warmup: int = 1
+    min_duration_s: float = 0.0
+    min_queries: int = 1
+    percentile: float | None = None
+    early_stopping: bool = False
+    in_time_share: float | None = None
+    trials: int = 1
+    trial_tolerance: float | None = None
+    hardware_only: bool = True
+
+
 # ---- what comes back ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, gc=False):
     """One stretch of one phase, on the device's own clock; ``executions`` > 1 when it looped."""
 
     phase: str
@@ -94,8 +123,7 @@ class Span:
     executions: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, gc=False):
     """A solver's claim at a tick: its cost, and the solution packed by ``numpy.packbits``."""
 
     tick: int
@@ -103,8 +131,7 @@ class Progress:
     solution: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """The device's answer to one sample. ``output`` is anything JSON can hold."""
 
     sample_id: str
@@ -153,7 +180,10 @@ class ClockInfo:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a system under test is. ``clock`` None means spans are stamped in host nanoseconds."""
+    """What a system under test is. ``clock`` None means spans are stamped in host nanoseconds.
+
+    ``max_pending`` is how many samples it can hold unanswered, None for any number.
+    """
 
     name: str
     mode: Mode
@@ -161,6 +191,7 @@ class DeviceInfo:
     clock: ClockInfo | None = None
     phases: tuple[str, ...] = ("inference",)
     max_batch: int = 1
+    max_pending: int | None = None
     timeout_s: float = 60.0
     onboard_meter: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import numpy as np
 from rig.convert import to_watts
 from rig.errors import DeviceError, MeterError, MeterSilentError, RigError
 from rig.store import Recorder
-from rig.types import Bracket, Chunk, Clock, Clocked, Device, Meter, MeterInfo
+from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo
 
 BRACKET_EVERY_NS = 5_000_000_000
 DRAIN_EVERY_NS = 250_000_000
@@ -22,6 +22,7 @@ SILENT_AT_STOP_S = 1.0
 SILENT_READINGS = 20
 
 T = TypeVar("T")
+Progress = Callable[[int, dict[str, float]], None]
 
 
 @dataclass(frozen=True)
@@ -33,21 +34,30 @@ class Bench:
     clock: Clock
 
 
-@dataclass
+@dataclass(slots=True)
 class Watch:
     """A bench and its recorder, with what must be remembered between steps."""
 
     bench: Bench
     recorder: Recorder
+    device: DeviceInfo
+    progress: Progress | None = None
     infos: dict[int, MeterInfo] = field(default_factory=dict)
     last_reading_ns: dict[tuple[int, str], int] = field(default_factory=dict)
     started: list[Meter] = field(default_factory=list)
     last_bracket_ns: int = 0
     last_drain_ns: int = 0
-    first_issue_ns: int | None = None
+    next_work_ns: int = 0
+    """When something is to be done between spans: a drain, or a look at the clocks."""
     issues: int = 0
-    done: int = 0
+    aside: int = 0
+    """Issues that are warm-up, were dropped, or wait for their answer."""
     watts: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """Samples answered that count."""
+        return self.issues - self.aside
 
 
 def start_meter(meter: Meter, w: Watch) -> None:
@@ -77,8 +87,11 @@ def between(w: Watch, force: bool = False) -> None:
     if force or now_ns - w.last_drain_ns >= DRAIN_EVERY_NS:
         drain(w)
         w.recorder.flush()
+        if w.progress is not None:
+            w.progress(w.done, w.watts)
     if now_ns - w.last_bracket_ns >= BRACKET_EVERY_NS:
         read_clocks(w, 2, "periodic")
+    w.next_work_ns = min(w.last_drain_ns + DRAIN_EVERY_NS, w.last_bracket_ns + BRACKET_EVERY_NS)
 
 
 def drain(w: Watch) -> None:
@@ -120,7 +133,7 @@ def _check_silence(meter: Meter, now_ns: int, at_least_s: float, w: Watch) -> No
 
 
 def patience_s(w: Watch) -> float:
-    """How long meters may go undrained: half of the smallest buffer."""
+    """How long meters may go undrained while the device is busy: half of the smallest buffer."""
     buffers = [info.buffer_s for info in w.infos.values() if info.buffer_s]
     return max(min([2.0, *(0.5 * b for b in buffers)]), 1e-3)
 
@@ -136,7 +149,7 @@ def _live_w(info: MeterInfo, chunk: Chunk) -> float:
 def read_clocks(w: Watch, rounds: int, why: str) -> None:
     """Bracket the device's and every meter's clock ``rounds`` times."""
     sources: list[tuple[str, Clocked]] = []
-    clock = w.bench.device.info().clock
+    clock = w.device.clock
     if clock is not None and isinstance(w.bench.device, Clocked):
         sources.append((clock.name, w.bench.device))
     sources += [(w.infos[id(m)].clock.name, m) for m in w.bench.meters if isinstance(m, Clocked)]

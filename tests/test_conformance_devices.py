@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from fixtures.plant import VirtualClock
 from rig.adapt import blocking
@@ -90,7 +91,9 @@ def spans(times: int = 1, **changes: Callable[[Span], Any]) -> Spoil:
 
     def change(reply: Reply) -> list[Reply]:
         *head, last = reply.spans
-        return [replace(reply, spans=(*head, replace(last, **{k: f(last) for k, f in changes.items()})))]
+        return [
+            structs.replace(reply, spans=(*head, structs.replace(last, **{k: f(last) for k, f in changes.items()})))
+        ]
 
     return answers(change, times)
 
@@ -105,7 +108,7 @@ def slow(name: str) -> Spoil:
 
 def going_back(d: GoodDevice) -> Any:
     ticks = count(10**6, -10)
-    return lambda reply, times: [replace(reply, spans=(Span("solve", next(ticks), 10**6),))]
+    return lambda reply, times: [structs.replace(reply, spans=(Span("solve", next(ticks), 10**6),))]
 
 
 def restless(d: GoodDevice) -> Any:
@@ -123,7 +126,7 @@ def pulse(**changes: Callable[[Span], Any]) -> Spoil:
 
         def pulse_so(seconds: float) -> Span:
             span = own(seconds)
-            return replace(span, **{name: f(span) for name, f in changes.items()})
+            return structs.replace(span, **{name: f(span) for name, f in changes.items()})
 
         return pulse_so
 
@@ -157,16 +160,16 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("calls", does("stage", lambda d: refuse)),
     ("replies.once", answers(lambda reply: [])),
     ("replies.once", answers(lambda reply: [reply, reply])),
-    ("replies.once", answers(lambda reply: [replace(reply, sample_id="other")])),
-    ("reply.json", answers(lambda reply: [replace(reply, output={1, 2})])),
-    ("reply.json", answers(lambda reply: [replace(reply, output=float("nan"))])),
+    ("replies.once", answers(lambda reply: [structs.replace(reply, sample_id="other")])),
+    ("reply.json", answers(lambda reply: [structs.replace(reply, output={1, 2})])),
+    ("reply.json", answers(lambda reply: [structs.replace(reply, output=float("nan"))])),
     ("span.phase", spans(phase=lambda s: "thought")),
     ("span.executions", spans(executions=lambda s: 0)),
     ("span.order", spans(off_tick=lambda s: s.on_tick - 1)),
     ("span.overlap", spans(on_tick=lambda s: s.on_tick - 20_000)),
     ("span.clock", spans(off_tick=lambda s: s.off_tick + 20_000)),
     ("span.monotone", does("answers", going_back)),
-    ("repeat.spans", answers(lambda r: [replace(r, spans=r.spans * 2)], times=3)),
+    ("repeat.spans", answers(lambda r: [structs.replace(r, spans=r.spans * 2)], times=3)),
     ("repeat.executions", spans(times=3, executions=lambda s: 1)),
     ("repeat.length", spans(times=3, off_tick=lambda s: s.on_tick + 40_000)),
     ("repeat.unknown", does("submit_repeated", any_phase)),

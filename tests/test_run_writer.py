@@ -19,10 +19,14 @@ from rig.errors import SetupError, StoreError
 from rig.record import record
 from rig.run import open_run
 from rig.store import Recorder
-from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Step
+from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Span, Step
 from rig.watch import Bench
 
 ROW = (0, "s0", "inference", None, 1, 2, 3, 4, 1, "null", False)
+
+
+def answered(recorder: Recorder, on_tick: Any = 3) -> None:
+    recorder.reply(0, Reply("s0", None, (Span("inference", on_tick, 4),)), None, 1, 2)
 
 
 def meter(*rails: Rail) -> MeterInfo:
@@ -40,7 +44,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 
 def test_what_was_written_is_read_and_sealed(recorder: Recorder) -> None:
-    recorder.reply_row(ROW)
+    answered(recorder)
     recorder.stop()
     run = open_run(recorder.path)
     assert run.sealed
@@ -62,10 +66,11 @@ def test_a_line_that_json_cannot_hold_is_refused(recorder: Recorder) -> None:
 
 
 def test_a_row_that_does_not_fit_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
-    for on_tick in (3, 3.5, 3):
-        recorder.reply_row((*ROW[:6], on_tick, *ROW[7:]))
-    with pytest.raises(StoreError, match="replies"):
-        recorder.flush()
+    answered(recorder)
+    for wrong in (3.5, 2**63, "3"):
+        with pytest.raises(StoreError, match="replies"):
+            answered(recorder, wrong)
+    answered(recorder)
     recorder.stop()
     assert open_run(recorder.path).replies.num_rows == 2
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fixtures.mock_meter import MockMeter
 from fixtures.plant import VirtualClock
+from rig.rows import ReplyRows
 from rig.run import Run
 from rig.store import Recorder
 from rig.types import Bracket, Budget, Chunk, Clock, DeviceInfo, Reply, Sample, Span
@@ -84,20 +85,31 @@ class Watched:
         return self.meter.stop()
 
 
+class WitnessedRows(ReplyRows):
+    """A buffer that notes what is put into it."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        super().__init__()
+
+    def put(
+        self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool
+    ) -> bool:
+        self.log.append(("row", reply.sample_id))
+        return super().put(issue, reply, due_ns, issued_ns, completed_ns, warmup)
+
+
 class Witness(Recorder):
     """A recorder that notes what it writes, in order with what the device does."""
 
     def __init__(self, path: Path, log: Log) -> None:
         self.log = log
         super().__init__(path)
+        self.replies = WitnessedRows(log)
 
     def event(self, type_: str, **fields: Any) -> None:
         self.log.append(("event", type_))
         super().event(type_, **fields)
-
-    def reply_row(self, row: tuple[Any, ...]) -> None:
-        self.log.append(("row", row[1]))
-        super().reply_row(row)
 
     def flush(self) -> None:
         self.log.append(("flush",))

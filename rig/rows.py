@@ -1,0 +1,153 @@
+"""Rows of ``replies.arrows`` while they wait: numbers packed into one buffer made beforehand, texts by number.
+
+This is what stands between two queries of a device that answers at once, so nothing is allocated here that a
+row does not need, and a flush is a handful of copies.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rig import columns
+from rig.errors import DeviceError, StoreError
+from rig.tables import REPLIES
+from rig.types import Reply, Span
+
+ROWS = 4096
+NULL = -(2**63)
+MOST_TEXTS = 4096
+_ROW = struct.Struct("8q")
+_PACK, _SIZE = _ROW.pack_into, _ROW.size
+_COLUMNS = ("issue", "kind", "due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick", "executions")
+_NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick", "executions")
+
+Kind = tuple[str, str | None, str | None, bool]
+"""Sample id, phase, output as JSON, warm-up: what is the same in many rows."""
+
+
+class ReplyRows:
+    """A buffer of ``ROWS`` rows. ``put`` packs, ``take`` empties it into a record batch."""
+
+    __slots__ = ("_at", "_buffer", "_end", "_kinds", "_texts")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(_SIZE * ROWS)
+        self._end = _SIZE * ROWS
+        self._at = 0
+        self._kinds: dict[Any, int] = {}
+        self._texts: dict[Kind, int] = {}
+
+    def __len__(self) -> int:
+        return self._at // _SIZE
+
+    @property
+    def full(self) -> bool:
+        """No room for another row."""
+        return self._at >= self._end
+
+    def put(
+        self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool
+    ) -> bool:
+        """One row for a reply of one span. True when something is left to do: the buffer is full now, or the
+
+        reply has several spans, none, or a progress record, and no row of it was made.
+        Raises ``StoreError`` for a tick that is no integer of 64 bits, ``DeviceError`` for an output that
+        JSON cannot hold and ``TypeError`` for what is no span.
+        """
+        spans = reply.spans
+        if len(spans) != 1 or reply.progress:
+            return True
+        span = spans[0]
+        try:
+            kind = self._kinds[reply.sample_id, span.phase, reply.output, warmup]
+        except (KeyError, TypeError, AttributeError):
+            kind = self._new_kind(reply, span, warmup)
+        at = self._at
+        try:
+            _PACK(
+                self._buffer, at, issue, kind, NULL if due_ns is None else due_ns, issued_ns, completed_ns,
+                span.on_tick, span.off_tick, span.executions,
+            )  # fmt: skip
+        except struct.error as error:
+            raise _unfit(reply.sample_id, error) from error
+        self._at = at = at + _SIZE
+        return at >= self._end
+
+    def put_row(
+        self, issue: int, kind: Kind, times_ns: tuple[int | None, int | None, int | None], span: Span | None
+    ) -> None:
+        """One row of any shape. ``times_ns``: due, issued, completed."""
+        number = self._number(kind)
+        ticks = (NULL, NULL, NULL) if span is None else (span.on_tick, span.off_tick, span.executions)
+        due, issued, completed = (NULL if t is None else t for t in times_ns)
+        try:
+            _PACK(self._buffer, self._at, issue, number, due, issued, completed, *ticks)
+        except struct.error as error:
+            raise _unfit(kind[0], error) from error
+        self._at += _SIZE
+
+    def take(self) -> pa.RecordBatch:
+        """Everything that waits, as one batch; texts are dictionary-encoded."""
+        n = len(self)
+        table = np.frombuffer(self._buffer, np.int64, n * len(_COLUMNS)).reshape(n, len(_COLUMNS))
+        number = {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(_COLUMNS)}
+        texts = list(zip(*self._texts, strict=True))
+        which = number["kind"].astype(np.int32)
+        looped = number["executions"]
+        arrays: dict[str, pa.Array] = {
+            name: columns.numbers(number[name], number[name] == NULL if name in _NULLABLE else None)
+            for name in _COLUMNS
+            if name not in ("kind", "executions")
+        }
+        arrays["executions"] = columns.numbers(looped.astype(np.int32), looped == NULL)
+        arrays |= {name: columns.texts(which, texts[k]) for k, name in enumerate(("sample_id", "phase", "output"))}
+        arrays["warmup"] = columns.booleans(np.array(texts[3], dtype=bool)[which])
+        self._at = 0
+        if len(self._texts) > MOST_TEXTS:
+            self._kinds.clear()
+            self._texts.clear()
+        return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
+
+    def _new_kind(self, reply: Reply, span: Span, warmup: bool) -> int:
+        if type(span) is not Span:
+            raise TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span")
+        number = self._number((reply.sample_id, span.phase, json_of(reply.output), warmup))
+        if reply.output is None or type(reply.output) is str:
+            self._kinds[reply.sample_id, span.phase, reply.output, warmup] = number
+        return number
+
+    def _number(self, kind: Kind) -> int:
+        return self._texts.setdefault(kind, len(self._texts))
+
+
+def json_of(output: Any) -> str:
+    """An output as it is recorded. Raises ``DeviceError`` for what JSON cannot hold."""
+    try:
+        return json.dumps(output, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DeviceError(
+            f"the output is no JSON: {error}",
+            field="output",
+            value=type(output).__name__,
+            remedy="Answer with numbers, texts, lists and objects",
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"it holds a {type(value).__name__}")
+
+
+def _unfit(sample_id: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"a row of replies cannot be written: {error} (sample {sample_id})",
+        field="replies",
+        value=sample_id,
+        remedy="Ticks and executions are whole numbers of 64 bits; correct what the driver delivers",
+    )
