@@ -49,7 +49,16 @@ def parser() -> argparse.ArgumentParser:
     measure.add_argument("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
     measure.add_argument("--apart", action="store_true", help="issue and power each phase on its own")
     measure.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="see `rig list NAME`")
-    measure.add_argument("--out", type=Path, metavar="DIR", help="the new run directory; default: runs/NAME")
+    measure.add_argument("--rules", default="quick", metavar="SET", help="what makes it valid; default: %(default)s")
+    measure.add_argument(
+        "--mode", default="session", metavar="MODE",
+        help="session (performance, accuracy and power in turn, bound), together (all in one run), or one of them",
+    )  # fmt: skip
+    measure.add_argument("--trials", type=int, metavar="N", help="performance and power N times; default: as the rules")
+    measure.add_argument("--compliance", action="store_true", help="also one sample again and again, against a cache")
+    measure.add_argument("--find-peak", action="store_true", help="search the highest valid rate of a server first")
+    measure.add_argument("--speed", type=float, metavar="X", help="of a plant's time against the wall's; 0: at once")
+    measure.add_argument("--out", type=Path, metavar="DIR", help="the new directory; default: runs/NAME")
     report = _command(commands, "report", "compute and render the figures of a run directory or session", _report)
     report.add_argument("path", type=Path, metavar="DIR")
     report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: DIR/derived")
@@ -66,7 +75,8 @@ def _command(commands: Any, name: str, text: str, run: Any) -> argparse.Argument
 
 
 def _measure(args: argparse.Namespace) -> int:
-    from rig.measure import Request, measure
+    from rig.measure import measure
+    from rig.opening import Request
 
     request = Request(
         device=args.device,
@@ -78,50 +88,74 @@ def _measure(args: argparse.Namespace) -> int:
         amortise_s=args.amortise,
         options=tuple(args.option)
         + ((f"scenario.repeat={args.repeat}",) if args.repeat is not None else ())
-        + (("scenario.apart=true",) if args.apart else ()),
+        + (("scenario.apart=true",) if args.apart else ())
+        + ((f"plant.speed={args.speed}",) if args.speed is not None else ()),
         out=args.out,
         argv=tuple(sys.argv),
+        rules=args.rules,
+        mode=args.mode,
+        trials=args.trials,
+        compliance=args.compliance,
+        find_peak=args.find_peak,
     )
-    paths = measure(request, quiet=args.json)
-    return _show(paths, args.json, None)
+    return _show(measure(request, quiet=args.json), args.json, None)
 
 
 def _report(args: argparse.Namespace) -> int:
-    from rig.session import runs_in
-
-    return _show(runs_in(args.path), args.json, args.out)
+    return _show(args.path, args.json, args.out)
 
 
-def _show(paths: Sequence[Path], as_json: bool, out: Path | None) -> int:
-    """Read back from disk, evaluate, render; several runs make several reports."""
+def _show(path: Path, as_json: bool, out: Path | None) -> int:
+    """Read back from disk, evaluate, render; a session makes a report of each run and one of itself."""
     from rig.evaluate import evaluate
-    from rig.plugins import load
     from rig.run import open_run
+    from rig.session import is_session, runs_in
     from rig.store import DERIVED
+    from rig.summary import Part, summarise
 
+    parts = []
+    session = is_session(path)
     documents = []
-    refused = False
-    for path in paths:
-        run = open_run(path)
+    for folder, purpose in runs_in(path):
+        run = open_run(folder)
         result = evaluate(run)
-        target = path / DERIVED if out is None else (out if len(paths) == 1 else out / path.name)
-        try:
-            files = load("reports", "files")(result, target, run)
-        except OSError as error:
-            raise StoreError(
-                f"cannot write {target}: {error.strerror}",
-                field="out",
-                value=str(target),
-                remedy="Choose another --out",
-            ) from error
-        refused = refused or _power_refused(result)
-        documents.append({"run": str(path), "files": [str(f) for f in files], "results": result.to_json()})
-        if not as_json:
-            load("reports", "console")(result)
-            sys.stdout.write(f"run     {path}\nreport  {target / 'report.html'}\n")
+        parts.append(Part(folder.name, purpose, run, result))
+        target = folder / DERIVED if out is None else (out / folder.name if session else out)
+        files = _written(result, target, run)
+        documents.append({"run": str(folder), "files": files, "results": result.to_json()})
+        if not (as_json or session):
+            _printed(result, "run", folder, target)
+    document: dict[str, Any] = documents[0]
+    if session:
+        document = {"session": str(path), "runs": documents}
+        whole = summarise(path.resolve().name, parts)
+        if whole is not None:
+            target = out or path / DERIVED
+            run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
+            document |= {"files": _written(whole, target, run), "results": whole.to_json()}
+            if not as_json:
+                _printed(whole, "session", path, target)
     if as_json:
-        sys.stdout.write(json.dumps(documents[0] if len(documents) == 1 else documents) + "\n")
-    return MeasurementRefusedError.exit_code if refused else 0
+        sys.stdout.write(json.dumps(document) + "\n")
+    return MeasurementRefusedError.exit_code if any(_power_refused(part.result) for part in parts) else 0
+
+
+def _written(result: Result, target: Path, run: Any) -> list[str]:
+    from rig.plugins import load
+
+    try:
+        return [str(file) for file in load("reports", "files")(result, target, run)]
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {target}: {error.strerror}", field="out", value=str(target), remedy="Choose another --out"
+        ) from error
+
+
+def _printed(result: Result, kind: str, path: Path, target: Path) -> None:
+    from rig.plugins import load
+
+    load("reports", "console")(result)
+    sys.stdout.write(f"{kind:7} {path}\nreport  {target / 'report.html'}\n")
 
 
 def _power_refused(result: Result) -> bool:

@@ -7,13 +7,18 @@ import json
 import numpy as np
 
 from rig import figures as fig
+from rig.average import average_figures
 from rig.latency import per_inference_s
+from rig.onset import Stream, onset_figures, stream_of
 from rig.place import Placed, place
 from rig.quantity import Quantity
+from rig.queries import Queries, queries_of
 from rig.result import ClockSummary, RailSeries, Refusal, Result, Series
 from rig.run import Run
+from rig.service import in_time_share, service_figures
 from rig.sync import Timebase
 from rig.timeline import Activity, activity_of, timebase_of
+from rig.validity import judge
 
 
 def evaluate(run: Run) -> Result:
@@ -23,6 +28,9 @@ def evaluate(run: Run) -> Result:
     activity = activity_of(run, device)
     placed = place(run, activity, device)
     figures, refusals, notes = _figures(run, activity, device, placed)
+    queries = queries_of(run)
+    stream = stream_of(run, queries)
+    figures |= _served(run, queries, stream, activity, placed)
     clocks = {device.clock.name: device} | {p.timebase.clock.name: p.timebase for p in placed}
     return Result(
         run_id=str(run.start["run_id"]),
@@ -34,8 +42,24 @@ def evaluate(run: Run) -> Result:
         refusals=tuple(refusals),
         notes=tuple(dict.fromkeys([*notes, *_remarks(run)])),
         clocks={name: _summary(tb) for name, tb in clocks.items()},
-        series=_series(activity, placed),
+        series=_series(activity, placed, queries, stream),
+        validity=judge(run, queries, figures),
     )
+
+
+def _served(
+    run: Run, q: Queries, stream: Stream | None, activity: Activity, placed: list[Placed]
+) -> dict[str, Quantity]:
+    """How the system served: on the host's clock, and the power that it took to do so."""
+    options = run.start["scenario"].get("options") or {}
+    figures = service_figures(q, run.start.get("rules") or {})
+    answered = int(np.count_nonzero(q.answered))
+    if answered and not activity.apart:
+        figures |= average_figures(placed, activity, q.window_s(), answered)
+    deadline_s = options.get("deadline_s") or options.get("stride_s")
+    if q.scheduled and deadline_s:
+        figures["in_time_share"] = in_time_share(q, float(deadline_s))
+    return figures | (onset_figures(stream) if stream is not None else {})
 
 
 def _figures(
@@ -123,7 +147,7 @@ def _summary(tb: Timebase) -> ClockSummary:
     )
 
 
-def _series(activity: Activity, placed: list[Placed]) -> Series:
+def _series(activity: Activity, placed: list[Placed], queries: Queries, stream: Stream | None) -> Series:
     readings = [p.readings for p in placed]
     return Series(
         rails=tuple(RailSeries(r.rail, r.start_s, r.end_s, np.where(r.ok, r.watts, np.nan)) for r in readings),
@@ -132,4 +156,7 @@ def _series(activity: Activity, placed: list[Placed]) -> Series:
         idle_windows_s=activity.idle_s,
         mark_windows_s=activity.marks_s,
         execution_times_s=per_inference_s(activity),
+        asked_s=queries.asked_s[queries.answered],
+        latency_s=queries.latency_s(),
+        stream=stream,
     )

@@ -17,9 +17,10 @@ PERCENTILES = (50, 90, 99)
 def per_inference_s(activity: Activity) -> Floats:
     """Execution time of each inference: all phases of an issue over its inferences, in issue order.
 
-    When phases were issued apart no issue holds a whole inference; then the shape is (0,).
+    When phases were issued apart, or spans of several phases overlapped, no issue holds a whole inference;
+    then the shape is (0,).
     """
-    if not activity.phases or activity.apart:
+    if not activity.phases or activity.apart or (activity.joined and len(activity.phases) > 1):
         return np.zeros(0)
     total: dict[int, float] = {}
     count: dict[int, int] = {}

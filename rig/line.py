@@ -38,8 +38,8 @@ class Line:
     """One device's line. ``play`` hands a step over, ``settle`` waits for what is under way."""
 
     __slots__ = (
-        "_alive_ns", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_first_ns", "_inspects",
-        "_now", "_out", "_patience_s", "_pending", "_poll", "_put", "_recorder", "_room", "_seen", "_spin_ns",
+        "_alive_ns", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects", "_now",
+        "_origin_ns", "_out", "_patience_s", "_pending", "_poll", "_put", "_recorder", "_room", "_seen", "_spin_ns",
         "_stage", "_submit", "_w",
     )  # fmt: skip
 
@@ -53,10 +53,10 @@ class Line:
         self._put, self._seen = w.recorder.replies.put, w.recorder.seen
         self._inspects = device if isinstance(device, Inspects) else None
         self._spin_ns: int = getattr(w.bench.clock, "spin_ns", 0)
-        self._room = w.device.max_pending or w.device.max_batch
-        self._batch = min(w.device.max_batch, self._room)
+        self._room = w.device.max_pending
+        self._batch = min(w.device.max_batch, self._room or w.device.max_batch)
         self._patience_s = 2.0
-        self._first_ns: int | None = None
+        self._origin_ns: int | None = None
         self._due: deque[Order] = deque()
         self._out: dict[str, deque[Order]] = {}
         self._pending = 0
@@ -116,8 +116,7 @@ class Line:
             self._on_schedule(step)
             return
         self.settle()
-        if self._first_ns is None:
-            self._begin(0)
+        self._patience_s = patience_s(self._w)
         self._busy = False
         if step.repeat == 1 and step.phase is None and len(step.samples) == 1:
             self.play(step)
@@ -142,16 +141,17 @@ class Line:
         self._busy = True
         if step.repeat > 1 and not isinstance(self._device, Repeats):
             raise _no_loop(self._w.device.name, step.repeat)
-        if self._first_ns is None:
-            between(self._w)
-            self._begin(step.due_ns)
-        assert self._first_ns is not None
-        due_ns = self._first_ns + step.due_ns
-        if self._now() < due_ns:
+        if self._origin_ns is not None and self._now() < self._origin_ns + step.due_ns:
             self._hand_over()
         for sample in step.samples:
             self._recorder.sample(sample)
         self._staged(step.samples)
+        if self._origin_ns is None:
+            self.settle()
+            self._patience_s = patience_s(self._w)
+            between(self._w)
+            self._origin_ns = self._now() - step.due_ns
+        due_ns = self._origin_ns + step.due_ns
         self._until(due_ns)
         for sample in step.samples:
             order = self._order(sample, step, due_ns)
@@ -161,10 +161,6 @@ class Line:
                 self._due.append(order)
         if len(self._due) >= self._batch:
             self._hand_over()
-
-    def _begin(self, due_ns: int) -> None:
-        self._first_ns = self._now() - due_ns
-        self._patience_s = patience_s(self._w)
 
     def _order(self, sample: Sample, step: Issue, due_ns: int | None) -> Order:
         issue = self._w.issues
@@ -248,10 +244,9 @@ class Line:
 
     def _hand_over(self) -> None:
         due = self._due
-        while due and self._pending < self._room:
+        while due and (most := min(self._room_left(), len(due))) > 0:
             step = due[0].step
             size = 1
-            most = min(self._batch, self._room - self._pending, len(due))
             while size < most and _alike(due[size].step, step):
                 size += 1
             batch = [due.popleft() for _ in range(size)]
@@ -262,6 +257,12 @@ class Line:
                 self._register(Order(order.issue, order.sample, order.step, order.due_ns, issued_ns))
             samples = [order.sample for order in batch]
             guard(partial(self._send, samples, step), DeviceError, f"the device failed on sample {samples[0].id}")
+
+    def _room_left(self) -> int:
+        """How many samples the device takes now: a batch when it is free, or what it declares it can hold."""
+        if self._room is None:
+            return 0 if self._pending else self._batch
+        return min(self._batch, self._room - self._pending)
 
     def _send(self, samples: Sequence[Sample], step: Issue) -> None:
         if step.repeat == 1 and step.phase is None:

@@ -1,212 +1,158 @@
-"""``rig measure``: names to an opened bench, a scenario to a recording. No figure is computed here."""
+"""``rig measure``: a session of recorded runs. The only figures looked at here are those of probes."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from rig.clock import HostClock
-from rig.errors import RigError, SetupError, StoreError, UnknownNameError, UsageError
-from rig.plugins import Factory, build, load, names, needs, options_of, split_options, takes, values_of
+from rig.errors import RigError, StoreError, UsageError
+from rig.opening import Opened, Request, opened
+from rig.peak import Probe, find_peak
+from rig.plugins import build, load, options_of, values_of
 from rig.record import record, run_name
 from rig.session import bind
-from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Sequenced, Workload
+from rig.types import Sequenced, Workload
 from rig.watch import Bench
 
-PLANT = "mock"
+MODES = ("session", "together", "performance", "accuracy", "power")
+PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
+REPEATED = 64
+"""Least times that a compliance run asks for the same sample."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """What was asked, as it came from the command line. No meter means the device's own."""
+class Planned:
+    """One run to record: its directory below the session's, what it is for, what it is given."""
 
-    device: str
-    meters: tuple[str, ...]
-    scenario: str
-    workload: str
-    simulate: bool
-    data: str | None
-    amortise_s: float | None
-    options: tuple[str, ...]
-    out: Path | None
-    argv: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Opened:
-    """An opened bench with what its scenario needs."""
-
-    bench: Bench
+    name: str
+    purpose: str
     workload: Workload
-    scenario: Factory
-    scenario_options: Mapping[str, str]
-    meter_names: tuple[str, ...]
+    metered: bool
+    options: dict[str, str] = field(default_factory=dict)
 
 
-def measure(request: Request, quiet: bool = False) -> list[Path]:
-    """Record what was asked; the paths of the runs, in order.
+def measure(request: Request, quiet: bool = False) -> Path:
+    """Record what was asked; the directory of the session, or of the run where only one was wanted.
 
-    With ``amortise_s`` two runs are bound into a session: accuracy and time on single samples, then
-    power on sequences. Raises a ``RigError``; what was recorded before it stays.
+    Raises a ``RigError``; what was recorded before it stays, bound into a session of what there is.
     """
+    _check(request)
     folder = request.out or Path("runs") / run_name(request.device, request.scenario)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StoreError(
             f"{folder} is not empty", field="out", value=str(folder), remedy="Name a new directory with --out"
         )
     with opened(request) as o, _terminable():
-        if request.amortise_s is None:
-            return [_record(request, o, o.workload, folder, "all", quiet)]
-        longer = _sequences(o.workload, request.amortise_s)
-        plan = (("performance", o.workload), ("power", longer))
-        paths = [_record(request, o, workload, folder / purpose, purpose, quiet) for purpose, workload in plan]
-        bind(folder, [(purpose, purpose) for purpose, _ in plan])
-        return paths
+        if request.mode != "session":
+            purpose = PURPOSES[request.mode]
+            planned = Planned("", purpose, _for_power(request, o) if purpose == "power" else o.workload, True)
+            return _record(request, o, planned, folder, quiet)
+        return _session(request, o, folder, quiet)
 
 
-@contextmanager
-def opened(request: Request) -> Iterator[Opened]:
-    """Open plant, device, meters and workload; close what was opened, whatever happens."""
-    device_factory = load("devices", request.device)
-    scenario = load("scenarios", request.scenario)
-    workload_factory = load("workloads", request.workload)
-    for name in request.meters:
-        if name != "none":
-            load("meters", name)
-    lives_by_plant = needs(device_factory, "plant") or (request.simulate and takes(device_factory, "plant"))
-    plant_factory = load("plants", PLANT) if lives_by_plant else None
-    takers = {"device": device_factory, "scenario": scenario, "workload": workload_factory}
-    takers |= {"plant": plant_factory} if plant_factory else {}
-    texts = list(request.options) + ([f"workload.data={request.data}"] if request.data else [])
-    mine, rest = _own(texts, takers)
-    options = split_options(mine, takers)
-    workload: Workload = build(workload_factory, {}, options["workload"])
-    plant: Plant | None = build(plant_factory, {}, options["plant"]) if plant_factory else None
-    clock: Clock = plant.clock if plant is not None else HostClock()
-    given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
-    handles: list[Any] = []
-    try:
-        device: Device = build(device_factory, given, options["device"])
-        handles.append(device)
-        _check_mode(request, _described(device, "device", request.device))
-        chosen = _meter_names(request, device)
-        factories = {f"meter{k}" if k else "meter": load("meters", name) for k, name in enumerate(chosen)}
-        metered = split_options(rest, takers | factories) if rest else {}
-        meters: list[Meter] = []
-        for key, factory in factories.items():
-            meters.append(build(factory, given | {"device": device}, metered.get(key, {})))
-            handles.append(meters[-1])
-            _described(meters[-1], "meter", chosen[len(meters) - 1])
-        _check_scenario(device, scenario, options["scenario"])
-        yield Opened(Bench(device, tuple(meters), clock), workload, scenario, options["scenario"], chosen)
-    finally:
-        for handle in reversed(handles):
-            with suppress(Exception):
-                handle.close()
-
-
-def _own(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], list[str]]:
-    """Options that these takers declare, and those left for a meter that is not chosen yet."""
-    known = {key for factory in takers.values() for key in options_of(factory)}
-    mine: list[str] = []
-    rest: list[str] = []
-    for text in texts:
-        key = text.partition("=")[0]
-        who, dot, _ = key.partition(".")
-        own = (who in takers if dot else key in known) or "=" not in text
-        (mine if own else rest).append(text)
-    return mine, rest
-
-
-def _described(driver: Any, kind: str, name: str) -> Any:
-    """What a driver says it is. Raises ``SetupError`` for what is no driver, or fails to say."""
-    wanted = DeviceInfo if kind == "device" else MeterInfo
-    try:
-        info = driver.info()
-    except RigError:
-        raise
-    except Exception as error:
-        raise SetupError(
-            f"{kind} {name} does not say what it is: {type(error).__name__}: {error}",
-            field=kind,
-            value=name,
-            remedy="Its factory must return an object with info(); try rig.conformance on it",
-        ) from error
-    if not isinstance(info, wanted):
-        raise SetupError(
-            f"{name} is no {kind}: its info() gives a {type(info).__name__}",
-            field=kind,
-            value=name,
-            remedy=f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter",
-        )
-    return info
-
-
-def _check_mode(request: Request, info: DeviceInfo) -> None:
-    if info.mode not in get_args(Mode):
-        raise SetupError(
-            f"device {info.name} is in mode {info.mode!r}",
-            field="mode",
-            value=info.mode,
-            remedy="Declare hardware or simulator",
-        )
-    if info.max_batch < 1 or not info.timeout_s > 0:
-        raise SetupError(
-            f"device {info.name} declares max_batch {info.max_batch} and timeout_s {info.timeout_s}",
-            field="info",
-            remedy="Declare a batch of 1 or more and a positive timeout",
-        )
-    if request.simulate and info.mode != "simulator":
+def _check(request: Request) -> None:
+    if request.mode not in MODES:
         raise UsageError(
-            f"device {info.name} has no simulator mode", field="simulate", value=True, remedy="Leave --simulate out"
+            f"mode {request.mode!r} is unknown", field="mode", value=request.mode, remedy=f"Known: {', '.join(MODES)}"
         )
+    if request.trials is not None and request.trials < 1:
+        raise UsageError(f"{request.trials} trials", field="trials", value=request.trials, remedy="Give 1 or more")
+    whole = {"trials": request.trials, "compliance": request.compliance, "find_peak": request.find_peak}
+    for name, value in whole.items():
+        if value and request.mode != "session":
+            raise UsageError(
+                f"{name} is for a session, not for mode {request.mode}",
+                field=name,
+                value=value,
+                remedy="Leave --mode out",
+            )
 
 
-def _check_scenario(device: Device, scenario: Factory, options: Mapping[str, str]) -> None:
-    if values_of(scenario, options).get("apart") and not isinstance(device, Repeats):
-        raise SetupError(
-            f"device {device.info().name} cannot run its phases one at a time",
-            field="apart",
-            value=True,
-            remedy="Leave --apart out, or implement submit_repeated in its driver",
+def _session(request: Request, o: Opened, folder: Path, quiet: bool) -> Path:
+    done: list[tuple[str, str]] = []
+    plan = list(_plan(request, o))
+    try:
+        rate = _peak(request, o, folder, done, quiet) if request.find_peak else {}
+        for planned in plan:
+            run = replace(planned, options=rate)
+            done.append((run.name, run.purpose))
+            _record(request, o, run, folder / run.name, quiet)
+    finally:
+        whole = [(name, purpose) for name, purpose in done if (folder / name).is_dir()]
+        if whole:
+            bind(folder, whole)
+    return folder
+
+
+def _plan(request: Request, o: Opened) -> Iterator[Planned]:
+    """Performance and accuracy without a meter, power with it, as often as there are trials."""
+    trials = request.trials or o.rules.trials
+    yield Planned("accuracy", "accuracy", o.workload, False)
+    for k in range(1, trials + 1):
+        tag = f"-{k}" if trials > 1 else ""
+        yield Planned(f"performance{tag}", "performance", o.workload, False)
+        if o.bench.meters:
+            yield Planned(f"power{tag}", "power", _for_power(request, o), True)
+    if request.compliance:
+        yield Planned("repeated", "compliance", _same(o.workload), False)
+
+
+def _peak(request: Request, o: Opened, folder: Path, done: list[tuple[str, str]], quiet: bool) -> dict[str, str]:
+    """Search the highest valid rate; every probe is a run of its own."""
+    if "arrival_hz" not in options_of(o.scenario):
+        raise UsageError(
+            f"scenario {request.scenario} has no rate to search",
+            field="find_peak",
+            value=request.scenario,
+            remedy="Use --scenario server",
         )
+    from rig.evaluate import evaluate
+    from rig.run import open_run
+
+    def probe(rate_hz: float) -> Probe:
+        name = f"probe-{len(done) + 1:02d}"
+        done.append((name, "probe"))
+        planned = Planned(name, "probe", o.workload, False, {"arrival_hz": repr(rate_hz)})
+        _record(request, o, planned, folder / name, quiet)
+        validity = evaluate(open_run(folder / name)).validity
+        failed = [c.rule for c in (validity.checks if validity else ()) if not c.ok and c.rule != "device and meters"]
+        if not quiet:
+            sys.stderr.write(f"probe   {rate_hz:.6g} per second: {', '.join(failed) or 'valid'}\n")
+        return Probe(rate_hz, not failed)
+
+    start_hz = float(values_of(o.scenario, o.scenario_options)["arrival_hz"])
+    return {"arrival_hz": repr(find_peak(probe, start_hz))}
 
 
-def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
-    if request.meters:
-        return tuple(n for n in request.meters if n != "none")
-    own = device.info().onboard_meter
-    if own is None:
-        raise SetupError(
-            f"device {device.info().name} has no meter on board",
-            field="meter",
-            remedy=f"Name one with --meter (known: {', '.join(names('meters'))}), or --meter none",
-        )
-    if own not in names("meters") and ".py:" not in own:
-        raise UnknownNameError("meter", own, list(names("meters")))
-    return (own,)
-
-
-def _record(request: Request, o: Opened, workload: Workload, path: Path, purpose: str, quiet: bool) -> Path:
-    given = {"workload": workload, "phases": o.bench.device.info().phases}
-    steps = build(o.scenario, given, o.scenario_options)
-    scenario: dict[str, Any] = {"name": request.scenario, "options": values_of(o.scenario, o.scenario_options)}
-    if purpose == "power":
+def _record(request: Request, o: Opened, planned: Planned, path: Path, quiet: bool) -> Path:
+    options = {**o.scenario_options, **planned.options}
+    bench = o.bench if planned.metered else Bench(o.bench.device, (), o.bench.clock)
+    given = {
+        "workload": planned.workload,
+        "phases": bench.device.info().phases,
+        "rules": o.rules,
+        "clock": bench.clock,
+        "purpose": planned.purpose,
+    }
+    steps = build(o.scenario, given, options)
+    scenario: dict[str, Any] = {"name": request.scenario, "options": values_of(o.scenario, options)}
+    if planned.purpose == "power" and request.amortise_s is not None:
         scenario["amortise_s"] = request.amortise_s
-    with _live(workload, quiet) as progress:
+    with _live(planned.workload, quiet) as progress:
         try:
             return record(
                 path,
-                o.bench,
-                workload,
+                bench,
+                planned.workload,
                 steps,
                 scenario=scenario,
-                purpose=purpose,
+                rules=o.rules,
+                purpose=planned.purpose,
                 argv=list(request.argv),
                 progress=progress,
             )
@@ -216,15 +162,43 @@ def _record(request: Request, o: Opened, workload: Workload, path: Path, purpose
             raise
 
 
-def _sequences(workload: Workload, seconds: float) -> Workload:
-    if not isinstance(workload, Sequenced):
+def _for_power(request: Request, o: Opened) -> Workload:
+    """The workload, or longer sequences of it, over which the cost of configuring is spread."""
+    if request.amortise_s is None:
+        return o.workload
+    if not isinstance(o.workload, Sequenced):
         raise UsageError(
-            f"workload {workload.name} cannot be cut into longer sequences",
+            f"workload {o.workload.name} cannot be cut into longer sequences",
             field="amortise",
-            value=seconds,
+            value=request.amortise_s,
             remedy="Leave --amortise out, or use --repeat",
         )
-    return workload.sequences(seconds)
+    return o.workload.sequences(request.amortise_s)
+
+
+@dataclass(frozen=True)
+class _Same:
+    """A workload of one sample of another, again and again."""
+
+    of: Workload
+    name: str
+    task: str
+    version: str
+    digest_sha256: str
+    samples: Sequence[Any]
+    details: dict[str, Any]
+
+    def score(self, replies: Sequence[Any]) -> dict[str, float]:
+        return dict(self.of.score(replies))
+
+
+def _same(workload: Workload) -> Workload:
+    first = workload.samples[0]
+    times = max(REPEATED, min(len(workload.samples), 1024))
+    details = {**workload.details, "repeated": first.id}
+    return _Same(
+        workload, workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details
+    )
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """Entry points, or ``path.py:name``, to factories; and factories to objects.
 
-A factory's signature is its declaration: parameters the rig knows by name (``plant``, ``clock``,
-``device``, ``workload``, ``simulate``, ``phases``) are handed in, every keyword-only parameter is an
-option that a user may set, with its annotation as type and its default as default.
+A factory's signature is its declaration: parameters the rig knows by name (``INJECTED``) are handed in, every
+keyword-only parameter is an option that a user may set, with its annotation as type and its default as default.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any
 from rig.errors import MissingExtraError, RigError, SetupError, UnknownNameError, UsageError
 
 Factory = Callable[..., Any]
-GROUPS = ("devices", "meters", "scenarios", "workloads", "plants", "importers", "reports", "audits")
+GROUPS = ("devices", "meters", "scenarios", "workloads", "rules", "plants", "importers", "exports", "reports")
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ def options_of(factory: Factory) -> dict[str, Option]:
 
 
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases")
+INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases", "rules", "purpose")
 
 
 def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:

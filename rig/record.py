@@ -16,7 +16,7 @@ from typing import Any
 
 from rig.engine import collect
 from rig.store import SCHEMA, Recorder
-from rig.types import ClockInfo, Step, Workload
+from rig.types import ClockInfo, Rules, Step, Workload
 from rig.watch import Bench, Progress
 
 PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
@@ -29,6 +29,7 @@ def record(
     steps: Iterable[Step],
     *,
     scenario: Mapping[str, Any],
+    rules: Rules | None = None,
     purpose: str = "all",
     argv: list[str] | None = None,
     progress: Progress | None = None,
@@ -40,7 +41,7 @@ def record(
     whole either way.
     """
     with Recorder(path) as recorder:
-        recorder.event("start", **start_document(bench, workload, scenario, purpose, argv, path.name))
+        recorder.event("start", **start_document(bench, workload, scenario, purpose, argv, path.name, rules))
         for name, content in (artifacts or {}).items():
             recorder.artifact(name, content)
         collect(steps, bench, recorder, progress)
@@ -48,7 +49,13 @@ def record(
 
 
 def start_document(
-    bench: Bench, workload: Workload, scenario: Mapping[str, Any], purpose: str, argv: list[str] | None, run_id: str
+    bench: Bench,
+    workload: Workload,
+    scenario: Mapping[str, Any],
+    purpose: str,
+    argv: list[str] | None,
+    run_id: str,
+    rules: Rules | None = None,
 ) -> dict[str, Any]:
     """The first line of ``events.jsonl``; see ``rig/schemas/start.json``."""
     device = bench.device.info()
@@ -66,6 +73,7 @@ def start_document(
         "meters": [plain(m) for m in meters],
         "clocks": list(by_name.values()),
         "scenario": dict(scenario),
+        "rules": None if rules is None else plain(rules),
         "workload": {
             "name": workload.name,
             "task": workload.task,

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rig.onset import Stream
 from rig.quantity import Quantity
 from rig.types import Floats
+from rig.validity import Validity
 
 SCHEMA = "neurorig-results/1"
 
@@ -56,6 +58,10 @@ class Series:
     mark_windows_s: Floats
     execution_times_s: Floats
     """Per inference, in the order issued; shape (n,)."""
+    asked_s: Floats
+    """When each answered sample was asked for, and below how long its answer took; shape (n,)."""
+    latency_s: Floats
+    stream: Stream | None
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ class Result:
     notes: tuple[str, ...]
     clocks: Mapping[str, ClockSummary]
     series: Series
+    validity: Validity | None
 
     def to_json(self) -> dict[str, Any]:
         """The content of ``derived/results.json``."""
@@ -91,8 +98,13 @@ class Result:
             "scenario": start["scenario"],
             "workload": start["workload"],
             "purpose": start.get("purpose", "all"),
+            "validity": None if self.validity is None else _verdict(self.validity),
             "quantities": {name: q.to_json() for name, q in self.quantities.items()},
             "refusals": [asdict(r) for r in self.refusals],
             "notes": list(self.notes),
             "clocks": {name: asdict(c) for name, c in self.clocks.items()},
         }
+
+
+def _verdict(validity: Validity) -> dict[str, Any]:
+    return {"verdict": validity.verdict, **asdict(validity)}

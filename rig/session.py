@@ -27,16 +27,21 @@ def bind(folder: Path, runs: Sequence[tuple[str, str]]) -> None:
     os.replace(partial, folder / FILE)  # noqa: PTH105
 
 
-def runs_in(path: Path) -> list[Path]:
-    """The run directories that ``path`` stands for: itself, or those its session binds.
+def is_session(path: Path) -> bool:
+    """Whether a directory holds runs that are bound."""
+    return (path / FILE).is_file()
+
+
+def runs_in(path: Path) -> list[tuple[Path, str]]:
+    """The run directories that ``path`` stands for, each with its purpose: itself, or those its session binds.
 
     Raises ``StoreError`` when it is neither, ``IntegrityError`` when a bound run is not the one bound.
     """
     if not (path / FILE).is_file():
-        return [path]
+        return [(path, "")]
     try:
         document = json.loads((path / FILE).read_text())
-        rows = [(path / r["path"], r["events_sha256"]) for r in document["runs"]]
+        rows = [(path / r["path"], str(r["purpose"]), r["events_sha256"]) for r in document["runs"]]
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{path / FILE} cannot be read: {error}",
@@ -44,7 +49,7 @@ def runs_in(path: Path) -> list[Path]:
             value=str(path),
             remedy="Report its runs one by one",
         ) from error
-    for run, digest in rows:
+    for run, _, digest in rows:
         if not (run / EVENTS).is_file() or sha256_of(run / EVENTS) != digest:
             raise IntegrityError(
                 f"{run} is not the run that {path / FILE} binds",
@@ -52,4 +57,4 @@ def runs_in(path: Path) -> list[Path]:
                 value=str(run),
                 remedy="Restore the original recording, or report the run by itself",
             )
-    return [run for run, _ in rows]
+    return [(run, purpose) for run, purpose, _ in rows]

@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from rig.convert import to_watts
 from rig.errors import DataError
+from rig.occupancy import merged
 from rig.run import Run, Trace
 from rig.sync import Timebase, fit_brackets, host_timebase
 from rig.types import MARK_PHASE, Bools, Floats
 
+OVERLAP_S = 1e-9
+"""Below which two spans that follow each other do not overlap: rounding of ticks to seconds."""
 FARTHEST = 10.0
 """Tolerances that a clock's rate may be off before its declaration is taken for wrong."""
 
@@ -48,14 +51,21 @@ class Activity:
     idle_s: Floats
     apart: bool
     """Phases were issued one at a time, so that no issue holds a whole inference."""
+    joined: bool = False
+    """Spans of one phase overlapped (a batch, two cores) and were taken together."""
 
     def excluded_s(self) -> Floats:
         """Windows in which the device was busy with something that does not count."""
         return np.concatenate([self.warmup_s, self.marks_s])
 
     def busy_windows_s(self) -> Floats:
-        """The windows of every phase that counts, unsorted, shape (k, 2)."""
-        return np.concatenate([p.windows_s for p in self.phases.values()] or [np.zeros((0, 2))])
+        """The windows of every phase that counts, unsorted, shape (k, 2); their union where phases overlap."""
+        every = np.concatenate([p.windows_s for p in self.phases.values()] or [np.zeros((0, 2))])
+        if len(self.phases) < 2:
+            return every
+        union = merged(every)
+        overlap_s = float(np.sum(every[:, 1] - every[:, 0]) - np.sum(union[:, 1] - union[:, 0]))
+        return union if overlap_s > OVERLAP_S * len(every) else every
 
 
 @dataclass(frozen=True)
@@ -133,21 +143,44 @@ def activity_of(run: Run, device: Timebase) -> Activity:
     each = np.array([size.get(i) or 1 for i in table["sample_id"].to_pylist()], dtype=np.int64)
     times = np.array([e or 1 for e in table["executions"].to_pylist()], dtype=np.int64)
     phases: dict[str, Phase] = {}
+    joined = False
     for name in dict.fromkeys(columns["phase"].tolist()):
         use = (columns["phase"] == name) & ~warm
         if np.any(use):
-            phases[name] = Phase(windows[use], (each * times)[use], times[use], columns["issue"][use].astype(np.int64))
+            spans = Phase(windows[use], (each * times)[use], times[use], columns["issue"][use].astype(np.int64))
+            phases[name] = _joined(spans)
+            joined = joined or len(phases[name].windows_s) < len(spans.windows_s)
     marks = [row for e in run.of_type("marks") for row in e["spans"]]
     marked = np.array(marks, dtype=np.int64).reshape(-1, 2)
     phases.pop(MARK_PHASE, None)
     t0_ns = int(run.start["t0_ns"])
-    issues = [set(p.issue.tolist()) for p in phases.values()]
+    rows = columns["issue"][~warm]
+    issues = [set(rows[columns["phase"][~warm] == name].tolist()) for name in phases]
     return Activity(
         phases=phases,
         warmup_s=windows[warm],
         marks_s=np.column_stack([device.seconds(marked[:, 0]), device.seconds(marked[:, 1])]),
         idle_s=(run.idle_windows_ns() - t0_ns) * 1e-9,
         apart=any(i != issues[0] for i in issues),
+        joined=joined,
+    )
+
+
+def _joined(phase: Phase) -> Phase:
+    """Spans that overlap, as those of one batch do, as one window that stands for all their inferences."""
+    order = np.argsort(phase.windows_s[:, 0], kind="stable")
+    on, off = phase.windows_s[order].T
+    reach = np.maximum.accumulate(off)
+    first = np.concatenate([[True], on[1:] >= reach[:-1] - OVERLAP_S])
+    if np.all(first):
+        return phase
+    at = np.flatnonzero(first)
+    windows = np.column_stack([on[at], np.maximum.reduceat(off, at)])
+    return Phase(
+        windows,
+        np.add.reduceat(phase.inferences[order], at),
+        np.maximum.reduceat(phase.executions[order], at),
+        np.minimum.reduceat(phase.issue[order], at),
     )
 
 

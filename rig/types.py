@@ -68,8 +68,8 @@ class Idle:
 class Issue(msgspec.Struct, frozen=True, gc=False):
     """Hand samples to the device: with ``due_ns`` None as soon as it is free, and wait for the answers;
 
-    else at ``due_ns`` after the first issue, whether it is free or not, and go on. What is due together is
-    handed over together, up to the device's batch. ``repeat`` loops the work inside one span, ``phase``
+    else ``due_ns`` after the first issue that has one, whether it is free or not, and go on. What is due
+    together is handed over together, up to the device's batch. ``repeat`` loops the work inside one span, ``phase``
     restricts it to one phase, ``warmup`` issues are recorded but enter no result, and with ``queue`` a
     sample is dropped when so many wait unanswered at the moment it is due.
     """
@@ -90,9 +90,10 @@ Step = Mark | Idle | Issue
 class Rules:
     """What makes a result of one scenario valid under a named, versioned set; see ``scenarios/rules.py``.
 
-    A figure that is None is not asked for. ``percentile`` is the share of latencies (0 to 1) that a bound or
-    an estimate speaks of, ``in_time_share`` of frames that must meet their deadline, ``trial_tolerance``
-    how far a trial may lie from the mean of all, relative.
+    What is None is not asked for. ``percentile`` (0 to 1) is the share of latencies that an estimate or a
+    bound speaks of, ``in_time_share`` of frames that must meet their deadline. ``late_share`` is how large
+    the 99th percentile of slip may be against the latency bound or deadline, ``gap_distance`` the
+    Kolmogorov distance between the gaps scheduled and kept. ``trial_tolerance`` is relative to the mean.
     """
 
     name: str
@@ -100,15 +101,19 @@ class Rules:
     source: str
     submittable: bool
     idle_s: float = 2.0
-    warmup: int = 1
+    warmup: int | None = None
+    """Warm-up samples allowed at most."""
     min_duration_s: float = 0.0
     min_queries: int = 1
+    whole_set: bool = False
     percentile: float | None = None
     early_stopping: bool = False
     in_time_share: float | None = None
+    late_share: float | None = None
+    gap_distance: float | None = None
     trials: int = 1
     trial_tolerance: float | None = None
-    hardware_only: bool = True
+    hardware_only: bool = False
 
 
 # ---- what comes back ----------------------------------------------------------------------
@@ -353,6 +358,20 @@ class Workload(Protocol):
     def details(self) -> Mapping[str, Any]: ...
 
     def score(self, replies: Sequence[Reply]) -> Mapping[str, float]: ...
+
+
+@runtime_checkable
+class Streams(Protocol):
+    """A workload that can be heard as one continuous stream."""
+
+    def stream(
+        self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
+    ) -> Sequence[Sample]:
+        """Frames of ``window_s``, one every ``stride_s``, of a stream whose label changes every ``scene_s``.
+
+        Frame k ends ``window_s + k * stride_s`` after the stream began; its label is what is heard at its end.
+        """
+        ...
 
 
 @runtime_checkable

@@ -1,41 +1,42 @@
-"""Single-stream: one sample at a time, the next when the previous is done (NeuroBench, ASC task)."""
+"""Single-stream: one sample at a time, the next when the previous is done (NeuroBench, ASC; MLPerf)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rig.errors import UsageError
-from rig.types import Idle, Issue, Mark, Step, Workload
+from rig.types import Clock, Idle, Issue, Rules, Step, Workload
+from scenarios.steps import Enough, at_least, chosen, framed, once, rounds
 
 
 def single_stream(
     workload: Workload,
+    rules: Rules,
+    clock: Clock | None = None,
     phases: tuple[str, ...] = (),
+    purpose: str = "all",
     *,
-    idle_s: float = 2.0,
-    warmup: int = 1,
+    idle_s: float | None = None,
+    warmup: int | None = None,
     repeat: int = 1,
     apart: bool = False,
 ) -> Iterator[Step]:
-    """Idle, every sample once, idle. ``repeat`` loops each sample inside one span; ``apart`` issues each
+    """Idle, the whole set in order, as often as the rules ask, idle.
 
-    phase of the device on its own, so that short phases can be repeated and powered one at a time.
+    ``repeat`` loops each sample inside one span; ``apart`` issues each phase of the device on its own, so
+    that short phases can be repeated and powered one at a time. ``idle_s`` and ``warmup``: as in the rules.
     """
-    for name, value, least in (("idle_s", idle_s, 0.0), ("warmup", warmup, 0), ("repeat", repeat, 1)):
-        if value < least:
-            raise UsageError(f"option {name} is {value}", field=name, value=value, remedy=f"Give {least} or more")
-    return _steps(workload, phases if apart else (None,), idle_s, warmup, repeat)
+    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
+    at_least(idle_s=(idle, 0.0), warmup=(warm, 0), repeat=(repeat, 1))
+    if purpose == "accuracy":
+        return framed(once(workload.samples), workload, idle, warm)
+    enough = Enough(rules, clock, purpose)
+    work = _apart(workload, phases, repeat, idle) if apart else rounds(workload.samples, enough, repeat=repeat)
+    return framed(work, workload, idle, warm)
 
 
-def _steps(
-    workload: Workload, phases: tuple[str | None, ...], idle_s: float, warmup: int, repeat: int
-) -> Iterator[Step]:
-    yield Mark()
-    for k in range(warmup):
-        yield Issue([workload.samples[k % len(workload.samples)]], warmup=True)
-    for phase in phases:
-        yield Idle(idle_s)
+def _apart(workload: Workload, phases: tuple[str, ...], repeat: int, idle_s: float) -> Iterator[Step]:
+    for number, phase in enumerate(phases):
+        if number:
+            yield Idle(idle_s)
         for sample in workload.samples:
             yield Issue([sample], repeat=repeat, phase=phase)
-    yield Idle(idle_s)
-    yield Mark()

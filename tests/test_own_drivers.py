@@ -46,7 +46,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measure(device: str, *more: str) -> int:
-    return main(["measure", "--device", device, "--meter", "none", "--out", "run", *BRIEF, *more])
+    return main(["measure", "--device", device, "--meter", "none", "--mode", "together", "--out", "run", *BRIEF, *more])
 
 
 def failed(capsys: pytest.CaptureFixture[str], source: str, name: str = "f", *more: str) -> tuple[int, str]:
@@ -125,7 +125,7 @@ def m():
 """
     Path("mine.py").write_text(source)
 
-    main(["measure", "--device", "mine.py:f", "--meter", "mine.py:m", "--out", "run", *BRIEF])
+    main(["measure", "--device", "mine.py:f", "--meter", "mine.py:m", "--mode", "together", "--out", "run", *BRIEF])
     assert open_run(elsewhere / "run").start["meters"][0]["omitted"] == ["device"]
 
 

@@ -21,6 +21,7 @@ from rig.record import record
 from rig.result import Result
 from rig.run import open_run
 from rig.types import MARK_PHASE, Idle, Issue, Mark
+from scenarios.rules import quick
 from scenarios.single_stream import single_stream
 
 Options = dict[str, Any]
@@ -37,7 +38,8 @@ def measure(tmp_path: Path) -> Measure:
         plant = open_plant(**plant_options)
         bench = Bench(open_device(plant, **device), (open_meter(plant, **meter),), plant.clock)
         path, workload = tmp_path / str(next(runs)), blank(samples)
-        steps = single_stream(workload, bench.device.info().phases, **{"idle_s": 1.0} | (scenario or {}))
+        phases = bench.device.info().phases
+        steps = single_stream(workload, quick("single-stream"), phases=phases, **{"idle_s": 1.0} | (scenario or {}))
         record(path, bench, workload, steps, scenario={"name": "single-stream"}, argv=[])
         return plant, evaluate(open_run(path))
 
@@ -186,7 +188,7 @@ def test_a_rail_that_the_activity_does_not_touch_places_no_other_rail(tmp_path: 
         busy = {"core": 3e-3, "io": 1e-3}
         plant.install({"core": 1e-3, "io": 1e-3}, {"inference": busy, MARK_PHASE: busy})
         meter = open_meter(plant, meter_seed=seed, rate_hz=5e3, meter_forward_s=1e-4, meter_back_s=5e-3)
-        steps = single_stream(blank(40), idle_s=1.0, warmup=0)
+        steps = single_stream(blank(40), quick("single-stream"), idle_s=1.0, warmup=0)
         path = tmp_path / str(seed)
         record(path, Bench(device, (meter,), plant.clock), blank(40), steps, scenario={"name": "x"}, argv=[])
         found = evaluate(open_run(path)).quantities["rail.core.dynamic_power_w"].value

@@ -25,17 +25,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_session_stands_for_its_runs_in_their_order(folder: Path) -> None:
-    assert runs_in(folder) == [folder / "performance", folder / "power"]
+    assert runs_in(folder) == [(folder / name, name) for name in ("performance", "power")]
 
 
 def test_a_session_may_be_moved_as_a_whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "session"
     folder.rename(elsewhere)
-    assert runs_in(elsewhere) == [elsewhere / "performance", elsewhere / "power"]
+    assert runs_in(elsewhere) == [(elsewhere / name, name) for name in ("performance", "power")]
 
 
 def test_a_run_by_itself_stands_for_itself(folder: Path) -> None:
-    assert runs_in(folder / "power") == [folder / "power"]
+    assert runs_in(folder / "power") == [(folder / "power", "")]
 
 
 def test_it_says_what_each_run_is_for_and_leaves_no_half_written_file(folder: Path) -> None:
@@ -75,4 +75,4 @@ def test_a_session_that_cannot_be_read_says_so(folder: Path, text: str) -> None:
 
 def test_binding_again_takes_the_place_of_the_first(folder: Path) -> None:
     bind(folder, PURPOSES[1:])
-    assert runs_in(folder) == [folder / "power"]
+    assert runs_in(folder) == [(folder / "power", "power")]

@@ -31,6 +31,7 @@ CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 TICK_HZ = 12.5e6
 """Of the counter in the board's FPGA, which stamps the spans."""
 PHASES = ("preprocess", "inference")
+FRONT_ENDS = ("replay", "live")
 
 _TICK_NS = 80
 Counters = dict[str, dict[str, NDArray[np.int64]]]
@@ -42,9 +43,13 @@ def open_device(
     simulate: bool = False,
     network: str | None = None,
     core_clock_hz: float = 25e6,
+    front_end: str = "replay",
 ) -> Device:
     """Open Xylo Audio 2 with a network file (None: the shipped scene network).
 
+    ``front_end`` is "replay" where each sample is played to it after it was handed over, in real time, or
+    "live" where it listened to the sample while that happened: then only inference is left, and what the
+    front end draws is part of idle.
     Raises UsageError for a core clock that the board cannot make, SetupError without
     ``simulate`` (no board, or a board that this version cannot drive) and for a simulation without
     surroundings, DataError for a missing or altered network file, MissingExtraError without
@@ -58,6 +63,9 @@ def open_device(
             value=core_clock_hz,
             remedy=f"Use one of {known}",
         )
+    if front_end not in FRONT_ENDS:
+        known = " or ".join(FRONT_ENDS)
+        raise UsageError(f"front_end is {front_end!r}", field="front_end", value=front_end, remedy=f"Give {known}")
     if not simulate:
         raise _no_hardware(rockpool_import.attached_boards())
     if plant is None:
@@ -67,7 +75,7 @@ def open_device(
             remedy="Use the simulated bench, or pass plant=",
         )
     loaded = load_network(network)
-    return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant)
+    return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant, front_end)
 
 
 def _no_hardware(boards: Sequence[str]) -> SetupError:
@@ -177,15 +185,18 @@ def _fan_out(network: Network) -> dict[str, NDArray[np.int64]]:
 class XyloDevice:
     """Encodes, keeps the device's virtual time, and decodes; how spikes come about is the backend's."""
 
-    def __init__(self, network: Network, backend: SimBackend, plant: Plant) -> None:
+    def __init__(self, network: Network, backend: SimBackend, plant: Plant, front_end: str = "replay") -> None:
         self._network = network
         self._backend: Backend = backend
-        self._info = _describe(network, backend)
+        self._info = _describe(network, backend, front_end)
         self._plant = plant
         self._open_ns = self._busy_until_ns = plant.clock.now_ns()
         self._pending: deque[tuple[int, Reply]] = deque()
         self._counters: Counters = {}
-        plant.install(xylo_power.IDLE_W, xylo_power.PHASE_W)
+        if front_end == "live":
+            plant.install(xylo_power.LIVE_IDLE_W, xylo_power.LIVE_PHASE_W)
+        else:
+            plant.install(xylo_power.IDLE_W, xylo_power.PHASE_W)
 
     def info(self) -> DeviceInfo:
         """What this device is; ``details`` holds the encoder, the network and the power profile."""
@@ -206,10 +217,11 @@ class XyloDevice:
 
         Without inference there is no decision: the reply's label is then None.
         """
-        sample = _only(samples, times, phase, budget)
+        sample = _only(samples, times, phase, budget, self._info.phases)
         audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)
         # check_audio has refused a missing rate.
         rate_hz = float(sample.rate_hz or 0.0)
+        phases = self._info.phases
         lasting_s = {"preprocess": sample.duration_s or audio.size / rate_hz}
         spikes = [0] * len(self._network.classes)
         label: str | None = None
@@ -219,9 +231,10 @@ class XyloDevice:
             lasting_s["inference"] = result.seconds
             spikes = [int(count) for count in result.output.sum(axis=0)]
             label = self._network.classes[int(np.argmax(spikes))]
-        wanted = PHASES if phase is None else (phase,)
+        wanted = phases if phase is None else (phase,)
         spans = tuple(self._occupy(name, lasting_s[name] * times, times) for name in wanted)
-        reply = Reply(sample.id, {"label": label, "spikes": spikes}, spans)
+        output = {"label": label, "spikes": spikes, "probability": _shares(self._network.classes, spikes)}
+        reply = Reply(sample.id, output, spans)
         self._pending.append((self._busy_until_ns, reply))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
@@ -259,11 +272,19 @@ class XyloDevice:
         return Span(phase, self._tick(on_ns), self._tick(off_ns), executions)
 
 
-def _only(samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> Sample:
+def _shares(classes: Sequence[str], spikes: Sequence[int]) -> dict[str, float]:
+    """Each class's share of the output spikes, equal shares where there is none: how sure, not how calibrated."""
+    total = sum(spikes)
+    return {name: n / total if total else 1.0 / len(classes) for name, n in zip(classes, spikes, strict=True)}
+
+
+def _only(
+    samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None, phases: Sequence[str]
+) -> Sample:
     wrong = (
         ("samples", len(samples), "one sample at a time", len(samples) != 1),
         ("times", times, "at least 1", times < 1),
-        ("phase", phase, " or ".join(PHASES), phase is not None and phase not in PHASES),
+        ("phase", phase, " or ".join(phases), phase is not None and phase not in phases),
         ("budget", budget, "no budget: it is no solver", budget is not None),
     )
     for field, value, takes, is_wrong in wrong:
@@ -272,14 +293,14 @@ def _only(samples: Sequence[Sample], times: int, phase: str | None, budget: Budg
     return samples[0]
 
 
-def _describe(network: Network, backend: SimBackend) -> DeviceInfo:
+def _describe(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
     names = ("rockpool", "xylosim")
     return DeviceInfo(
         name="xylo",
         mode="simulator",
         description="SIMULATED SynSense Xylo Audio 2: bit-exact XyloSim, estimated time, declared power",
         clock=ClockInfo("device", TICK_HZ),
-        phases=PHASES,
+        phases=PHASES if front_end == "replay" else ("inference",),
         onboard_meter="xylo-monitor",
         versions={name: importlib.metadata.version(name) for name in names},
         artifacts={"network": network.digest_sha256},
@@ -290,6 +311,7 @@ def _describe(network: Network, backend: SimBackend) -> DeviceInfo:
             "training": dict(network.training),
             "core_clock_hz": backend.core_clock_hz,
             "inference_time": "estimated: Rockpool's cycle model on the simulated spikes / core_clock_hz",
+            "front_end": front_end,
             "preprocess_time": "the sample's duration: the analog front end hears in real time",
             "power_profile": xylo_power.profile(),
         },

@@ -28,6 +28,12 @@ PHASE_W = {
     "inference": {rail: idle + DYNAMIC_W * _INFERENCE_SHARE.get(rail, 0.0) for rail, idle in IDLE_W.items()},
 }
 
+LIVE_IDLE_W = PHASE_W["preprocess"]
+"""Idle while the front end listens all the time."""
+LIVE_PHASE_W = {
+    "inference": {rail: watts + _FRONT_END_W.get(rail, 0.0) for rail, watts in PHASE_W["inference"].items()}
+}
+
 
 def profile() -> dict[str, Any]:
     """The profile as JSON values, with its source and what of it is assumed."""

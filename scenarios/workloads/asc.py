@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError
-from rig.types import Reply
+from rig.types import Reply, Sample
 from scenarios.workloads import audio
 from scenarios.workloads.catalogue import Catalogue, read_folder, read_tau
+from scenarios.workloads.frames import frames_of
 from scenarios.workloads.scenes import CLASSES, RECIPE, synthesize
 from scenarios.workloads.scoring import score_labels
 from scenarios.workloads.slices import SLICE_S, LazySamples, Loader, Slice, Unit, draw, interleave, join
@@ -43,6 +44,7 @@ _SYNTHETIC_DEFAULT = 120
 _SYNTHETIC_MOST = 1_000_000
 _RATES_HZ = (1000, 384_000)
 _CLIPS_KEPT = 32
+_SLICES_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,6 +65,15 @@ class AscWorkload:
     def sequences(self, seconds: float) -> AscWorkload:
         """The same slices joined to sequences of ``seconds``; see the function of this name."""
         return sequences(self, seconds)
+
+    def stream(
+        self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
+    ) -> Sequence[Sample]:
+        """The slices as one stream whose scene changes, cut into frames; see ``rig.types.Streams``."""
+        parts = [part for unit in self.samples.units for part in unit.slices]
+        lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
+        kept = lru_cache(_SLICES_KEPT)(self.samples.load)
+        return frames_of(parts, kept, self.samples.rate_hz, **lengths, seed=seed)
 
 
 def open_workload(

@@ -1,0 +1,51 @@
+"""The highest rate at which a system still serves in time, by search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rig.errors import MeasurementRefusedError
+
+STEP = 2.0
+CLOSE = 1.02
+"""Ratio of the lowest rate that failed to the highest that held at which the search ends."""
+MOST_PROBES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One rate that was tried, and whether it held."""
+
+    rate_hz: float
+    held: bool
+
+
+def find_peak(probe: Callable[[float], Probe], start_hz: float) -> float:
+    """Double or halve from ``start_hz`` until one rate holds and one fails, then halve the ratio between them.
+
+    Returns the highest rate that held. Raises ``MeasurementRefusedError`` when none did.
+    """
+    low, high, rate_hz = 0.0, math.inf, start_hz
+    for _ in range(MOST_PROBES):
+        if probe(rate_hz).held:
+            low = max(low, rate_hz)
+        else:
+            high = min(high, rate_hz)
+        if low and high / low <= CLOSE:
+            break
+        if math.isinf(high):
+            rate_hz = low * STEP
+        elif not low:
+            rate_hz = high / STEP
+        else:
+            rate_hz = math.sqrt(low * high)
+    if not low:
+        raise MeasurementRefusedError(
+            f"no rate from {start_hz:g} down to {high:g} per second holds the bound",
+            field="arrival_hz",
+            value=high,
+            remedy="Give a longer latency_bound_s, or see what the probes' reports say",
+        )
+    return low

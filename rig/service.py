@@ -1,0 +1,126 @@
+"""How a system serves: throughput, latency by percentile, what was late or dropped. From host stamps alone.
+
+Host stamps of one clock differ by whole nanoseconds, so what is in doubt is the finite sample and, for a
+rate, the two moments between which it is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rig.early_stopping import discarded, estimate, interval, nearest_rank
+from rig.quantity import Component, Quantity
+from rig.queries import Queries
+from rig.types import Floats
+
+PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
+Figures = dict[str, Quantity]
+
+
+def service_figures(q: Queries, rules: dict[str, Any]) -> Figures:
+    """Every figure of service that these queries have, by name."""
+    if not np.any(q.answered):
+        return {}
+    figures = throughput(q) | latencies(q.latency_s(), "latency", rules.get("percentile"))
+    if q.scheduled:
+        figures |= arrivals(q)
+        dropped, n = int(np.count_nonzero(q.dropped)), len(q)
+        figures["dropped_share"] = Quantity(dropped / n, "1", (), 0.0, n, "samples never handed over, counted")
+        figures["backlog_max"] = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, n, "due and unanswered")
+    return figures
+
+
+def throughput(q: Queries) -> Figures:
+    """Samples and inferences per second between the first asked for and the last answer."""
+    on_s, off_s = q.window_s()
+    n = int(np.count_nonzero(q.answered))
+    out = {"duration_s": Quantity(off_s - on_s, "s", (), 0.0, n, "first sample asked for to last answer, host clock")}
+    if off_s > on_s:
+        rates = {"throughput_samples_hz": n, "throughput_inferences_hz": int(np.sum(q.inferences[q.answered]))}
+        method = "answers over the time from the first sample asked for to the last answer"
+        out |= {name: Quantity(count / (off_s - on_s), "Hz", (), 0.0, n, method) for name, count in rates.items()}
+    return out
+
+
+def latencies(times_s: Floats, name: str, stopped: float | None = None) -> Figures:
+    """Mean and percentiles of shape (n,) times; ``stopped`` adds MLPerf's early-stopping estimate of one."""
+    ordered, n = np.sort(times_s), len(times_s)
+    mean_u = float(np.std(ordered, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+    mean = Component("finite sample", mean_u, max(n - 1, 1))
+    out = {f"{name}_mean_s": Quantity(float(ordered.mean()), "s", (mean,) if mean_u else (), 0.0, n, "mean")}
+    for p in PERCENTILES:
+        value = nearest_rank(ordered, p)
+        sides = [abs(side - value) for side in interval(ordered, p) if math.isfinite(side)]
+        u = max(sides, default=0.0) / 1.959964
+        method = "nearest rank; interval from order statistics"
+        parts = (Component("finite sample", u),) if u else ()
+        out[f"{name}_p{_label(p)}_s"] = Quantity(value, "s", parts, 0.0, n, method)
+    if stopped is not None and math.isfinite(found := estimate(ordered, stopped)):
+        method = f"early stopping: the {discarded(n, stopped)} slowest of {n} left out (99 % confidence)"
+        out[f"{name}_p{_label(stopped)}_early_stopping_s"] = Quantity(found, "s", (), 0.0, n, method)
+    return out
+
+
+def arrivals(q: Queries) -> Figures:
+    """How well the host kept the schedule: slip, and the distance of the gaps kept from those scheduled."""
+    slip = np.sort(slips_s(q))
+    n = len(slip)
+    out = {
+        f"slip_p{_label(p)}_s": Quantity(nearest_rank(slip, p), "s", (), 0.0, n, "hand-over after it was possible")
+        for p in (0.5, 0.99)
+    }
+    out["slip_max_s"] = Quantity(float(slip[-1]), "s", (), 0.0, n, "hand-over after it was possible")
+    if n > 2:
+        due = q.due_s[~q.dropped]
+        kept = np.diff(np.sort(due + slips_s(q)))
+        distance = gap_distance(np.diff(np.sort(due)), kept)
+        out["arrival_gap_distance"] = Quantity(distance, "1", (), 0.0, n, "Kolmogorov distance, gaps kept to scheduled")
+    return out
+
+
+def slips_s(q: Queries) -> Floats:
+    """How much later than it could have been each sample was handed over: after it was due, and after the
+
+    device had answered everything handed over before it where it takes one batch at a time.
+    """
+    went = ~q.dropped
+    due, issued = q.due_s[went], q.issued_s[went]
+    done = np.where(np.isnan(q.done_s[went]), -np.inf, q.done_s[went])
+    ends = np.maximum.accumulate(done)
+    first = np.searchsorted(issued, issued, side="left")
+    before = np.where(first > 0, ends[np.clip(first - 1, 0, None)], -np.inf)
+    free = np.where(before <= issued, before, -np.inf)  # else the device held several, and nothing was waited for
+    return np.asarray(np.maximum(issued - np.maximum(due, free), 0.0))
+
+
+def gap_distance(one: Floats, other: Floats) -> float:
+    """Kolmogorov distance of two samples: the largest difference of their distribution functions."""
+    if not (len(one) and len(other)):
+        return 0.0
+    at = np.sort(np.concatenate([one, other]))
+    shares = [np.searchsorted(np.sort(x), at, side="right") / len(x) for x in (one, other)]
+    return float(np.max(np.abs(shares[0] - shares[1])))
+
+
+def backlog(q: Queries) -> Floats:
+    """How many samples were due and unanswered at each moment one became due; shape of those handed over."""
+    went = ~q.dropped
+    done = np.sort(np.where(np.isnan(q.done_s[went]), np.inf, q.done_s[went]))
+    due = np.sort(q.due_s[went])
+    return np.asarray(np.arange(1, len(due) + 1) - np.searchsorted(done, due, side="right"), dtype=float)
+
+
+def in_time_share(q: Queries, deadline_s: float) -> Quantity:
+    """Share of all samples, dropped ones among them, answered within ``deadline_s`` of being asked for."""
+    met = int(np.count_nonzero(q.latency_s() <= deadline_s))
+    n = len(q)
+    u = math.sqrt(max(met * (n - met), 0) / n) / n if n else 0.0
+    parts = (Component("finite sample", u),) if u else ()
+    return Quantity(met / n if n else 0.0, "1", parts, 0.0, n, f"answered within {deadline_s:g} s of being due")
+
+
+def _label(p: float) -> str:
+    return f"{100 * p:g}".replace(".", "_")

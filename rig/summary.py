@@ -1,0 +1,198 @@
+"""A session as one result: times from its performance runs, accuracy from its accuracy run, power from its power
+
+runs; the mean of the trials, and the rules that speak of several runs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.quantity import Component, Quantity, linear
+from rig.queries import Queries, queries_of
+from rig.result import Result
+from rig.run import Run
+from rig.validity import Check
+
+SCORES = ("accuracy", "balanced_accuracy")
+NO_TRIALS = ("_max_s", "_share", "_max", "arrival_gap_distance")
+CACHED = 0.9
+"""A repeated sample answered in less than this part of its time among others speaks of a cache (TEST04: 10 %)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run of a session, read and evaluated."""
+
+    name: str
+    purpose: str
+    run: Run
+    result: Result
+
+
+def summarise(name: str, parts: Sequence[Part]) -> Result | None:
+    """The session's result; None when it holds no run that was more than a probe."""
+    by = {p: [part for part in parts if part.purpose == p] for p in ("performance", "accuracy", "power", "compliance")}
+    lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
+    if lead is None:
+        return None
+    figures = _figures(by)
+    checks = [*_of_runs(parts), *_of_session(lead.run, by, figures)]
+    validity = lead.result.validity
+    return replace(
+        lead.result,
+        run_id=name,
+        complete=all(part.result.complete for part in parts),
+        simulated=any(part.result.simulated for part in parts),
+        quantities=figures,
+        refusals=tuple(dict.fromkeys(r for part in parts for r in part.result.refusals)),
+        notes=tuple(dict.fromkeys([*_about(parts), *(n for part in by["power"] or [lead] for n in part.result.notes)])),
+        series=replace(
+            lead.result.series,
+            **_served((by["performance"] or [lead])[0]),
+        ),
+        validity=None if validity is None else replace(validity, checks=tuple(checks)),
+    )
+
+
+def _served(part: Part) -> dict[str, Any]:
+    series = part.result.series
+    return {
+        "asked_s": series.asked_s, "latency_s": series.latency_s, "execution_times_s": series.execution_times_s,
+    }  # fmt: skip
+
+
+def _about(parts: Sequence[Part]) -> Iterator[str]:
+    yield "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
+
+
+def _figures(by: Mapping[str, list[Part]]) -> dict[str, Quantity]:
+    """Times from performance, scores from accuracy, watts and joules from power."""
+    times = _over_trials([p.result.quantities for p in by["performance"]])
+    power = _over_trials([p.result.quantities for p in by["power"]])
+    scores = {n: q for p in by["accuracy"] for n, q in p.result.quantities.items() if n in SCORES}
+    if not times:
+        times = {n: q for n, q in power.items() if q.unit not in ("W", "J")}
+    return times | scores | {n: q for n, q in power.items() if q.unit in ("W", "J") or n.startswith("peer.")}
+
+
+def _over_trials(trials: Sequence[Mapping[str, Quantity]]) -> dict[str, Quantity]:
+    if len(trials) < 2:
+        return dict(trials[0]) if trials else {}
+    common = [name for name in trials[0] if all(name in t for t in trials)]
+    return {name: _mean([t[name] for t in trials]) for name in common}
+
+
+def _mean(values: Sequence[Quantity]) -> Quantity:
+    """Mean of trials: what they share stays, and their scatter joins where it is more than they state."""
+    n = len(values)
+    mean = linear([(1.0 / n, q) for q in values], values[0].unit, f"{values[0].method}; mean of {n} trials")
+    scatter = float(np.std([q.value for q in values], ddof=1)) / math.sqrt(n)
+    more = math.sqrt(max(scatter**2 - mean.u**2, 0.0))
+    if more == 0.0:
+        return mean
+    return replace(mean, components=(*mean.components, Component("scatter of trials", more, n - 1)))
+
+
+# ---- rules that speak of more than one run -------------------------------------------------
+
+
+def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
+    for part in parts:
+        if part.purpose != "probe" and part.result.validity is not None:
+            for check in part.result.validity.checks:
+                yield replace(check, rule=f"{part.name}: {check.rule}")
+
+
+def _of_session(run: Run, by: Mapping[str, list[Part]], figures: Mapping[str, Quantity]) -> Iterator[Check]:
+    rules = run.start.get("rules") or {}
+    for purpose in ("performance", "power"):
+        found = len(by[purpose])
+        wanted = int(rules.get("trials") or 1)
+        yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted)
+    tolerance = rules.get("trial_tolerance")
+    if tolerance is not None:
+        yield from _within(by, float(tolerance))
+    yield from _same_answers(by)
+    yield from _no_cache(by)
+
+
+def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:
+    """Every trial near the mean of all, for the figures that are reported."""
+    for purpose, name in (
+        ("performance", "execution_time_s"),
+        ("power", "active_power_w"),
+        ("power", "average_power_w"),
+    ):
+        values = [p.result.quantities[name].value for p in by[purpose] if name in p.result.quantities]
+        if len(values) > 1:
+            mean = sum(values) / len(values)
+            worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
+            yield Check(
+                f"{name} of each trial from the mean", f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance
+            )
+
+
+def _same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
+    """What was answered for speed is what was answered for accuracy (as LoadGen's TEST01)."""
+    if not (by["accuracy"] and by["performance"]):
+        return
+    expected = _answers(by["accuracy"][0].run)
+    asked = differ = 0
+    for part in by["performance"]:
+        for sample, said in _answers(part.run).items():
+            if sample in expected:
+                asked += 1
+                differ += not said <= expected[sample]
+    if asked:
+        yield Check("samples answered otherwise for speed than for accuracy", f"{differ} of {asked}", "0", differ == 0)
+
+
+def _answers(run: Run) -> dict[str, set[str]]:
+    q = queries_of(run)
+    ids = run.samples["id"].to_pylist()
+    labels = [_decided(text) for text in q.outputs]
+    out: dict[str, set[str]] = {}
+    pairs = np.unique(np.column_stack([q.sample, q.output])[q.output >= 0], axis=0)
+    for sample, output in pairs.tolist():
+        out.setdefault(ids[sample], set()).add(labels[output])
+    return out
+
+
+def _decided(text: str) -> str:
+    """The decision in an output: its label where it has one, else all of it."""
+    said = json.loads(text)
+    return json.dumps(said["label"]) if isinstance(said, dict) and "label" in said else text
+
+
+def _no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
+    """One sample again and again must not be answered sooner than among others (as LoadGen's TEST04)."""
+    for part in by["compliance"]:
+        q = queries_of(part.run)
+        again = _times(q)[1:]  # the first may be the one that fills a cache
+        sample = part.run.samples["id"].to_pylist()[int(q.sample[0])] if len(q) else None
+        among = [t for p in by["performance"] for t in _times_of(p.run, sample)]
+        if len(again) and among:
+            ratio = float(np.median(again)) / float(np.median(among))
+            rule = f"time of sample {sample} repeated, against its time among others"
+            yield Check(rule, f"{ratio:.3f}", f"at least {CACHED:g}", ratio >= CACHED)
+
+
+def _times(q: Queries) -> NDArray[np.floating[Any]]:
+    """From hand-over to answer, so that no queue counts."""
+    return np.asarray((q.done_s - q.issued_s)[q.answered & ~q.dropped])
+
+
+def _times_of(run: Run, sample: str | None) -> list[float]:
+    q = queries_of(run)
+    ids = run.samples["id"].to_pylist()
+    if sample not in ids:
+        return []
+    own = q.answered & ~q.dropped & (q.sample == ids.index(sample))
+    return [float(t) for t in (q.done_s - q.issued_s)[own]]

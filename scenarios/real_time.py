@@ -1,0 +1,50 @@
+"""Real-time: a stream that does not wait, cut into frames, with scenes that change (NeuroBench, ASC)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rig.errors import UsageError
+from rig.types import Issue, Rules, Sample, Step, Streams, Workload
+from scenarios.steps import at_least, chosen, framed, once, positive
+
+
+def real_time(
+    workload: Workload,
+    rules: Rules,
+    purpose: str = "all",
+    *,
+    window_s: float = 1.0,
+    stride_s: float = 0.5,
+    scene_s: float = 5.0,
+    stream_s: float = 60.0,
+    deadline_s: float | None = None,
+    queue: int = 4,
+    phase: str | None = None,
+    stream_seed: int = 1,
+    idle_s: float | None = None,
+    warmup: int | None = None,
+) -> Iterator[Step]:
+    """Frames of ``window_s`` every ``stride_s`` of a stream of ``stream_s`` whose scene changes every ``scene_s``.
+
+    A frame is due when its last sound was heard, whatever the device does, and dropped when ``queue``
+    frames wait. Its answer should come within ``deadline_s`` (default: the stride). ``phase`` issues one
+    phase of the device alone, where the others run by themselves.
+    """
+    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
+    at_least(idle_s=(idle, 0.0), warmup=(warm, 0), queue=(queue, 1), stream_seed=(stream_seed, 0))
+    positive(window_s=window_s, stride_s=stride_s, scene_s=scene_s, deadline_s=chosen(deadline_s, stride_s))
+    at_least(stream_s=(stream_s, max(window_s, rules.min_duration_s)))
+    if not isinstance(workload, Streams):
+        raise UsageError(
+            f"workload {workload.name} is no stream", field="workload", value=workload.name, remedy="Use asc"
+        )
+    if purpose == "accuracy":
+        return framed(once(workload.samples), workload, idle, warm)
+    frames = workload.stream(window_s, stride_s, scene_s, stream_s, stream_seed)
+    return framed(_frames(frames, stride_s, queue, phase), workload, idle, warm)
+
+
+def _frames(frames: Sequence[Sample], stride_s: float, queue: int, phase: str | None) -> Iterator[Step]:
+    for k in range(len(frames)):
+        yield Issue((frames[k],), due_ns=round(k * stride_s * 1e9), queue=queue, phase=phase)

@@ -1,0 +1,52 @@
+"""Server: samples arrive at random, at a mean rate; latency counts from when they were due (MLPerf)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rig.types import Issue, Rules, Step, Workload
+from scenarios.steps import at_least, chosen, framed, once, positive
+
+BLOCK = 1024
+
+
+def server(
+    workload: Workload,
+    rules: Rules,
+    purpose: str = "all",
+    *,
+    arrival_hz: float = 10.0,
+    latency_bound_s: float = 0.1,
+    arrival_seed: int = 1,
+    duration_s: float | None = None,
+    idle_s: float | None = None,
+    warmup: int | None = None,
+) -> Iterator[Step]:
+    """Poisson arrivals at ``arrival_hz``, drawn from ``arrival_seed``, for ``duration_s`` (as in the rules) at least.
+
+    Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
+    the rules name stays below ``latency_bound_s``.
+    """
+    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
+    seconds = chosen(duration_s, rules.min_duration_s)
+    at_least(idle_s=(idle, 0.0), warmup=(warm, 0), duration_s=(seconds, 0.0), arrival_seed=(arrival_seed, 0))
+    positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
+    if purpose == "accuracy":
+        return framed(once(workload.samples), workload, idle, warm)
+    return framed(_arrivals(workload, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
+
+
+def _arrivals(workload: Workload, rate_hz: float, seconds: float, least: int, seed: int) -> Iterator[Step]:
+    samples = list(workload.samples)
+    rng = np.random.default_rng(seed)
+    due_s, last_s, count = 0.0, 0.0, 0
+    while True:
+        # in blocks, so that drawing takes no time of an arrival's own
+        gaps_s, which = rng.exponential(1.0 / rate_hz, BLOCK).tolist(), rng.integers(len(samples), size=BLOCK).tolist()
+        for gap_s, k in zip(gaps_s, which, strict=True):
+            if count >= least and last_s >= seconds:
+                return
+            yield Issue((samples[k],), due_ns=round(due_s * 1e9))
+            last_s, due_s, count = due_s, due_s + gap_s, count + 1

@@ -1,0 +1,80 @@
+"""What the scenarios share: the frame of idle windows around the work, and how often a set is gone through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rig.errors import UsageError
+from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
+
+
+def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int) -> Iterator[Step]:
+    """Mark, warm-up, idle, the work, idle, mark."""
+    yield Mark()
+    for k in range(warmup):
+        yield Issue([workload.samples[k % len(workload.samples)]], warmup=True)
+    yield Idle(idle_s)
+    yield from work
+    yield Idle(idle_s)
+    yield Mark()
+
+
+def once(samples: Sequence[Sample]) -> Iterator[Step]:
+    """Every sample once, in order: what an accuracy run plays."""
+    for sample in samples:
+        yield Issue([sample])
+
+
+def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterator[Step]:
+    """Whole rounds through the samples until it is enough."""
+    held = isinstance(samples, (list, tuple))  # what is decoded when looked up is not kept
+    issues = [Issue((sample,), repeat=repeat) for sample in samples] if held else None
+    enough.start()
+    while not enough:
+        yield from issues or (Issue((sample,), repeat=repeat) for sample in samples)
+        enough.add(len(samples))
+
+
+class Enough:
+    """True when the least count and the least duration are both reached, on the run's clock."""
+
+    def __init__(self, rules: Rules, clock: Clock | None, purpose: str) -> None:
+        self._least = rules.min_queries if purpose != "accuracy" else 1
+        self._wait_ns = round(rules.min_duration_s * 1e9) if purpose != "accuracy" else 0
+        self._clock = clock
+        self._count = 0
+        self._until_ns = 0
+
+    def start(self) -> None:
+        """The work begins now."""
+        self._until_ns = self._now_ns() + self._wait_ns
+
+    def add(self, samples: int) -> None:
+        """So many were issued."""
+        self._count += samples
+
+    def __bool__(self) -> bool:
+        return self._count >= self._least and self._now_ns() >= self._until_ns
+
+    def _now_ns(self) -> int:
+        return self._clock.now_ns() if self._clock is not None else 0
+
+
+def chosen(value: float | None, default: float | None) -> float:
+    """An option, or what the rules say, or nothing."""
+    return float(value if value is not None else default or 0)
+
+
+def at_least(**limits: tuple[float, float]) -> None:
+    """Refuse options below their least value: ``name=(value, least)``. Raises ``UsageError``."""
+    for name, (value, least) in limits.items():
+        if not (math.isfinite(value) and value >= least):
+            raise UsageError(f"option {name} is {value}", field=name, value=value, remedy=f"Give {least} or more")
+
+
+def positive(**options: float) -> None:
+    """Refuse options that are not above zero. Raises ``UsageError``."""
+    for name, value in options.items():
+        if not (math.isfinite(value) and value > 0):
+            raise UsageError(f"option {name} is {value}", field=name, value=value, remedy="Give a positive number")
