@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,9 +17,10 @@ from rig.queries import Queries, queries_of
 from rig.result import ClockSummary, RailSeries, Refusal, Result, Series
 from rig.run import Run
 from rig.service import in_time_share, service_figures
+from rig.solving import Solve, solves_of, solving_checks, solving_figures
 from rig.sync import Timebase
 from rig.timeline import Activity, activity_of, timebase_of
-from rig.validity import judge
+from rig.validity import Validity, judge
 
 
 def evaluate(run: Run) -> Result:
@@ -31,6 +33,8 @@ def evaluate(run: Run) -> Result:
     queries = queries_of(run)
     stream = stream_of(run, queries)
     figures |= _served(run, queries, stream, activity, placed)
+    solves = solves_of(run, device)
+    figures |= _solved(run, solves, figures.get("average_power_w"))
     clocks = {device.clock.name: device} | {p.timebase.clock.name: p.timebase for p in placed}
     return Result(
         run_id=str(run.start["run_id"]),
@@ -42,9 +46,24 @@ def evaluate(run: Run) -> Result:
         refusals=tuple(refusals),
         notes=tuple(dict.fromkeys([*notes, *_remarks(run)])),
         clocks={name: _summary(tb) for name, tb in clocks.items()},
-        series=_series(activity, placed, queries, stream),
-        validity=judge(run, queries, figures),
+        series=_series(activity, placed, queries, stream, solves),
+        validity=_judged(run, queries, figures, solves),
     )
+
+
+def _solved(run: Run, solves: list[Solve], power: Quantity | None) -> dict[str, Quantity]:
+    """Time to a gap is read from the record of progress where the budget did not shape it."""
+    details = run.start["device"].get("details") or {}
+    stopped = (run.start["scenario"].get("options") or {}).get("to_gap") is not None
+    return solving_figures(solves, power, stopped or details.get("schedule_depends_on_budget") is False)
+
+
+def _judged(run: Run, q: Queries, figures: dict[str, Quantity], solves: list[Solve]) -> Validity | None:
+    validity = judge(run, q, figures)
+    if validity is None or not solves:
+        return validity
+    stopped = (run.start["scenario"].get("options") or {}).get("to_gap") is not None
+    return replace(validity, checks=(*validity.checks, *solving_checks(solves, stopped)))
 
 
 def _served(
@@ -147,7 +166,9 @@ def _summary(tb: Timebase) -> ClockSummary:
     )
 
 
-def _series(activity: Activity, placed: list[Placed], queries: Queries, stream: Stream | None) -> Series:
+def _series(
+    activity: Activity, placed: list[Placed], queries: Queries, stream: Stream | None, solves: list[Solve]
+) -> Series:
     readings = [p.readings for p in placed]
     return Series(
         rails=tuple(RailSeries(r.rail, r.start_s, r.end_s, np.where(r.ok, r.watts, np.nan)) for r in readings),
@@ -159,4 +180,5 @@ def _series(activity: Activity, placed: list[Placed], queries: Queries, stream: 
         asked_s=queries.asked_s[queries.answered],
         latency_s=queries.latency_s(),
         stream=stream,
+        solves=tuple(solves),
     )

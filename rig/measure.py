@@ -13,7 +13,7 @@ from typing import Any
 from rig.errors import RigError, StoreError, UsageError
 from rig.opening import Opened, Request, opened
 from rig.peak import Probe, find_peak
-from rig.plugins import build, load, options_of, values_of
+from rig.plugins import build, load, options_of, takes, values_of
 from rig.record import record, run_name
 from rig.session import bind
 from rig.types import Sequenced, Workload
@@ -92,7 +92,8 @@ def _session(request: Request, o: Opened, folder: Path, quiet: bool) -> Path:
 def _plan(request: Request, o: Opened) -> Iterator[Planned]:
     """Performance and accuracy without a meter, power with it, as often as there are trials."""
     trials = request.trials or o.rules.trials
-    yield Planned("accuracy", "accuracy", o.workload, False)
+    if takes(o.scenario, "purpose"):
+        yield Planned("accuracy", "accuracy", o.workload, False)
     for k in range(1, trials + 1):
         tag = f"-{k}" if trials > 1 else ""
         yield Planned(f"performance{tag}", "performance", o.workload, False)

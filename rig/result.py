@@ -8,6 +8,7 @@ from typing import Any
 
 from rig.onset import Stream
 from rig.quantity import Quantity
+from rig.solving import Solve
 from rig.types import Floats
 from rig.validity import Validity
 
@@ -62,6 +63,7 @@ class Series:
     """When each answered sample was asked for, and below how long its answer took; shape (n,)."""
     latency_s: Floats
     stream: Stream | None
+    solves: tuple[Solve, ...]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from rig import columns
@@ -92,6 +93,8 @@ class Recorder:
         if sample.id in self.seen:
             return
         self.seen.add(sample.id)
+        if sample.keep:
+            self._keep(sample)
         digest = hashlib.sha256(sample.payload.tobytes()).hexdigest()
         self._rows["samples"].append(
             (
@@ -151,6 +154,14 @@ class Recorder:
             self._append("replies.arrows", self.replies.take, failed)
         if failed:
             raise failed[0]
+
+    def _keep(self, sample: Sample) -> None:
+        target = self.path / payload_path(sample.id)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            np.save(target, sample.payload, allow_pickle=False)
+        except OSError as error:
+            raise _unwritable(str(target), error, "Make room, or choose another --out") from error
 
     def activity(self, issue: int, sample_id: str, counters: Mapping[str, Mapping[str, Any]]) -> None:
         """A simulator's counters: for each layer and counter, one count per step."""
@@ -279,8 +290,16 @@ class Recorder:
 
 def trace_path(rail: str) -> str:
     """Where a rail's readings stand, relative to the run directory."""
-    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in rail)
-    return f"traces/{safe}.arrows"
+    return f"traces/{_safe(rail)}.arrows"
+
+
+def payload_path(sample_id: str) -> str:
+    """Where a payload that is kept stands, relative to the run directory."""
+    return f"artifacts/payloads/{_safe(sample_id)}.npy"
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
 
 
 def recorded_files(path: Path) -> list[Path]:

@@ -32,6 +32,7 @@ class Sample:
 
     ``inferences`` is how many inferences the sample stands for (a 10 s sequence of 1 s scenes: 10).
     ``label_age_s``, for a frame of a stream: how long its label had been true when the frame ended.
+    ``keep``: the payload is kept with the recording, since answers can only be checked against it.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Sample:
     inferences: int = 1
     seed: int | None = None
     label_age_s: float | None = None
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class LazyGraphs(Sequence[Sample]):
         problem = self.problems[index]
         target = None if problem.target is None else float(problem.target)
         payload = self.graph(problem).to_payload()
-        return Sample(id=problem.id, payload=payload, target_cost=target, seed=problem.seed)
+        return Sample(id=problem.id, payload=payload, target_cost=target, seed=problem.seed, keep=True)
 
     def graph(self, problem: Problem) -> Graph:
         """The graph of a problem, drawn unless it was the last one."""
