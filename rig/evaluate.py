@@ -62,8 +62,7 @@ def _judged(run: Run, q: Queries, figures: dict[str, Quantity], solves: list[Sol
     validity = judge(run, q, figures)
     if validity is None or not solves:
         return validity
-    stopped = (run.start["scenario"].get("options") or {}).get("to_gap") is not None
-    return replace(validity, checks=(*validity.checks, *solving_checks(solves, stopped)))
+    return replace(validity, checks=(*validity.checks, *solving_checks(solves)))
 
 
 def _served(
