@@ -1,8 +1,9 @@
-"""The command line: measure | report | list. Imports what a command needs when it runs."""
+"""The command line. Imports what a command needs when it is named."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -16,9 +17,22 @@ if TYPE_CHECKING:
     from rig.result import Result
 
 
+OTHERS = {
+    "targets": ("rig.problems", "add_targets_arguments", "targets", "compute and verify best known costs"),
+    "workload": ("rig.problems", "add_workload_arguments", "export", "write a problem of a workload to a file"),
+}
+"""Commands that stand in modules of their own: module, its arguments, its body, what it does."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, that of a ``RigError``, or that of ``MeasurementRefusedError``."""
-    args = parser().parse_args(argv)
+    # Arrow's own allocators set 4 MB aside for what needs a few kilobytes here
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        args = parser(given[0] if given else "").parse_args(given)
+    except RigError as error:  # of an argument that a command reads by itself
+        return _failed(error, "--json" in given)
     try:
         return int(args.run(args))
     except RigError as error:
@@ -32,8 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def parser() -> argparse.ArgumentParser:
-    """The argument parser of every command."""
+def parser(command: str = "") -> argparse.ArgumentParser:
+    """The argument parser of every command; those in other modules know their arguments when they are ``command``."""
     top = argparse.ArgumentParser(
         prog="rig", description="Measure latency, power and energy of neuromorphic systems, with stated uncertainty."
     )
@@ -64,6 +78,11 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: DIR/derived")
     listing = _command(commands, "list", "name every device, meter, scenario and workload", _list)
     listing.add_argument("name", nargs="?", help="show the options of one of them")
+    for name, (module, arguments, body, text) in OTHERS.items():
+        own = importlib.import_module(module) if name == command else None
+        other = _command(commands, name, text, None if own is None else getattr(own, body))
+        if own is not None:
+            getattr(own, arguments)(other)
     return top
 
 

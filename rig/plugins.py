@@ -22,7 +22,7 @@ from typing import Any
 from rig.errors import MissingExtraError, RigError, SetupError, UnknownNameError, UsageError
 
 Factory = Callable[..., Any]
-GROUPS = ("devices", "meters", "scenarios", "workloads", "rules", "plants", "importers", "exports", "reports")
+GROUPS = ("devices", "meters", "scenarios", "workloads", "rules", "plants", "importers", "exports", "generators", "targets", "reports")
 
 
 @dataclass(frozen=True)

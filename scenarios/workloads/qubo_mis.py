@@ -21,6 +21,7 @@ import numpy as np
 
 from rig.errors import UsageError
 from rig.graph import Graph
+from rig.plugins import load
 from rig.types import Reply, Sample
 from scenarios.workloads.gnm import MAX_SEED, checked, gnm_edges
 from scenarios.workloads.qubo_scoring import Problem, score_solutions
@@ -215,6 +216,8 @@ def _target_details(problems: Sequence[Problem]) -> dict[str, Any]:
     revised = {str(p.seed): revised_target(p.nodes, p.density, p.seed) for p in problems}
     differing = {seed: cost for seed, cost in revised.items() if cost is not None}
     details: dict[str, Any] = {"official_targets": known}
+    best = {p.id: load("targets", "best-known")(p.nodes, p.density, p.seed) for p in problems}
+    details["targets"] = {"best_known": {name: target.cost for name, target in best.items() if target is not None}}
     if known:
         details["target_source"] = dict(source())
     if differing:
