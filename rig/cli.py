@@ -71,6 +71,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     measure.add_argument("--trials", type=int, metavar="N", help="performance and power N times; default: as the rules")
     measure.add_argument("--compliance", action="store_true", help="also one sample again and again, against a cache")
     measure.add_argument("--find-peak", action="store_true", help="search the highest valid rate of a server first")
+    measure.add_argument("--find-size", action="store_true", help="search the largest problem that a solver takes")
     measure.add_argument("--speed", type=float, metavar="X", help="of a plant's time against the wall's; 0: at once")
     measure.add_argument("--out", type=Path, metavar="DIR", help="the new directory; default: runs/NAME")
     report = _command(commands, "report", "compute and render the figures of a run directory or session", _report)
@@ -116,6 +117,7 @@ def _measure(args: argparse.Namespace) -> int:
         trials=args.trials,
         compliance=args.compliance,
         find_peak=args.find_peak,
+        find_size=args.find_size,
     )
     return _show(measure(request, quiet=args.json), args.json, None)
 

@@ -6,14 +6,14 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rig.errors import RigError, StoreError, UsageError
 from rig.opening import Opened, Request, opened
-from rig.peak import Probe, find_peak
-from rig.plugins import build, load, options_of, takes, values_of
+from rig.plugins import build, load, takes, values_of
+from rig.probing import Planned, largest_size, peak_rate
 from rig.record import record, run_name
 from rig.session import bind
 from rig.types import Sequenced, Workload
@@ -23,17 +23,6 @@ MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
 REPEATED = 64
 """Least times that a compliance run asks for the same sample."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """One run to record: its directory below the session's, what it is for, what it is given."""
-
-    name: str
-    purpose: str
-    workload: Workload
-    metered: bool
-    options: dict[str, str] = field(default_factory=dict)
 
 
 def measure(request: Request, quiet: bool = False) -> Path:
@@ -62,7 +51,8 @@ def _check(request: Request) -> None:
         )
     if request.trials is not None and request.trials < 1:
         raise UsageError(f"{request.trials} trials", field="trials", value=request.trials, remedy="Give 1 or more")
-    whole = {"trials": request.trials, "compliance": request.compliance, "find_peak": request.find_peak}
+    asked = ("trials", "compliance", "find_peak", "find_size")
+    whole = {name: getattr(request, name) for name in asked}
     for name, value in whole.items():
         if value and request.mode != "session":
             raise UsageError(
@@ -77,11 +67,17 @@ def _session(request: Request, o: Opened, folder: Path, quiet: bool) -> Path:
     done: list[tuple[str, str]] = []
     plan = list(_plan(request, o))
     try:
-        rate = _peak(request, o, folder, done, quiet) if request.find_peak else {}
+
+        def play(planned: Planned) -> Path:
+            done.append((planned.name, planned.purpose))
+            return _record(request, o, planned, folder / planned.name, quiet)
+
+        if request.find_size:
+            largest_size(o, play, quiet)
+            return folder
+        rate = peak_rate(o, play, quiet) if request.find_peak else {}
         for planned in plan:
-            run = replace(planned, options=rate)
-            done.append((run.name, run.purpose))
-            _record(request, o, run, folder / run.name, quiet)
+            play(replace(planned, options=rate))
     finally:
         whole = [(name, purpose) for name, purpose in done if (folder / name).is_dir()]
         if whole:
@@ -101,33 +97,6 @@ def _plan(request: Request, o: Opened) -> Iterator[Planned]:
             yield Planned(f"power{tag}", "power", _for_power(request, o), True)
     if request.compliance:
         yield Planned("repeated", "compliance", _same(o.workload), False)
-
-
-def _peak(request: Request, o: Opened, folder: Path, done: list[tuple[str, str]], quiet: bool) -> dict[str, str]:
-    """Search the highest valid rate; every probe is a run of its own."""
-    if "arrival_hz" not in options_of(o.scenario):
-        raise UsageError(
-            f"scenario {request.scenario} has no rate to search",
-            field="find_peak",
-            value=request.scenario,
-            remedy="Use --scenario server",
-        )
-    from rig.evaluate import evaluate
-    from rig.run import open_run
-
-    def probe(rate_hz: float) -> Probe:
-        name = f"probe-{len(done) + 1:02d}"
-        done.append((name, "probe"))
-        planned = Planned(name, "probe", o.workload, False, {"arrival_hz": repr(rate_hz)})
-        _record(request, o, planned, folder / name, quiet)
-        validity = evaluate(open_run(folder / name)).validity
-        failed = [c.rule for c in (validity.checks if validity else ()) if not c.ok and c.rule != "device and meters"]
-        if not quiet:
-            sys.stderr.write(f"probe   {rate_hz:.6g} per second: {', '.join(failed) or 'valid'}\n")
-        return Probe(rate_hz, not failed)
-
-    start_hz = float(values_of(o.scenario, o.scenario_options)["arrival_hz"])
-    return {"arrival_hz": repr(find_peak(probe, start_hz))}
 
 
 def _record(request: Request, o: Opened, planned: Planned, path: Path, quiet: bool) -> Path:

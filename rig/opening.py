@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ class Request:
     trials: int | None = None
     compliance: bool = False
     find_peak: bool = False
+    find_size: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Opened:
     scenario: Factory
     scenario_options: Mapping[str, str]
     rules: Rules
+    other_workload: Callable[[Mapping[str, str]], Workload]
+    """The workload again, with some options otherwise."""
 
 
 @contextmanager
@@ -67,6 +70,11 @@ def opened(request: Request) -> Iterator[Opened]:
     mine, rest = _own(texts, takers)
     options = split_options(mine, takers)
     workload: Workload = build(workload_factory, {}, options["workload"])
+
+    def again(changed: Mapping[str, str]) -> Workload:
+        other: Workload = build(workload_factory, {}, {**options["workload"], **changed})
+        return other
+
     plant: Plant | None = build(plant_factory, {}, options["plant"]) if plant_factory else None
     clock: Clock = plant.clock if plant is not None else HostClock()
     given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
@@ -84,7 +92,7 @@ def opened(request: Request) -> Iterator[Opened]:
             handles.append(meters[-1])
             _described(meters[-1], "meter", chosen[len(meters) - 1])
         _check_scenario(device, scenario, options["scenario"])
-        yield Opened(Bench(device, tuple(meters), clock), workload, scenario, options["scenario"], rules)
+        yield Opened(Bench(device, tuple(meters), clock), workload, scenario, options["scenario"], rules, again)
     finally:
         for handle in reversed(handles):
             with suppress(Exception):

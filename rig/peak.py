@@ -49,3 +49,22 @@ def find_peak(probe: Callable[[float], Probe], start_hz: float) -> float:
             remedy="Give a longer latency_bound_s, or see what the probes' reports say",
         )
     return low
+
+
+def find_largest(holds: Callable[[int], bool], start: int, close: float = 1.05, most: int = 2**24) -> int:
+    """The largest whole number that holds, within a factor ``close``; 0 when none from ``start`` down does."""
+    low, high, size = 0, 0, start
+    for _ in range(MOST_PROBES):
+        if holds(size):
+            low = size
+        else:
+            high = size
+        if (low and high and high <= max(low * close, low + 1)) or low >= most or high == 2:
+            break
+        if not high:
+            size = min(2 * low, most)
+        elif not low:
+            size = max(high // 2, 2)
+        else:
+            size = (low + high) // 2
+    return low

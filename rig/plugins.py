@@ -22,7 +22,10 @@ from typing import Any
 from rig.errors import MissingExtraError, RigError, SetupError, UnknownNameError, UsageError
 
 Factory = Callable[..., Any]
-GROUPS = ("devices", "meters", "scenarios", "workloads", "rules", "plants", "importers", "exports", "generators", "targets", "reports")
+GROUPS = (
+    "devices", "meters", "scenarios", "workloads", "rules", "plants", "importers", "exports", "generators", "targets",
+    "reports",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
