@@ -1,0 +1,1 @@
+"""Maximum independent sets: a local search, a proof, best known targets, and separate code that checks them."""
