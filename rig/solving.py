@@ -28,9 +28,9 @@ OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 
 @dataclass(frozen=True)
 class Solve:
-    """One solve. ``at_s`` and ``cost_at``, shape (k,): what it claimed when, from the graph being loaded.
+    """One solve, of ``seconds`` in the mean where it was looped.
 
-    ``cost`` is that of the solution it gave, computed here; nan where there is none to compute it from.
+    ``at_s`` and ``cost_at``, shape (k,): what it claimed when, from the graph being loaded. ``cost`` is that of the solution it gave, computed here; nan where there is none to compute it from.
     """
 
     sample_id: str
@@ -75,9 +75,17 @@ def _solve(
     ticks = np.array([row["on_tick"], row["off_tick"], *(s["tick"] for s in steps)], dtype=np.int64)
     on_s, off_s, *at_s = device.seconds(ticks).tolist()
     return Solve(
-        row["sample_id"], off_s - on_s, float(out.get("budget_s") or math.nan), claimed, cost, conflicts, honest,
-        np.array(at_s) - on_s, np.array([s["cost"] for s in steps], dtype=float), targets,
-    )  # fmt: skip
+        sample_id=row["sample_id"],
+        seconds=(off_s - on_s) / (row["executions"] or 1),
+        budget_s=float(out.get("budget_s") or math.nan),
+        claimed=claimed,
+        cost=cost,
+        conflicts=conflicts,
+        honest=honest,
+        at_s=np.array(at_s) - on_s,
+        cost_at=np.array([s["cost"] for s in steps], dtype=float),
+        targets=targets,
+    )
 
 
 def _cost_of(graph: Graph, packed: bytes) -> float:

@@ -98,7 +98,7 @@ class SolverDevice(Generic[T]):
         self._info, self._load, self._solve = info, load, solve
         self._seed, self._default_s, self._longest_s = seed, default_s, longest_s
         self._loaded: dict[str, tuple[int, T]] = {}
-        self._todo: queue.SimpleQueue[tuple[str, tuple[int, T], Budget] | None] = queue.SimpleQueue()
+        self._todo: queue.SimpleQueue[tuple[str, tuple[int, T], Budget, int] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._worker: threading.Thread | None = None
@@ -113,6 +113,15 @@ class SolverDevice(Generic[T]):
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Queue the samples. Raises ``UsageError`` for a budget that cannot be kept, ``DeviceError`` unless staged."""
+        self.submit_repeated(samples, 1, None, budget)
+
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
+        """The same, each solved ``times`` times on end in one span; the answer is the first solve's.
+
+        Raises ``UsageError`` also for a phase that is not the only one.
+        """
+        if phase not in (None, PHASE):
+            raise UsageError(f"there is no phase {phase!r}", field="phase", value=phase, remedy=f"Known: {PHASE}")
         kept = self._checked(budget)
         unknown = [sample.id for sample in samples if sample.id not in self._loaded]
         if unknown:
@@ -124,7 +133,7 @@ class SolverDevice(Generic[T]):
             self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)
             self._worker.start()
         for sample in samples:
-            self._todo.put((sample.id, self._loaded[sample.id], kept))
+            self._todo.put((sample.id, self._loaded[sample.id], kept, times))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Wait up to ``timeout_s`` for the next reply. Raises what the solver raised."""
@@ -162,14 +171,27 @@ class SolverDevice(Generic[T]):
         depends = bool(self._info.details["schedule_depends_on_budget"])
         solves = 0
         while (job := self._todo.get()) is not None and not self._closing.is_set():
-            sample_id, (nodes, loaded), budget = job
+            sample_id, (nodes, loaded), budget, times = job
+            replies = []
             try:
-                tally = Tally(nodes, budget, self._seed + solves, self._closing)
-                self._solve(loaded, tally)
-                self._done.put(tally.reply(sample_id, depends))
+                for k in range(times):
+                    tally = Tally(nodes, budget, self._seed + solves + k, self._closing)
+                    self._solve(loaded, tally)
+                    replies.append(tally.reply(sample_id, depends))
+                self._done.put(_on_end(replies))
             except Exception as error:
                 self._done.put(error)
-            solves += 1
+            solves += times
+
+
+def _on_end(replies: Sequence[Reply]) -> Reply:
+    """Solves that followed each other as one reply: the first's, with one span over all of them."""
+    first, last = replies[0], replies[-1]
+    if first is last:
+        return first
+    output = {**first.output, "repeated": len(replies), "overrun_s": max(r.output["overrun_s"] for r in replies)}
+    span = Span(PHASE, first.spans[0].on_tick, last.spans[0].off_tick, len(replies))
+    return Reply(first.sample_id, output, (span,), first.progress)
 
 
 def checked_options(seed: int, default_s: float, longest_s: float) -> None:
