@@ -30,7 +30,8 @@ OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 class Solve:
     """One solve, of ``seconds`` in the mean where it was looped.
 
-    ``at_s`` and ``cost_at``, shape (k,): what it claimed when, from the graph being loaded. ``cost`` is that of the solution it gave, computed here; nan where there is none to compute it from.
+    ``at_s`` and ``cost_at``, shape (k,): what it claimed when, from the graph being loaded. ``cost`` is that of
+    the solution it gave, computed here; nan where there is none to compute it from.
     """
 
     sample_id: str

@@ -1,0 +1,177 @@
+"""Does a 34465A at 50,000 readings/s lose any, what does reading it cost, and is the energy right?
+
+    python -m benchmarks.scpi_stream --seconds 60
+
+The instrument is the simulator of ``fixtures.scpi_dmm_sim`` in a process of its own: its memory fills in
+real time, and it shows a plant on which a simulated device works, in real time too. Four runs, each through
+engine, disk and estimators: a sound link; the same with an instrument without gain and offset errors, whose
+interval is as narrow as its noise; a link that falls silent for 2 s while the memory holds 2,000,000 readings
+(MEM); the same while it holds 50,000, one second's worth. The first three must lose nothing and hold the
+truth; the last must end in an error that says that readings were lost, with the recording up to there readable.
+
+Prints a table and, last, one JSON line; exits 1 when a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from drivers.meters.scpi_dmm import open_meter
+from fixtures.live_plant import FarPlant
+from fixtures.mock_device import open_device
+from fixtures.truth import blank, truth
+from rig.errors import MeterError, RigError
+from rig.evaluate import evaluate
+from rig.record import record
+from rig.run import open_run
+from rig.types import Idle, Issue, Mark, Step
+from rig.watch import Bench
+
+RATE_HZ, RANGE_A, SUPPLY_V = 50_000.0, 0.1, 1.8
+SPAN_S, IDLE_S = 0.1, 1.0
+GAIN_LIMIT, OFFSET_LIMIT = 5e-4, 1e-4
+WITHIN = {"sound": 1.0, "exact": 1.7, "stall, MEM": 1.0}
+"""Half-widths (95 %) that the estimate may be off. Noise alone may pass one in 5 of 100 runs, 1.7 in 1 of 1000."""
+STALL_S = 2.0
+FIGURE = "dynamic_energy_per_inference_j"
+CPU_GOAL = 0.5
+"""Of one core, for everything in the reading process: engine, device, meter and recorder."""
+
+
+@contextmanager
+def simulator(options: str, seed: int, gain: float) -> Iterator[tuple[int, FarPlant]]:
+    """The instrument's process: its SCPI port, and its plant as seen from here."""
+    arguments = ["--port", "0", "--plant-port", "0", "--options", options, "--seed", str(seed)]
+    limits = ["--gain-limit", str(gain), "--offset-limit", str(OFFSET_LIMIT), "--supply-v", str(SUPPLY_V)]
+    command = [sys.executable, "-m", "fixtures.scpi_dmm_sim", *arguments, *limits]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port, plant_port = map(int, process.stdout.readline().split())
+        plant = FarPlant(plant_port)
+        try:
+            yield port, plant
+            plant.tell("end")
+        finally:
+            plant.hang_up()
+            try:
+                process.wait(5.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def calibration(folder: Path, gain: float) -> Path:
+    """The limits that the simulator keeps, as its owner would write them down."""
+    today = datetime.now(UTC).date()
+    path = folder / "calibration.toml"
+    path.write_text(
+        f'instrument = "34465A"\nserial = "SIM0000001"\nreference = "the simulator\'s own limits"\n'
+        f"valid_from = {today - timedelta(days=1)}\nvalid_until = {today + timedelta(days=1)}\n"
+        f'[[range]]\nunit = "A"\nfull_scale = {RANGE_A}\n'
+        f"of_reading_percent = {gain * 100}\nof_range_percent = {OFFSET_LIMIT * 100}\n"
+    )
+    return path
+
+
+def steps(plant: FarPlant, n: int, stall_s: float) -> Iterator[Step]:
+    """Single-stream; the link falls silent after half of the samples."""
+    yield Mark()
+    yield Idle(IDLE_S)
+    for number, sample in enumerate(blank(n).samples):
+        if stall_s and number == n // 2:
+            plant.tell("stall", seconds=stall_s)
+        yield Issue([sample])
+    yield Idle(IDLE_S)
+    yield Mark()
+
+
+def run(options: str, seconds: float, stall_s: float, seed: int, gain: float = GAIN_LIMIT) -> dict[str, Any]:
+    """One run: what was read and lost, the CPU it took, and the dynamic energy against the truth."""
+    n = max(8, int((seconds - 2.0 * IDLE_S - 0.5) / (SPAN_S + 0.002)))
+    row: dict[str, Any] = {"options": options, "stall_s": stall_s, "error": None}
+    with tempfile.TemporaryDirectory() as text, simulator(options, seed, gain) as (port, plant):
+        folder = Path(text)
+        device = open_device(plant, idle_w=0.02, inference_w=0.06, inference_s=SPAN_S)
+        meter = open_meter(
+            address=f"TCPIP::127.0.0.1::{port}::SOCKET",
+            rate_hz=RATE_HZ,
+            range_max=RANGE_A,
+            supply_v=SUPPLY_V,
+            calibration=str(calibration(folder, gain)),
+        )
+        bench = Bench(device, (meter,), plant.clock)
+        began_s, cpu_s = time.monotonic(), time.process_time()
+        try:
+            record(folder / "run", bench, blank(n), steps(plant, n, stall_s), scenario={"name": "stream"}, argv=[])
+        except RigError as error:
+            row |= {"error": type(error).__name__, "said": error.message}
+        row |= {"seconds": time.monotonic() - began_s, "cpu": time.process_time() - cpu_s}
+        counts = plant.ask("counts")
+        meter.close()
+        recording = open_run(folder / "run")
+        result = evaluate(recording)
+        done = len(recording.replies)
+        row |= {"readings": len(recording.traces["core"].value), "dropped": counts["dropped"], "spans": done}
+        row["left_behind"] = counts["taken"] - row["readings"]
+        if (q := result.quantities.get(FIGURE)) is not None and row["error"] is None:
+            real = truth(plant, "inference", n)["dynamic_power_w"] * truth(plant, "inference", n)["execution_time_s"]
+            row |= {"energy_j": q.value, "truth_j": real, "off": (q.value - real) / q.half_width()}
+            row["half_relative"] = q.half_width() / q.value
+    return row
+
+
+def verdict(rows: dict[str, dict[str, Any]]) -> dict[str, bool]:
+    """The goals."""
+    whole = [rows[name] for name in WITHIN]
+    lost = rows["stall, no MEM"]
+    return {
+        "nothing_lost": all(r["left_behind"] == 0 and r["dropped"] == 0 and r["error"] is None for r in whole),
+        "energy_within": all(abs(rows[name].get("off", 9.0)) <= most for name, most in WITHIN.items()),
+        "cpu": rows["sound"]["cpu"] / rows["sound"]["seconds"] <= CPU_GOAL,
+        "overflow_told": lost["error"] == MeterError.__name__ and "overflowed" in lost["said"] and lost["dropped"] > 0,
+        "readable": lost["readings"] > 0 and lost["spans"] > 0,
+    }
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of the run with a sound link")
+    parser.add_argument("--stalled-seconds", type=float, default=12.0, help="length of the runs with a stall")
+    parser.add_argument("--seed", type=int, default=1)
+    a = parser.parse_args()
+    rows = {
+        "sound": run("DIG,MEM", a.seconds, 0.0, a.seed),
+        "exact": run("DIG,MEM", a.stalled_seconds, 0.0, a.seed + 3, gain=0.0),
+        "stall, MEM": run("DIG,MEM", a.stalled_seconds, STALL_S, a.seed + 1),
+        "stall, no MEM": run("DIG", a.stalled_seconds, STALL_S, a.seed + 2),
+    }
+    heads = ("seconds", "readings", "dropped", "unread", "CPU", "energy, J", "truth, J", "half, ppm", "off/half")
+    print(f"{'link':16}" + "".join(f"{h:>12}" for h in heads))
+    for name, r in rows.items():
+        cells = [f"{r['seconds']:.1f}", f"{r['readings']}", f"{r['dropped']}", f"{r['left_behind']}"]
+        cells.append(f"{r['cpu'] / r['seconds']:.1%}")
+        if "off" in r:
+            cells += [f"{r['energy_j']:.7g}", f"{r['truth_j']:.7g}"]
+            cells += [f"{r['half_relative'] * 1e6:.0f}", f"{r['off']:+.2f}"]
+        else:
+            cells += ["-"] * 4
+        print(f"{name:16}" + "".join(f"{c:>12}" for c in cells) + (f"   {r['error']}" if r["error"] else ""))
+    if said := rows["stall, no MEM"].get("said"):
+        print(f"it said: {said}")
+    goals = verdict(rows)
+    print(json.dumps({"benchmark": "scpi_stream", "runs": rows, "goals": goals, "pass": all(goals.values())}))
+    return 0 if all(goals.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""One SCPI instrument behind VISA: opened, asked, its blocks read, its error queue told.
+
+``pyvisa`` is imported when an instrument is opened. With the pure Python backend (``@py``) a raw socket is
+looked at before it is read: pyvisa-py 0.8 takes a peer that hung up for one that is slow, and waits its
+whole timeout in a busy loop.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rig.errors import MeterError, MissingExtraError, SetupError, UsageError
+
+ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
+"""How a VISA address looks, for messages. The host is one that documentation may use (RFC 5737)."""
+ERRORS_MOST = 25
+"""Error queues are 20 deep (Truevolt, N6700); asking on would mean the instrument never says 0."""
+BLOCK_MOST = 1 << 28
+PIECE = 1 << 16
+KEPT = "The recording up to here is kept; `rig report` reads it"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The four fields of ``*IDN?``."""
+
+    maker: str
+    model: str
+    serial: str
+    firmware: str
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the serial number says that this is a simulator."""
+        return self.serial.startswith("SIM")
+
+
+class Link:
+    """One instrument, one user at a time. ``timeout_s`` is how long it may stay silent inside an answer.
+
+    Every method raises ``MeterError`` when the instrument is gone, silent or says what is no answer; after
+    that the link is broken and every further call fails at once, since nobody knows what is still on its way.
+    """
+
+    def __init__(self, resource: Any, address: str, timeout_s: float, quiet: tuple[Any, ...] = ()) -> None:
+        self.address = address
+        self._resource, self._timeout_s = resource, timeout_s
+        self._quiet = quiet
+        self._socket = _raw_socket(resource)
+        self._buffer = bytearray()
+        self._broken: str | None = None
+
+    def write(self, line: str) -> None:
+        """Send one line. Put what belongs together into one line, joined by ``;:``: two small packets in
+
+        a row wait for each other (Nagle's algorithm against delayed acknowledgement, about 40 ms).
+        """
+        if self._broken is not None:
+            raise self._failed(f"cannot be asked {line!r}: {self._broken}")
+        try:
+            self._resource.write_raw(line.encode("ascii") + b"\n")
+        except Exception as error:  # VisaIOError, OSError or a bare Exception, by backend
+            raise self._failed(f"is gone: {_short(error)}") from error
+
+    def query(self, line: str) -> str:
+        """Send one line and read one line back, without its end."""
+        self.write(line)
+        return self._line(line).decode("latin-1").strip()
+
+    def numbers(self, line: str, count: int) -> list[float]:
+        """Ask ``count`` numbers in one line; the answers are separated by semicolons."""
+        answer = self.query(line)
+        try:
+            found = [float(part) for part in answer.split(";")]
+        except ValueError:
+            found = []
+        if len(found) != count:
+            raise self._failed(f"answered {answer[:80]!r} to {line!r}, which is not {count} numbers")
+        return found
+
+    def block(self, line: str) -> bytes:
+        """Send one line and read one definite-length block (IEEE 488.2, 8.7.9) without its head and end."""
+        self.write(line)
+        head = self._take(2, line)
+        digits = head[1:2]
+        if head[:1] != b"#" or digits not in b"123456789":
+            raise self._failed(f"answered {bytes(head + self._buffer)[:40]!r} to {line!r}, which is no block")
+        length = self._take(int(digits), line)
+        if not length.isdigit() or int(length) > BLOCK_MOST:
+            raise self._failed(f"announced a block of {length!r} bytes to {line!r}")
+        payload = self._take(int(length), line)
+        if rest := self._line(line).strip():
+            raise self._failed(f"sent {rest[:40]!r} after the block that answers {line!r}")
+        return payload
+
+    def errors(self) -> list[str]:
+        """Empty the error queue; each entry as ``code, "text"``."""
+        found: list[str] = []
+        for _ in range(ERRORS_MOST):
+            entry = self.query("SYST:ERR?")
+            if entry.partition(",")[0].strip() in ("0", "+0", "-0"):
+                return found
+            found.append(entry)
+        raise self._failed(f"has no end of errors: {'; '.join(found[:3])} ...")
+
+    def check(self, doing: str) -> None:
+        """Raise ``MeterError`` with the text of every error that the instrument has queued."""
+        if found := self.errors():
+            raise MeterError(
+                f"the instrument at {self.address} reports while {doing}: {'; '.join(found)}",
+                field="address",
+                value=self.address,
+                remedy="Look the errors up in its manual; change the options that it objects to",
+            )
+
+    def identity(self) -> Identity:
+        """Who answers. Raises ``SetupError`` for an answer without four fields."""
+        answer = self.query("*IDN?")
+        fields = [part.strip() for part in answer.split(",", 3)]
+        if len(fields) != 4:
+            raise SetupError(
+                f"the instrument at {self.address} calls itself {answer[:80]!r}",
+                field="address",
+                value=self.address,
+                remedy="Check that this is the port of its SCPI socket (5025 on most)",
+            )
+        return Identity(*fields)
+
+    def close(self) -> None:
+        """Let go of the instrument. May be called twice."""
+        resource, self._resource = self._resource, None
+        self._broken = self._broken or "it was closed"
+        if resource is not None:
+            resource.close()
+
+    def _line(self, asked: str) -> bytes:
+        """Bytes up to the next newline, or to where a message-based interface ends its message."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            if self._pull(asked):
+                end = len(self._buffer)
+                break
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        return line
+
+    def _take(self, count: int, asked: str) -> bytes:
+        while len(self._buffer) < count:
+            if self._pull(asked) and len(self._buffer) < count:
+                raise self._failed(f"ended its answer to {asked!r} {count - len(self._buffer)} bytes too early")
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return taken
+
+    def _pull(self, asked: str) -> bool:
+        """Wait for more bytes; whether they end a message (never, on a raw socket)."""
+        if self._resource is None:
+            raise self._failed("was closed")
+        try:
+            size = PIECE if self._socket is None else self._waiting(self._socket, asked)
+            with self._resource.ignore_warning(*self._quiet):
+                piece, status = self._resource.visalib.read(self._resource.session, size)
+        except MeterError:
+            raise
+        except Exception as error:
+            raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s: {_short(error)}") from error
+        self._buffer += piece
+        return self._socket is None and int(status) == 0
+
+    def _waiting(self, raw: socket.socket, asked: str) -> int:
+        """How many bytes can be read without waiting, once there are any."""
+        ready, _, _ = select.select([raw], [], [], self._timeout_s)
+        if not ready:
+            raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s")
+        count = len(raw.recv(PIECE, socket.MSG_PEEK))
+        if not count:
+            raise self._failed(f"hung up before it had answered {asked!r}")
+        return count
+
+    def _failed(self, what: str) -> MeterError:
+        self._broken = self._broken or what
+        remedy = f"Check its power, its cable and who else talks to it. {KEPT}"
+        return MeterError(
+            f"the instrument at {self.address} {what}", field="address", value=self.address, remedy=remedy
+        )
+
+
+def open_link(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0) -> Link:
+    """Open the instrument at a VISA address; ``@py`` is pyvisa-py, ``""`` the vendor's VISA library.
+
+    Raises ``UsageError`` without an address, ``MissingExtraError`` without pyvisa, ``SetupError`` when nobody
+    is there.
+    """
+    if not address:
+        raise UsageError(
+            "no instrument was named", field="address", value=address, remedy=f"Add --option address={ADDRESS}"
+        )
+    if not (math.isfinite(timeout_s) and timeout_s > 0):
+        raise UsageError(
+            f"the timeout is {timeout_s} s", field="timeout_s", value=timeout_s, remedy="Give a number above zero"
+        )
+    pyvisa = _pyvisa()
+    milliseconds = max(1, round(timeout_s * 1e3))
+    try:
+        manager = pyvisa.ResourceManager(visa_library)
+        resource = manager.open_resource(address, open_timeout=milliseconds)
+    except Exception as error:
+        raise _unreachable(address, error) from error
+    try:
+        resource.timeout = milliseconds
+        resource.read_termination = None
+        raw = _raw_socket(resource)
+        if raw is not None:
+            raw.getpeername()  # pyvisa-py takes a refused connection for an open one
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            resource.visalib.sessions[resource.session].max_recv_size = PIECE
+    except Exception as error:
+        resource.close()
+        raise _unreachable(address, error) from error
+    codes = pyvisa.constants.StatusCode  # successes that pyvisa warns of and that mean nothing here
+    return Link(resource, address, timeout_s, (codes.success_device_not_present, codes.success_max_count_read))
+
+
+def await_state(link: Link, line: str, mask: int, wanted: int, timeout_s: float) -> float:
+    """Ask a register until ``value & mask == wanted``; the seconds it took. Raises ``MeterError``."""
+    began_s = time.monotonic()
+    while True:
+        value = int(link.numbers(line, 1)[0])
+        if value & mask == wanted:
+            return time.monotonic() - began_s
+        if time.monotonic() - began_s > timeout_s:
+            raise MeterError(
+                f"{line} of the instrument at {link.address} stays at {value} for {timeout_s:g} s",
+                field="trigger",
+                value=value,
+                remedy="Check the trigger's wire and source",
+            )
+
+
+def _pyvisa() -> Any:
+    try:
+        import pyvisa
+    except ImportError as error:
+        raise MissingExtraError(
+            "a VISA instrument needs pyvisa, which is not installed",
+            field="meter",
+            value="visa",
+            remedy="pip install 'neurorig[visa]'",
+        ) from error
+    return pyvisa
+
+
+def _raw_socket(resource: Any) -> socket.socket | None:
+    """The socket under a pyvisa-py TCP resource, else None."""
+    sessions = getattr(resource.visalib, "sessions", {})
+    interface = getattr(sessions.get(resource.session), "interface", None)
+    return interface if isinstance(interface, socket.socket) else None
+
+
+def _unreachable(address: str, error: Exception) -> SetupError:
+    return SetupError(
+        f"the instrument at {address} cannot be opened: {_short(error)}",
+        field="address",
+        value=address,
+        remedy=f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})",
+    )
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text[:160] or type(error).__name__
