@@ -1,56 +1,24 @@
-"""Numbers and names for people: SI prefixes, two digits of uncertainty, titles, groups. Cheap to import."""
+"""Numbers for people: SI prefixes, two digits of uncertainty. Cheap to import."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rig.quantity import Component, Quantity
 
 NOT_STATED = "not stated"
 NO_NUMBER = "n/a"
+Scale = Literal["auto", "percent", "number"]
+"""How a number without a unit reads: in percent up to 1, always, or never."""
 
 _PREFIXES = {
     **{-24: "y", -21: "z", -18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: ""},
     **{3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E", 21: "Z", 24: "Y"},
 }
 _PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}
-_TITLES = {
-    "accuracy": "Accuracy",
-    "balanced_accuracy": "Balanced accuracy",
-    "execution_time_s": "Execution time, mean",
-    "execution_time_se_s": "Execution time, standard error of the mean",
-    "execution_time_p50_s": "Execution time, median",
-    "execution_time_p90_s": "Execution time, 90th percentile",
-    "execution_time_p99_s": "Execution time, 99th percentile",
-    "idle_power_w": "Idle power",
-    "active_power_w": "Active power",
-    "dynamic_power_w": "Dynamic power",
-    "energy_per_inference_j": "Energy per inference",
-    "energy_per_inference_integrated_j": "Energy per inference, integrated",
-    "dynamic_energy_per_inference_j": "Dynamic energy per inference",
-}
-_NAME = re.compile(r"(?P<trimmed>trimmed\.)?(?:phase\.(?P<phase>.+?)\.)?(?:rail\.(?P<rail>.+)\.)?(?P<leaf>[^.]+)", re.S)
 _SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
-_KINDS = ("overall", "phase", "rail", "phase and rail", "cross-check", "other")
-
-
-class Name(NamedTuple):
-    """A dotted quantity name, taken apart."""
-
-    kind: str
-    heading: str
-    leaf: str
-
-
-class Group(NamedTuple):
-    """Quantities that belong in one table, as (name, quantity)."""
-
-    kind: str
-    heading: str
-    entries: tuple[tuple[str, Quantity], ...]
 
 
 class BudgetLine(NamedTuple):
@@ -66,10 +34,11 @@ class BudgetLine(NamedTuple):
 # ---- numbers ------------------------------------------------------------------------------
 
 
-def prefix(magnitude: float, unit: str) -> tuple[float, str]:
+def prefix(magnitude: float, unit: str, scale: Scale = "auto") -> tuple[float, str]:
     """The factor to multiply by, and the unit to print, for a value of about ``magnitude``."""
     if unit == "1":
-        return (100.0, "%") if magnitude <= 1.0 else (1.0, "")
+        share = scale == "percent" or (scale == "auto" and magnitude <= 1.0)
+        return (100.0, "%") if share else (1.0, "")
     base = unit.partition("/")[0]
     if base not in _PREFIXABLE or not math.isfinite(magnitude) or magnitude <= 0.0:
         return 1.0, unit
@@ -80,7 +49,7 @@ def prefix(magnitude: float, unit: str) -> tuple[float, str]:
     return 10.0**-exponent, _PREFIXES[exponent] + unit
 
 
-def quantity_parts(q: Quantity) -> tuple[str, str, str]:
+def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     """(value, half width of the 95 % interval, unit) as text; both share one prefix and one last digit.
 
     The half width is empty when no uncertainty is stated.
@@ -89,7 +58,7 @@ def quantity_parts(q: Quantity) -> tuple[str, str, str]:
     if not math.isfinite(value):
         return NO_NUMBER, "", ""
     half = _half_width(q)
-    factor, unit = prefix(max(abs(value), half if q.unit != "1" and math.isfinite(half) else 0.0), q.unit)
+    factor, unit = prefix(max(abs(value), half if q.unit != "1" and math.isfinite(half) else 0.0), q.unit, scale)
     value, half = value * factor, half * factor
     if not (math.isfinite(half) and half > 0.0):
         return _significant(value, 4), "" if half == 0.0 else "unknown", unit
@@ -101,9 +70,9 @@ def quantity_parts(q: Quantity) -> tuple[str, str, str]:
     return _fixed(value, decimals), _fixed(half, decimals), unit
 
 
-def quantity_text(q: Quantity) -> str:
+def quantity_text(q: Quantity, scale: Scale = "auto") -> str:
     """For people, with the half width of the 95 % interval: ``341.2 ± 3.1 µW``, ``87.5 ± 1.2 %``."""
-    value, half, unit = quantity_parts(q)
+    value, half, unit = quantity_parts(q, scale)
     tail = f" {unit}" if unit else ""
     if value == NO_NUMBER:
         return value
@@ -164,54 +133,12 @@ def _significant(value: float, digits: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-# ---- names --------------------------------------------------------------------------------
+# ---- text ---------------------------------------------------------------------------------
 
 
 def clean(text: object) -> str:
     """Text without control or direction characters, which a terminal or an XML reader would obey."""
     return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in str(text))
-
-
-def split_name(name: str) -> Name:
-    """Kind, heading and leaf of a dotted name; what is not understood is of kind ``other``."""
-    match = _NAME.fullmatch(name)
-    if match is None:
-        return Name("other", "Other", name)
-    phase, rail, leaf = match["phase"], match["rail"], match["leaf"]
-    where = [f"phase {clean(phase)}"] if phase else []
-    where += [f"rail {clean(rail)}"] if rail else []
-    heading = ", ".join(where)
-    if match["trimmed"]:
-        return Name("cross-check", f"Trimmed windows{', ' + heading if heading else ''}", leaf)
-    if not where:
-        return Name("overall", "Overall", leaf) if leaf in _TITLES else Name("other", "Other", leaf)
-    kind = "phase and rail" if phase and rail else "phase" if phase else "rail"
-    return Name(kind, heading[0].upper() + heading[1:], leaf)
-
-
-def title(name: str) -> str:
-    """A human title for a quantity's name, without its phase and rail."""
-    leaf = split_name(name).leaf
-    if leaf in _TITLES:
-        return _TITLES[leaf]
-    words = re.sub(r"_(s|w|j|hz)$", "", clean(leaf)).replace("_", " ").strip()
-    return words[:1].upper() + words[1:] if words else clean(name)
-
-
-def groups(quantities: Mapping[str, Quantity]) -> list[Group]:
-    """Quantities grouped for tables: overall, per phase, per rail, both, cross-checks, other."""
-    found: dict[tuple[int, str], list[tuple[str, Quantity]]] = {}
-    for name, q in quantities.items():
-        kind, heading, _ = split_name(name)
-        found.setdefault((_KINDS.index(kind), heading), []).append((name, q))
-    order = list(_TITLES)
-
-    def place(entry: tuple[str, Quantity]) -> int:
-        leaf = split_name(entry[0]).leaf
-        return order.index(leaf) if leaf in _TITLES else len(order)
-
-    ranked = sorted(found.items(), key=lambda item: item[0][0])
-    return [Group(_KINDS[k], heading, tuple(sorted(rows, key=place))) for (k, heading), rows in ranked]
 
 
 def flatten(value: Any, key: str = "", depth: int = 3) -> Iterable[tuple[str, str]]:

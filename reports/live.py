@@ -14,19 +14,25 @@ PLAIN_EVERY_S = 5.0
 
 @contextmanager
 def live(total: int) -> Iterator[Callable[[int, dict[str, float]], None]]:
-    """A callback for (samples done, latest reading by rail); a bar on a terminal, else a line now and then."""
+    """A callback for (samples done, latest reading by rail); a bar on a terminal, else a line now and then.
+
+    ``total`` is the size of the set. A run that goes on after it, in rounds or for a time, shows its count.
+    """
     if not sys.stderr.isatty():
         yield _plain(total)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[rails]}"))
+    count, rails = TextColumn("{task.fields[count]}"), TextColumn("{task.fields[rails]}")
+    columns = (BarColumn(), count, TimeRemainingColumn(), rails)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("samples", total=total, rails="")
+        task = bar.add_task("samples", total=total, count=_count(0, total), rails="")
 
         def show(done: int, readings: dict[str, float]) -> None:
-            bar.update(task, completed=done, rails=_text(readings))
+            if done > total:
+                bar.tasks[0].total = None  # update() takes None for no change
+            bar.update(task, completed=done, count=_count(done, total), rails=_text(readings))
 
         yield show
 
@@ -37,9 +43,13 @@ def _plain(total: int) -> Callable[[int, dict[str, float]], None]:
     def show(done: int, readings: dict[str, float]) -> None:
         if time.monotonic() - last[0] >= PLAIN_EVERY_S:
             last[0] = time.monotonic()
-            sys.stderr.write(f"{done}/{total} samples  {_text(readings)}\n")
+            sys.stderr.write(f"{_count(done, total)}  {_text(readings)}\n")
 
     return show
+
+
+def _count(done: int, total: int) -> str:
+    return f"{done} samples" if done > total else f"{done}/{total} samples"
 
 
 def _text(readings: dict[str, float]) -> str:

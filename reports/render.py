@@ -12,9 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports import sections
+from reports import results, sections
 from reports.figures import draw
-from reports.format import clean, say, title
+from reports.format import clean, say
+from reports.names import title
+from reports.session import members, session_of
+from reports.stream import stream_csv
+from reports.verdict import verdict_of
 from rig.result import Result
 from rig.run import Run
 
@@ -22,17 +26,28 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 FIGURES = {
+    "stream": "What the device said of each class while the scene changed. Grey boxes are the scenes heard, filled "
+    "up to the probability of the class: inside a box it is that of the scene, outside one that of another class. An "
+    "answer holds until the next. Below, each answer is right (above) or wrong (below), a bar runs from each change of "
+    "scene to the first answer that is right and stays so, and power stands on the same axis of time.",
     "power": "Power over time. Shading says what the device was doing; in a long run each column of the "
     "picture has the colour of what filled most of it, and marks always show.",
     "latency": "Execution time per inference: how often each occurred, and the share that took no longer.",
+    "service": "Time from when a sample was asked for to when the host had its answer: over the run, and the share of "
+    "the answered samples that took no longer.",
+    "solver": "How solves closed in: the best gap that each had claimed by when, down to that of the solution it gave "
+    "(circles; costs computed again from the solutions), and the share of solves that had come within each threshold.",
     "budget": "What the uncertainty is made of: each independent source's share of the variance.",
 }
 
 
-def render(run: Run | None, result: Result) -> dict[str, bytes]:
-    """Every file of a report by its name below the output directory. Reads and writes nothing there."""
+STREAM_TABLE = "figures/stream.csv"
+
+
+def render(run: Run | None, result: Result, out: Path | None = None) -> dict[str, bytes]:
+    """Every file of a report by its name below the output directory ``out``. Reads and writes nothing there."""
     figures = draw(result)
-    content = context(run, result)
+    content = context(run, result, out)
     env = _environment()
     vectors = {name: _inline(svg, name) for name, svg in figures.items()}
     page = env.get_template("report.html.j2").render(**content, vectors=vectors)
@@ -43,41 +58,48 @@ def render(run: Run | None, result: Result) -> dict[str, bytes]:
         "report.html": page,
     }
     encoded = {name: (text.rstrip("\n") + "\n").encode() for name, text in files.items()}
-    return encoded | {f"figures/{name}.svg": svg for name, svg in figures.items()}
+    stream = result.series.stream
+    tables = {} if stream is None else {STREAM_TABLE: stream_csv(stream)}
+    return encoded | {f"figures/{name}.svg": svg for name, svg in figures.items()} | tables
 
 
 def write(result: Result, out: Path, run: Run | None = None) -> list[Path]:
     """Render below ``out``, each file whole or not at all, and return the files' paths."""
-    files = render(run, result)
+    files = render(run, result, out)
     for name, content in files.items():
         _replace(out / name, content)
-    for name in FIGURES:  # a figure of an earlier rendering must not outlive its data
-        if f"figures/{name}.svg" not in files:
-            (out / "figures" / f"{name}.svg").unlink(missing_ok=True)
+    for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in FIGURES)):
+        if name not in files:  # what an earlier rendering left must not outlive its data
+            (out / name).unlink(missing_ok=True)
     return [out / name for name in files]
 
 
-def context(run: Run | None, result: Result) -> dict[str, Any]:
+def context(run: Run | None, result: Result, out: Path | None = None) -> dict[str, Any]:
     """What the templates are given: text, pairs and rows, nothing that needs computing."""
     start = result.start
+    session = session_of(run, result)
+    directory = session or (run.path if run is not None else Path())
     return {
         "run_id": clean(result.run_id),
         "digest": clean(result.run_digest),
-        "directory": clean(run.path.name) if run is not None else clean(result.run_id),
+        "directory": clean(directory.resolve().name) if run is not None else clean(result.run_id),
+        "kind": _kind(result, session is not None),
+        "verdict": verdict_of(result.validity),
+        "members": members(session, out) if session is not None else [],
         "simulated": result.simulated,
         "simulators": sections.simulated_parts(start),
         "complete": result.complete,
         "error": _error_text(run, result),
         "device": say(start.get("device", {}).get("name")),
-        "headlines": sections.headlines(result),
+        "headlines": results.headlines(result),
         "architecture": sections.architecture(start.get("device", {})),
         "algorithm": sections.algorithm(start),
         "workflow": sections.workflow(result),
         "timing": sections.timing(result),
         "clocks": [sections.clock_row(c) for c in result.clocks.values()],
         "meters": sections.meters(start),
-        "tables": sections.result_tables(result.quantities),
-        "components": sections.component_tables(result.quantities),
+        "tables": results.result_tables(result.quantities),
+        "components": results.component_tables(result.quantities),
         "refusals": [
             {
                 "scope": clean(r.scope),
@@ -90,8 +112,16 @@ def context(run: Run | None, result: Result) -> dict[str, Any]:
         "notes": [clean(note) for note in result.notes],
         "environment": sections.environment(start),
         "captions": FIGURES,
+        "service_power": "average_power_w" in result.quantities,
+        "stream_table": STREAM_TABLE if result.series.stream is not None else "",
         "unstated": sections.UNSTATED_ACCURACY,
     }
+
+
+def _kind(result: Result, session: bool) -> str:
+    """A report is a submission only of what was measured on hardware by rules to submit by."""
+    submittable = result.validity is not None and result.validity.submittable and not result.simulated
+    return "submission" if submittable else "session" if session else "run"
 
 
 def _error_text(run: Run | None, result: Result) -> str:

@@ -1,44 +1,23 @@
-"""What a report says, as plain text and pairs: no markup here, so that every format says the same."""
+"""What a report says of the system and how it was measured, as text and pairs: no markup, so that every format
+
+says the same.
+"""
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from reports.format import NOT_STATED, budget, clean, flatten, groups, quantity_parts, quantity_text, say, si
-from reports.format import title as quantity_title
-from rig.quantity import Quantity
+from reports.format import NOT_STATED, clean, flatten, say, si
+from reports.names import parts_of
 from rig.result import ClockSummary, Result
 
 Pairs = list[tuple[str, str]]
 Json = Mapping[str, Any]
 
 UNSTATED_ACCURACY = "instrument uncertainty not stated"
-_HEADLINES = (
-    "accuracy",
-    "execution_time_s",
-    "execution_time_p99_s",
-    "idle_power_w",
-    "active_power_w",
-    "dynamic_power_w",
-    "energy_per_inference_j",
-    "dynamic_energy_per_inference_j",
-)
 _ALGORITHM_KEYS = ("algorithm", "model", "encoder", "network", "tuning", "training", "solver", "parameters")
-
-
-class Row(NamedTuple):
-    """One quantity in a table."""
-
-    name: str
-    title: str
-    value: str
-    half: str
-    unit: str
-    n: str
-    method: str
 
 
 class Stage(NamedTuple):
@@ -47,67 +26,6 @@ class Stage(NamedTuple):
     title: str
     kind: str
     lines: tuple[str, ...]
-
-
-# ---- results ------------------------------------------------------------------------------
-
-
-def headlines(result: Result) -> list[dict[str, str]]:
-    """The figures a reader looks for first; one that is missing says so."""
-    refused = {r.scope for r in result.refusals}
-    cards = []
-    for name in _HEADLINES:
-        q = result.quantities.get(name)
-        value, half, unit = quantity_parts(q) if q is not None else ("", "", "")
-        state = "given" if q is not None else "refused" if name in refused or "all" in refused else "absent"
-        cards.append({"title": quantity_title(name), "value": value, "half": half, "unit": unit, "state": state})
-    return cards
-
-
-def result_tables(quantities: Mapping[str, Quantity]) -> list[dict[str, Any]]:
-    """One table per kind, each of groups of rows."""
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for group in groups(quantities):
-        rows = [_row(name, q) for name, q in group.entries]
-        tables.setdefault(group.kind, []).append({"heading": group.heading, "rows": rows})
-    captions = {
-        "overall": "Whole device",
-        "phase": "By phase",
-        "rail": "By rail",
-        "phase and rail": "By phase and rail",
-        "cross-check": "Cross-checks from trimmed windows",
-        "other": "Other figures",
-    }
-    return [{"caption": captions[kind], "groups": found} for kind, found in tables.items()]
-
-
-def component_tables(quantities: Mapping[str, Quantity]) -> list[dict[str, Any]]:
-    """For each quantity that states an uncertainty, what it is made of."""
-    tables = []
-    for group in groups(quantities):
-        for name, q in group.entries:
-            if not q.components and not q.bias:
-                continue
-            rows = [
-                (
-                    clean(line.source),
-                    si(line.u, q.unit, 2),
-                    "—" if math.isnan(line.share) else f"{100 * line.share:.1f} %",
-                    "∞" if math.isinf(line.dof) else f"{line.dof:.3g}",
-                    clean(line.shared or "—"),
-                )
-                for line in budget(q)
-            ]
-            if q.bias:
-                rows.append(("bias bound, added to the interval", si(q.bias, q.unit, 2), "—", "—", "—"))
-            tables.append({"name": clean(name), "text": quantity_text(q), "rows": rows})
-    return tables
-
-
-def _row(name: str, q: Quantity) -> Row:
-    value, half, unit = quantity_parts(q)
-    count = str(q.n) if q.n else ""
-    return Row(clean(name), quantity_title(name), value, half, clean(unit), count, clean(q.method))
 
 
 # ---- the system and what it ran -----------------------------------------------------------
@@ -176,7 +94,7 @@ def _figure(result: Result, name: str) -> str:
     q = result.quantities.get(name)
     if q is None:
         return ""
-    value, half, unit = quantity_parts(q)
+    value, half, unit = parts_of(name, q)
     return f"{value}{' ± ' + half if half else ''} {unit}".strip()
 
 
@@ -201,9 +119,11 @@ def timing(result: Result) -> Pairs:
         ("Recorded clocks", "; ".join(clocks) or NOT_STATED),
         ("Inferences timed", str(len(result.series.execution_times_s))),
     ]
-    options = {k: v for k, v in scenario.items() if k != "name"}
-    pairs += [(f"Scenario: {_words(k)}", v) for k, v in flatten(options) if k]
-    return pairs + [(f"Rule: {_words(k)}", v) for k, v in flatten(_named(start.get("rules"))) if k]
+    options = {k: v for k, v in scenario.items() if k not in ("name", "options")} | _mapping(scenario.get("options"))
+    chosen = {k: v for k, v in options.items() if v is not None}
+    pairs += [(f"Scenario: {_words(k)}", v) for k, v in flatten(chosen) if k]
+    asked = {k: v for k, v in _named(start.get("rules")).items() if v is not None}
+    return pairs + [(f"Rule: {_words(k)}", v) for k, v in flatten(asked) if k]
 
 
 def meters(start: Json) -> list[dict[str, Any]]:

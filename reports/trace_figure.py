@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from reports.format import clean, prefix
+from reports.style import COLOURS, TRACE, Floats, margins, new_figure
 from rig.result import RailSeries, Series
 
-Floats = NDArray[np.floating[Any]]
 Windows = dict[str, Floats]
 
 MAX_RAIL_PANELS = 4
-TRACE = "#0b3c5d"
-COLOURS = {  # Okabe and Ito's palette, told apart by colour-blind readers
-    "idle": "#b8bec5",
-    "load": "#56b4e9",
-    "host_preprocess": "#f0e442",
-    "preprocess": "#e69f00",
-    "inference": "#0072b2",
-    "solve": "#cc79a7",
-    "postprocess": "#009e73",
-    "warm-up": "#7a6a53",
-    "mark": "#d55e00",
-}
 _BUCKETS = 2400  # envelope columns of one figure, shared by its panels; keeps the file below 300 kB
 _COLUMNS = 480
 _LEGEND_COLUMNS = 6
@@ -33,12 +21,10 @@ _LEGEND_COLUMNS = 6
 
 def power_figure(series: Series) -> Any:
     """A panel for the total, one per rail where they are few, and one near the first spans; or None."""
-    from matplotlib.figure import Figure
-
     rails = [r for r in series.rails if len(r.watts)]
     if not rails:
         return None
-    total = _total(rails)
+    total = total_of(rails)
     shown = [total] + (rails if 1 < len(rails) <= MAX_RAIL_PANELS else [])
     span = float(total.start_s[0]), float(total.end_s[-1])
     near = _near(series, *span)
@@ -49,28 +35,21 @@ def power_figure(series: Series) -> Any:
     windows = _windows(series)
     legend_rows = -(-(len(windows) + 1) // _LEGEND_COLUMNS)
     top = 0.25 * legend_rows + 0.35
-    figure = Figure(figsize=(9.2, sum(heights) + 0.45 * (len(panels) - 1) + top + 0.55), facecolor="white")
+    figure = new_figure(sum(heights) + 0.45 * (len(panels) - 1) + top + 0.55)
     axes = figure.subplots(len(panels), 1, height_ratios=heights, squeeze=False)[:, 0]
     margins(figure, top=top, gap=0.45)
     buckets = min(800, _BUCKETS // len(panels))
     for axis, (rail, limits, heading) in zip(axes, panels, strict=True):
-        _panel(axis, rail, limits, windows, buckets)
+        draw_power(axis, rail, limits, buckets)
+        _shade(axis, windows, limits)
         axis.set_title(clean(heading))
     axes[-1].set_xlabel("time since the start of the run, s")
     _legend(figure, windows)
     return figure
 
 
-def margins(figure: Any, top: float, left: float = 0.8, gap: float = 0.0) -> None:
-    """Place stacked axes by inches; matplotlib's own solver differs in the last bit from call to call."""
-    width, height = figure.get_size_inches()
-    rows = len(figure.axes)
-    mean = (height - top - 0.55 - gap * (rows - 1)) / rows
-    edges = {"left": left / width, "right": 1 - 0.15 / width, "top": 1 - top / height, "bottom": 0.55 / height}
-    figure.subplots_adjust(**edges, hspace=gap / mean)
-
-
-def _total(rails: list[RailSeries]) -> RailSeries:
+def total_of(rails: Sequence[RailSeries]) -> RailSeries:
+    """The sum of rails at the readings of the finest; each reading holds until the next one begins."""
     if len(rails) == 1:
         return rails[0]
     finest = max(rails, key=lambda r: len(r.watts))
@@ -78,7 +57,7 @@ def _total(rails: list[RailSeries]) -> RailSeries:
     for rail in rails:
         if len(rail.watts) == len(watts) and np.array_equal(rail.start_s, finest.start_s):
             watts = watts + rail.watts
-        else:  # each reading holds until the next one begins
+        else:
             at = np.searchsorted(rail.start_s, 0.5 * (finest.start_s + finest.end_s), side="right") - 1
             watts = watts + np.where(at < 0, np.nan, rail.watts[np.maximum(at, 0)])
     return RailSeries(f"total of {len(rails)} rails", finest.start_s, finest.end_s, watts)
@@ -109,7 +88,8 @@ def _near(series: Series, first: float, last: float) -> tuple[float, float] | No
     return low - pad, high + pad
 
 
-def _panel(axis: Any, rail: RailSeries, limits: tuple[float, float], windows: Windows, buckets: int) -> None:
+def draw_power(axis: Any, rail: RailSeries, limits: tuple[float, float], buckets: int) -> tuple[float, str]:
+    """One rail between two moments, as it was read or as its envelope; the factor and unit of the axis."""
     low = max(int(np.searchsorted(rail.end_s, limits[0])) - 1, 0)
     high = int(np.searchsorted(rail.start_s, limits[1])) + 1
     start, end, watts = rail.start_s[low:high], rail.end_s[low:high], rail.watts[low:high]
@@ -122,10 +102,10 @@ def _panel(axis: Any, rail: RailSeries, limits: tuple[float, float], windows: Wi
     else:
         x = np.column_stack([start, end]).ravel()
         axis.plot(x, np.repeat(watts * factor, 2), color=TRACE, linewidth=1.0, zorder=3)
-    _shade(axis, windows, limits)
     axis.set_xlim(*limits)
     axis.set_ylabel(unit)
     axis.margins(y=0.08)
+    return factor, unit
 
 
 def envelope(start: Floats, end: Floats, watts: Floats, buckets: int) -> tuple[Floats, Floats, Floats, Floats]:

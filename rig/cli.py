@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 OTHERS = {
+    "import": ("rig.import_command", "add_arguments", "run", "make a run directory of a trace that others recorded"),
     "targets": ("rig.problems", "add_targets_arguments", "targets", "compute and verify best known costs"),
     "workload": ("rig.problems", "add_workload_arguments", "export", "write a problem of a workload to a file"),
 }

@@ -62,11 +62,12 @@ def timing(activity: Activity, device: Timebase, views: list[View]) -> tuple[Fig
         busy[name] = BusyTime(phase.busy_s, {name: jitter}, phase.n)
         figures[f"phase.{name}.execution_time_s"] = mean_time(phase, device, jitter, f"stamps:{name}")
         each = (phase.windows_s[:, 1] - phase.windows_s[:, 0]) / phase.inferences
-        figures.update(spread(each, device, f"phase.{name}."))
+        figures.update(spread(each, device, f"phase.{name}.", float(np.median(phase.inferences))))
     if figures:
         means = [(1.0, figures[f"phase.{name}.execution_time_s"]) for name in activity.phases]
         figures["execution_time_s"] = linear(means, "s", "sum over phases")
-        figures.update(spread(per_inference_s(activity), device, ""))
+        looped = min(float(np.median(p.inferences)) for p in activity.phases.values())
+        figures.update(spread(per_inference_s(activity), device, "", looped))
         jitters = {name: b.jitter_u_s[name] for name, b in busy.items()}
         union = merged(activity.busy_windows_s())
         seconds, n = sum(b.seconds for b in busy.values()), max(b.n for b in busy.values())

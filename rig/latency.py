@@ -46,14 +46,14 @@ def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Qu
     return Quantity(mean, "s", tuple(p for p in parts if p.u), 0.0, phase.n, "sum of spans over inferences")
 
 
-def spread(times_s: Floats, device: Timebase, prefix: str) -> dict[str, Quantity]:
-    """Standard error of the mean and percentiles (nearest rank) over inferences."""
+def spread(times_s: Floats, device: Timebase, prefix: str, looped: float = 1.0) -> dict[str, Quantity]:
+    """Standard error of the mean and percentiles (nearest rank) over inferences; ``looped`` stood in one span."""
     n = len(times_s)
     if n == 0:
         return {}
+    resolution = 1.0 / device.clock.tick_hz / math.sqrt(6.0) / looped
     out: dict[str, Quantity] = {}
     if n > 1:
-        resolution = 1.0 / device.clock.tick_hz / math.sqrt(6.0)
         se = max(float(np.std(times_s, ddof=1)), resolution) / math.sqrt(n)
         method = "sample deviation over root n, no finer than the timer"
         out[f"{prefix}execution_time_se_s"] = Quantity(se, "s", (), 0.0, n, method)
@@ -62,7 +62,7 @@ def spread(times_s: Floats, device: Timebase, prefix: str) -> dict[str, Quantity
         value, finite = _percentile(ordered, p / 100.0)
         parts = (
             Component("clock rate, device to host", value * device.rate_sigma),
-            Component("timer resolution", 1.0 / device.clock.tick_hz / math.sqrt(6.0)),
+            Component("timer resolution", resolution),
             Component("finite sample", finite),
         )
         out[f"{prefix}execution_time_p{p}_s"] = Quantity(

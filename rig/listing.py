@@ -13,7 +13,7 @@ from typing import Any
 from rig.errors import UnknownNameError
 from rig.plugins import load, names, options_of
 
-SHOWN = ("devices", "meters", "scenarios", "workloads")
+SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
 DISTRIBUTION = "neurorig"
 
 

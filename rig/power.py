@@ -134,7 +134,7 @@ def gaps_differ(view: View) -> tuple[bool, float]:
     between = (r.start_s > view.all_busy_s[0, 0]) & (r.end_s < view.all_busy_s[-1, 1])
     gap = between & r.ok & ~touches(guard, r.start_s, r.end_s) & ~view.idle
     count = np.count_nonzero(gap)
-    if count == 0:
+    if count == 0 or not np.any(view.busy):
         return False, 0.0
     at = float(view.middle_s[gap].mean())
     weight = gap / count - view.idle_weights(at)

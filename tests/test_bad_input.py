@@ -15,6 +15,7 @@ import pytest
 
 from drivers.devices import rockpool_import
 from rig.cli import main
+from rig.plugins import names
 from rig.run import open_run
 
 USAGE, SETUP, EXTRA, DATA, STORE = 3, 4, 5, 6, 7
@@ -48,6 +49,10 @@ def rig(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return run
 
 
+def known(group: str) -> str:
+    return ", ".join(sorted(names(group)))
+
+
 def option(text: str) -> tuple[str, ...]:
     return (*MOCK, "--option", text)
 
@@ -58,10 +63,13 @@ def option(text: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (("measure", "--device", "xilo"), "unknown device 'xilo'. Known: ./file.py:function, mock, xylo"),
-        ((*MOCK, "--meter", "mok"), "unknown meter 'mok'. Known: ./file.py:function, mock, xylo-monitor"),
-        ((*MOCK, "--scenario", "double"), "unknown scenario 'double'. Known: ./file.py:function, offline, real-time, server, single-stream"),
-        ((*MOCK, "--workload", "csa"), "unknown workload 'csa'. Known: ./file.py:function, asc, qubo-mis"),
+        (("measure", "--device", "xilo"), f"unknown device 'xilo'. Known: ./file.py:function, {known('devices')}"),
+        ((*MOCK, "--meter", "mok"), f"unknown meter 'mok'. Known: ./file.py:function, {known('meters')}"),
+        (
+            (*MOCK, "--scenario", "double"),
+            f"unknown scenario 'double'. Known: ./file.py:function, {known('scenarios')}",
+        ),
+        ((*MOCK, "--workload", "csa"), f"unknown workload 'csa'. Known: ./file.py:function, {known('workloads')}"),
         (option("sampels=3"), "unknown option 'sampels'. Known: "),
         (option("device.samples=3"), "unknown option 'device.samples'. Known: device: device_back_s, "),
         (option("meter.samples=3"), "unknown option 'meter.samples'. Known: "),

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from reports.format import budget, clean, groups, quantity_text, si, split_name, title
+from reports.format import budget, clean, quantity_text, si
+from reports.names import brief, groups, ordinal, split_name, text_of, title
 from reports.trace_figure import envelope
 from rig.quantity import Component, Quantity
 
@@ -83,3 +84,103 @@ def test_envelope_keeps_extremes_and_gaps() -> None:
     assert np.nanmin(least) == -3.0
     assert np.isnan(mean[45:55]).all()
     assert mean[20] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("execution_time_p50_s", "overall", "Execution time, median"),
+        ("busy_time_per_inference_s", "overall", "Busy time per inference"),
+        ("duration_s", "service", "Duration"),
+        ("throughput_inferences_hz", "service", "Throughput, inferences"),
+        ("latency_mean_s", "service", "Latency, mean"),
+        ("latency_p50_s", "service", "Latency, median"),
+        ("latency_p99_9_s", "service", "Latency, 99.9th percentile"),
+        ("latency_p99_early_stopping_s", "service", "Latency, 99th percentile, early stopping"),
+        ("in_time_share", "service", "Answered in time"),
+        ("slip_p99_s", "arrivals", "Host's slip, 99th percentile"),
+        ("slip_max_s", "arrivals", "Host's slip, greatest"),
+        ("arrival_gap_distance", "arrivals", "Gaps kept from gaps scheduled, Kolmogorov distance"),
+        ("onset_latency_p90_s", "scene changes", "Time to recognise a new scene, 90th percentile"),
+        ("stream_accuracy", "scene changes", "Share of time with the right scene"),
+        ("average_power_w", "average", "Average power"),
+        ("rail.vdd.core.average_power_w", "average", "Average power, rail vdd.core"),
+        ("peer.energy_per_inference_median_j", "peer", "Energy per inference, median"),
+        ("peer.window.1.energy_per_inference_j", "peer", "Energy per inference, window 1"),
+        ("gap_best_known_mean", "solver", "Gap to the best known target, mean"),
+        ("time_to_gap_official_0_05_s", "solver", "Time to a gap of 5 % (official target)"),
+        (
+            "energy_to_gap_official_0_1_official_j",
+            "solver",
+            "Energy to a gap of 10 % (official target), reached by all",
+        ),
+        ("reached_gap_official_0_01_share", "solver", "Reached a gap of 1 % (official target)"),
+        ("overrun_max_s", "solver", "Overrun of the budget, greatest"),
+        ("costly", "other", "Costly"),
+    ],
+)
+def test_figures_are_called_what_they_are(name: str, kind: str, text: str) -> None:
+    assert (split_name(name).kind, title(name)) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        ("50", "median"),
+        ("1", "1st percentile"),
+        ("12", "12th percentile"),
+        ("92", "92nd percentile"),
+        ("93", "93rd percentile"),
+        ("99.1", "99.1th percentile"),
+    ],
+)
+def test_percentiles_are_spelt(p: str, text: str) -> None:
+    assert ordinal(p) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("backlog_max", 1.0, "1 (no uncertainty stated)"),
+        ("arrival_gap_distance", 0.04, "0.04 (no uncertainty stated)"),
+        ("cost_mean", -0.5, "-0.5 (no uncertainty stated)"),
+        ("dropped_share", 0.02, "2 % (no uncertainty stated)"),
+        ("gap_official_mean", 1.5, "150 % (no uncertainty stated)"),
+        ("stream_accuracy", 1.0, "100 % (no uncertainty stated)"),
+        ("latency_p50_s", 0.5, "500 ms (no uncertainty stated)"),
+    ],
+)
+def test_shares_read_in_percent_and_counts_as_they_are(name: str, value: float, text: str) -> None:
+    assert text_of(name, Quantity(value, "s" if name.endswith("_s") else "1")) == text
+
+
+def test_groups_stand_in_one_order_and_figures_of_service_as_they_came() -> None:
+    names = ("peer.a", "slip_p50_s", "latency_p50_s", "duration_s", "average_power_w", "accuracy", "stream_accuracy")
+    found = groups(dict.fromkeys(names, Quantity(1.0, "s")))
+    assert [g.kind for g in found] == ["overall", "service", "arrivals", "scene changes", "average", "peer"]
+    assert [name for name, _ in found[1].entries] == ["latency_p50_s", "duration_s"]
+
+
+def test_a_terminal_shows_of_one_sample_at_a_time_what_is_asked_for_first() -> None:
+    names = ["duration_s", "throughput_samples_hz", "throughput_inferences_hz", "latency_mean_s", "latency_p50_s"]
+    names += ["latency_p97_s", "latency_p99_s", "latency_p99_9_s", "latency_p90_early_stopping_s"]
+    (service,) = groups(dict.fromkeys(names, Quantity(1.0, "s")))
+    short = [name for name, _ in brief(service, scheduled=False).entries]
+    assert short == ["throughput_samples_hz", "latency_p50_s", "latency_p99_s", "latency_p90_early_stopping_s"]
+    assert len(brief(service, scheduled=True).entries) == len(names) - 1
+
+
+def test_a_terminal_shows_gaps_to_the_official_target_where_there_is_one() -> None:
+    names = ("cost_mean", "gap_official_mean", "gap_mine_mean", "time_to_gap_mine_0_1_s", "gap_official_spread_solves")
+    (solver,) = groups(dict.fromkeys(names, Quantity(1.0, "1")))
+    assert [name for name, _ in brief(solver, False).entries] == ["cost_mean", "gap_official_mean"]
+    (other,) = groups(dict.fromkeys(("gap_mine_mean",), Quantity(1.0, "1")))
+    assert len(brief(other, False).entries) == 1
+
+
+def test_a_single_rail_says_its_average_once() -> None:
+    one = {"average_power_w": Quantity(1.0, "W"), "rail.core.average_power_w": Quantity(1.0, "W")}
+    (alone,) = groups(one)
+    assert [name for name, _ in brief(alone, True).entries] == ["average_power_w"]
+    (both,) = groups({**one, "rail.io.average_power_w": Quantity(1.0, "W")})
+    assert len(brief(both, True).entries) == 3

@@ -15,100 +15,13 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from made_up import HOSTILE, made_up, q, without_pictures
 
 from reports.console import print_result
 from reports.figures import draw
 from reports.render import render, write
-from rig.quantity import Component, Quantity, from_json
-from rig.result import ClockSummary, RailSeries, Refusal, Result, Series
-
-HOSTILE = "</svg><script>alert('x')</script>|`*_$\\frac{\x1b[31m\u202e"
-
-
-def q(value: float, unit: str, u: float = 0.0, dof: float = math.inf, **more: Any) -> Quantity:
-    parts = (Component("noise", 0.8 * u, dof), Component("gain", 0.6 * u, math.inf, "meter.gain")) if u else ()
-    return Quantity(value, unit, parts, **{"n": 20, "method": "made up", **more})
-
-
-def made_up_series(name: str, readings: int, spans: int) -> Series:
-    times = np.linspace(0.0, 40.0, readings + 1)
-    step = 30.0 / spans
-    on = 5.0 + np.arange(spans) * step
-    inference = np.column_stack([on, on + 0.6 * step])
-    rng = np.random.default_rng(3)
-    busy = np.searchsorted(inference.ravel(), times[:-1]) % 2
-    watts = 3e-4 + 1e-4 * busy + 2e-6 * rng.standard_normal(readings)
-    watts[readings // 2] = np.nan
-    return Series(
-        rails=(RailSeries(name, times[:-1], times[1:], watts), RailSeries("io", times[:-1], times[1:], watts / 3)),
-        phase_windows_s={
-            "inference": inference,
-            "preprocess": np.column_stack([on + 0.65 * step, on + 0.9 * step]),
-        },
-        warmup_windows_s=np.empty((0, 2)),
-        idle_windows_s=np.array([[0.5, 4.5], [36.0, 39.5]]),
-        mark_windows_s=np.array([[4.6, 4.7]]),
-        execution_times_s=0.9 + 0.01 * rng.standard_normal(spans),
-    )
-
-
-def made_up_quantities(name: str) -> dict[str, Quantity]:
-    return {
-        "accuracy": q(0.875, "1", 0.006),
-        "execution_time_s": q(0.9, "s", 0.002, 19),
-        "execution_time_p90_s": q(0.912, "s", 0.004),
-        "active_power_w": q(4.0e-4, "W", 2e-6, 19),
-        "dynamic_power_w": q(1.0e-4, "W", 1.5e-6, 19, bias=1e-7),
-        "energy_per_inference_j": q(3.6e-4, "J", 3e-6),
-        f"phase.{name}.active_power_w": q(4.1e-4, "W", 2e-6),
-        f"rail.{name}.idle_power_w": q(3.0e-4, "W", 2e-6),
-        f"phase.inference.rail.{name}.idle_power_w": q(3.0e-4, "W", 2e-6),
-        "trimmed.dynamic_power_w": q(1.01e-4, "W", 1e-6),
-        f"who.knows.{name}": q(12.0, "widgets"),
-    }
-
-
-def made_up_start(name: str, mode: str) -> dict[str, Any]:
-    clock = {"name": "meter", "tick_hz": 1e6, "tolerance": 1e-3}
-    rail = {"name": name, "kind": "mean", "rate_hz": 100.0, "aperture_s": 0.01, "accuracy": None}
-    profile = {"idle_w": 3e-4, "source": name}
-    return {
-        "clocks": [{"name": "host", "tick_hz": 1e9, "tolerance": 1e-3}, clock],
-        "created_utc": "2026-08-21T10:22:07Z",
-        "argv": ["rig", "measure", "--note", name],
-        "device": {
-            "name": f"board {name}",
-            "mode": mode,
-            "phases": ["inference", "preprocess", "postprocess"],
-            "details": {"power_profile": profile, "encoder": "delta"},
-        },
-        "meters": [
-            {"name": f"smu {name}", "mode": "hardware", "clock": clock, "rails": [rail], "omitted": ["fan", name]}
-        ],
-        "scenario": {"name": "single-stream"},
-        "workload": {"name": "asc", "task": "scenes", "version": "1", "digest_sha256": "ab" * 32},
-        "rules": {"idle_s": 5.0},
-        "environment": {"python": "3.11", "note": name},
-    }
-
-
-def made_up(
-    *, simulated: bool = True, complete: bool = True, name: str = "core", readings: int = 4000, spans: int = 20
-) -> Result:
-    """A small run: idle, spans of two phases, idle; one rail called ``name`` and one called ``io``."""
-    considered = {"brackets": 8e-5, "marks": math.inf}
-    return Result(
-        run_id=f"run-{name}",
-        run_digest="c0ffee" * 11,
-        complete=complete,
-        simulated=simulated,
-        start=made_up_start(name, "simulator" if simulated else "hardware"),
-        quantities=made_up_quantities(name),
-        refusals=(Refusal("execution_time_p99_s", f"too few inferences {name}", "Measure at least 662"),),
-        notes=(f"a note {name}",),
-        clocks={"meter": ClockSummary("meter", f"brackets {name}", 8e-5, 1e-6, 2e-7, 40, considered)},
-        series=made_up_series(name, readings, spans),
-    )
+from rig.quantity import from_json
+from rig.result import RailSeries, Result
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +64,7 @@ def test_simulated_is_said_everywhere(simulated: dict[str, bytes]) -> None:
     assert len(captions) > 10
     assert all("SIMULATED" in caption for caption in captions)
     assert 'class="watermark"' in page
-    for name in ("power", "latency", "budget"):
+    for name in ("power", "latency", "service", "budget"):
         assert simulated[f"figures/{name}.svg"].count(b"SIMULATED") >= 2
     text = simulated["report.md"].decode()
     assert text.startswith("# SIMULATED")
@@ -227,7 +140,7 @@ def test_hostile_names_inject_nothing(hostile: dict[str, bytes]) -> None:
     seen = Tags()
     seen.feed(page)
     assert "script" not in seen.tags
-    assert seen.tags.count("svg") == 3
+    assert seen.tags.count("svg") == 4
     assert "&lt;script&gt;" in page
     for name, content in hostile.items():
         if name != "results.json":
@@ -235,7 +148,7 @@ def test_hostile_names_inject_nothing(hostile: dict[str, bytes]) -> None:
             assert b"<script" not in (shown if name.endswith(".md") else content), name
             assert b"\x1b" not in content, name
             assert "\u202e" not in content.decode(), name
-    for name in ("power", "latency", "budget"):
+    for name in ("power", "latency", "service", "budget"):
         ET.fromstring(hostile[f"figures/{name}.svg"])
     shown = on_console(made_up(name=HOSTILE))
     assert "\x1b" not in shown
@@ -285,12 +198,10 @@ def test_long_traces_stay_small() -> None:
 
 
 def test_empty_result_still_renders(tmp_path: Any) -> None:
-    none = np.empty((0, 2))
-    series = Series((), {}, none, none, none, np.empty(0))
     whole = made_up()
     files = render(None, whole)
     write(whole, tmp_path)
-    bare = replace(whole, quantities={}, clocks={}, notes=(), refusals=(), series=series)
+    bare = replace(without_pictures(whole), quantities={}, clocks={}, notes=(), refusals=())
     bare = replace(bare, start={**bare.start, "meters": [], "device": {}, "workload": {}, "rules": None})
     written = write(bare, tmp_path)
     assert {p.name for p in written} == {"results.json", "report.md", "report.html"}

@@ -1,0 +1,204 @@
+"""Joulescope: recordings in the JLS v2 format, read by pyjls."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from drivers.importers.axis import BLOCK, Axis
+from drivers.importers.single import Readings, Setting, imported, positive, watts
+from drivers.importers.windows import stated
+from rig.calibration import stated as calibrated
+from rig.errors import DataError, MissingExtraError, UsageError
+from rig.importing import CRYSTAL, ImportedRun
+from rig.types import Chunk, Conversion, Floats, Rail
+
+MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
+HEADER = struct.Struct("<16sQ")
+"""Identification and the file's length, which is 0 until the recording was closed (jls/format.h)."""
+UNITS = {"power": "W", "current": "A", "voltage": "V"}
+FLOATS = {(0x04, 32), (0x04, 64)}
+"""Basetype and size in bits of the data types that hold real numbers (jls/format.h)."""
+RAIL = "joulescope"
+T = TypeVar("T")
+
+
+def open_import(
+    source: Path,
+    *,
+    windows: str | None = None,
+    idle: str | None = None,
+    supply_v: float | None = None,
+    instrument: str | None = None,
+    sync_s: float = 0.0,
+    clock_tolerance: float = CRYSTAL,
+    calibration: str | None = None,
+    calibration_range: float | None = None,
+    temperature_c: float | None = None,
+) -> ImportedRun:
+    """A Joulescope recording (JLS v2): its power signal; else current times voltage; else current at ``supply_v``.
+
+    ``windows`` names a table start,end[,phase,inferences] in seconds since the first sample, ``idle`` declares idle
+    windows as START:END,... in the same. Where the file holds several instruments, ``instrument`` names the source to
+    take. Samples that the instrument dropped are left out. ``sync_s`` is how far the windows' clock may be off, if it
+    is another than the instrument's; ``clock_tolerance`` limits the rate of the latter (relative).
+
+    Raises ``UsageError`` for what must be stated, ``DataError`` for a file that is damaged or was not closed,
+    ``MissingExtraError`` without pyjls.
+    """
+    found = stated(windows, idle)
+    if not found.spans:
+        raise UsageError(
+            "nothing says when the device was at work",
+            field="windows",
+            remedy="Give windows=FILE.csv: start,end[,phase,inferences] in seconds since the first sample",
+        )
+    file = _File(source)
+    chosen = _chosen(file.signals, instrument, source)
+    unit, taken = _taken(chosen, source)
+    volts = positive("supply_v", supply_v, "the supply voltage") if unit == "A" else None
+    first = taken[0]
+    rail = Rail(RAIL, "mean", Conversion(unit, volts), first.rate_hz)
+    rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c)
+    details = {"signals": [s.name for s in taken], "source": first.source}
+    setting = Setting("Joulescope", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details)
+    readings = Readings(rail, Axis(0, first.rate_hz), stream=file.chunks(taken))
+    return imported(source, setting, [readings], found)
+
+
+@dataclass(frozen=True)
+class _Signal:
+    number: int
+    name: str
+    unit: str
+    source: str
+    rate_hz: float
+    length: int
+
+
+class _File:
+    """A private copy of a JLS file: pyjls mends a damaged file where it stands, and an original is not to change."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        _check_closed(source)
+        folder = tempfile.mkdtemp(prefix="jls-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._copy = Path(folder) / "copy.jls"
+        try:
+            shutil.copyfile(source, self._copy)
+        except OSError as error:
+            raise _bad(source, f"cannot be copied: {error}") from error
+        self.signals = self._with(_signals)
+
+    def chunks(self, taken: list[_Signal]) -> Iterator[Chunk]:
+        """The signals in blocks, multiplied with each other."""
+        length = min(s.length for s in taken)
+        for start in range(0, length, BLOCK):
+            count = min(BLOCK, length - start)
+            parts = [self._block(s.number, start, count) for s in taken]
+            yield Chunk(RAIL, parts[0] if len(parts) == 1 else watts(parts[0], parts[1]))
+
+    def _block(self, number: int, start: int, count: int) -> Floats:
+        values = np.asarray(self._with(lambda reader: reader.fsr(number, start, count)))
+        if values.shape != (count,) or not np.issubdtype(values.dtype, np.floating):
+            raise _bad(self._source, f"holds {values.shape} {values.dtype} where it says {count} numbers")
+        return np.where(np.isnan(values), values.dtype.type(np.nan), values)  # of the quiet kind
+
+    def _with(self, use: Callable[[Any], T]) -> T:
+        try:
+            from pyjls import Reader
+        except ImportError as error:
+            raise MissingExtraError(
+                "JLS files need pyjls, which is not installed",
+                field="importer",
+                value="joulescope-jls",
+                remedy="pip install 'neurorig[joulescope]'",
+            ) from error
+        try:
+            with Reader(str(self._copy)) as reader:
+                return use(reader)
+        except DataError:
+            raise
+        except (RuntimeError, ValueError, TypeError, KeyError, OSError, MemoryError, OverflowError) as error:
+            raise _bad(self._source, f"cannot be read by pyjls: {str(error)[:100]}") from error
+
+
+def _check_closed(source: Path) -> None:
+    try:
+        with source.open("rb") as file:
+            head = file.read(HEADER.size)
+        size = source.stat().st_size
+    except OSError as error:
+        raise _bad(source, f"cannot be read: {error.strerror}") from error
+    if len(head) < HEADER.size or not head.startswith(MAGIC):
+        raise _bad(source, "is no JLS v2 file")
+    length = HEADER.unpack(head)[1]
+    if length != size:
+        raise DataError(
+            f"{source.name} has {size} bytes and says {length}: it was cut off, or never closed",
+            field="source",
+            value=size,
+            remedy="Copy it again; or open it once in the Joulescope UI, which mends it, and import what that saves",
+        )
+
+
+def _signals(reader: Any) -> list[_Signal]:
+    """Every signal of real numbers at a fixed rate that holds two samples or more."""
+    found = []
+    for number, s in reader.signals.items():
+        real = (s.data_type & 0x0F, (s.data_type >> 8) & 0xFF) in FLOATS
+        if s.signal_type == 0 and real and s.sample_rate > 0 and s.length >= 2:
+            owner = reader.sources.get(s.source_id)
+            name = f"{owner.name} {owner.serial_number}".strip() if owner else str(s.source_id)
+            found.append(_Signal(number, str(s.name), str(s.units), name, float(s.sample_rate), int(s.length)))
+    return found
+
+
+def _chosen(signals: list[_Signal], instrument: str | None, source: Path) -> list[_Signal]:
+    """The signals of one instrument."""
+    known = sorted({s.source for s in signals})
+    if not known:
+        raise _bad(source, "holds no signal of real numbers")
+    fitting = [k for k in known if instrument is None or instrument == k or instrument in k.split()]
+    if len(fitting) != 1:
+        raise UsageError(
+            f"{source.name} holds the instruments {', '.join(known)}",
+            field="instrument",
+            value=instrument,
+            remedy=f"Say which: instrument={known[0]}",
+        )
+    return [s for s in signals if s.source == fitting[0]]
+
+
+def _taken(signals: list[_Signal], source: Path) -> tuple[Any, list[_Signal]]:
+    """The unit of the rail, W or A, and the one or two signals that make it."""
+    by_name: dict[str, _Signal] = {}
+    for s in signals:
+        name = s.name.strip().lower()
+        if name in UNITS and s.unit != UNITS[name]:
+            raise _bad(source, f"states its {name} in {s.unit!r}")
+        if by_name.setdefault(name, s) is not s and name in UNITS:
+            raise _bad(source, f"holds two signals {s.name}")
+    if "power" in by_name:
+        return "W", [by_name["power"]]
+    if "current" not in by_name:
+        raise _bad(source, f"holds neither power nor current: {', '.join(by_name)[:100]}")
+    current, voltage = by_name["current"], by_name.get("voltage")
+    if voltage is None:
+        return "A", [current]
+    if voltage.rate_hz != current.rate_hz:
+        raise _bad(source, f"samples current at {current.rate_hz} Hz and voltage at {voltage.rate_hz} Hz")
+    return "W", [current, voltage]
+
+
+def _bad(source: Path, what: str) -> DataError:
+    return DataError(f"{source.name} {what}", field="source", value=str(source), remedy="Check the file; record again")

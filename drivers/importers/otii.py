@@ -1,0 +1,186 @@
+"""Qoitech Otii (Arc, Ace): exported recordings, one channel per file or all in one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from drivers.importers.axis import axis_of
+from drivers.importers.columns import header, numbers, read, separator_of, stamps_ns
+from drivers.importers.single import Readings, Setting, imported, positive, watts
+from drivers.importers.units import NS, named_unit, unit_of
+from drivers.importers.windows import from_channel, stated
+from rig.calibration import stated as calibrated
+from rig.errors import DataError, UsageError
+from rig.importing import CRYSTAL, ImportedRun
+from rig.types import Conversion, Floats, Indices, Rail
+
+CHANNELS = {"current": "A", "power": "W", "voltage": "V"}
+RAIL = "otii"
+
+
+def open_import(
+    source: Path,
+    *,
+    supply_v: float | None = None,
+    channel: str = "main",
+    window_channel: str | None = None,
+    window_active: str = "high",
+    inferences: int = 1,
+    windows: str | None = None,
+    idle: str | None = None,
+    separator: str | None = None,
+    decimal: str = ".",
+    sync_s: float = 0.0,
+    clock_tolerance: float = CRYSTAL,
+    calibration: str | None = None,
+    calibration_range: float | None = None,
+    temperature_c: float | None = None,
+) -> ImportedRun:
+    """An Otii export: a file ``Main current - Arc.csv`` with the columns Timestamp,Value in s and A; a folder of such
+
+    files; or one table with a column per channel (``Main current (A)``), whose headers state the units.
+
+    Of the ``channel`` (main or adc) the power is taken, else current times voltage where both were recorded, else
+    current at ``supply_v`` (V), which must then be stated. Windows are the stretches in which the digital input
+    ``window_channel`` (gpi1, gpi2) is ``window_active``, each of ``inferences``, or stand in the table ``windows``
+    (start,end[,phase,inferences], seconds of the recording); ``idle`` declares idle windows as START:END,....
+    ``separator`` and ``decimal`` describe exports of other countries.
+
+    Raises ``UsageError`` for what must be stated, ``DataError`` for files that are no such export.
+    """
+    series = _series(source, separator, decimal)
+    taken = {kind: series[f"{channel} {kind}"] for kind in CHANNELS if f"{channel} {kind}" in series}
+    if "power" not in taken and "current" not in taken:
+        raise UsageError(
+            f"{source.name} holds neither power nor current of the channel {channel}",
+            field="channel",
+            value=channel,
+            remedy=f"Recorded: {', '.join(sorted(series)) or 'nothing'}",
+        )
+    if inferences < 1:
+        raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="Give 1 or more")
+    main, values, unit = _watts_or_amperes(taken)
+    volts = positive("supply_v", supply_v, "the supply voltage") if unit == "A" else None
+    found = stated(windows, idle)
+    if window_channel is not None:
+        mark = series.get(window_channel.lower())
+        if mark is None:
+            raise UsageError(
+                f"window_channel is {window_channel!r}, which was not recorded",
+                field="window_channel",
+                value=window_channel,
+                remedy=f"Recorded: {', '.join(sorted(series))}",
+            )
+        found = found.joined(from_channel(mark.values > 0.5, mark.stamps_ns, window_active, inferences))
+    if not found.spans:
+        raise UsageError(
+            "nothing says when the device was at work",
+            field="windows",
+            remedy="Give windows=FILE.csv, or window_channel=gpi1",
+        )
+    rail = Rail(RAIL, "mean", Conversion("A", volts) if unit == "A" else Conversion("W"))
+    rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c)
+    setting = Setting("Otii", sync_s=sync_s, clock_tolerance=clock_tolerance, details={"channel": channel})
+    readings = Readings(rail, axis_of(main.stamps_ns, None), values)
+    return imported(source, setting, [readings], found, sorted({s.path for s in series.values()}))
+
+
+@dataclass(frozen=True)
+class _Series:
+    """One channel, SI units: stamps and values of shape (n,)."""
+
+    path: Path
+    stamps_ns: Indices
+    values: Floats
+
+
+def _series(source: Path, separator: str | None, decimal: str) -> dict[str, _Series]:
+    """Every channel that is known, by its name in lower case without the instrument's."""
+    if decimal not in (".", ","):
+        raise UsageError(f"decimal is {decimal!r}", field="decimal", value=decimal, remedy="Give . or ,")
+    files = sorted(source.glob("*.csv")) if source.is_dir() else [source]
+    if not files:
+        raise DataError(f"{source} holds no CSV file", field="source", value=str(source), remedy="Name the export")
+    found: dict[str, _Series] = {}
+    for path in files:
+        for name, series in _of_file(path, separator_of(path, separator), decimal).items():
+            if name in found:
+                raise DataError(
+                    f"{path.name} and {found[name].path.name} both hold {name}",
+                    field="source",
+                    value=name,
+                    remedy="Import the recordings one by one",
+                )
+            found[name] = series
+    return found
+
+
+def _of_file(path: Path, separator: str, decimal: str) -> dict[str, _Series]:
+    names = header(path, separator)
+    (time, time_unit), *rest = [named_unit(n) for n in names]
+    if not time.lower().startswith("time") or not rest:
+        raise DataError(
+            f"{path.name} is no Otii export: its columns are {', '.join(names)[:200]}",
+            field="source",
+            value=str(path),
+            remedy="Export the recording as CSV",
+        )
+    if (time_unit or "s") not in NS:
+        raise DataError(f"{path.name} states time in {time_unit}", field="time", value=time_unit, remedy="Use s")
+    frame = read(path, names, separator, decimal)
+    stamps = stamps_ns(path, frame, names[0], time_unit or "s")
+    single = len(rest) == 1 and rest[0][0].lower() == "value"
+    found = {}
+    for full, (name, unit) in zip(names[1:], rest, strict=True):
+        channel = _channel(path.stem if single else name)
+        if channel:
+            scale = _scale(path, channel, full, unit, single)
+            found[channel] = _Series(path, stamps, scale * numbers(path, frame, full, whole="gpi" in channel))
+    return found
+
+
+def _channel(text: str) -> str:
+    """``Main current - Arc`` and ``Arc main current`` -> ``main current``; "" for what is not known."""
+    words = text.lower().replace("-", " ").replace("_", " ").split()
+    for word in ("gpi1", "gpi2"):
+        if word in words:
+            return word
+    kind = [w for w in words if w in CHANNELS]
+    group = [w for w in words if w in ("main", "adc")]
+    return f"{group[0]} {kind[0]}" if len(kind) == 1 and len(group) == 1 else ""
+
+
+def _scale(path: Path, channel: str, header_: str, unit: str, single: bool) -> float:
+    """Factor to SI. A file of one channel holds SI units; a table must state them."""
+    kind = channel.rpartition(" ")[2]
+    if kind not in CHANNELS or (single and not unit):
+        return 1.0
+    found = unit_of(unit)
+    if found is None or found[0] != CHANNELS[kind]:
+        raise DataError(
+            f"{path.name} states {header_!r} in {unit or 'no unit'!r}",
+            field="unit",
+            value=unit,
+            remedy=f"Export with units in the headers, such as ({CHANNELS[kind]})",
+        )
+    return found[1]
+
+
+def _watts_or_amperes(taken: dict[str, _Series]) -> tuple[_Series, Floats, str]:
+    if "power" in taken:
+        return taken["power"], taken["power"].values, "W"
+    current, voltage = taken["current"], taken.get("voltage")
+    if voltage is None:
+        return current, current.values, "A"
+    # voltage is sampled more slowly; between its readings it is taken as straight
+    ordered = len(voltage.stamps_ns) > 1 and bool(np.all(np.diff(voltage.stamps_ns) > 0))
+    known = np.isfinite(voltage.values)
+    if not ordered or not np.any(known):
+        raise DataError("the voltage does not move forward in time", field="time", remedy="Export it again")
+    zero = voltage.stamps_ns[0]
+    at = (current.stamps_ns - zero).astype(np.float64)
+    volts = np.interp(at, (voltage.stamps_ns - zero).astype(np.float64)[known], voltage.values[known])
+    return current, watts(current.values, volts), "W"

@@ -1,0 +1,97 @@
+"""Units as files write them, to SI; time zones and dates as people write them, to UTC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
+
+from rig.errors import DataError, UsageError
+
+PREFIX = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}
+BASES = ("A", "V", "W", "J", "s", "C", "Ah", "Wh")
+ALIASES = {
+    "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns",
+    "watts": "W", "watt": "W", "volts": "V", "amps": "A", "joules": "J",
+}  # fmt: skip
+NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FARTHEST_NS = 2**62
+_IN_HEADER = re.compile(r"^(?P<name>.*?)\s*[(\[](?P<unit>[^)\]]*)[)\]]\s*$")
+
+
+def unit_of(text: str) -> tuple[str, float] | None:
+    """``mW`` -> ("W", 1e-3): the SI unit and the factor to it; None for what is no such unit."""
+    text = ALIASES.get(text.strip().lower(), text.strip())
+    for base in sorted(BASES, key=len, reverse=True):
+        if text.endswith(base) and text[: len(text) - len(base)] in PREFIX:
+            return base, PREFIX[text[: len(text) - len(base)]]
+    return None
+
+
+def expect(unit: str, allowed: Sequence[str], option: str, where: str) -> tuple[str, float]:
+    """The SI unit, one of ``allowed``, and the factor. Raises ``UsageError`` naming the option to state it with."""
+    found = unit_of(unit)
+    if found is None or found[0] not in allowed:
+        raise UsageError(
+            f"{where} is in {unit or 'no unit'!r}, which is not {' or '.join(allowed)}",
+            field=option,
+            value=unit,
+            remedy=f"State it: {option}=COLUMN:UNIT, such as m{allowed[0]}",
+        )
+    return found
+
+
+def named_unit(header: str) -> tuple[str, str]:
+    """``Power (mW)`` -> ("Power", "mW"); without brackets the unit is empty."""
+    found = _IN_HEADER.match(header.strip())
+    return (found["name"].strip(), found["unit"].strip()) if found else (header.strip(), "")
+
+
+def zone(text: str, option: str = "timezone") -> tzinfo:
+    """``Europe/Berlin``, ``UTC`` or ``+02:00``. Raises ``UsageError``."""
+    offset = re.fullmatch(r"(?:UTC)?([+-])(\d{1,2})(?::?(\d{2}))?", text.strip())
+    try:
+        if offset:
+            by = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+            return timezone(by if offset[1] == "+" else -by)
+        return UTC if text.strip().upper() in ("UTC", "Z") else ZoneInfo(text.strip())
+    except (ValueError, LookupError, OSError) as error:
+        raise UsageError(
+            f"{option} is {text!r}",
+            field=option,
+            value=text,
+            remedy="Give an IANA name such as Europe/Berlin, or an offset such as +02:00",
+        ) from error
+
+
+def utc_ns(moment: datetime) -> int:
+    """Nanoseconds since 1970 of an aware moment, exact to the microsecond. Raises ``DataError`` centuries away."""
+    try:
+        ns = ((moment - EPOCH) // timedelta(microseconds=1)) * 1000
+    except OverflowError:
+        ns = FARTHEST_NS
+    if abs(ns) >= FARTHEST_NS:
+        raise DataError(f"{moment} cannot be meant", field="time", value=str(moment), remedy="Check the year")
+    return ns
+
+
+def iso_ns(text: str, timezone_: str | None) -> int:
+    """An ISO 8601 stamp as UTC nanoseconds. One without an offset needs ``timezone``: ``UsageError`` asks for it."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise DataError(
+            f"{text[:60]!r} is no time stamp", field="time", value=text[:60], remedy="Write ISO 8601, or seconds"
+        ) from error
+    if moment.tzinfo is None:
+        if timezone_ is None:
+            raise UsageError(
+                f"the stamp {text.strip()!r} does not say its time zone",
+                field="timezone",
+                value=text,
+                remedy="State it: timezone=UTC, Europe/Berlin or +02:00",
+            )
+        moment = moment.replace(tzinfo=zone(timezone_))
+    return utc_ns(moment)

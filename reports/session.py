@@ -1,0 +1,62 @@
+"""What a session's report is made of: its runs, what each gave, and where each one's own report lies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from reports.format import clean
+from rig.result import Result
+from rig.run import Run
+from rig.session import is_session, runs_in
+from rig.store import DERIVED
+
+_GAVE: Mapping[str, str] = {
+    "performance": "times, throughput and latency",
+    "accuracy": "accuracy",
+    "power": "power and energy",
+    "compliance": "a check against caches; no figure",
+    "probe": "the search for the highest valid rate; no figure",
+}
+REPORT = "report.html"
+
+
+class Member(NamedTuple):
+    """One run of a session. ``link`` leads from the session's report to the run's own."""
+
+    name: str
+    purpose: str
+    gave: str
+    link: str
+
+
+def session_of(run: Run | None, result: Result) -> Path | None:
+    """The directory of the session that ``result`` sums up, ``run`` being one of its runs; else None."""
+    if run is None or result.run_id == result.start.get("run_id") or not is_session(run.path.parent):
+        return None
+    return run.path.parent
+
+
+def members(folder: Path, out: Path | None) -> list[Member]:
+    """The runs that a session binds, in order; ``out`` is where its own report goes."""
+    runs = runs_in(folder)
+    purposes = [purpose for _, purpose in runs]
+    found = []
+    for path, purpose in runs:
+        gave = _GAVE.get(purpose, "nothing")
+        if purpose == "power" and "performance" not in purposes:
+            gave += ", and times"
+        if purpose in ("performance", "power") and purposes.count(purpose) > 1:
+            gave += f" (mean of {purposes.count(purpose)})"
+        found.append(Member(clean(path.name), clean(purpose), gave, _link(path, folder, out)))
+    return found
+
+
+def _link(run: Path, folder: Path, out: Path | None) -> str:
+    """Reports lie in each directory's ``derived``, or all below one that was chosen."""
+    beside = out is None or out.resolve() == (folder / DERIVED).resolve()
+    target = os.path.relpath(run / DERIVED, folder / DERIVED) if beside else run.name
+    return f"./{quote(Path(target).as_posix())}/{REPORT}"
