@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from rig import columns
+from rig.batches import line as json_line
+from rig.batches import table_batch, trace_batch
 from rig.errors import StoreError
 from rig.rows import ROWS, ReplyRows, json_of
 from rig.tables import TABLES
@@ -74,7 +75,7 @@ class Recorder:
         A number that is none is written as null, since JSON knows no other way.
         """
         try:
-            line = _line({"seq": self._seq, "prev": self._prev, "type": type_, **fields})
+            line = json_line({"seq": self._seq, "prev": self._prev, "type": type_, **fields})
         except (TypeError, ValueError, RecursionError) as error:
             raise _unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
         try:
@@ -229,7 +230,7 @@ class Recorder:
         for rail, chunks in self._chunks.items():
             coming, chunks[:] = list(chunks), []
             for chunk in coming:
-                self._append(trace_path(rail), partial(_trace_batch, chunk, self._trace_meta[rail]), failed)
+                self._append(trace_path(rail), partial(trace_batch, chunk, self._trace_meta[rail]), failed)
         if failed:
             raise failed[0]
 
@@ -267,7 +268,7 @@ class Recorder:
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[StoreError]) -> None:
         """One batch, or one per row when a row is at fault, so that the others are kept."""
         found: list[StoreError] = []
-        if rows and not self._append(f"{name}.arrows", partial(_table_batch, name, rows), found):
+        if rows and not self._append(f"{name}.arrows", partial(table_batch, name, rows), found):
             for row in rows if len(rows) > 1 else []:
                 self._append_rows(name, [row], failed)
             failed += found
@@ -315,27 +316,6 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    schema = TABLES[name]
-    arrays = [columns.of(values, f.type) for values, f in zip(zip(*rows, strict=True), schema, strict=True)]
-    return pa.record_batch(arrays, schema=schema)
-
-
-def _trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
-    given = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
-    arrays = {name: columns.numbers(values) for name, values in given.items() if values is not None}
-    schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))
-    return pa.record_batch(list(arrays.values()), schema=schema)
-
-
-def _line(event: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(event, default=_plain, allow_nan=False).encode()
-    except ValueError:
-        loose = json.loads(json.dumps(event, default=_plain), parse_constant=lambda _: None)
-        return json.dumps(loose, allow_nan=False).encode()
-
-
 def _unwritable(what: str, error: Exception, remedy: str) -> StoreError:
     return StoreError(f"{what} cannot be written: {error}", field="out", value=repr(error), remedy=remedy)
 
@@ -344,15 +324,3 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[file.write(view) or 0 :]
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, (set, tuple)):
-        return list(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return str(value)
