@@ -116,7 +116,7 @@ class Line:
             self._on_schedule(step)
             return
         self.settle()
-        self._patience_s = patience_s(self._w)
+        self._patience_s = min(patience_s(self._w), self._w.device.timeout_s)
         self._busy = False
         if step.repeat == 1 and step.phase is None and len(step.samples) == 1:
             self.play(step)
@@ -148,7 +148,7 @@ class Line:
         self._staged(step.samples)
         if self._origin_ns is None:
             self.settle()
-            self._patience_s = patience_s(self._w)
+            self._patience_s = min(patience_s(self._w), self._w.device.timeout_s)
             between(self._w)
             self._origin_ns = self._now() - step.due_ns
         due_ns = self._origin_ns + step.due_ns
@@ -189,11 +189,15 @@ class Line:
             wait_s = min(self._patience_s, max(self._left_s(), 0.0))
             self._take(self._polled(wait_s), self._now())
             self._check_alive()
-            if self._pending and (self._now() - self._w.last_drain_ns) * 1e-9 >= self._patience_s:
+            if (self._pending or self._due) and (self._now() - self._w.last_drain_ns) * 1e-9 >= self._patience_s:
                 drain(self._w)
 
     def _until(self, due_ns: int) -> None:
         """Pass the time until ``due_ns``: take answers, hand over what fits, and use a quiet line to work."""
+        if self._now() > due_ns:  # a host that is late must not keep meters and answers waiting too
+            self._work(0)
+            if self._pending:
+                self._take(self._polled(0.0), self._now())
         while (left_ns := due_ns - self._now()) > 0:
             self._work(left_ns)
             if not (self._pending or self._due):

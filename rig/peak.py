@@ -12,6 +12,8 @@ STEP = 2.0
 CLOSE = 1.02
 """Ratio of the lowest rate that failed to the highest that held at which the search ends."""
 MOST_PROBES = 40
+LOWEST = 1.0 / 1024.0
+"""Part of the first rate below which the search gives up: what rare samples miss, no rate holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ def find_peak(probe: Callable[[float], Probe], start_hz: float) -> float:
             rate_hz = low * STEP
         elif not low:
             rate_hz = high / STEP
+            if rate_hz < start_hz * LOWEST:
+                break
         else:
             rate_hz = math.sqrt(low * high)
     if not low:

@@ -28,6 +28,8 @@ class Queries:
     inferences: Indices
     output: Indices
     outputs: tuple[str, ...]
+    holds: int | None = None
+    """How many samples the device can hold unanswered; None where it takes one batch at a time."""
 
     def __len__(self) -> int:
         return len(self.issue)
@@ -54,7 +56,8 @@ class Queries:
 
     def latency_s(self) -> Floats:
         """From when it was asked for to when the host had the answer, of those answered; the link included."""
-        return (self.done_s - self.asked_s)[self.answered]
+        # host stamps are whole nanoseconds: what is just in time must not be late by a rounding
+        return np.asarray(np.round((self.done_s - self.asked_s)[self.answered], 9))
 
     def window_s(self) -> tuple[float, float]:
         """From the first sample asked for to the last answer; (nan, nan) without an answer."""
@@ -80,6 +83,7 @@ def queries_of(run: Run) -> Queries:
     output, outputs = _coded(table["output"])
     said = _first_said(output[order], first, len(order))
     executions = np.nan_to_num(_numbers(table["executions"]), nan=1.0).astype(np.int64)
+    holds = run.start["device"].get("max_pending")
     which = where[sample[rows]] if len(where) else np.full(len(rows), -1, np.int64)
     return Queries(
         issue=issue[rows],
@@ -90,6 +94,7 @@ def queries_of(run: Run) -> Queries:
         inferences=size[which] * executions[rows],
         output=said,
         outputs=tuple(outputs),
+        holds=holds if isinstance(holds, int) and holds > 0 else None,
     )
 
 

@@ -6,6 +6,7 @@ rate, the two moments between which it is taken.
 
 from __future__ import annotations
 
+import heapq
 import math
 from typing import Any
 
@@ -84,16 +85,33 @@ def arrivals(q: Queries) -> Figures:
 def slips_s(q: Queries) -> Floats:
     """How much later than it could have been each sample was handed over: after it was due, and after the
 
-    device had answered everything handed over before it where it takes one batch at a time.
+    device had room for it, as far as it says how many it holds; else after it had answered all before.
     """
     went = ~q.dropped
-    due, issued = q.due_s[went], q.issued_s[went]
-    done = np.where(np.isnan(q.done_s[went]), -np.inf, q.done_s[went])
-    ends = np.maximum.accumulate(done)
-    first = np.searchsorted(issued, issued, side="left")
-    before = np.where(first > 0, ends[np.clip(first - 1, 0, None)], -np.inf)
-    free = np.where(before <= issued, before, -np.inf)  # else the device held several, and nothing was waited for
-    return np.asarray(np.maximum(issued - np.maximum(due, free), 0.0))
+    due, issued, done = q.due_s[went], q.issued_s[went], q.done_s[went]
+    room = _all_answered_s(issued, done) if q.holds is None else _room_s(done, q.holds)
+    room = np.where(room <= issued, room, -np.inf)  # else it held more than it says, and nothing was waited for
+    return np.asarray(np.maximum(issued - np.maximum(due, room), 0.0))
+
+
+def _all_answered_s(issued_s: Floats, done_s: Floats) -> Floats:
+    """When everything handed over earlier was answered, of shape (n,)."""
+    ends = np.maximum.accumulate(np.where(np.isnan(done_s), -np.inf, done_s))
+    first = np.searchsorted(issued_s, issued_s, side="left")
+    return np.where(first > 0, ends[np.clip(first - 1, 0, None)], -np.inf)
+
+
+def _room_s(done_s: Floats, holds: int) -> Floats:
+    """When fewer than ``holds`` of the samples before were unanswered, of shape (n,)."""
+    out = np.full(len(done_s), -np.inf)
+    last: list[float] = []  # the answers that came last, as many as it holds
+    for k, done in enumerate(np.where(np.isnan(done_s), np.inf, done_s).tolist()):
+        if len(last) < holds:
+            heapq.heappush(last, done)
+        else:
+            out[k] = last[0]
+            heapq.heappushpop(last, done)
+    return out
 
 
 def gap_distance(one: Floats, other: Floats) -> float:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rig.early_stopping import allowed, needed
+from rig.early_stopping import allowed, nearest_rank, needed
 from rig.quantity import Quantity
 from rig.queries import Queries
 from rig.run import Run
@@ -84,10 +83,11 @@ def _long_enough(run: Run, q: Queries, rules: Mapping[str, Any]) -> Iterator[Che
     # the last arrival falls where chance puts it: the schedule ran for as long as asked
     asked_s = float(rules.get("min_duration_s") or 0.0)
     if asked_s:
-        yield Check("duration", f"{off_s - on_s:.6g} s", f"at least {asked_s:g} s", off_s - on_s >= asked_s)
+        lasted_s = round(off_s - on_s, 9)
+        yield Check("duration", f"{lasted_s:.6g} s", f"at least {asked_s:g} s", lasted_s >= asked_s)
     if run.start["meters"]:
         idle = run.idle_windows_ns()
-        shortest = float(np.min(idle[:, 1] - idle[:, 0])) * 1e-9 if len(idle) else 0.0
+        shortest = float(np.min(idle[:, 1] - idle[:, 0])) / 1e9 if len(idle) else 0.0
         wanted = float(rules.get("idle_s") or 0.0)
         # a window is stamped before and after the sleep, never short of it
         yield Check("shortest idle window", f"{shortest:.6g} s", f"at least {wanted:g} s", shortest >= wanted)
@@ -103,7 +103,7 @@ def _on_time(
     times = q.latency_s()
     if p is not None and bound_s is not None:
         over = int(np.count_nonzero(times > bound_s)) + int(np.count_nonzero(~q.answered))
-        value = float(np.sort(times)[min(math.ceil(len(times) * p), len(times)) - 1])
+        value = nearest_rank(np.sort(times), p)
         yield Check(f"p{100 * p:g} of latency", f"{value:.6g} s", f"at most {bound_s:g} s", value <= bound_s)
         if rules.get("early_stopping"):
             least = needed(over, p)
@@ -127,7 +127,7 @@ def _schedule_kept(
     if not q.scheduled or np.all(q.dropped):
         return
     if rules.get("late_share") is not None and limit_s is not None:
-        slip, most = float(np.quantile(slips_s(q), HUNDRED)), float(rules["late_share"]) * limit_s
+        slip, most = nearest_rank(np.sort(slips_s(q)), HUNDRED), float(rules["late_share"]) * limit_s
         yield Check("p99 of the host's slip", f"{slip:.3g} s", f"at most {most:.3g} s", slip <= most)
     distance = figures.get("arrival_gap_distance")
     if rules.get("gap_distance") is not None and distance is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.types import Issue, Rules, Step, Workload
+from rig.types import Issue, Rules, Sample, Step, Workload
 from scenarios.steps import at_least, chosen, framed, once, positive
 
 BLOCK = 1024
@@ -35,11 +35,11 @@ def server(
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    return framed(_arrivals(workload, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
+    samples = list(workload.samples)  # decoded before the run, not while it waits and no meter is drained
+    return framed(_arrivals(samples, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
 
 
-def _arrivals(workload: Workload, rate_hz: float, seconds: float, least: int, seed: int) -> Iterator[Step]:
-    samples = list(workload.samples)
+def _arrivals(samples: list[Sample], rate_hz: float, seconds: float, least: int, seed: int) -> Iterator[Step]:
     rng = np.random.default_rng(seed)
     due_s, last_s, count = 0.0, 0.0, 0
     while True:

@@ -30,18 +30,23 @@ def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterat
     """Whole rounds through the samples until it is enough."""
     held = isinstance(samples, (list, tuple))  # what is decoded when looked up is not kept
     issues = [Issue((sample,), repeat=repeat) for sample in samples] if held else None
-    enough.start()
+    begun = False
     while not enough:
-        yield from issues or (Issue((sample,), repeat=repeat) for sample in samples)
+        work = iter(issues or (Issue((sample,), repeat=repeat) for sample in samples))
+        if not begun:  # from the first answer on, so that what goes before it is not taken for work
+            yield next(work)
+            enough.start()
+            begun = True
+        yield from work
         enough.add(len(samples))
 
 
 class Enough:
     """True when the least count and the least duration are both reached, on the run's clock."""
 
-    def __init__(self, rules: Rules, clock: Clock | None, purpose: str) -> None:
+    def __init__(self, rules: Rules, clock: Clock | None, purpose: str, slack: float = 1.0) -> None:
         self._least = rules.min_queries if purpose != "accuracy" else 1
-        self._wait_ns = round(rules.min_duration_s * 1e9) if purpose != "accuracy" else 0
+        self._wait_ns = round(slack * rules.min_duration_s * 1e9) if purpose != "accuracy" else 0
         self._clock = clock
         self._count = 0
         self._until_ns = 0

@@ -134,6 +134,51 @@ def test_a_value_that_cannot_be_meant_names_itself_and_what_to_give(rig: Rig, ar
     assert not Path("run").exists()
 
 
+def scenario(name: str, *options: str, rules: str = "quick") -> tuple[str, ...]:
+    return (*MOCK, "--scenario", name, "--rules", rules, *(word for text in options for word in ("--option", text)))
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (scenario("server", "arrival_hz=0"), "option arrival_hz is 0.0. Give a positive number"),
+        (scenario("server", "arrival_hz=-1"), "option arrival_hz is -1.0. Give a positive number"),
+        (scenario("server", "arrival_hz=nan"), "option arrival_hz is 'nan'. Give a finite number"),
+        (scenario("server", "arrival_hz=inf"), "option arrival_hz is 'inf'. Give a finite number"),
+        (scenario("server", "latency_bound_s=0"), "option latency_bound_s is 0.0. Give a positive number"),
+        (scenario("server", "duration_s=-1"), "option duration_s is -1.0. Give 0.0 or more"),
+        (scenario("server", "arrival_seed=-1"), "option arrival_seed is -1. Give 0 or more"),
+        (scenario("offline", "warmup=-1"), "option warmup is -1. Give 0 or more"),
+        (scenario("real-time", "stream_s=0.9"), "option stream_s is 0.9. Give 1.0 or more"),
+        (scenario("real-time", "stride_s=0"), "option stride_s is 0.0. Give a positive number"),
+        (scenario("real-time", "window_s=0"), "option window_s is 0.0. Give a positive number"),
+        (scenario("real-time", "scene_s=-1"), "option scene_s is -1.0. Give a positive number"),
+        (scenario("real-time", "deadline_s=0"), "option deadline_s is 0.0. Give a positive number"),
+        (scenario("real-time", "queue=0"), "option queue is 0. Give 1 or more"),
+        (scenario("real-time", "stride_s=1e-9"), "stride_s 1e-09 is less than one sample of audio"),
+        (scenario("real-time", "workload.samples=1"), "workload 1 scenes are too few to change"),
+        (scenario("server", rules="mlperf-7"), "unknown rule 'mlperf-7'. Known: ./file.py:function, mlperf-6, "),
+        (scenario("real-time", rules="mlperf-6"), "the rules mlperf-6 do not speak of the scenario 'real-time'. "),
+        ((*MOCK, "--trials", "0"), "0 trials. Give 1 or more"),
+        ((*MOCK, "--trials", "-3"), "-3 trials. Give 1 or more"),
+        ((*MOCK, "--mode", "bogus"), "mode 'bogus' is unknown. Known: session, together, performance, accuracy, power"),
+        ((*MOCK, "--mode", "together", "--trials", "3"), "trials is for a session, not for mode together"),
+        ((*MOCK, "--mode", "power", "--compliance"), "compliance is for a session, not for mode power"),
+        ((*MOCK, "--mode", "performance", "--find-peak"), "find_peak is for a session, not for mode performance"),
+        ((*MOCK, "--find-peak"), "this scenario has no rate to search. Use --scenario server"),
+        ((*MOCK, "--speed", "-1"), "option speed is -1.0. Give a number from"),
+    ],
+)  # fmt: skip
+def test_a_scenario_or_a_session_that_cannot_be_meant_is_refused_before_anything_is_recorded(
+    rig: Rig, argv: tuple[str, ...], says: str
+) -> None:
+    ended = rig(*argv, "--out", "run")
+
+    assert ended.code == USAGE
+    assert ended.line.startswith(f"rig: {says}")
+    assert not Path("run").exists()
+
+
 @pytest.mark.parametrize("argv", [("--amortise", "long"), ("--repeat", "2.5"), ("--nope",)])
 def test_arguments_that_do_not_parse_leave_by_argparse(rig: Rig, argv: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as left:
