@@ -18,7 +18,9 @@ from rig.types import Inspects, Issue, Repeats, Reply, Sample, Span
 from rig.watch import Watch, between, drain, guard, patience_s, sleep
 
 AHEAD_NS = 250_000_000
-"""Before an issue is due, within which no clock is read."""
+"""Before an issue is due, up to which time is slept away while meters are drained."""
+QUIET_NS = 50_000_000
+"""Before an issue is due, within which no meter is drained and no clock read, unless one would overflow."""
 ROOM_NS = 2_000_000
 """Before an issue is due, within which nothing is written unless the buffer is nearly full."""
 NEARLY_FULL = 0.75
@@ -221,11 +223,13 @@ class Line:
             sleep(w, (left_ns - AHEAD_NS) * 1e-9)
         elif w.bench.meters and (now_ns - w.last_drain_ns) * 1e-9 >= self._patience_s:
             drain(w)
-        elif (left_ns > ROOM_NS and now_ns >= w.next_work_ns and not w.bench.meters) or (
-            self._recorder.waiting > NEARLY_FULL
-        ):
+        elif left_ns > QUIET_NS and now_ns >= w.next_work_ns and not self._pending:
+            between(w)
+        elif (left_ns > ROOM_NS and now_ns >= w.next_work_ns) or self._recorder.waiting > NEARLY_FULL:
             w.recorder.flush()
-            w.last_drain_ns, w.next_work_ns = now_ns, now_ns + AHEAD_NS
+            w.next_work_ns = now_ns + AHEAD_NS
+            if w.progress is not None:
+                w.progress(w.done, w.watts)
 
     def _left_s(self) -> float:
         return self._allowed_s() - (self._now() - self._alive_ns) * 1e-9

@@ -144,11 +144,12 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
             value=info.mode,
             remedy="Declare hardware or simulator",
         )
-    if info.max_batch < 1 or not info.timeout_s > 0:
+    if info.max_batch < 1 or (info.max_pending is not None and info.max_pending < 1) or not info.timeout_s > 0:
         raise SetupError(
-            f"device {info.name} declares max_batch {info.max_batch} and timeout_s {info.timeout_s}",
+            f"device {info.name} declares max_batch {info.max_batch}, max_pending {info.max_pending} and "
+            f"timeout_s {info.timeout_s}",
             field="info",
-            remedy="Declare a batch of 1 or more and a positive timeout",
+            remedy="Declare a batch and a number pending of 1 or more and a positive timeout",
         )
     if request.simulate and info.mode != "simulator":
         raise UsageError(

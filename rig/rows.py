@@ -20,11 +20,12 @@ from rig.types import Reply, Span
 
 ROWS = 4096
 NULL = -(2**63)
+NO_COUNT = -(2**31)
 MOST_TEXTS = 4096
-_ROW = struct.Struct("8q")
+_ROW = struct.Struct("7qi4x")
 _PACK, _SIZE = _ROW.pack_into, _ROW.size
-_COLUMNS = ("issue", "kind", "due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick", "executions")
-_NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick", "executions")
+_COLUMNS = ("issue", "kind", "due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
+_NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
 
 Kind = tuple[str, str | None, str | None, bool]
 """Sample id, phase, output as JSON, warm-up: what is the same in many rows."""
@@ -82,8 +83,8 @@ class ReplyRows:
         self, issue: int, kind: Kind, times_ns: tuple[int | None, int | None, int | None], span: Span | None
     ) -> None:
         """One row of any shape. ``times_ns``: due, issued, completed."""
-        number = self._number(kind)
-        ticks = (NULL, NULL, NULL) if span is None else (span.on_tick, span.off_tick, span.executions)
+        number = self._number(kind, span is not None)
+        ticks = (NULL, NULL, NO_COUNT) if span is None else (span.on_tick, span.off_tick, span.executions)
         due, issued, completed = (NULL if t is None else t for t in times_ns)
         try:
             _PACK(self._buffer, self._at, issue, number, due, issued, completed, *ticks)
@@ -94,17 +95,23 @@ class ReplyRows:
     def take(self) -> pa.RecordBatch:
         """Everything that waits, as one batch; texts are dictionary-encoded."""
         n = len(self)
-        table = np.frombuffer(self._buffer, np.int64, n * len(_COLUMNS)).reshape(n, len(_COLUMNS))
+        width = len(_COLUMNS)
+        table = np.frombuffer(self._buffer, np.int64, n * (width + 1)).reshape(n, width + 1)
+        looped = np.ascontiguousarray(np.frombuffer(self._buffer, np.int32)[2 * width :: 2 * width + 2][:n])
         number = {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(_COLUMNS)}
-        texts = list(zip(*self._texts, strict=True))
-        which = number["kind"].astype(np.int32)
-        looped = number["executions"]
+        # only the texts of these rows: a batch that carried all known ones would make the file grow with their square
+        known = list(self._texts)
+        used = np.flatnonzero(np.bincount(number["kind"], minlength=len(known)))
+        place = np.zeros(len(known), np.int32)
+        place[used] = np.arange(len(used), dtype=np.int32)
+        which = place[number["kind"]]
+        texts = list(zip(*(known[k] for k in used.tolist()), strict=True))
         arrays: dict[str, pa.Array] = {
             name: columns.numbers(number[name], number[name] == NULL if name in _NULLABLE else None)
             for name in _COLUMNS
-            if name not in ("kind", "executions")
+            if name != "kind"
         }
-        arrays["executions"] = columns.numbers(looped.astype(np.int32), looped == NULL)
+        arrays["executions"] = columns.numbers(looped, looped == NO_COUNT)
         arrays |= {name: columns.texts(which, texts[k]) for k, name in enumerate(("sample_id", "phase", "output"))}
         arrays["warmup"] = columns.booleans(np.array(texts[3], dtype=bool)[which])
         self._at = 0
@@ -116,13 +123,23 @@ class ReplyRows:
     def _new_kind(self, reply: Reply, span: Span, warmup: bool) -> int:
         if type(span) is not Span:
             raise TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span")
-        number = self._number((reply.sample_id, span.phase, json_of(reply.output), warmup))
+        number = self._number((reply.sample_id, span.phase, json_of(reply.output), warmup), True)
         if reply.output is None or type(reply.output) is str:
             self._kinds[reply.sample_id, span.phase, reply.output, warmup] = number
         return number
 
-    def _number(self, kind: Kind) -> int:
-        return self._texts.setdefault(kind, len(self._texts))
+    def _number(self, kind: Kind, phased: bool) -> int:
+        sample_id, phase = kind[:2]
+        if phased and type(phase) is not str:
+            raise _unfit(sample_id, TypeError(f"a span's phase is {phase!r}, no text"))
+        number = self._texts.get(kind)
+        if number is None:
+            try:
+                sample_id.encode(), (phase or "").encode()
+            except UnicodeEncodeError as error:
+                raise _unfit(sample_id, error) from error
+            number = self._texts[kind] = len(self._texts)
+        return number
 
 
 def json_of(output: Any) -> str:
@@ -149,5 +166,5 @@ def _unfit(sample_id: str, error: Exception) -> StoreError:
         f"a row of replies cannot be written: {error} (sample {sample_id})",
         field="replies",
         value=sample_id,
-        remedy="Ticks and executions are whole numbers of 64 bits; correct what the driver delivers",
+        remedy="Ticks fit 64 bits, executions 32, and a phase is a text; correct what the driver delivers",
     )

@@ -54,9 +54,10 @@ def latencies(times_s: Floats, name: str, stopped: float | None = None) -> Figur
     out = {f"{name}_mean_s": Quantity(float(ordered.mean()), "s", (mean,) if mean_u else (), 0.0, n, "mean")}
     for p in PERCENTILES:
         value = nearest_rank(ordered, p)
-        sides = [abs(side - value) for side in interval(ordered, p) if math.isfinite(side)]
-        u = max(sides, default=0.0) / 1.959964
-        method = "nearest rank; interval from order statistics"
+        sides = [abs(side - value) for side in interval(ordered, p)]
+        bounded = all(map(math.isfinite, sides))
+        u = max(sides) / 1.959964 if bounded else 0.0
+        method = "nearest rank; interval from order statistics" if bounded else "nearest rank; too few to bound it"
         parts = (Component("finite sample", u),) if u else ()
         out[f"{name}_p{_label(p)}_s"] = Quantity(value, "s", parts, 0.0, n, method)
     if stopped is not None and math.isfinite(found := estimate(ordered, stopped)):

@@ -20,6 +20,8 @@ from rig.run import Run
 from rig.validity import Check
 
 SCORES = ("accuracy", "balanced_accuracy")
+ALIKE = 0.01
+"""By which accuracies may differ, relative, where answers do (TEST01's second criterion)."""
 CACHED = 0.9
 """A repeated sample answered in less than this part of its time among others speaks of a cache (TEST04: 10 %)."""
 
@@ -113,6 +115,8 @@ def _of_session(run: Run, by: Mapping[str, list[Part]], figures: Mapping[str, Qu
     for purpose in ("performance", "power"):
         found = len(by[purpose])
         wanted = int(rules.get("trials") or 1)
+        if purpose == "power" and not found and not rules.get("submittable"):
+            continue  # on the bench one may leave the meter out
         yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted)
     tolerance = rules.get("trial_tolerance")
     if tolerance is not None:
@@ -149,7 +153,16 @@ def _same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
                 asked += 1
                 differ += not said <= expected[sample]
     if asked:
-        yield Check("samples answered otherwise for speed than for accuracy", f"{differ} of {asked}", "0", differ == 0)
+        ok = differ == 0 or _as_accurate([by["accuracy"][0], *by["performance"]])
+        rule = "samples answered otherwise for speed than for accuracy"
+        yield Check(rule, f"{differ} of {asked}", f"0, or accuracies within {ALIKE:.0%}", ok)
+
+
+def _as_accurate(parts: Sequence[Part]) -> bool:
+    """Where a chip's noise changes an answer now and then, as many must be right."""
+    found = [part.result.quantities.get("accuracy") for part in parts]
+    values = [q.value for q in found if q is not None]
+    return len(values) == len(parts) and max(values) - min(values) <= ALIKE * max(values)
 
 
 def _answers(run: Run) -> dict[str, set[str]]:

@@ -189,7 +189,7 @@ class ClockInfo:
 class DeviceInfo:
     """What a system under test is. ``clock`` None means spans are stamped in host nanoseconds.
 
-    ``max_pending`` is how many samples it can hold unanswered, None for any number.
+    ``max_pending`` is how many samples it can hold unanswered; None: one batch at a time.
     """
 
     name: str
