@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 OTHERS = {
+    "doctor": ("rig.doctor", "add_arguments", "run", "open every device and meter, and say what is wrong with it"),
     "import": ("rig.import_command", "add_arguments", "run", "make a run directory of a trace that others recorded"),
+    "sweep": ("rig.sweep", "add_arguments", "run", "measure a grid, resumable after any interruption"),
     "targets": ("rig.problems", "add_targets_arguments", "targets", "compute and verify best known costs"),
     "workload": ("rig.problems", "add_workload_arguments", "export", "write a problem of a workload to a file"),
 }
@@ -54,7 +56,10 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     measure = _command(commands, "measure", "play a scenario to a device while a meter watches, then report", _measure)
-    measure.add_argument("--device", required=True, help="a name from `rig list`, or path.py:function")
+    measure.add_argument("--device", required=True, help="a name from `rig list` or bench.toml, or path.py:function")
+    measure.add_argument(
+        "--bench", type=Path, metavar="FILE", help="names of this lab; default: $RIG_BENCH, ./bench.toml"
+    )
     measure.add_argument("--meter", action="append", help="default: the device's own; `none` for none; repeatable")
     measure.add_argument("--scenario", default="single-stream", help="default: %(default)s")
     measure.add_argument("--workload", default="asc", help="default: %(default)s")
@@ -96,18 +101,22 @@ def _command(commands: Any, name: str, text: str, run: Any) -> argparse.Argument
 
 
 def _measure(args: argparse.Namespace) -> int:
+    from rig.bench import find_bench, request_of
     from rig.measure import measure
     from rig.opening import Request
 
+    chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option))
     request = Request(
-        device=args.device,
-        meters=tuple(args.meter or ()),
+        device=chosen.device,
+        meters=chosen.meters,
+        artifacts=chosen.artifacts,
+        exclusive=True,
         scenario=args.scenario,
         workload=args.workload,
         simulate=args.simulate,
         data=args.data,
         amortise_s=args.amortise,
-        options=tuple(args.option)
+        options=chosen.options
         + ((f"scenario.repeat={args.repeat}",) if args.repeat is not None else ())
         + (("scenario.apart=true",) if args.apart else ())
         + ((f"plant.speed={args.speed}",) if args.speed is not None else ()),

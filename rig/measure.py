@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rig.clock import HostClock
 from rig.errors import RigError, StoreError, UsageError
+from rig.locks import device_lock
 from rig.opening import Opened, Request, opened
 from rig.plugins import build, load, takes, values_of
 from rig.probing import Planned, largest_size, peak_rate
@@ -36,7 +38,7 @@ def measure(request: Request, quiet: bool = False) -> Path:
         raise StoreError(
             f"{folder} is not empty", field="out", value=str(folder), remedy="Name a new directory with --out"
         )
-    with opened(request) as o, _terminable():
+    with opened(request) as o, _held(request, o), _terminable():
         if request.mode != "session":
             purpose = PURPOSES[request.mode]
             planned = Planned("", purpose, _for_power(request, o) if purpose == "power" else o.workload, True)
@@ -124,6 +126,7 @@ def _record(request: Request, o: Opened, planned: Planned, path: Path, quiet: bo
                 rules=o.rules,
                 purpose=planned.purpose,
                 argv=list(request.argv),
+                artifacts=request.artifacts,
                 progress=progress,
             )
         except RigError as error:
@@ -169,6 +172,16 @@ def _same(workload: Workload) -> Workload:
     return _Same(
         workload, workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details
     )
+
+
+@contextmanager
+def _held(request: Request, o: Opened) -> Iterator[None]:
+    """A device outside a simulation is measured by one command at a time on this host."""
+    if not request.exclusive or not isinstance(o.bench.clock, HostClock):
+        yield
+        return
+    with device_lock(request.device, wait=False):
+        yield
 
 
 @contextmanager

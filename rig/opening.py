@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,6 +37,9 @@ class Request:
     compliance: bool = False
     find_peak: bool = False
     find_size: bool = False
+    exclusive: bool = False
+    """Lock the device against other commands on this host; a caller that holds the lock leaves it False."""
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,277 @@
+"""RAPL: the processor's own energy counters, as Linux shows them under ``/sys/class/powercap``.
+
+Sources: the kernel's Documentation/power/powercap/powercap.rst; Intel SDM volume 3, chapter "RAPL Interfaces" (the
+counters have 32 bits and are updated about every millisecond). The kernel lets only root read them since 5.10
+(CVE-2020-8694).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from drivers.meters.polled import HOST, KEPT, Polled, PolledMeter
+from drivers.serial_line import positive
+from rig.errors import MeterError, SetupError, UsageError
+from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
+
+MODES = ("hardware",)
+
+ROOT = "/sys/class/powercap"
+CONTROL = "intel-rapl"
+UPDATE_S = 1e-3
+RATE_MOST_HZ = 500.0
+BUFFER_S = 60.0
+SLACK_S = 5e-3
+"""How much longer than the time between two looks the energy between them may have been collected: updates jitter."""
+REST = "everything that is not the processor's: boards, disks, fans, cards, and what the power supply loses"
+
+
+@dataclass(frozen=True)
+class Zone:
+    """One power zone: ``key`` is what stands after the control type (0, 0:1), ``rail`` a name of its own."""
+
+    key: str
+    name: str
+    rail: str
+    path: Path
+    range_j: float
+
+    @property
+    def parent(self) -> str:
+        """Key of the zone around it; empty at the top."""
+        return self.key.rpartition(":")[0]
+
+    def holds(self, other: Zone) -> bool:
+        """Whether its counter also counts what the other's does."""
+        if self.name == "psys":
+            return other.name != "psys"
+        # memory is listed below its package and counted apart from it
+        return other.key.startswith(self.key + ":") and other.name != "dram"
+
+
+class EnergyCounter:
+    """One zone's joules, unwrapped. ``most_w`` is the most that it can draw."""
+
+    def __init__(self, zone: Zone, most_w: float) -> None:
+        self._zone, self._most_w = zone, most_w
+        self._file = os.fspath(zone.path / "energy_uj")
+        self._last: tuple[float, float] | None = None
+        self._total_j = 0.0
+
+    def begin(self) -> None:
+        """Count from the counter's own value on."""
+        self._last = None
+
+    def look(self) -> float:
+        """Joules. Raises ``MeterError`` when so much time has passed that the counter may have wrapped unseen."""
+        now_s, raw_j = time.monotonic(), self._raw() * 1e-6
+        if self._last is None:
+            self._total_j = raw_j
+        else:
+            gap_s = now_s - self._last[0]
+            if gap_s * self._most_w >= self._zone.range_j:
+                raise self._doubt(
+                    f"was not read for {gap_s:.3g} s, and at {self._most_w:g} W it wraps every "
+                    f"{self._zone.range_j / self._most_w:.3g} s",
+                    "Read it more often, or lower most_w to what this processor can draw",
+                )
+            rise_j = raw_j - self._last[1]
+            rise_j += self._zone.range_j * (rise_j < 0)
+            if rise_j > self._most_w * (gap_s + SLACK_S):
+                raise self._doubt(
+                    f"rose by {rise_j:.3g} J in {gap_s:.3g} s: it was reset, or most_w ({self._most_w:g} W) is too low",
+                    "Keep the computer from suspending, or raise most_w",
+                )
+            self._total_j += rise_j
+        self._last = (now_s, raw_j)
+        return self._total_j
+
+    def _raw(self) -> int:
+        try:
+            handle = os.open(self._file, os.O_RDONLY)
+            try:
+                return int(os.read(handle, 64))
+            finally:
+                os.close(handle)
+        except (OSError, ValueError) as error:
+            raise self._doubt(f"cannot be read: {error}", "Check its permissions and its kernel module") from error
+
+    def _doubt(self, what: str, remedy: str) -> MeterError:
+        return MeterError(
+            f"the energy counter of {self._zone.rail} {what}",
+            field="energy_uj",
+            value=self._file,
+            remedy=f"{remedy}. {KEPT}",
+        )
+
+
+def open_meter(
+    clock: Clock | None = None,
+    *,
+    root: str = ROOT,
+    name: str = "rapl",
+    domains: str = "",
+    rate_hz: float = 100.0,
+    most_w: float = 2000.0,
+) -> Meter:
+    """The energy counters of this computer's processors, one cumulative rail in joules for each power zone.
+
+    ``domains`` names the zones, separated by commas (package-0, package-0-dram, psys ...); by default every package
+    and its memory. Zones that contain each other are refused together, since their sum counts twice. ``rate_hz``
+    looks a second are made (500 at most: a counter is renewed about every millisecond). ``most_w`` is the most that
+    one zone can draw, by which a wrap that nobody saw is told from one that was seen.
+
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` without counters or the right to read them.
+    """
+    positive(rate_hz=rate_hz, most_w=most_w)
+    if rate_hz > RATE_MOST_HZ:
+        raise UsageError(
+            f"{rate_hz:g} looks a second would find the same value twice",
+            field="rate_hz",
+            value=rate_hz,
+            remedy=f"Give {RATE_MOST_HZ:g} or less",
+        )
+    zones = zones_of(Path(root))
+    chosen = _chosen(zones, domains)
+    for zone in chosen:
+        _readable(zone)
+    simulated = not _in_sysfs(chosen[0].path)
+    rails = tuple(
+        Rail(z.rail, "cumulative", Conversion("J"), rate_hz, filter_tau_s=0.5 * UPDATE_S, gain_id=z.rail)
+        for z in chosen
+    )
+    info = MeterInfo(
+        name=name,
+        mode="simulator" if simulated else "hardware",
+        clock=HOST,
+        rails=rails,
+        omitted=(*_omitted(zones, chosen), *_twice(Path(root)), REST),
+        description=f"{'SIMULATED ' if simulated else ''}RAPL energy counters of {', '.join(z.rail for z in chosen)}, "
+        f"{rate_hz:g} looks/s; each is up to {UPDATE_S * 1e3:g} ms old",
+        buffer_s=BUFFER_S,
+        versions={"kernel": os.uname().release},
+        details={
+            "update_interval_s": UPDATE_S,
+            "age": "a counter's value is 0 to 1 ms old; declared as a filter of the same mean delay",
+            "zones": {z.rail: {"path": os.fspath(z.path), "range_j": z.range_j} for z in chosen},
+            "step_j": {z.rail: z.range_j / 2**32 for z in chosen},
+            "most_w": most_w,
+        },
+    )
+    numbers = [Polled(z.rail, EnergyCounter(z, most_w)) for z in chosen]
+    return PolledMeter(info, numbers, rate_hz, clock)
+
+
+def zones_of(root: Path) -> list[Zone]:
+    """The zones of a powercap tree. Raises ``SetupError`` where there is none."""
+    found: list[tuple[str, str, Path, float]] = []
+    if root.is_dir():
+        for path in sorted(root.glob(f"{CONTROL}:*"), key=lambda p: _numbers(p.name)):
+            with contextlib.suppress(OSError, ValueError):
+                range_j = int((path / "max_energy_range_uj").read_text()) * 1e-6
+                label = (path / "name").read_text().strip()
+                if range_j > 0 and (path / "energy_uj").exists():
+                    found.append((path.name.partition(":")[2], label, path, range_j))
+    if not found:
+        raise SetupError(
+            f"{root} has no RAPL counters",
+            field="root",
+            value=str(root),
+            remedy="They need an Intel or AMD processor and `modprobe intel_rapl_msr`; virtual machines and most "
+            "containers have none",
+        )
+    names = {key: label for key, label, _, _ in found}
+    rails = {key: _rail(key, names) for key in names}
+    doubled = {rail for rail in rails.values() if list(rails.values()).count(rail) > 1}
+    return [
+        Zone(k, label, f"{rails[k]}-{k.replace(':', '-')}" if rails[k] in doubled else rails[k], path, range_j)
+        for k, label, path, range_j in found
+    ]
+
+
+def _rail(key: str, names: dict[str, str]) -> str:
+    parent = key.rpartition(":")[0]
+    return f"{_rail(parent, names)}-{names[key]}" if parent in names else names[key]
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(part) for part in name.split(":")[1:] if part.isdigit()]
+
+
+def _chosen(zones: Sequence[Zone], domains: str) -> list[Zone]:
+    if not domains:
+        tops = [z for z in zones if not z.parent and z.name != "psys"]
+        return [z for z in zones if z in tops or z.name == "dram"] or list(zones[:1])
+    wanted = [part.strip() for part in domains.split(",") if part.strip()]
+    known = {z.rail: z for z in zones}
+    for rail in wanted:
+        if rail not in known:
+            raise UsageError(
+                f"there is no RAPL zone {rail!r} here",
+                field="domains",
+                value=rail,
+                remedy=f"Known: {', '.join(known)}",
+            )
+    chosen = [z for z in zones if z.rail in wanted]
+    for outer in chosen:
+        for inner in chosen:
+            if outer.holds(inner):
+                raise UsageError(
+                    f"{outer.rail} contains {inner.rail}: their sum would count it twice",
+                    field="domains",
+                    value=domains,
+                    remedy="Choose one of them",
+                )
+    return chosen
+
+
+def _omitted(zones: Sequence[Zone], chosen: Sequence[Zone]) -> list[str]:
+    said = []
+    for zone in zones:
+        if zone in chosen:
+            continue
+        outer = [z.rail for z in chosen if z.holds(zone)]
+        inner = [z.rail for z in chosen if zone.holds(z)]
+        if outer:
+            said.append(f"{zone.rail}: counted in {outer[0]} already")
+        elif inner:
+            said.append(f"{zone.rail}: contains {', '.join(inner)}, which are counted")
+        else:
+            said.append(f"{zone.rail}: not chosen")
+    return said
+
+
+def _twice(root: Path) -> list[str]:
+    """Zones of other control types, such as the same package counter by way of memory-mapped registers."""
+    others = sorted(p.name for p in root.glob(f"{CONTROL}-*:*") if p.name.count(":") == 1)
+    return [f"{name}: another way to read a counter that is listed here" for name in others]
+
+
+def _readable(zone: Zone) -> None:
+    try:
+        int((zone.path / "energy_uj").read_text())
+    except PermissionError as error:
+        raise SetupError(
+            f"you may not read the energy counter of {zone.rail}",
+            field="energy_uj",
+            value=os.fspath(zone.path / "energy_uj"),
+            remedy=f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (it lets every user watch the "
+            "processor's power, CVE-2020-8694); or run as root",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise SetupError(
+            f"the energy counter of {zone.rail} cannot be read: {error}",
+            field="energy_uj",
+            value=os.fspath(zone.path / "energy_uj"),
+            remedy="Leave this zone out (domains)",
+        ) from error
+
+
+def _in_sysfs(path: Path) -> bool:
+    """Whether a zone is the kernel's, wherever its file system is mounted, and not a copy of one."""
+    return "/devices/virtual/powercap/" in os.fspath(path.resolve())

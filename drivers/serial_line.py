@@ -1,0 +1,212 @@
+"""A serial port as drivers need it: lines with deadlines, bytes without waiting, errors by name.
+
+``pyserial`` is imported when a port is opened. Whoever talks to a device gets ``DeviceError`` and
+``DeviceTimeoutError``, whoever talks to a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from rig.errors import (
+    DeviceError,
+    DeviceTimeoutError,
+    MeterError,
+    MeterSilentError,
+    MissingExtraError,
+    RigError,
+    SetupError,
+    UsageError,
+)
+
+SLICE_S = 0.05
+"""How long one wait inside pyserial lasts; a deadline is kept within so much."""
+LINE_MOST = 1 << 16
+"""A line longer than this has no end: the rate is wrong, or this is no text."""
+TAKE_MOST = 1 << 20
+BITS_PER_BYTE = 10
+"""Start bit, eight data bits, stop bit."""
+KEPT = "The recording up to here is kept; `rig report` reads it"
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The errors of one sort of instrument: when it is gone or says nonsense, and when it says nothing."""
+
+    noun: str
+    broken: type[RigError]
+    silent: type[RigError]
+
+
+DEVICE = Kinds("device", DeviceError, DeviceTimeoutError)
+METER = Kinds("meter", MeterError, MeterSilentError)
+
+
+class SerialLine:
+    """One open port, one user at a time.
+
+    After an error the line is broken and every further call fails at once, since nobody knows what is still
+    on its way.
+    """
+
+    def __init__(self, handle: Any, port: str, baud: int, kinds: Kinds) -> None:
+        self.port, self.baud = port, baud
+        self._handle, self._kinds = handle, kinds
+        self._buffer = bytearray()
+        self._broken: str | None = None
+
+    def wire_s(self, count: int) -> float:
+        """How long so many bytes take on the wire, at the baud rate."""
+        return count * BITS_PER_BYTE / self.baud
+
+    def write(self, data: bytes) -> None:
+        """Send bytes. Raises when the port is gone, or does not take them."""
+        self._usable()
+        try:
+            self._handle.write(data)
+        except Exception as error:  # SerialException, SerialTimeoutException, OSError
+            raise self.failed(f"took no {len(data)} bytes: {_short(error)}") from error
+
+    def line(self, until_s: float) -> str | None:
+        """The next line without its end and without NULs, or None at ``until_s`` (``time.monotonic``)."""
+        while True:
+            end = self._buffer.find(b"\n")
+            if end >= 0:
+                text = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                return text.decode("latin-1").replace("\0", "").strip()
+            if len(self._buffer) > LINE_MOST:
+                raise self.failed(f"sent {len(self._buffer)} bytes without a line end, at {self.baud} baud")
+            if time.monotonic() >= until_s:
+                self._usable()
+                return None
+            self._pull(until_s)
+
+    def waiting(self) -> bytes:
+        """Everything that has arrived, without waiting. The kernel hands out about 4 KiB at a time."""
+        self._usable()
+        try:
+            while len(self._buffer) < TAKE_MOST and (count := self._handle.in_waiting):
+                self._buffer += self._handle.read(count)
+        except Exception as error:
+            raise self._gone(error) from error
+        taken = bytes(self._buffer)
+        self._buffer.clear()
+        return taken
+
+    def quiet(self, seconds: float, most_s: float = 1.0) -> None:
+        """Throw away what comes until nothing has come for ``seconds``, and forget that the line was broken."""
+        self._broken = None
+        now_s = time.monotonic()
+        still_s, end_s = now_s, now_s + most_s
+        while time.monotonic() < min(still_s + seconds, end_s):
+            if self.waiting():
+                still_s = time.monotonic()
+            time.sleep(0.002)
+
+    def failed(self, what: str, *, silent: bool = False, remedy: str = "") -> RigError:
+        """Break the line; the error to raise."""
+        self._broken = self._broken or what
+        kind = self._kinds.silent if silent else self._kinds.broken
+        return kind(
+            f"the {self._kinds.noun} on {self.port} {what}",
+            field="port",
+            value=self.port,
+            remedy=f"{remedy or 'Check its power, its cable and the baud rate'}. {KEPT}",
+        )
+
+    def close(self) -> None:
+        """Let go of the port. May be called twice; raises nothing."""
+        self._broken = self._broken or "was closed"
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            try:
+                handle.close()
+            except Exception:  # a port that is gone cannot be closed well
+                return
+
+    def _usable(self) -> None:
+        if self._broken is not None or self._handle is None:
+            raise self._kinds.broken(
+                f"the {self._kinds.noun} on {self.port} cannot be asked: earlier it {self._broken}",
+                field="port",
+                value=self.port,
+                remedy="Open it anew",
+            )
+
+    def _pull(self, until_s: float) -> None:
+        """Wait for a byte, up to a slice or ``until_s``, and take what came with it."""
+        self._usable()
+        left_s = until_s - time.monotonic()
+        try:
+            if left_s >= SLICE_S:
+                self._buffer += self._handle.read(1)
+            elif not self._handle.in_waiting:
+                time.sleep(max(0.0, min(0.001, left_s)))
+            if count := self._handle.in_waiting:
+                self._buffer += self._handle.read(count)
+        except Exception as error:
+            raise self._gone(error) from error
+
+    def _gone(self, error: Exception) -> RigError:
+        return self.failed(f"is gone: {_short(error)}")
+
+
+def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> SerialLine:
+    """Open a port for itself alone, eight data bits, no parity, one stop bit, no flow control.
+
+    ``dtr`` false leaves the DTR line alone low, where raising it would reset a board. Raises ``UsageError`` for
+    no port or a rate that is none, ``MissingExtraError`` without pyserial, ``SetupError`` for a port that is not
+    there, is in use or cannot run at this rate.
+    """
+    if not port:
+        raise UsageError(
+            f"no port was named for the {kinds.noun}",
+            field="port",
+            value=port,
+            remedy="Add --option port=/dev/ttyACM0 (on Windows: port=COM3)",
+        )
+    if baud <= 0:
+        raise UsageError(f"option baud is {baud}", field="baud", value=baud, remedy="Give a number above zero")
+    serial = _pyserial()
+    handle = serial.Serial(baudrate=baud, timeout=SLICE_S, write_timeout=1.0, exclusive=True)
+    handle.port = port
+    if not dtr:
+        handle.dtr = False
+    try:
+        handle.open()
+    except Exception as error:  # SerialException, ValueError for a rate, PermissionError
+        raise SetupError(
+            f"the port {port} cannot be opened at {baud} baud: {_short(error)}",
+            field="port",
+            value=port,
+            remedy="Check its cable and name, that you may open it (on Linux: the group dialout), and who else uses it",
+        ) from error
+    return SerialLine(handle, port, baud, kinds)
+
+
+def positive(**options: float) -> None:
+    """Raise ``UsageError`` for the first option that is no finite number above zero."""
+    for name, value in options.items():
+        if not (math.isfinite(value) and value > 0):
+            raise UsageError(f"option {name} is {value}", field=name, value=value, remedy="Give a number above zero")
+
+
+def _pyserial() -> Any:
+    try:
+        import serial
+    except ImportError as error:
+        raise MissingExtraError(
+            "an instrument on a serial port needs pyserial, which is not installed",
+            field="port",
+            value="serial",
+            remedy="pip install 'neurorig[serial]'",
+        ) from error
+    return serial
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__

@@ -1,0 +1,196 @@
+"""``bench.toml``: the devices and meters of a lab by name, and how they are wired. See docs/bench-file.md.
+
+    path = find_bench(None)
+    chosen = request_of(path, "board1", (), ())
+
+What a run used of a bench file is kept with it: ``Chosen.artifacts`` are for ``rig.record.record``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rig.bench_check import Entry, driver_name, factory_of, problems_of, texts_of
+from rig.bench_read import BenchFile, DeviceEntry, MeterEntry, Problem, read
+from rig.errors import MissingExtraError, UnknownNameError, UsageError
+from rig.plugins import names, options_of
+
+__all__ = [
+    "BenchFile", "Chosen", "DeviceEntry", "Entry", "MeterEntry", "Problem",
+    "examine", "find_bench", "lab_of", "open_bench", "request_of",
+]  # fmt: skip
+
+FILE = "bench.toml"
+VARIABLE = "RIG_BENCH"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Names of a bench file as drivers and options that ``rig.opening.Request`` takes, and what to keep of it."""
+
+    device: str
+    meters: tuple[str, ...]
+    options: tuple[str, ...]
+    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The bench file that was named, by argument or in ``RIG_BENCH``; else ./bench.toml when there is one.
+
+    Raises ``UsageError`` for a named file that is not there.
+    """
+    named = given or (Path(environment[VARIABLE]) if environment.get(VARIABLE) else None)
+    if named is None:
+        return Path(FILE) if Path(FILE).is_file() else None
+    if not named.is_file():
+        source = "--bench" if given else VARIABLE
+        raise UsageError(
+            f"{source} names {named}, which is no file",
+            field="bench",
+            value=str(named),
+            remedy="Start from examples/bench.toml; docs/bench-file.md describes the format",
+        )
+    return named
+
+
+def examine(path: Path) -> tuple[BenchFile, list[Problem]]:
+    """A bench file and all that is wrong with it, in the order of its lines, drivers and calibrations included.
+
+    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is no TOML.
+    """
+    bench, problems = read(path)
+    problems += _shadows(bench) + problems_of(bench, {**bench.devices, **bench.meters})
+    return bench, sorted(problems, key=lambda p: p.line)
+
+
+def open_bench(path: Path) -> BenchFile:
+    """A bench file with which nothing is wrong. Raises as ``examine`` does, and ``DataError`` for the first problem."""
+    bench, problems = examine(path)
+    _raise_first(problems)
+    return bench
+
+
+def request_of(path: Path | None, device: str, meters: Sequence[str], options: Sequence[str]) -> Chosen:
+    """What ``--device``, ``--meter`` and ``--option`` mean where a bench file may name things.
+
+    A name that the file does not know is a driver's, and stays. A device of the file without ``meters`` is watched by
+    the meters that see it. Options of the file come first, so that ``options`` overrule them; ``NAME.key=value`` is
+    for the device or meter of that name. Drivers and calibrations are looked at where they are used.
+
+    Raises ``DataError`` for what is wrong with them, with the file and the line; ``UsageError`` for a meter that sees
+    another device.
+    """
+    if path is None:
+        return Chosen(device, tuple(meters), tuple(options))
+    bench, problems = read(path)
+    problems += _shadows(bench)
+    named = {*bench.devices, *bench.meters, *(p.entry for p in problems)}
+    if not {device, *meters} & named:
+        _check_wiring(bench, device, meters)
+        return Chosen(device, tuple(meters), tuple(options))
+    _raise_first(problems)
+    _check_wiring(bench, device, meters)
+    chosen = tuple(meters) or tuple(m.name for m in bench.meters_of(device))
+    entries: dict[str, Entry] = {device: bench.devices[device]} if device in bench.devices else {}
+    entries |= {n: bench.meters[n] for n in chosen if n in bench.meters}
+    _raise_first(problems_of(bench, entries))
+    slots = {n: _slot(k) for k, n in enumerate(n for n in chosen if n != "none")} | {device: "device"}
+    texts = [f"{slots[n]}.{key}={value}" for n in entries for key, value in _texts(bench, entries[n])]
+    return Chosen(
+        _driver(bench, entries, device),
+        tuple(_driver(bench, entries, n) for n in chosen),
+        (*texts, *(_addressed(text, slots, entries) for text in options)),
+        _artifacts(bench, list(entries.values())),
+    )
+
+
+def lab_of(raw: bytes) -> tuple[str, str]:
+    """Lab and operator from a bench file kept with a run, for a report; empty where it does not say."""
+    import tomllib
+
+    try:
+        data = tomllib.loads(raw.decode("utf-8-sig"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return "", ""
+    lab, operator = data.get("lab", ""), data.get("operator", "")
+    return (lab if isinstance(lab, str) else "", operator if isinstance(operator, str) else "")
+
+
+def _slot(number: int) -> str:
+    """The meter's name among those who take options; see ``rig.opening``."""
+    return f"meter{number}" if number else "meter"
+
+
+def _driver(bench: BenchFile, entries: Mapping[str, Entry], name: str) -> str:
+    return driver_name(bench, entries[name]) if name in entries else name
+
+
+def _texts(bench: BenchFile, entry: Entry) -> list[tuple[str, str]]:
+    try:
+        declared = options_of(factory_of(bench, entry))
+    except MissingExtraError:  # which opening will say; the options would be dealt in vain
+        return []
+    return list(texts_of(entry, declared).items())
+
+
+def _addressed(text: str, slots: Mapping[str, str], entries: Mapping[str, Entry]) -> str:
+    """``dmm.rate_hz=5`` as the option of whoever is called dmm here."""
+    who, dot, rest = text.partition(".")
+    return f"{slots[who]}.{rest}" if dot and who in slots and who in entries else text
+
+
+def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
+    kept = {FILE: bench.raw}
+    for entry in used:
+        if isinstance(entry, MeterEntry) and entry.calibration is not None:
+            kept[f"calibration-{entry.name}{entry.calibration.suffix}"] = entry.calibration.read_bytes()
+    return kept
+
+
+def _check_known(bench: BenchFile, kind: str, name: str) -> None:
+    """Raise ``UnknownNameError`` with the file's names and the drivers', for what is neither."""
+    own = bench.devices if kind == "device" else bench.meters
+    drivers = names(f"{kind}s")
+    if name not in own and name not in drivers and ".py:" not in name:
+        raise UnknownNameError(kind, name, [*own, *drivers, "./file.py:function"])
+
+
+def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
+    _check_known(bench, "device", device)
+    for name in (n for n in meters if n != "none"):
+        _check_known(bench, "meter", name)
+        if meters.count(name) > 1 and name in bench.meters:
+            raise UsageError(f"meter {name} is named twice", field="meter", value=name, remedy="Name it once")
+        sees = bench.meters[name].sees if name in bench.meters else None
+        if device in bench.devices and sees not in (None, device):
+            raise UsageError(
+                f"meter {name} sees {sees} and not {device}, says {bench.path}",
+                field="meter",
+                value=name,
+                remedy=f"Name a meter that sees {device}, or mend `sees` once it is wired otherwise",
+            )
+
+
+def _shadows(bench: BenchFile) -> list[Problem]:
+    """An entry that is called like a driver which it is not would change what that name means."""
+    from rig.bench_read import Notes
+
+    notes = Notes(bench.path, bench.lines)
+    for kind, entries in (("devices", bench.devices), ("meters", bench.meters)):
+        for entry in entries.values():
+            if entry.name in names(kind) and entry.driver != entry.name:
+                what = f"has the name of a driver, and its own is {entry.driver}"
+                notes.add((kind, entry.name), what, entry.name, "Choose another name")
+    return notes.problems
+
+
+def _raise_first(problems: Sequence[Problem]) -> None:
+    if not problems:
+        return
+    error = problems[0].error
+    if more := len(problems) - 1:
+        error.remedy += f". And {more} more: `rig doctor` lists them"
+    raise error

@@ -1,0 +1,166 @@
+"""A bench file against what there is: drivers and their options, calibration files, who sees which rail.
+
+Drivers are imported, for their options; nothing is opened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+
+from rig.bench_lines import Where
+from rig.bench_read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value, closest
+from rig.errors import MissingExtraError, RigError, UnknownNameError
+from rig.plugins import Factory, Option, load, options_of
+
+Entry = DeviceEntry | MeterEntry
+OWN_KEYS = ("rail", "supply_v", "calibration")
+"""Options of meters that a bench file says beside the driver and not among its options."""
+WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def factory_of(bench: BenchFile, entry: Entry) -> Factory:
+    """The entry's driver. Raises a ``RigError`` when there is none, or it cannot be imported."""
+    return load("meters" if isinstance(entry, MeterEntry) else "devices", driver_name(bench, entry))
+
+
+def driver_name(bench: BenchFile, entry: Entry) -> str:
+    """What ``rig.plugins.load`` calls the driver; a path is relative to the bench file."""
+    return str(bench.path.parent / entry.driver) if ".py:" in entry.driver else entry.driver
+
+
+def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
+    """An entry's options as the driver takes them from a command line, its wiring among them.
+
+    A meter that can be named is named as in the file, so that two of one kind stay apart in the recording.
+    """
+    given: dict[str, Value] = dict(entry.options)
+    if isinstance(entry, MeterEntry):
+        given |= {key: value for key, value in _own(entry).items() if key in declared}
+        if "name" in declared and declared["name"].kind is str:
+            given.setdefault("name", entry.name)
+    return {key: _text(value) for key, value in given.items()}
+
+
+def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | None = None) -> list[Problem]:
+    """What is wrong with these entries, by name, that their text alone does not show."""
+    notes = Notes(bench.path, bench.lines)
+    declared = {name: _declared(notes, bench, entry) for name, entry in entries.items()}
+    for name, entry in entries.items():
+        options = declared[name]
+        if options is not None:
+            _check_options(notes, entry, options, driver_name(bench, entry))
+        if isinstance(entry, MeterEntry):
+            _check_calibration(notes, entry, today or datetime.now(UTC).date())
+    meters = {n: e for n, e in entries.items() if isinstance(e, MeterEntry)}
+    _check_rails(notes, {n: _rails(m, declared[n] or {}) for n, m in meters.items()}, meters)
+    return notes.problems
+
+
+def where_of(entry: Entry) -> Where:
+    """The path of an entry's table."""
+    return ("meters" if isinstance(entry, MeterEntry) else "devices", entry.name)
+
+
+def _own(m: MeterEntry) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    if len(m.rails) == 1:
+        found["rail"] = m.rails[0]
+    if m.supply_v is not None:
+        found["supply_v"] = m.supply_v
+    if m.calibration is not None:
+        found["calibration"] = str(m.calibration)
+    return found
+
+
+def _text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option] | None:
+    """The driver's options; None when it has to be installed first, of which its opening speaks."""
+    try:
+        return options_of(factory_of(bench, entry))
+    except MissingExtraError:
+        return None
+    except UnknownNameError as error:
+        what, remedy = f"is {entry.driver!r}, which is no driver", closest(entry.driver, error.known)
+        notes.add((*where_of(entry), "driver"), what, entry.driver, remedy)
+    except RigError as error:
+        notes.add((*where_of(entry), "driver"), f"cannot be used: {error.message}", entry.driver, error.remedy)
+    return None
+
+
+def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], driver: str) -> None:
+    above = (*where_of(entry), "options")
+    own = OWN_KEYS if isinstance(entry, MeterEntry) else ()
+    for key, value in entry.options.items():
+        if key in own and key in declared:
+            notes.add((*above, key), "is not said here", value, f"Write it as {key} = ... in [{'.'.join(above[:2])}]")
+        elif key not in declared:
+            notes.add((*above, key), f"is no option of {driver}", value, closest(key, {*declared} - {*own}))
+        elif wrong := _wrong_value(declared[key], value):
+            notes.add((*above, key), f"is {value!r}", value, f"Give {wrong}")
+    if isinstance(entry, MeterEntry):
+        for key in _own(entry):
+            if key not in declared and key != "rail":  # a rail is wiring, whether or not the driver can name it
+                notes.add((*above[:2], key), f"is no option of {driver}", key, "Leave it out")
+        if len(entry.rails) > 1 and "rail" in declared:
+            notes.add((*above[:2], "rail"), f"names {len(entry.rails)}, and {driver} sees one", entry.rails, "Name one")
+
+
+def _wrong_value(option: Option, value: object) -> str:
+    """What the option wants instead of a value, or nothing."""
+    if option.optional and value == "none":
+        return ""
+    allowed = {float: (int, float), int: (int,), bool: (bool,)}.get(option.kind, (str,))
+    fits = isinstance(value, allowed) and isinstance(value, bool) == (option.kind is bool)
+    if fits and isinstance(value, float) and not math.isfinite(value):
+        return "a finite number"
+    return "" if fits else WANTED.get(option.kind, "a text")
+
+
+def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
+    if m.calibration is None:
+        return
+    from rig.calibration import load as load_calibration
+
+    where = (*where_of(m), "calibration")
+    try:
+        found = load_calibration(m.calibration)
+    except RigError as error:
+        notes.add(where, f"cannot be used: {error.message}", str(m.calibration), error.remedy)
+        return
+    span = f"from {found.valid_from} to {found.valid_until}"
+    if today > found.valid_until:
+        what = f"has expired: {found.path} holds {span}, and today is {today}"
+        notes.add(where, what, str(found.valid_until), "Have the instrument calibrated, and name its new file")
+    elif today < found.valid_from:
+        notes.add(where, f"does not hold yet: {found.path} holds {span}", str(found.valid_from), "Name the one before")
+
+
+def _rails(m: MeterEntry, declared: Mapping[str, Option]) -> tuple[str, ...]:
+    """The rails that a meter will report; none where only the opened instrument can say."""
+    if m.rails:
+        return m.rails
+    default = declared["rail"].default if "rail" in declared else None
+    return (default,) if isinstance(default, str) else ()
+
+
+def _check_rails(notes: Notes, rails: Mapping[str, tuple[str, ...]], meters: Mapping[str, MeterEntry]) -> None:
+    for first, second, rail in _twice(rails, meters):
+        key = (*where_of(meters[second]), "rail")
+        what = f"is {rail!r} of {meters[second].sees}, which {first} sees already"
+        notes.add(key, what, rail, "Let each meter see a rail of its own")
+
+
+def _twice(rails: Mapping[str, tuple[str, ...]], meters: Mapping[str, MeterEntry]) -> Iterator[tuple[str, str, str]]:
+    seen: dict[tuple[str, str], str] = {}
+    for name, own in rails.items():
+        device = meters[name].sees or ""
+        for rail in own if device else ():
+            if (device, rail) in seen:
+                yield seen[device, rail], name, rail
+            else:
+                seen[device, rail] = name

@@ -1,0 +1,49 @@
+"""On which line of a TOML text each key stands: ``tomllib`` says so only of what it cannot parse."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Where = tuple[str, ...]
+
+
+def lines_of(text: str) -> dict[Where, int]:
+    """Line (from 1) of every table and key of a valid TOML text, by its path from the top.
+
+    Each statement is parsed by itself, below the header of its table; one that goes on over several lines is known by
+    its first. Tables in an array share the path of the array, which keeps the line where it stood first.
+    """
+    found: dict[Where, int] = {}
+    header, waiting, first = "", "", 1
+    for number, line in enumerate(text.split("\n"), start=1):
+        first = first if waiting else number
+        waiting += line + "\n"
+        is_header = waiting.lstrip().startswith("[")
+        try:
+            data = tomllib.loads(waiting if is_header else header + waiting)
+        except tomllib.TOMLDecodeError:  # it goes on in the next line
+            continue
+        for where in _paths(data):
+            found.setdefault(where, first)
+        header = waiting if is_header else header
+        waiting = ""
+    return found
+
+
+def _paths(data: Any, above: Where = ()) -> Iterator[Where]:
+    if isinstance(data, list):
+        for item in data:
+            yield from _paths(item, above)
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield (*above, key)
+            yield from _paths(value, (*above, key))
+
+
+def line_of(lines: Mapping[Where, int], where: Where) -> int:
+    """The line of a path, or of the nearest table around it; 1 for the file as a whole."""
+    while where and where not in lines:
+        where = where[:-1]
+    return lines.get(where, 1)

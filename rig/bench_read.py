@@ -1,0 +1,251 @@
+"""A bench file's text to the devices and meters that it names, and to what is wrong with it, line by line.
+
+Nothing is imported, opened or looked up here but the text. See docs/bench-file.md for the format.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rig.bench_lines import Where, line_of, lines_of
+from rig.errors import DataError, UsageError
+
+PATIENCE_S = 20.0
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class DeviceEntry:
+    """One system under test. ``rails`` are those it has, when it says so; ``patience_s`` is for ``rig doctor``."""
+
+    name: str
+    driver: str
+    options: Mapping[str, Value]
+    rails: tuple[str, ...] = ()
+    patience_s: float = PATIENCE_S
+
+
+@dataclass(frozen=True)
+class MeterEntry:
+    """One instrument: the device that it ``sees``, the ``rails`` of it, the voltage before it, its calibration."""
+
+    name: str
+    driver: str
+    options: Mapping[str, Value]
+    sees: str | None = None
+    rails: tuple[str, ...] = ()
+    supply_v: float | None = None
+    calibration: Path | None = None
+    patience_s: float = PATIENCE_S
+
+
+@dataclass(frozen=True)
+class BenchFile:
+    """What one file says of a lab's bench. ``raw`` are its bytes, ``lines`` where each key stands."""
+
+    path: Path
+    raw: bytes
+    lab: str
+    operator: str
+    devices: Mapping[str, DeviceEntry]
+    meters: Mapping[str, MeterEntry]
+    lines: Mapping[Where, int] = field(repr=False)
+
+    def meters_of(self, device: str) -> tuple[MeterEntry, ...]:
+        """The meters that see a device, in the order of the file."""
+        return tuple(m for m in self.meters.values() if m.sees == device)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, on which line, with which device or meter; ``entry`` is empty for the file as a whole."""
+
+    entry: str
+    line: int
+    error: DataError
+
+
+@dataclass
+class Notes:
+    """Collects problems while a file is read."""
+
+    path: Path
+    lines: Mapping[Where, int]
+    problems: list[Problem] = field(default_factory=list)
+
+    def add(self, where: Where, what: str, value: object, remedy: str) -> None:
+        """``where`` is the path of the key, of which the first two parts name a device or meter."""
+        line, dotted = line_of(self.lines, where), ".".join(where)
+        error = DataError(f"{self.path}:{line}: {dotted} {what}", field=dotted, value=value, remedy=remedy)
+        self.problems.append(Problem(where[1] if len(where) > 1 else "", line, error))
+
+
+def read(path: Path) -> tuple[BenchFile, list[Problem]]:
+    """Read a bench file. What is wrong is collected, and an entry that cannot be understood is left out.
+
+    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is no TOML.
+    """
+    try:
+        raw = path.read_bytes()
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        data = tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the bench file {path}: {error.strerror}",
+            field="bench",
+            value=str(path),
+            remedy="Name one with --bench, as docs/bench-file.md describes",
+        ) from error
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise _no_toml(path, line, "is no UTF-8 text") from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        at = re.search(r"at line (\d+)", str(error))
+        raise _no_toml(path, int(at[1]) if at else text.count("\n") + 1, f"is no TOML: {error}") from error
+    notes = Notes(path, lines_of(text))
+    table = checked(notes, (), data, TOP, ())
+    tables = _entries(notes, data, "devices")
+    devices = {n: d for n, t in tables.items() if (d := _device(notes, n, t))}
+    meters = {n: m for n, t in _entries(notes, data, "meters").items() if (m := _meter(notes, n, t))}
+    for name in sorted(set(devices) & set(meters)):
+        notes.add(("meters", name), f"has the name of a device ({_line(notes, 'devices', name)})", name, "Rename one")
+    for m in meters.values():
+        _check_sees(notes, m, tables, devices.get(m.sees or ""))
+    bench = BenchFile(path, raw, table.get("lab", ""), table.get("operator", ""), devices, meters, notes.lines)
+    return bench, notes.problems
+
+
+def _no_toml(path: Path, line: int, what: str) -> DataError:
+    return DataError(f"{path}:{line}: it {what}", field="bench", value=str(path), remedy="Mend its syntax")
+
+
+def _line(notes: Notes, *where: str) -> str:
+    return f"line {line_of(notes.lines, where)}"
+
+
+# ---- fields: what a value must be, in words, and the check that gives it or None -----------------------------------
+
+
+def _text(x: Any) -> str | None:
+    return x if isinstance(x, str) and x else None
+
+
+def _positive(x: Any) -> float | None:
+    number = isinstance(x, (int, float)) and not isinstance(x, bool)
+    return float(x) if number and math.isfinite(x) and x > 0 else None
+
+
+def _names(x: Any) -> tuple[str, ...] | None:
+    """One name or several, each once."""
+    found = [x] if isinstance(x, str) else x
+    good = isinstance(found, list) and found and all(isinstance(n, str) and n for n in found)
+    return tuple(found) if good and len(set(found)) == len(found) else None
+
+
+def _options(x: Any) -> Mapping[str, Value] | None:
+    return x if isinstance(x, dict) else None
+
+
+def _table(x: Any) -> Mapping[str, Any] | None:
+    return x if isinstance(x, dict) else None
+
+
+Fields = dict[str, tuple[Callable[[Any], Any], str]]
+TOP: Fields = {
+    "lab": (_text, "a text"),
+    "operator": (_text, "a text"),
+    "devices": (_table, "a table for each device, as [devices.NAME]"),
+    "meters": (_table, "a table for each meter, as [meters.NAME]"),
+}
+COMMON: Fields = {
+    "driver": (_text, "the name of a driver (`rig list`), or path.py:function"),
+    "options": (_options, "a table of the driver's options (`rig list DRIVER`)"),
+    "patience_s": (_positive, "a number of seconds above zero"),
+}
+DEVICE: Fields = COMMON | {"rails": (_names, "the names of its rails, each once")}
+METER: Fields = COMMON | {
+    "sees": (_text, "the name of a device of this file"),
+    "rail": (_names, "the name of a rail, or several"),
+    "supply_v": (_positive, "a number of volts above zero"),
+    "calibration": (_text, "the name of a calibration file, relative to this one"),
+}
+
+
+def checked(
+    notes: Notes, where: Where, table: Mapping[str, Any], fields: Fields, needed: Iterable[str]
+) -> dict[str, Any]:
+    """The values of one table that are as they must be; the others are noted."""
+    for name in needed:
+        if name not in table:
+            notes.add((*where, name), "is missing", None, f"Give {fields[name][1]}")
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        if name not in fields:
+            notes.add((*where, name), "is unknown here", value, closest(name, fields))
+            continue
+        check, wanted = fields[name]
+        if (good := check(value)) is None:
+            notes.add((*where, name), f"is {value!r}", value, f"Give {wanted}")
+        else:
+            found[name] = good
+    return found
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The remedy for a name that nobody knows."""
+    near = difflib.get_close_matches(name, sorted(known), 1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return f"{hint}Known: {', '.join(sorted(known)) or 'none'}"
+
+
+def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
+    """The tables of all devices or meters that have a name that can be used."""
+    tables = data.get(kind, {})
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, table in tables.items() if isinstance(tables, dict) else ():
+        if not isinstance(table, dict):
+            notes.add((kind, name), f"is {table!r}", table, f"Give a table, as [{kind}.{name}]")
+        elif not NAME.fullmatch(name) or name == "none":
+            notes.add((kind, name), "is no name", name, "Use letters, digits, - and _; `none` stands for no meter")
+        else:
+            found[name] = table
+    return found
+
+
+def _device(notes: Notes, name: str, table: Mapping[str, Any]) -> DeviceEntry | None:
+    t = checked(notes, ("devices", name), table, DEVICE, ("driver",))
+    if "driver" not in t:
+        return None
+    return DeviceEntry(name, t["driver"], t.get("options", {}), t.get("rails", ()), t.get("patience_s", PATIENCE_S))
+
+
+def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | None:
+    t = checked(notes, ("meters", name), table, METER, ("driver",))
+    if "driver" not in t:
+        return None
+    calibration = notes.path.parent / t["calibration"] if "calibration" in t else None
+    return MeterEntry(
+        name, t["driver"], t.get("options", {}), t.get("sees"), t.get("rail", ()), t.get("supply_v"), calibration,
+        t.get("patience_s", PATIENCE_S),
+    )  # fmt: skip
+
+
+def _check_sees(notes: Notes, m: MeterEntry, named: Iterable[str], device: DeviceEntry | None) -> None:
+    """``named`` are the devices of the file, those included that could not be understood."""
+    where = ("meters", m.name)
+    if m.sees is not None and m.sees not in named:
+        notes.add((*where, "sees"), f"is {m.sees!r}, and no device has this name", m.sees, closest(m.sees, named))
+    for rail in m.rails if device is not None and device.rails else ():
+        assert device is not None
+        if rail not in device.rails:
+            line = _line(notes, "devices", device.name, "rails")
+            what = f"is {rail!r}, and {m.sees} has no such rail ({line})"
+            notes.add((*where, "rail"), what, rail, closest(rail, device.rails))

@@ -1,0 +1,90 @@
+"""What ``rig doctor`` finds of a clock: rate and offset against the host, step, round trip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rig.errors import DeviceError, RigError
+from rig.findings import Finding, broken, doubtful, ok, rounded, si
+from rig.sync import fit_brackets
+from rig.types import Bracket, Clock, ClockInfo
+
+BURST, BURSTS = 8, 9
+UNEVEN_NS = 10_007
+COARSE, STEPS_LEAST = 10, 8
+"""A counter whose differences, so many at least, are all multiples of so many ticks is coarser than it says."""
+SLOW_S = 20e-3
+"""A round trip beyond this leaves span edges worse known than most readings place them."""
+
+
+def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Bracket]:
+    """Bursts of readings of a clock, spread over ``seconds``, or as many as its round trips leave room for.
+
+    Not quite evenly, so that a simulated clock, which is read at once, does not seem to move in steps.
+    """
+    began_ns = clock.now_ns()
+    found: list[Bracket] = []
+    for burst in range(BURSTS):
+        clock.sleep_until(began_ns + round(seconds * 1e9 * burst / (BURSTS - 1)) + UNEVEN_NS * burst**2)
+        for _ in range(BURST):
+            before_ns = clock.now_ns()
+            tick = timer()
+            found.append(Bracket(before_ns, tick, clock.now_ns()))
+            if clock.now_ns() - began_ns > 2e9 * seconds and len(found) > 2:
+                return found
+    return found
+
+
+def clock_findings(
+    item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError] = DeviceError
+) -> Iterator[Finding]:
+    """Round trip, order and step of the ticks, rate and offset. +- is two standard uncertainties."""
+    yield _round_trip(item, brackets)
+    ticks = np.array([b.tick for b in brackets], dtype=np.int64)
+    steps = np.diff(ticks)
+    if np.any(steps < 0):
+        text = f"the clock {info.name} goes back: by up to {si(-float(steps.min()) / info.tick_hz, 's')}"
+        yield broken(item, "clock", text, "Unwrap its counter in the driver, and read it under one lock", error)
+        return
+    if not np.any(steps > 0):
+        yield broken(item, "clock", f"the clock {info.name} stands still", "Start its counter when it is opened", error)
+        return
+    yield _rate(item, info, brackets, now_ns, error)
+    step = int(np.gcd.reduce(steps))
+    if step >= COARSE and np.count_nonzero(steps) >= STEPS_LEAST:
+        step_s = step / info.tick_hz
+        text = f"the clock {info.name} moves in steps of {si(step_s, 's')}, and declares {si(1.0 / info.tick_hz, 's')}"
+        yield doubtful(item, "clock step", text, "Declare the tick_hz of what it counts", step_s=step_s)
+
+
+def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:
+    trips_s = np.array([(b.after_ns - b.before_ns) * 1e-9 for b in brackets])
+    median_s, worst_s = float(np.median(trips_s)), float(trips_s.max())
+    text = f"{si(median_s, 's')} median, {si(worst_s, 's')} worst of {len(trips_s)}"
+    values = {"median_s": median_s, "worst_s": worst_s, "least_s": float(trips_s.min()), "n": len(trips_s)}
+    if median_s > SLOW_S:
+        return doubtful(
+            item, "round trip", text, "Use a faster link: half a round trip is what the offset is in doubt by", **values
+        )
+    return ok(item, "round trip", text, **values)
+
+
+def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError]) -> Finding:
+    free = replace(info, tolerance=math.inf)  # the slope of the brackets, and not what was declared
+    base = fit_brackets(free, brackets, now_ns)
+    off, doubt = 1.0 / base.rate - 1.0, 2.0 * base.rate_sigma / base.rate**2
+    offset_s = base.ref_tick / info.tick_hz - (now_ns * 1e-9 + base.ref_s)
+    ppm, doubt_ppm = rounded(round(off * 1e6, 4) + 0.0), rounded(doubt * 1e6, 2)  # no ppm of 1e-10
+    text = (
+        f"{info.name} at {si(info.tick_hz, 'Hz', 6)} runs {ppm} +- {doubt_ppm} ppm against the host (declared: within "
+        f"{info.tolerance * 1e6:g}), offset {offset_s:.6f} s +- {si(2.0 * base.sigma_s, 's', 2)}"
+    )
+    values = {"off": off, "off_doubt": doubt, "offset_s": offset_s, "offset_doubt_s": 2.0 * base.sigma_s}
+    if abs(off) - doubt > info.tolerance:
+        remedy = f"Declare tick_hz {info.tick_hz * (1.0 + off):.7g} in its driver, or a tolerance that holds this"
+        return broken(item, "clock", text, remedy, error, **values)
+    return ok(item, "clock", text, **values)

@@ -1,0 +1,203 @@
+"""What ``rig doctor`` finds of the host: interpreter, packages, permissions, and whether it can keep a schedule."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rig.clock import SPIN_NS, HostClock
+from rig.errors import MissingExtraError, StoreError
+from rig.findings import Finding, Number, broken, doubtful, ok, si
+from rig.listing import describe
+
+TRIED = ((3, 11), (3, 12))
+"""Python versions that the project is tested with."""
+PERCENTILES = (("median", 50.0), ("p99", 99.0), ("worst", 100.0))
+SLEEP_S = 1e-3
+ROOM_LITTLE, ROOM_NONE = 2e9, 5e7
+"""Bytes: a minute of one rail at 50 kHz is 24 MB."""
+CLOCK_READ_S = 1e-6
+ITEM = "host"
+
+
+def host_findings(seconds: float, root: Path = Path("/"), runs: Path = Path("runs")) -> Iterator[Finding | str]:
+    """General findings, and between them what is looked at next. ``root`` is where /sys is looked for."""
+    yield _python()
+    yield _clock_source(root)
+    yield _governor(root)
+    yield _load()
+    yield f"sleeping and waking for {seconds:g} s"
+    yield _wakes(seconds)
+    yield _room(runs)
+
+
+def _python() -> Finding:
+    text = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    if sys.version_info[:2] in TRIED:
+        return ok(ITEM, "python", text)
+    known = " and ".join(f"{a}.{b}" for a, b in TRIED)
+    return doubtful(ITEM, "python", text, f"The rig is tested with {known}")
+
+
+def _clock_source(root: Path) -> Finding:
+    """What CLOCK_MONOTONIC is made of, its step, and what it costs to read."""
+    info = time.get_clock_info("monotonic")
+    n = 2000
+    began_ns = time.monotonic_ns()
+    stamps = np.array([time.monotonic_ns() for _ in range(n)])
+    read_s = (time.monotonic_ns() - began_ns) * 1e-9 / n
+    steps = np.diff(stamps)
+    step_s = float(steps[steps > 0].min()) * 1e-9 if np.any(steps > 0) else 0.0
+    source = _first_line(root / "sys/devices/system/clocksource/clocksource0/current_clocksource") or "not stated"
+    text = (
+        f"{info.implementation.partition('(')[2].rstrip(')') or info.implementation}, source {source}, resolution "
+        f"{si(info.resolution, 's')}, {si(step_s, 's')} from one reading to the next"
+    )
+    values: dict[str, Number] = {"source": source, "resolution_s": info.resolution, "read_s": read_s, "step_s": step_s}
+    if read_s > CLOCK_READ_S or info.resolution > 1e-6:
+        remedy = "Choose a faster clock source (tsc) at boot: every stamp of a fast run costs this"
+        return doubtful(ITEM, "clock", text, remedy, **values)
+    return ok(ITEM, "clock", text, **values)
+
+
+def _governor(root: Path) -> Finding:
+    found = {
+        _first_line(path) for path in sorted(root.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"))
+    }
+    if not found:
+        return ok(ITEM, "cpu", f"{os.cpu_count()} CPUs; their frequency is not set from here (a virtual machine?)")
+    text = f"{os.cpu_count()} CPUs, governor {', '.join(sorted(found))}"
+    if found == {"performance"}:
+        return ok(ITEM, "cpu", text)
+    remedy = "Where this computer is measured or keeps a tight schedule: sudo cpupower frequency-set -g performance"
+    return doubtful(ITEM, "cpu", text, remedy)
+
+
+def _load() -> Finding:
+    share = os.getloadavg()[0] / (os.cpu_count() or 1)
+    text = f"{share:.2g} processes for each CPU over the last minute"
+    if share > 0.5:
+        return doubtful(ITEM, "load", text, "End what else runs here; a busy host is late", share=share)
+    return ok(ITEM, "load", text, share=share)
+
+
+def _wakes(seconds: float) -> Finding:
+    """How late a sleep of a millisecond ends, and how late the rig is that waits for its last part awake."""
+    clock = HostClock()
+    slept: list[int] = []
+    late: list[int] = []
+    end_ns = time.monotonic_ns() + round(seconds * 1e9)
+    while time.monotonic_ns() < end_ns or len(late) < 10:
+        due_ns = time.monotonic_ns() + round(SLEEP_S * 1e9)
+        time.sleep(SLEEP_S)
+        slept.append(time.monotonic_ns() - due_ns)
+        due_ns = time.monotonic_ns() + round(SLEEP_S * 1e9)
+        clock.sleep_until(due_ns)
+        late.append(time.monotonic_ns() - due_ns)
+    both = {"sleep": slept, "wait": late}
+    values = {f"{what}_{tag}_s": _percentile(rows, p) for what, rows in both.items() for tag, p in PERCENTILES}
+    text = (
+        f"a sleep of 1 ms ends {si(values['sleep_median_s'], 's')} late, {si(values['sleep_p99_s'], 's')} at the 99th "
+        f"percentile; what the rig schedules, {si(values['wait_p99_s'], 's')} (of {len(late)})"
+    )
+    if max(values["sleep_p99_s"], values["wait_p99_s"]) > SPIN_NS * 1e-9:
+        awake = si(SPIN_NS * 1e-9, "s")
+        remedy = f"The rig waits awake for {awake} only: end what else runs here, or give the rig a CPU of its own"
+        return doubtful(ITEM, "schedule", text, remedy, **values)
+    return ok(ITEM, "schedule", text, **values)
+
+
+def _percentile(rows_ns: Sequence[int], percent: float) -> float:
+    return float(np.percentile(rows_ns, percent, method="inverted_cdf")) * 1e-9
+
+
+def _room(runs: Path) -> Finding:
+    """Where runs go by default: can it be written, and how much fits."""
+    there = next(p for p in (runs.absolute(), *runs.absolute().parents) if p.exists())
+    if not os.access(there, os.W_OK):
+        return broken(
+            ITEM, "disk", f"{there} cannot be written", "Run it where you may write, or give --out", StoreError
+        )
+    free = float(shutil.disk_usage(there).free)
+    text = f"{si(free, 'B')} free for {runs}/"
+    if free < ROOM_NONE:
+        return broken(ITEM, "disk", text, "Free some, or give --out on another disk", StoreError, free_bytes=free)
+    if free < ROOM_LITTLE:
+        return doubtful(ITEM, "disk", text, "A rail at 50 kHz writes 24 MB a minute", free_bytes=free)
+    return ok(ITEM, "disk", text, free_bytes=free)
+
+
+# ---- what drivers need of the host -----------------------------------------------------------------------------------
+
+
+def extra_findings(item: str, group: str, driver: str) -> Iterator[Finding]:
+    """Whether the packages of a registered driver are installed."""
+    for row in describe():
+        if row["group"] != group or row["name"] != driver or not row["extra"]:
+            continue
+        if row["missing"]:
+            text = f"{driver} needs the extra {row['extra']}: {', '.join(row['missing'])} missing"
+            yield broken(item, "packages", text, f"pip install 'neurorig[{row['extra']}]'", MissingExtraError)
+        else:
+            yield ok(item, "packages", f"extra {row['extra']} is installed")
+
+
+def permission_findings(item: str, driver: str, options: Sequence[object], root: Path = Path("/")) -> Iterator[Finding]:
+    """Whether the files that a driver is told to open are there and may be opened."""
+    for value in options:
+        if isinstance(value, str) and value.startswith("/dev/"):
+            yield _port(item, Path(value), root)
+    if driver == "rapl":
+        yield from _powercap(item, root)
+
+
+def _port(item: str, path: Path, root: Path) -> Finding:
+    if not path.exists():
+        there = [*root.glob("dev/serial/by-id/*"), *root.glob("dev/ttyACM*"), *root.glob("dev/ttyUSB*")]
+        known = ", ".join(str(p) for p in there) or "none; check the cable and the board's power"
+        return broken(item, "port", f"{path} is not there", f"Serial ports: {known}")
+    if os.access(path, os.R_OK | os.W_OK):
+        return ok(item, "port", f"{path} may be read and written")
+    return broken(item, "port", f"{path} may not be read and written", _join(path.stat()))
+
+
+def _join(status: os.stat_result) -> str:
+    import grp
+
+    try:
+        group = grp.getgrgid(status.st_gid).gr_name
+    except KeyError:
+        group = str(status.st_gid)
+    if not status.st_mode & stat.S_IWGRP:
+        return "Ask its owner, or add a udev rule"
+    return f"sudo usermod -aG {group} $USER, then log in again"
+
+
+def _powercap(item: str, root: Path) -> Iterator[Finding]:
+    counters = sorted(root.glob("sys/class/powercap/*/energy_uj"))
+    if not counters:
+        remedy = "modprobe intel_rapl_msr; a virtual machine has none"
+        yield broken(item, "powercap", "this computer shows no energy counters", remedy)
+        return
+    shut = [path for path in counters if not os.access(path, os.R_OK)]
+    if shut:
+        remedy = f"sudo chmod a+r {root / 'sys/class/powercap'}/*/energy_uj until the next boot, or a udev rule"
+        yield broken(item, "powercap", f"{len(shut)} of {len(counters)} energy counters may not be read", remedy)
+    else:
+        yield ok(item, "powercap", f"{len(counters)} energy counters may be read")
+
+
+def _first_line(path: Path) -> str:
+    """Of a small file of the kernel; empty where it is not there."""
+    try:
+        return path.read_text(encoding="utf-8").split("\n")[0].strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,164 @@
+"""What ``rig doctor`` finds of a meter's readings: how many, how noisy, how far they drift, and what clips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rig.convert import to_watts
+from rig.errors import DataError, MeterError, MeterSilentError, SetupError
+from rig.findings import Finding, Number, broken, doubtful, ok, rounded, si
+from rig.types import Bracket, Chunk, Clock, Floats, Meter, MeterInfo, Rail
+
+EVERY_S = 0.02
+READINGS = 20
+"""Wanted at least, of the slowest rail, where the patience allows it."""
+
+
+@dataclass
+class Taken:
+    """What was read in a while. ``arrived`` holds (host ns, readings so far) of each rail, at each that came."""
+
+    trigger: Bracket
+    chunks: dict[str, list[Chunk]] = field(default_factory=dict)
+    arrived: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def add(self, chunks: Sequence[Chunk], now_ns: int, ended: bool = False) -> None:
+        """Note chunks; those of the end say nothing of the rate, since they were not waited for."""
+        for chunk in chunks:
+            if not len(chunk.value):
+                continue
+            self.chunks.setdefault(chunk.rail, []).append(chunk)
+            if not ended:
+                count = sum(len(c.value) for c in self.chunks[chunk.rail])
+                self.arrived.setdefault(chunk.rail, []).append((now_ns, count))
+
+
+def take(meter: Meter, info: MeterInfo, clock: Clock, seconds: float) -> Taken:
+    """Start a meter, read it for ``seconds`` or until its slowest rail has some readings, and stop it."""
+    slowest_hz = min((r.rate_hz for r in info.rails if r.rate_hz > 0), default=0.0)
+    wanted_s = max(seconds, min(READINGS / slowest_hz if slowest_hz else 0.0, 5.0))
+    taken = Taken(meter.start())
+    try:
+        end_ns = clock.now_ns() + round(wanted_s * 1e9)
+        every_ns = round(min(EVERY_S, wanted_s / 10.0) * 1e9)
+        while (now_ns := clock.now_ns()) < end_ns:
+            clock.sleep_until(min(end_ns, now_ns + every_ns))
+            chunks = meter.read()
+            taken.add(chunks, clock.now_ns())
+    except BaseException:
+        with suppress(Exception):
+            meter.stop()
+        raise
+    taken.add(meter.stop(), clock.now_ns(), ended=True)
+    return taken
+
+
+def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[str]) -> Iterator[Finding]:
+    """Of every rail; ``wired`` are the rails that the bench file says it sees."""
+    for name in sorted(set(wired) - {r.name for r in info.rails}):
+        known = ", ".join(r.name for r in info.rails)
+        yield broken(item, "wiring", f"it has no rail {name}", f"Correct `rail`; it has {known}", DataError)
+    for rail in info.rails:
+        chunks = taken.chunks.get(rail.name, [])
+        if not chunks:
+            remedy = "Check its trigger and its cable"
+            yield broken(item, rail.name, "no reading came", remedy, MeterSilentError)
+            continue
+        yield rate_finding(item, rail, taken.arrived.get(rail.name, []))
+        yield from _level(item, info, rail, chunks)
+        if rail.accuracy is None:
+            text = f"{rail.name}: the instrument's uncertainty is not stated"
+            remedy = "Give calibration = FILE; until then results hold what the trace shows and nothing else"
+            yield doubtful(item, "accuracy", text, remedy)
+        else:
+            yield ok(item, "accuracy", f"{rail.name}: {rail.accuracy.source or 'stated, without a source'}")
+
+
+def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]]) -> Finding:
+    """Readings a second, from a straight line through when they came; +- is two standard errors."""
+    rows = np.array(arrived, dtype=float).reshape(-1, 2)
+    if len(rows) < 4 or np.ptp(rows[:, 0]) <= 0:
+        return ok(item, "rate", f"{rail.name}: too few readings to tell ({int(rows[-1, 1]) if len(rows) else 0})")
+    t_s, count = (rows[:, 0] - rows[0, 0]) * 1e-9, rows[:, 1]
+    slope, level = np.polyfit(t_s, count, 1)
+    scatter = math.sqrt(float(np.sum((count - level - slope * t_s) ** 2)) / (len(rows) - 2) + 1.0 / 12.0)
+    doubt = 2.0 * scatter / (float(np.std(t_s)) * math.sqrt(len(rows)))
+    text = f"{rail.name}: {rounded(float(slope), 6)} +- {rounded(doubt, 2)} readings/s, {rail.rate_hz:g} declared"
+    values = {"rate_hz": float(slope), "doubt_hz": doubt, "declared_hz": rail.rate_hz}
+    off = abs(float(slope) - rail.rate_hz)
+    if rail.rate_hz > 0 and off > 2.0 * doubt + 0.02 * rail.rate_hz:
+        remedy = "Lower rate_hz, use a faster link, or end what else reads it"
+        return broken(item, "rate", text, remedy, MeterError, **values)
+    return ok(item, "rate", text, **values)
+
+
+def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> Iterator[Finding]:
+    raw = np.concatenate([np.asarray(c.value, dtype=np.float64) for c in chunks])
+    flags = np.concatenate([np.zeros(len(c.value), np.uint8) if c.flags is None else c.flags for c in chunks])
+    over = int(np.count_nonzero(flags))
+    if over:
+        remedy = "Raise range_max, and check for a short circuit"
+        yield broken(item, "overload", f"{rail.name}: {over} of {len(raw)} readings", remedy, MeterError, over=over)
+    elif rail.range_max is not None:
+        yield ok(item, "overload", f"{rail.name}: none of {len(raw)} readings", over=0)
+    lost = int(np.count_nonzero(~np.isfinite(raw) & (flags == 0)))
+    if lost:
+        text = f"{rail.name}: {lost} of {len(raw)} readings are no numbers, and not flagged"
+        yield broken(item, "readings", text, "Flag them in the driver", MeterError)
+    try:
+        value, start_s, unit = _powers(info, rail, chunks, raw)
+    except DataError as error:
+        yield broken(item, "supply", f"{rail.name}: {error.message}", "Give supply_v", SetupError)
+        value, start_s, unit = raw, _times(info, rail, chunks, len(raw)), rail.conversion.unit
+    good = np.isfinite(value) & (flags == 0 if len(flags) == len(value) else np.ones(len(value), bool))
+    yield noise_finding(item, rail, value[good], start_s[good], unit)
+
+
+def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -> tuple[Floats, Floats, str]:
+    """Watts, when each reading began (s), and the unit. A counter of joules gives the mean between two readings."""
+    start_s = _times(info, rail, chunks, len(raw))
+    if rail.kind == "cumulative":
+        apart_s = np.diff(start_s)
+        kept = apart_s > 0
+        return np.diff(raw)[kept] / apart_s[kept], start_s[1:][kept], "W"
+    return to_watts(raw, rail.conversion), start_s, "W"
+
+
+def _times(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], n: int) -> Floats:
+    """Seconds of the meter's own clock; a reading without ticks is one period after the one before."""
+    if all(c.end_tick is not None for c in chunks):
+        ticks = np.concatenate([c.end_tick for c in chunks if c.end_tick is not None])
+        return np.asarray((ticks - ticks[0]) / info.clock.tick_hz, dtype=np.float64)
+    return np.arange(n) / (rail.rate_hz or 1.0)
+
+
+def noise_finding(item: str, rail: Rail, value: Floats, start_s: Floats, unit: str) -> Finding:
+    """Mean, standard deviation about a straight line, and the line's slope with two standard errors (white noise)."""
+    n = len(value)
+    if n < 4:
+        return ok(item, "noise", f"{rail.name}: too few readings to tell ({n})")
+    span_s = float(np.ptp(start_s))
+    slope, level = np.polyfit(start_s, value, 1)
+    mean = float(np.mean(value))
+    deviation = math.sqrt(float(np.sum((value - level - slope * start_s) ** 2)) / (n - 2))
+    doubt = 2.0 * deviation / (float(np.std(start_s)) * math.sqrt(n))
+    text = (
+        f"{rail.name}: mean {si(mean, unit, 4)}, standard deviation {si(deviation, unit)} of {n} readings, drift "
+        f"{si(float(slope), unit)}/s +- {si(doubt, unit, 2)}/s"
+    )
+    values: dict[str, Number] = {"mean": mean, "deviation": deviation, "unit": unit, "n": n}
+    values |= {"drift_per_s": float(slope), "doubt_per_s": doubt}
+    drifted = abs(float(slope)) * span_s > max(deviation, 1e-3 * abs(mean)) and abs(float(slope)) > 1.5 * doubt
+    if deviation <= 1e-9 * abs(mean):
+        remedy = "Check that its input is connected, and its range: a live input shows noise"
+        return doubtful(item, "noise", text, remedy, **values)
+    if mean < -3.0 * deviation:
+        return doubtful(item, "noise", text, "It reads backwards: turn its leads, or zero it", **values)
+    if drifted:
+        return doubtful(item, "noise", text, "It is not settled: let it and the device warm up", **values)
+    return ok(item, "noise", text, **values)

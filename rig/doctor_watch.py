@@ -1,0 +1,76 @@
+"""An examination under a deadline: whatever a driver does, the doctor goes on."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+
+from rig.doctor_items import Steps, failed
+from rig.errors import SetupError
+from rig.findings import Finding, broken
+
+LEAVE_S = 2.0
+"""How long an examination that is interrupted may take to close what it opened."""
+
+
+def watched(item: str, steps: Steps, patience_s: float, tell: Callable[[str, str], None]) -> Iterator[Finding]:
+    """Run an examination in a thread of its own; its findings as they come.
+
+    One that takes longer than ``patience_s`` is broken, and left alone: a thread cannot be ended, but it closes what it
+    has opened as soon as the driver lets go of it. ``tell`` hears item and step. Whatever an examination raises is a
+    finding.
+    """
+    out: queue.SimpleQueue[Finding | str | BaseException | None] = queue.SimpleQueue()
+    left = threading.Event()
+    thread = threading.Thread(target=_work, args=(steps, out, left), name=f"doctor {item}", daemon=True)
+    until_s = time.monotonic() + patience_s
+    step = "beginning"
+    try:
+        thread.start()
+        while True:
+            try:
+                said = out.get(timeout=max(until_s - time.monotonic(), 0.0))
+            except queue.Empty:
+                yield _late(item, step, patience_s)
+                return
+            if said is None:
+                return
+            if isinstance(said, Finding):
+                yield said
+            elif isinstance(said, str):
+                step = said
+                tell(item, step)
+            else:
+                yield failed(item, step, said)
+    finally:
+        left.set()
+        if time.monotonic() < until_s:  # Ctrl-C, or nobody wants to know any more
+            with suppress(RuntimeError):  # it was interrupted before the thread began
+                thread.join(LEAVE_S)
+
+
+def _work(steps: Steps, out: queue.SimpleQueue[Finding | str | BaseException | None], left: threading.Event) -> None:
+    try:
+        for said in steps:
+            out.put(said)
+            if left.is_set():
+                break
+    except BaseException as error:
+        out.put(error)
+    finally:
+        if isinstance(steps, Generator):
+            steps.close()
+        out.put(None)
+
+
+def _late(item: str, step: str, patience_s: float) -> Finding:
+    return broken(
+        item,
+        "patience",
+        f"no answer within {patience_s:g} s while {step}",
+        "Check its power and its cable, end what else uses it; patience_s in the bench file, or --timeout, allows more",
+        SetupError,
+    )

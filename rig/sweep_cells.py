@@ -1,0 +1,168 @@
+"""One cell, from open to done: claimed, recorded beside its place, and moved there whole.
+
+Whatever kills the process in between leaves a cell open and its torn recording where the next one to claim
+the cell finds it. Two processes never have the same cell in hand, nor the same exclusive device.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from rig.errors import IntegrityError, Interrupted, RigError, StoreError
+from rig.locks import Say, claimed, device_lock
+from rig.sweep_grid import Cell
+from rig.sweep_rows import keep_row, keep_seconds, one_thread
+from rig.sweep_store import (
+    PENDING,
+    error_of,
+    note_failure,
+    place_of,
+    put,
+    set_aside,
+    state_of,
+    torn,
+    unwritable,
+    write_whole,
+)
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What a worker is to do in a sweep's directory: record a cell, or compute the row of one that is done."""
+
+    what: Literal["cell", "row"]
+    folder: str
+    cell: Cell
+    wait: bool = True
+    rows: bool = False
+    """Compute the row though linear algebra may have several threads."""
+    mend: bool = True
+    """Set a recording aside whose row was asked for and which proves altered."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a task. ``halted``: nothing can be written, so no other cell need be tried.
+
+    ``again``: the recording whose row was asked for proved altered and was set aside, so the cell is open.
+    """
+
+    key: str
+    state: Literal["done", "failed", "interrupted", "halted", "again"]
+    seconds: float = 0.0
+    error: dict[str, Any] | None = None
+
+
+def perform(task: Task, say: Say | None = None) -> Outcome:
+    """Do one task. Raises nothing but ``KeyboardInterrupt`` where no cell was begun."""
+    folder, cell = Path(task.folder), task.cell
+    try:
+        if task.what == "row":
+            return _row(folder, cell, task.mend, say)
+        with claimed(folder / PENDING / cell.key, f"cell {cell.key}", say) as desk:
+            return _cell(task, folder, desk, say)
+    except OSError as error:
+        return Outcome(cell.key, "halted", error=unwritable(folder, error).to_json())
+    except RigError as error:
+        state: Literal["interrupted", "halted"] = "interrupted" if isinstance(error, Interrupted) else "halted"
+        return Outcome(cell.key, state, error=error.to_json())
+
+
+def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
+    """Record a cell as failed whose worker died, its torn recording set aside."""
+    with claimed(folder / PENDING / cell.key, f"cell {cell.key}") as desk:
+        return _failed(folder, cell, desk / cell.key, error.to_json())
+
+
+def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
+    cell, work = task.cell, desk / task.cell.key
+    known = state_of(folder, cell)
+    if known != "open":  # another process was quicker
+        return Outcome(cell.key, known, error=error_of(folder, cell) if known == "failed" else None)
+    # a session's runs may each be whole and the session not
+    if work.exists() and (cell.mode == "session" or torn(work, cell)):
+        set_aside(folder, work, cell.key)
+    seconds = None
+    if not work.exists():
+        with device_lock(cell.device, task.wait, say) if cell.exclusive else nullcontext():
+            began_s = time.monotonic()
+            if (ended := _record(folder, cell, work)) is not None:
+                return ended
+            seconds = time.monotonic() - began_s
+    try:
+        if one_thread() or task.rows:
+            keep_row(work, cell, seconds)
+        elif seconds is not None:
+            keep_seconds(work, seconds)
+    except IntegrityError as error:
+        return _failed(folder, cell, work, error.to_json())
+    if not put(work, place_of(folder, cell)):
+        set_aside(folder, work, cell.key)
+    return Outcome(cell.key, "done", seconds or 0.0)
+
+
+def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:
+    """Record into ``work``; what became of the cell if it did not come to its end."""
+    from rig.measure import measure
+
+    try:
+        measure(cell.request(work), quiet=True)
+    except (Interrupted, KeyboardInterrupt):
+        if work.exists():
+            set_aside(folder, work, cell.key)
+        return Outcome(cell.key, "interrupted")
+    except RigError as error:
+        if not _writable(folder):
+            raise
+        return _failed(folder, cell, work, error.to_json())
+    except Exception as error:
+        return _failed(folder, cell, work, _unexpected(error))
+    return None
+
+
+def _failed(folder: Path, cell: Cell, work: Path, error: Mapping[str, Any]) -> Outcome:
+    recording = set_aside(folder, work, cell.key) if work.exists() else None
+    said = {**error, "remedy": str(error.get("remedy", "")).replace(str(work), str(recording))}
+    note_failure(folder, cell, said, recording)
+    return Outcome(cell.key, "failed", error=said)
+
+
+def _row(folder: Path, cell: Cell, mend: bool, say: Say | None) -> Outcome:
+    place = place_of(folder, cell)
+    try:
+        keep_row(place, cell)
+    except IntegrityError:
+        if not mend:
+            raise
+        with claimed(folder / PENDING / cell.key, f"cell {cell.key}", say):
+            set_aside(folder, place, cell.key)
+        return Outcome(cell.key, "again")
+    return Outcome(cell.key, "done")
+
+
+def _unexpected(error: Exception) -> dict[str, Any]:
+    return {
+        "error": type(error).__name__,
+        "message": str(error),
+        "field": "",
+        "value": repr(error),
+        "remedy": "This is a defect of a driver, or of the rig",
+        "exit_code": RigError.exit_code,
+    }
+
+
+def _writable(folder: Path) -> bool:
+    """Whether the disk takes anything: a full one is no property of a cell."""
+    probe = folder / PENDING / ".probe"
+    try:
+        write_whole(probe, b"\0" * 65536)
+    except StoreError:
+        return False
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,147 @@
+"""A grid held against the factories before anything is recorded: names, keys, types, and the bench of each device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from rig.errors import UsageError
+from rig.locks import Say, device_lock
+from rig.measure import MODES
+from rig.opening import PLANT, opened
+from rig.plugins import Factory, load, needs, options_of, split_options, takes, values_of
+from rig.sweep_grid import AUTO, NONE, Asked, Cell, Facts, Grid, cells_of, check_size, plain
+
+Takers = dict[str, Factory]
+
+
+def checked(asked: Asked, wait: bool = True, say: Say | None = None) -> Grid:
+    """The grid that was asked for, with every option known to its taker and every value of the right type.
+
+    Opens the bench of each device once, as the first of its cells asks for it, and closes it. Raises whatever
+    ``rig.opening.opened`` raises, and ``UsageError`` for a value that cannot be meant.
+    """
+    check_size(asked)
+    if asked.mode not in MODES:
+        raise UsageError(f"mode {asked.mode!r} is unknown", field="mode", value=asked.mode, remedy=f"Known: {MODES}")
+    facts: dict[str, Facts] = {}
+    seeds: dict[str, dict[str, int]] = {}
+    spelled: list[dict[str, tuple[str, ...]]] = []
+    for device in asked.devices:
+        own = _own_takers(asked, device)
+        facts[device] = _opened_once(asked, device, "plant" in own, wait, say)
+        meters = {f"meter{k}" if k else "meter": load("meters", m) for k, m in enumerate(facts[device].meters)}
+        owners = _owners(asked, own, meters)
+        spelled.append(_canonical(asked, owners, own | meters))
+        seeds[device] = _seeds(asked, owners, own, meters)
+    values = {key: spelled[0][key] if all(s[key] == spelled[0][key] for s in spelled) else v for key, v in _all(asked)}
+    for key in asked.vary:
+        double = next((v for v, count in Counter(values[key]).items() if count > 1), None)
+        if double is not None:
+            raise UsageError(f"{key} has the value {double} twice", field=key, value=double, remedy="Once will do")
+    return Grid(
+        asked=asked,
+        options={key: values[key][0] for key in asked.options},
+        vary={key: values[key] for key in asked.vary},
+        seeds=seeds,
+        devices=facts,
+    )
+
+
+def _all(asked: Asked) -> list[tuple[str, tuple[str, ...]]]:
+    return [*((key, (value,)) for key, value in asked.options.items()), *asked.vary.items()]
+
+
+def _own_takers(asked: Asked, device: str) -> Takers:
+    """Those whose options are known by name, as in ``rig.opening.opened``; a plant where the device lives by one."""
+    factory = load("devices", device)
+    takers = {"device": factory, "scenario": load("scenarios", asked.scenario)}
+    takers["workload"] = load("workloads", asked.workload)
+    if needs(factory, "plant") or (asked.simulate and takes(factory, "plant")):
+        takers["plant"] = load("plants", PLANT)
+    return takers
+
+
+def _opened_once(asked: Asked, device: str, in_plant: bool, wait: bool, say: Say | None) -> Facts:
+    first = msgspec.structs.replace(
+        asked, devices=(device,), vary={k: v[:1] for k, v in asked.vary.items()}, repetitions=1
+    )
+    options = first.options | {key: values[0] for key, values in first.vary.items()}
+    trial = Grid(first, options, {}, {device: {}}, {device: Facts(not in_plant, ())})
+    (cell,) = cells_of([trial])
+    if in_plant:
+        return _facts(cell, in_plant)
+    with device_lock(device, wait, say):
+        return _facts(cell, in_plant)
+
+
+def _facts(cell: Cell, in_plant: bool) -> Facts:
+    with opened(cell.request(Path("nowhere"))) as o:
+        info = o.bench.device.info()
+    meters = tuple(n for n in cell.meters if n != NONE) if cell.meters else (info.onboard_meter or "",)
+    return Facts(exclusive=not (in_plant and info.mode == "simulator"), meters=meters)
+
+
+def _owners(asked: Asked, own: Takers, meters: Takers) -> dict[tuple[str, str], str]:
+    """Each option that is set, as (taker, name), with the key that sets it."""
+    found: dict[tuple[str, str], str] = {}
+    for key, values in _all(asked):
+        for place in _places(key, values[0], own, meters):
+            if place in found:
+                raise UsageError(
+                    f"{key} and {found[place]} are one option", field=key, value=values[0], remedy="Give one of them"
+                )
+            found[place] = key
+    return found
+
+
+def _places(key: str, value: str, own: Takers, meters: Takers) -> list[tuple[str, str]]:
+    """Who takes a key: a meter only when nobody else does. Raises ``UnknownNameError``."""
+    split = split_options([f"{key}={value}"], own | meters)
+    places = [(who, name) for who, given in split.items() for name in given]
+    return [p for p in places if p[0] in own] or places
+
+
+def _canonical(asked: Asked, owners: Mapping[tuple[str, str], str], takers: Takers) -> dict[str, tuple[str, ...]]:
+    """Every value as its option's type writes it. Raises ``UsageError`` that names key and value."""
+    found = {}
+    for key, values in _all(asked):
+        places = [place for place, k in owners.items() if k == key]
+        rows = []
+        for who, name in places:
+            try:
+                rows.append(tuple(plain(values_of(takers[who], {name: value})[name]) for value in values))
+            except UsageError as error:
+                error.field = key
+                raise
+        found[key] = rows[0] if all(row == rows[0] for row in rows) else values
+    return found
+
+
+def _seeds(asked: Asked, owners: Mapping[tuple[str, str], str], own: Takers, meters: Takers) -> dict[str, int]:
+    """The options that make one repetition another than the next, each with the value of the first."""
+    takers = {who: f for who, f in (own | meters).items() if who not in ("scenario", "workload")}
+    found: dict[str, int] = {}
+    for key in asked.repetition_seeds:
+        if key == AUTO:
+            for who, factory in takers.items():
+                for option in options_of(factory).values():
+                    declared = option.name == "seed" or option.name.endswith("_seed")
+                    known = owners.get((who, option.name), f"{who}.{option.name}")
+                    whole = option.kind is int and option.default is not None
+                    if declared and whole and known not in asked.vary:
+                        found[known] = int(asked.options.get(known, option.default))
+        elif key != NONE:
+            for who, name in _places(key, "0", own, meters):
+                option = options_of((own | meters)[who])[name]
+                if option.kind is not int:
+                    raise UsageError(
+                        f"repetition seed {key} is no whole number", field="repetition_seeds", value=key,
+                        remedy="Name an option of type int",
+                    )  # fmt: skip
+                known = owners.get((who, name), f"{who}.{name}")
+                found[known] = int(asked.options.get(known, option.default or 0))
+    return found

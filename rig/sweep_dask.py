@@ -1,0 +1,158 @@
+"""Cells over a Dask cluster: the files go to the folder that all share, each task returns its outcome alone."""
+
+from __future__ import annotations
+
+import queue
+import secrets
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from rig.errors import DeviceError, MissingExtraError, RigError, SetupError
+from rig.locks import Say
+from rig.sweep_cells import Outcome, Task, give_up, perform
+from rig.sweep_pool import TICK_S, Brake
+from rig.sweep_rows import figures_by
+from rig.sweep_store import PENDING
+
+AHEAD = 2
+"""Tasks handed out for each thread of the cluster."""
+
+
+def over_cluster(
+    tasks: Sequence[Task], address: str, timeout_s: float, brake: Brake, say: Say
+) -> Generator[Outcome | None, None, None]:
+    """The outcome of each task as it comes, and None now and then.
+
+    A brake lets workers finish the cells that they have in hand. Raises ``MissingExtraError`` without `distributed`,
+    ``SetupError`` for a scheduler that does not answer within ``timeout_s`` or goes away, for one without workers,
+    and for workers that do not see the folder or run another version.
+    """
+    if not tasks:
+        return
+    with closing(_client(address, timeout_s)) as client:
+        threads = _greeted(client, address, Path(tasks[0].folder), timeout_s)
+        say(f"{threads} threads at {address}")
+        yield from _spread(client, deque(tasks), AHEAD * threads, brake)
+
+
+def _client(address: str, timeout_s: float) -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingExtraError(
+            f"--scheduler needs {error.name or error}, which is not installed",
+            field="scheduler",
+            value=address,
+            remedy="pip install 'neurorig[dask]'",
+        ) from error
+    client: Any = distributed.Client
+    try:
+        return client(address, timeout=timeout_s, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise SetupError(
+            f"the scheduler {address} does not answer: {error}",
+            field="scheduler",
+            value=address,
+            remedy="Start it (`dask scheduler`), and give its address as it prints it",
+        ) from error
+
+
+def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
+    """How many threads the workers have, once each has shown that it can do its part."""
+    try:
+        client.wait_for_workers(1, timeout=timeout_s)
+    except (OSError, TimeoutError) as error:
+        raise SetupError(
+            f"the scheduler {address} has no worker", field="scheduler", value=address, remedy="Start `dask worker`"
+        ) from error
+    token = folder / f".greeting-{secrets.token_hex(4)}"
+    token.write_text(token.name)
+    try:
+        answers = client.run(greet, str(token))
+    except Exception as error:
+        raise SetupError(
+            f"the workers of {address} cannot run neurorig: {type(error).__name__}: {error}",
+            field="scheduler",
+            value=address,
+            remedy="Install the same neurorig where they run",
+        ) from error
+    finally:
+        token.unlink(missing_ok=True)
+    for worker, (seen, made_of) in answers.items():
+        if seen != token.name:
+            raise _unfit(worker, f"does not see {folder}", "Use a folder that every worker has under the same path")
+        if made_of != figures_by():
+            raise _unfit(worker, "runs another neurorig, numpy or scipy", "Install the same everywhere")
+    return int(sum(client.nthreads().values())) or 1
+
+
+def greet(token: str) -> tuple[str, str]:
+    """A worker's answer: what stands in the file, and what its figures are computed by."""
+    text = ""
+    with suppress(OSError):
+        text = Path(token).read_text()
+    return text, figures_by()
+
+
+def _unfit(worker: str, what: str, remedy: str) -> SetupError:
+    return SetupError(f"worker {worker} {what}", field="scheduler", value=worker, remedy=remedy)
+
+
+def _spread(client: Any, waiting: deque[Task], ahead: int, brake: Brake) -> Generator[Outcome | None, None, None]:
+    ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    out: dict[str, tuple[Any, Task]] = {}
+    while waiting or out:
+        while waiting and len(out) < ahead and not brake.level:
+            task = waiting.popleft()
+            future = client.submit(perform, task, pure=False, retries=0)
+            out[future.key] = (future, task)
+            future.add_done_callback(ended.put)
+        if brake.level:
+            _recall(out)
+            if brake.level > 1 or not out:
+                return
+        try:
+            future = ended.get(timeout=TICK_S)
+        except queue.Empty:
+            yield None
+            continue
+        held = out.pop(future.key, None)
+        if held is not None:
+            yield _outcome(future, held[1])
+
+
+def _recall(out: dict[str, tuple[Any, Task]]) -> None:
+    """Take back what no worker has claimed; one that claims it just now will finish it all the same."""
+    for key, (future, task) in list(out.items()):
+        if not (Path(task.folder) / PENDING / task.cell.key).exists():
+            del out[key]
+            future.cancel()
+
+
+def _outcome(future: Any, task: Task) -> Outcome:
+    if future.status == "finished":
+        outcome: Outcome = future.result()
+        return outcome
+    if future.status == "error":
+        error = future.exception()
+        if type(error).__name__ == "KilledWorker":
+            dead = DeviceError(
+                "every worker that took it died", field="cell", value=task.cell.key, remedy="Mend the driver"
+            )
+            return give_up(Path(task.folder), task.cell, dead)
+        raise SetupError(
+            f"a worker failed with cell {task.cell.key}: {type(error).__name__}: {error}",
+            field="scheduler",
+            value=task.cell.key,
+            remedy="See the worker's log; what is done is kept",
+        )
+    raise _gone()
+
+
+def _gone() -> RigError:
+    return SetupError(
+        "the scheduler went away", field="scheduler", remedy="Start it again, and go on with the same command"
+    )

@@ -1,0 +1,176 @@
+"""A sweep from what is there to what was asked for: what is left is recorded, then tabled."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rig.errors import Interrupted, RigError, SetupError
+from rig.locks import Say, locked
+from rig.sweep_cells import Outcome, Task
+from rig.sweep_grid import Cell, cells_of
+from rig.sweep_pool import Brake, here, spread
+from rig.sweep_progress import Progress
+from rig.sweep_rows import kept_row, seconds_of
+from rig.sweep_store import Frozen, failure_of, place_of, set_aside, state_of, torn
+
+
+@dataclass(frozen=True)
+class Means:
+    """By what a sweep is worked off. ``jobs`` None: as many as there are cores where cells may overlap, else 1."""
+
+    jobs: int | None = None
+    scheduler: str | None = None
+    scheduler_timeout_s: float = 10.0
+    wait: bool = True
+    retry_failed: bool = False
+
+
+def work_off(folder: Path, grids: Sequence[Frozen], means: Means, cores: int) -> list[Cell]:
+    """Record every cell that is neither done nor failed, and compute the rows that are missing; every cell.
+
+    Raises ``Interrupted`` after Ctrl-C or SIGTERM, ``SetupError`` when another process is at it or the workers
+    cannot work, ``StoreError`` when nothing can be written. What is done by then is kept.
+    """
+    cells = cells_of(entry.grid for entry in grids)
+    with locked(folder / ".lock", f"the sweep {folder}", wait=False), _braking(means.jobs == 0) as brake:
+        took_s = _sort_out(folder, cells, means.retry_failed)
+        states = {cell.key: state_of(folder, cell) for cell in cells}
+        left = [cell for cell in in_order(cells) if states[cell.key] == "open"]
+        progress = Progress(cells, [cell.key for cell in left], list(states.values()).count("failed"), took_s)
+        for exclusive in (True, False):
+            _record(folder, [cell for cell in left if cell.exclusive is exclusive], means, cores, brake, progress)
+        if brake.level == 0:
+            compute_rows(folder, cells, cores if means.jobs is None else means.jobs, brake, progress.say)
+        progress.end()
+        if brake.level:
+            done = sum(state_of(folder, cell) == "done" for cell in cells)
+            raise Interrupted(
+                f"interrupted with {done} of {len(cells)} cells done", remedy=f"Go on with: rig sweep {folder}"
+            )
+    return cells
+
+
+def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, say: Say, mend: bool = True) -> None:
+    """The row of every cell that is done and has none.
+
+    A cell whose recording proves altered is open again with ``mend``, and raises ``IntegrityError`` without.
+    """
+    missing = [c for c in cells if state_of(folder, c) == "done" and kept_row(folder, c) is None]
+    if missing:
+        say(f"computing the figures of {len(missing)} cells")
+    tasks = [Task("row", str(folder), cell, mend=mend) for cell in missing]
+    with closing(here(tasks, brake, say) if jobs == 0 else spread(tasks, jobs, brake, say, True)) as outcomes:
+        for outcome in outcomes:
+            if outcome is not None and outcome.state == "again":
+                say(f"{outcome.key} is not as recorded; it was set aside and is open again")
+            elif outcome is not None:
+                _stop_if_halted(outcome)
+    if brake.level == 0 and any(place_of(folder, c).exists() and kept_row(folder, c) is None for c in missing):
+        raise SetupError(
+            "the estimators were changed while figures were computed",
+            field="figures",
+            value=str(folder),
+            remedy=f"What is recorded is kept; table it with: rig sweep {folder} --table",
+        )
+
+
+def in_order(cells: Sequence[Cell]) -> list[Cell]:
+    """Repetition by repetition, each in the order of the digests: what drifts meanwhile is no key's doing."""
+    return sorted(cells, key=lambda cell: (cell.repetition, cell.key[-12:]))
+
+
+def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> dict[str, float]:
+    """Set aside recordings that are torn and failures that are to be tried again; how long the others took."""
+    took_s = {}
+    for cell in cells:
+        place = place_of(folder, cell)
+        row = kept_row(folder, cell)
+        seconds = row.seconds if row is not None else seconds_of(place)
+        if seconds is not None:
+            took_s[cell.key] = seconds
+        if row is None and place.exists() and (why := torn(place, cell)):
+            sys.stderr.write(f"{why}; it was set aside and is recorded again\n")
+            set_aside(folder, place, cell.key)
+        if retry and failure_of(folder, cell).exists():
+            set_aside(folder, failure_of(folder, cell), cell.key)
+    return took_s
+
+
+def _record(folder: Path, cells: Sequence[Cell], means: Means, cores: int, brake: Brake, progress: Progress) -> None:
+    if not cells or brake.level:
+        return
+    exclusive = cells[0].exclusive
+    jobs = means.jobs if means.jobs is not None else 1 if exclusive else min(cores, len(cells))
+    if means.scheduler is not None and exclusive:
+        progress.say(f"{len(cells)} cells need their device for themselves and are measured here, not by the cluster")
+    tasks = [Task("cell", str(folder), cell, means.wait) for cell in cells]
+    if means.scheduler is not None and not exclusive:
+        from rig.sweep_dask import over_cluster
+
+        outcomes = over_cluster(tasks, means.scheduler, means.scheduler_timeout_s, brake, progress.say)
+    elif jobs == 0:
+        outcomes = here(tasks, brake, progress.say)
+    else:
+        outcomes = spread(tasks, jobs, brake, progress.say, quiet_cores=not exclusive)
+    asked = 0
+    with closing(outcomes):
+        for outcome in outcomes:
+            if brake.level > asked:
+                asked = brake.level
+                progress.say("finishing what is in hand; once more to break it off" if asked == 1 else "breaking off")
+            if outcome is not None:
+                _stop_if_halted(outcome)
+                if outcome.state == "interrupted":
+                    brake.level = max(brake.level, 1)
+                progress.note(outcome)
+            progress.show()
+
+
+def _stop_if_halted(outcome: Outcome) -> None:
+    if outcome.state == "halted":
+        raise revived(outcome.error or {})
+
+
+def revived(said: Mapping[str, Any]) -> RigError:
+    """An error that a worker met, as it was raised there."""
+    kinds = {kind.__name__: kind for kind in _kinds(RigError)}
+    made = RigError.__new__(kinds.get(str(said.get("error")), SetupError))
+    RigError.__init__(
+        made, str(said.get("message")), field=str(said.get("field", "")), value=said.get("value"),
+        remedy=str(said.get("remedy", "")),
+    )  # fmt: skip
+    return made
+
+
+def _kinds(kind: type[RigError]) -> Iterator[type[RigError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _kinds(child)
+
+
+@contextmanager
+def _braking(here: bool) -> Iterator[Brake]:
+    """Ctrl-C ends a sweep after the cells in hand, a second one or SIGTERM at once; ``here`` in this process."""
+    brake = Brake()
+
+    def slower(number: int, _: object) -> None:
+        brake.level = 2 if number == signal.SIGTERM else min(brake.level + 1, 2)
+        if here and brake.level == 2:
+            raise KeyboardInterrupt
+
+    try:
+        before = {s: signal.signal(s, slower) for s in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread
+        yield brake
+        return
+    try:
+        yield brake
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

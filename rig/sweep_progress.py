@@ -1,0 +1,92 @@
+"""How far a sweep is, and how long the rest may take: a line on a terminal, else one now and then."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from rig.sweep_cells import Outcome
+from rig.sweep_grid import Cell
+
+PLAIN_EVERY_S = 5.0
+TERMINAL_EVERY_S = 0.2
+
+
+def kind_of(cell: Cell) -> tuple[str, ...]:
+    """Cells of one kind take about as long: they differ in seeds and repetition alone."""
+    return (cell.device, *(f"{k}={v}" for k, v in cell.options.items() if not k.endswith("seed")))
+
+
+class Progress:
+    """Counts outcomes, and knows from those of one kind how long the others of that kind may take.
+
+    ``left`` names the cells that are open, ``took_s`` how long some of the others took.
+    """
+
+    def __init__(self, cells: Sequence[Cell], left: Sequence[str], failed: int, took_s: Mapping[str, float]) -> None:
+        self._kinds = {cell.key: kind_of(cell) for cell in cells}
+        self._left, self._failed, self._total = set(left), failed, len(cells)
+        self._sums: dict[tuple[str, ...], tuple[float, int]] = {}
+        for key, seconds in took_s.items():
+            self._learn(self._kinds[key], seconds)
+        self._began_s = time.monotonic()
+        self._worked_s = 0.0
+        self._shown_s = float("-inf")
+
+    def note(self, outcome: Outcome) -> None:
+        """A cell has ended, one way or another."""
+        if outcome.key not in self._left or outcome.state not in ("done", "failed"):
+            return
+        self._left.discard(outcome.key)
+        self._failed += outcome.state == "failed"
+        if outcome.seconds:
+            self._worked_s += outcome.seconds
+            self._learn(self._kinds[outcome.key], outcome.seconds)
+        if outcome.state == "failed":
+            self.say(f"{outcome.key} failed: {(outcome.error or {}).get('message')}")
+
+    def left_s(self) -> float | None:
+        """Seconds that the open cells may take, by as many at once as have been until now; None when unknown."""
+        if not self._sums or not self._worked_s:
+            return None
+        middle_s = sum(s for s, _ in self._sums.values()) / sum(n for _, n in self._sums.values())
+        means_s = {kind: s / n for kind, (s, n) in self._sums.items()}
+        each_s = sum(means_s.get(self._kinds[key], middle_s) for key in self._left)
+        return each_s / max(self._worked_s / (time.monotonic() - self._began_s), 1e-6)
+
+    def show(self) -> None:
+        """Say where it is, if there is news or it is time."""
+        terminal = sys.stderr.isatty()
+        now_s = time.monotonic()
+        if not self._left or now_s - self._shown_s < (TERMINAL_EVERY_S if terminal else PLAIN_EVERY_S):
+            return
+        self._shown_s = now_s
+        failed = f", {self._failed} failed" if self._failed else ""
+        left_s = self.left_s()
+        rest = f"; about {span(left_s)} left" if left_s is not None else ""
+        line = f"{self._total - len(self._left)}/{self._total} cells{failed}{rest}"
+        sys.stderr.write(f"\r{line}\x1b[K" if terminal else f"{line}\n")
+        sys.stderr.flush()
+
+    def say(self, text: str) -> None:
+        """One line for the person who watches."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+        sys.stderr.write(f"{text}\n")
+
+    def end(self) -> None:
+        """Leave the terminal's line."""
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\x1b[K")
+
+    def _learn(self, kind: tuple[str, ...], seconds: float) -> None:
+        total, count = self._sums.get(kind, (0.0, 0))
+        self._sums[kind] = (total + seconds, count + 1)
+
+
+def span(seconds: float) -> str:
+    """A time for people: ``40 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,270 @@
+"""The directory of a sweep: what stands where, what counts as done, and how a thing gets there whole.
+
+sweep.json            the grids, frozen, with their digests
+cells/KEY/            one run directory (or session) of each cell that is done
+failed/KEY.json       the error of each cell that failed
+broken/KEY.N/         recordings that were torn, failed or interrupted; never deleted
+pending/KEY/          what is being recorded
+table.csv, table.parquet, runs.csv, sweep.svg
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from rig.errors import IntegrityError, RigError, StoreError
+from rig.session import is_session, runs_in
+from rig.store import EVENTS, SEAL, sha256_of
+from rig.sweep_grid import Asked, Cell, Grid, digest
+
+SCHEMA = "neurorig-sweep/1"
+FILE = "sweep.json"
+CELLS, FAILED, BROKEN, PENDING = "cells", "failed", "broken", "pending"
+State = Literal["done", "failed", "open"]
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """A grid as ``sweep.json`` holds it: by whom it was asked for, and its digest."""
+
+    created_utc: str
+    argv: tuple[str, ...]
+    grid: Grid
+    grid_sha256: str
+
+
+class Document(msgspec.Struct, frozen=True):
+    """The content of ``sweep.json``."""
+
+    schema: str
+    grids: tuple[Frozen, ...]
+
+
+# ---- the grid -------------------------------------------------------------------------------
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether a directory holds a sweep."""
+    return (folder / FILE).is_file()
+
+
+def check_empty(folder: Path) -> None:
+    """Raises ``StoreError`` when a sweep cannot begin in ``folder``, for it is something else."""
+    if folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
+        raise StoreError(
+            f"{folder} is no sweep: it has no {FILE}, and is not empty",
+            field="out",
+            value=str(folder),
+            remedy="Name a new directory, or that of a sweep, with --out",
+        )
+
+
+def frozen(folder: Path) -> tuple[Frozen, ...]:
+    """The grids of a sweep. Raises ``StoreError`` when there are none, ``IntegrityError`` when they were altered."""
+    try:
+        document = msgspec.json.decode((folder / FILE).read_bytes(), type=Document)
+    except FileNotFoundError as error:
+        raise StoreError(
+            f"{folder} is no sweep: it has no {FILE}",
+            field="sweep",
+            value=str(folder),
+            remedy="Name the directory that `rig sweep --out` wrote",
+        ) from error
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreError(
+            f"{folder / FILE} cannot be read: {error}",
+            field="sweep",
+            value=str(folder),
+            remedy="Restore it; its recordings can be reported one by one",
+        ) from error
+    if document.schema != SCHEMA:
+        raise StoreError(
+            f"{folder} has schema {document.schema!r}", field="schema", value=document.schema,
+            remedy=f"This version reads {SCHEMA}",
+        )  # fmt: skip
+    for entry in document.grids:
+        if digest(entry.grid) != entry.grid_sha256:
+            raise IntegrityError(
+                f"{folder / FILE} was altered: a grid is not as frozen",
+                field="sweep",
+                value=str(folder),
+                remedy="Restore the original; cells are added with --extend",
+            )
+    return document.grids
+
+
+def freeze(folder: Path, grid: Grid, argv: Iterable[str]) -> tuple[Frozen, ...]:
+    """Add a grid to a sweep, or begin one; every grid that it then has."""
+    before = frozen(folder) if is_sweep(folder) else ()
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    grids = (*before, Frozen(now, tuple(argv), grid, digest(grid)))
+    content = msgspec.json.format(msgspec.json.encode(Document(SCHEMA, grids)), indent=1)
+    write_whole(folder / FILE, content + b"\n")
+    return grids
+
+
+def asked_in(grids: Iterable[Frozen]) -> list[Asked]:
+    """What was asked for, grid by grid."""
+    return [entry.grid.asked for entry in grids]
+
+
+# ---- the state of a cell --------------------------------------------------------------------
+
+
+def place_of(folder: Path, cell: Cell) -> Path:
+    """Where a cell's recording stands when it is done."""
+    return folder / CELLS / cell.key
+
+
+def failure_of(folder: Path, cell: Cell) -> Path:
+    """Where a cell's error is kept."""
+    return folder / FAILED / f"{cell.key}.json"
+
+
+def state_of(folder: Path, cell: Cell) -> State:
+    """Whether a cell is done, failed or open; that its recording is whole is for ``torn`` to say."""
+    if place_of(folder, cell).exists():
+        return "done"
+    return "failed" if failure_of(folder, cell).exists() else "open"
+
+
+def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: Path | None) -> None:
+    """Keep a cell's error, and where what was recorded until then has gone."""
+    document = {
+        "key": cell.key,
+        "error": dict(error),
+        "recording": None if recording is None else recording.relative_to(folder).as_posix(),
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    write_whole(failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
+
+
+def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
+    """The error of a failed cell; what cannot be read is an error too."""
+    try:
+        return dict(json.loads(failure_of(folder, cell).read_bytes())["error"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"error": "unknown", "message": "its file cannot be read", "exit_code": StoreError.exit_code}
+
+
+def torn(path: Path, cell: Cell) -> str:
+    """Why a recording does not count; empty when it does: of this cell, sealed, ended without error, as hashed."""
+    try:
+        runs = [run for run, _ in runs_in(path)]
+        return next((why for run in runs if (why := _torn_run(run, cell))), "")
+    except RigError as error:
+        return error.message
+    except OSError as error:
+        return f"{path} cannot be read: {error}"
+
+
+def _torn_run(run: Path, cell: Cell) -> str:
+    if not (run / EVENTS).is_file() or not (run / SEAL).is_file():
+        return f"{run} is not sealed"
+    data = (run / EVENTS).read_bytes()
+    if (run / SEAL).read_bytes() != f"{hashlib.sha256(data).hexdigest()}  {EVENTS}\n".encode():
+        return f"{run} is not as sealed"
+    try:
+        if json.loads(data.partition(b"\n")[0])["argv"][-1] != cell.command()[-1]:
+            return f"{run} is the recording of another cell"
+        stop = json.loads(data.rstrip(b"\n").rpartition(b"\n")[2])
+        if stop["type"] != "stop" or stop.get("error") is not None:
+            return f"{run} ended with an error"
+        wrong = [name for name, sha in stop["files"].items() if sha256_of(run / name) != sha]
+    except (ValueError, LookupError, TypeError, AttributeError, FileNotFoundError) as error:
+        return f"{run} is not whole: {error!r}"
+    return f"{run}: {wrong[0]} is not as recorded" if wrong else ""
+
+
+def sizes(path: Path) -> dict[str, int]:
+    """The size of every file that a recording's hashes vouch for, and of those that hold the hashes."""
+    files = {path / "session.json": "session.json"} if is_session(path) else {}
+    for run, _ in runs_in(path):
+        stop = json.loads((run / EVENTS).read_bytes().rstrip(b"\n").rpartition(b"\n")[2])
+        names = (EVENTS, SEAL, *stop["files"])
+        files |= {run / name: (run / name).relative_to(path).as_posix() for name in names}
+    return {name: file.stat().st_size for file, name in files.items()}
+
+
+# ---- whole or not at all --------------------------------------------------------------------
+
+
+def set_aside(folder: Path, path: Path, key: str) -> Path:
+    """Move what does not count to ``broken``, under the first free number, and say where."""
+    aside = folder / BROKEN
+    aside.mkdir(exist_ok=True)
+    suffix = path.suffix if path.is_file() else ""
+    target = next(t for n in count(1) if not (t := aside / f"{key}.{n}{suffix}").exists())
+    path.rename(target)
+    sync(aside)
+    return target
+
+
+def put(work: Path, target: Path) -> bool:
+    """Move a finished recording to its place, every byte on disk before; False when the place is taken."""
+    sync_tree(work)
+    target.parent.mkdir(exist_ok=True)
+    try:
+        work.rename(target)
+    except OSError:
+        if target.exists():
+            return False
+        raise
+    sync(target.parent)
+    return True
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, whatever happens. Raises ``StoreError``."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+        sync(path.parent)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError) -> StoreError:
+    """What to raise when a file or directory of the sweep cannot be written."""
+    return StoreError(
+        f"cannot write {path}: {error.strerror or error}",
+        field="out",
+        value=str(path),
+        remedy="Make room or mend the permissions, and go on with the same command",
+    )
+
+
+def sync_tree(path: Path) -> None:
+    """Have every file and directory below ``path`` on disk."""
+    for base, _, files in os.walk(path):
+        for name in files:
+            sync(Path(base) / name)
+        sync(Path(base))
+
+
+def sync(path: Path) -> None:
+    """Have one file, or the names in one directory, on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

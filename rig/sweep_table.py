@@ -1,0 +1,134 @@
+"""The table of a sweep: a row for each cell, in the order of the grid, the same bytes from the same recordings."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rig.sweep_grid import Cell, Grid
+from rig.sweep_rows import Row, kept_row
+from rig.sweep_store import CELLS, State, error_of, state_of, write_whole
+
+HALF = ".half_width_95"
+TABLE, PARQUET, RUNS = "table.csv", "table.parquet", "runs.csv"
+Plain = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """``rows`` maps column to value, None where there is none; ``varied`` are the columns that span the grid."""
+
+    columns: tuple[str, ...]
+    varied: tuple[str, ...]
+    quantities: tuple[str, ...]
+    units: Mapping[str, str]
+    rows: tuple[Mapping[str, Plain], ...]
+    ties: tuple[tuple[str, ...], ...]
+    """Cell, run directory, when it was recorded and the digest of its events, run by run."""
+
+
+def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_columns: bool = False) -> Table:
+    """The table of what is there: done cells with their figures, failed ones with their error, open ones bare."""
+    keys = list(dict.fromkeys(key for grid in grids for key in grid.vary))
+    parse = {key: _parser([cell.options[key] for cell in cells if key in cell.options]) for key in keys}
+    units: dict[str, str] = {}
+    rows: list[dict[str, Plain]] = []
+    ties: list[tuple[str, ...]] = []
+    for cell in cells:
+        state = state_of(folder, cell)
+        head: dict[str, Plain] = {"cell": cell.key, "state": state, "device": cell.device}
+        head |= {key: parse[key](cell.options[key]) if key in cell.options else None for key in keys}
+        row = kept_row(folder, cell) if state == "done" else None
+        rows.append(head | {"repetition": cell.repetition} | _said(folder, cell, state, row))
+        ties += _ties(cell, row)
+        for name, (value, half, unit) in (row.quantities if row else {}).items():
+            if all_columns or "." not in name:
+                units.setdefault(name, unit)
+                rows[-1] |= {name: value, name + HALF: half}
+    fixed = ("verdict", "simulated", "refusals", "content_sha256", "error")
+    columns = ("cell", "state", "device", *keys, "repetition", *fixed, *(c for n in units for c in (n, n + HALF)))
+    varied = ("device", *keys) if len({cell.device for cell in cells}) > 1 else tuple(keys)
+    return Table(columns, varied, tuple(units), units, tuple(rows), tuple(ties))
+
+
+def _said(folder: Path, cell: Cell, state: State, row: Row | None) -> dict[str, Plain]:
+    if row is not None:
+        return {
+            "verdict": row.verdict, "simulated": row.simulated, "refusals": row.refusals,
+            "content_sha256": row.content_sha256, "error": row.error,
+        }  # fmt: skip
+    if state == "failed":
+        error = error_of(folder, cell)
+        return {"error": f"{error.get('error')}: {error.get('message')}"}
+    return {}
+
+
+def _parser(texts: Sequence[str]) -> Any:
+    for kind in (int, float):
+        try:
+            for text in texts:
+                kind(text)
+        except ValueError:
+            continue
+        return kind
+    return str
+
+
+def write(folder: Path, table: Table) -> list[Path]:
+    """Write ``table.csv``, ``table.parquet`` and ``runs.csv``, each whole or not at all, and return their paths.
+
+    ``runs.csv`` ties each row to its recording: what differs between two recordings of one cell stands there alone.
+    """
+    rows = [[row.get(column) for column in table.columns] for row in table.rows]
+    files = {
+        TABLE: _csv(table.columns, rows),
+        PARQUET: _parquet(table),
+        RUNS: _csv(("cell", "run", "created_utc", "events_sha256"), table.ties),
+    }
+    for name, content in files.items():
+        write_whole(folder / name, content)
+    return [folder / name for name in files]
+
+
+def _ties(cell: Cell, row: Row | None) -> list[tuple[str, ...]]:
+    where = Path(CELLS) / cell.key
+    runs = row.runs.items() if row is not None else ()
+    return [(cell.key, (where / run).as_posix(), row.created_utc if row else "", sha) for run, sha in runs]
+
+
+def _csv(columns: Sequence[str], rows: Sequence[Sequence[Plain]]) -> bytes:
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(columns)
+    out.writerows([_text(value) for value in row] for row in rows)
+    return text.getvalue().encode()
+
+
+def _text(value: Plain) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
+
+
+def _parquet(table: Table) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def kind(column: str) -> Any:
+        if column.removesuffix(HALF) in table.units:
+            return pa.float64()
+        kinds = {type(row[column]) for row in table.rows if row.get(column) is not None}
+        plain = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+        return plain.get(kinds.pop(), pa.string()) if len(kinds) == 1 else pa.string()
+
+    fields = [
+        pa.field(c, kind(c), metadata={"unit": table.units[c]} if c in table.units else None) for c in table.columns
+    ]
+    arrays = [pa.array([row.get(f.name) for row in table.rows], f.type) for f in fields]
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), out, compression="zstd")
+    return out.getvalue()
