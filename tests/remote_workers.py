@@ -11,7 +11,7 @@ from typing import Any
 
 from drivers.remote import RemoteDevice, open_remote
 from drivers.remote_start import Worker
-from rig.types import Reply, Sample
+from rig.types import Device, Reply, Sample
 
 HONEST = """
 import os, subprocess, sys, time
@@ -56,14 +56,14 @@ def opened(body: str = "", *, load_s: float = 5.0, **terms: Any) -> RemoteDevice
     return open_remote(worker(body, **terms), load_s=load_s)
 
 
-def asked(device: RemoteDevice, *samples: Sample, within_s: float = 20.0) -> list[Reply]:
+def asked(device: Device, *samples: Sample, within_s: float = 20.0) -> list[Reply]:
     """Stage, submit and wait for all answers."""
     device.stage(samples)
     device.submit(samples, None)
     return answers(device, len(samples), within_s)
 
 
-def answers(device: RemoteDevice, count: int, within_s: float = 20.0) -> list[Reply]:
+def answers(device: Device, count: int, within_s: float = 20.0) -> list[Reply]:
     until_s = time.monotonic() + within_s
     replies: list[Reply] = []
     while len(replies) < count:
@@ -91,6 +91,19 @@ def happens(what: Callable[[], bool], within_s: float) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+def members(group: int) -> list[int]:
+    """The living processes of a group."""
+    pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and alive(int(p.name))]
+    return [pid for pid in pids if _group(pid) == group]
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
 
 
 def script(path: Path, text: str) -> str:

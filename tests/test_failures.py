@@ -22,7 +22,17 @@ from rig.run import open_run
 
 PATIENT_S = 60.0
 """How long a subprocess may take; only a broken one makes a test wait for it."""
-MEASURE = ("measure", "--device", "mock", "--mode", "together", "--option", "idle_s=0.5", "--option", "workload.samples=40")
+MEASURE = (
+    "measure",
+    "--device",
+    "mock",
+    "--mode",
+    "together",
+    "--option",
+    "idle_s=0.5",
+    "--option",
+    "workload.samples=40",
+)
 FAILURES = {
     "a device that hangs": (21, "DeviceTimeoutError", 4, ("fail_at=6", "fail=hang", "timeout_s=1")),
     "a device that raises": (20, "DeviceError", 4, ("fail_at=6", "fail=raise")),

@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.devices import mlperf_tiny_wire
 from drivers.devices.mlperf_tiny import open_device
+from drivers.meters import lpm01a_link
 from drivers.meters.lpm01a import open_meter
 from drivers.meters.lpm01a_stream import AsciiStream, BinaryStream, Parsed, Stamp, StreamError, Timekeeper, step_at
 from fixtures.live_plant import live_plant
@@ -34,6 +36,14 @@ from rig.watch import Bench as Opened
 from tests.scpi_bench import calibration
 
 pytest.importorskip("serial", reason="extra serial is not installed")
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pseudo terminal is quiet sooner than a USB cable."""
+    monkeypatch.setattr(lpm01a_link, "QUIET_S", 0.015)
+    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 EXACT = Bench(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
@@ -221,7 +231,7 @@ def test_small_losses_add_up_and_a_full_buffer_is_told() -> None:
 )
 def test_it_keeps_every_rule(options: dict[str, Any]) -> None:
     with live(PROMPT) as (plant, sim):
-        checked = check_meter(open_meter(plant.clock, port=sim.port, **options), clock=plant.clock, seconds=0.2)
+        checked = check_meter(open_meter(plant.clock, port=sim.port, **options), clock=plant.clock, seconds=0.1)
         assert "read.count" in checked and sim.lost == 0
 
 
@@ -229,7 +239,7 @@ def test_it_keeps_every_rule(options: dict[str, Any]) -> None:
 def test_it_reads_what_the_rail_draws(options: dict[str, Any], unit: str) -> None:
     with live() as (_, sim), closing(open_meter(port=sim.port, **options)) as meter:
         rail = meter.info().rails[0]
-        value = values(taken(meter, 0.15))
+        value = values(taken(meter, 0.1))
 
         assert len(value) == sim.taken
     assert rail.conversion.unit == unit
@@ -268,15 +278,15 @@ def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> No
 
 
 def steps(workload: BlankWorkload) -> Iterator[Step]:
-    yield Idle(0.25)
+    yield Idle(0.2)
     for sample in workload.samples:
         yield Issue([sample])
-    yield Idle(0.25)
+    yield Idle(0.2)
 
 
 @pytest.mark.parametrize("prints_first", [False, True])
 def test_the_energy_of_a_board_is_what_it_used(tmp_path: Path, prints_first: bool) -> None:
-    inputs = np.eye(8, 16, dtype=np.int8) * np.arange(8, dtype=np.int8)[:, None]
+    inputs = np.eye(6, 16, dtype=np.int8) * np.arange(6, dtype=np.int8)[:, None]
     workload = BlankWorkload(tuple(Sample(f"s{k}", row, str(k % 4)) for k, row in enumerate(inputs)))
     plant = live_plant()
     with (
@@ -287,7 +297,7 @@ def test_the_energy_of_a_board_is_what_it_used(tmp_path: Path, prints_first: boo
     ):
         bench = Opened(device, (meter,), plant.clock)
         record(tmp_path / "run", bench, workload, steps(workload), scenario={"name": "x"}, argv=[])
-    result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 8)
+    result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 6)
 
     assert result.simulated and result.quantities["accuracy"].value == 1.0
     for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j"):
@@ -339,7 +349,7 @@ def test_garbage_errors_and_a_pulled_plug_end_the_measurement(fault: str, rate_h
 def test_an_overcurrent_is_flagged_and_the_measurement_goes_on(rate_hz: float) -> None:
     with live() as (_, sim), closing(open_meter(port=sim.port, rate_hz=rate_hz)) as meter:
         threading.Timer(0.05, sim.insert, ("overcurrent",)).start()
-        chunks = taken(meter, 0.2)
+        chunks = taken(meter, 0.15)
     flags = np.concatenate([chunk.flags for chunk in chunks if chunk.flags is not None])
 
     assert 1 <= int(flags.sum()) <= 2 and len(flags) == sim.taken

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drivers.devices import mlperf_tiny_wire
 from drivers.devices.mlperf_tiny import open_device
+from drivers.devices.mlperf_tiny_clock import BoardClock
 from drivers.devices.mlperf_tiny_model import model_of
-from drivers.devices.mlperf_tiny_wire import BoardClock
 from fixtures.pty_wire import PtyWire
 from fixtures.tiny_board import Chip, Spoil, TinyBoard, scores
 from rig.conformance import check_device
@@ -32,9 +33,16 @@ from rig.types import Clocked, Device, Repeats, Reply, Sample
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pseudo terminal is quiet sooner than a USB cable."""
+    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+
+
 CALM = settings(deadline=None, derandomize=True, database=None)
 LABELS = ("down", "go", "left", "right")
-OPTIONS: dict[str, Any] = {"labels": ",".join(LABELS), "timeout_s": 0.4, "boot_s": 1.0}
+OPTIONS: dict[str, Any] = {"labels": ",".join(LABELS), "timeout_s": 0.25, "boot_s": 1.0}
 
 
 def sample(k: int = 0) -> Sample:
@@ -42,8 +50,9 @@ def sample(k: int = 0) -> Sample:
 
 
 @contextmanager
-def bench(chip: Chip | None = None, **options: Any) -> Iterator[tuple[TinyBoard, Device]]:
-    with TinyBoard(chip) as board, closing(open_device(port=board.port, **OPTIONS | options)) as device:
+def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Iterator[tuple[TinyBoard, Device]]:
+    options = {"baud": baud} | OPTIONS | options
+    with TinyBoard(chip, baud=baud) as board, closing(open_device(port=board.port, **options)) as device:
         yield board, device
 
 
@@ -97,7 +106,7 @@ def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sen
 
 @pytest.mark.parametrize("prints_first", [False, True])
 def test_a_span_begins_at_the_stamp_or_when_that_is_printed(prints_first: bool) -> None:
-    with bench(Chip(inference_s=0.03, drift_ppm=0.0), prints_first=prints_first) as (_, device):
+    with bench(Chip(inference_s=0.03, drift_ppm=0.0), 115200, prints_first=prints_first) as (_, device):
         spans = asked(device, sample()).spans
 
     assert [(s.phase, s.executions) for s in spans] == [("inference", 1)]
@@ -151,7 +160,7 @@ def test_samples_handed_over_together_are_loaded_one_by_one() -> None:
 
 
 def test_poll_comes_back_in_time_while_the_board_computes() -> None:
-    with bench(Chip(inference_s=0.2)) as (_, device):
+    with bench(Chip(inference_s=0.15)) as (_, device):
         device.stage([sample()])
         began_s = time.monotonic()
         device.submit([sample()], None)
@@ -163,7 +172,7 @@ def test_poll_comes_back_in_time_while_the_board_computes() -> None:
 def test_a_board_says_who_it_is_and_what_was_flashed(tmp_path: Any) -> None:
     image = tmp_path / "firmware.bin"
     image.write_bytes(b"\x7fELF")
-    with bench(firmware=str(image)) as (_, device):
+    with bench(baud=115200, firmware=str(image)) as (_, device):
         info = device.info()
 
     assert info.mode == "simulator" and "SIM-board" in info.description
@@ -186,10 +195,10 @@ def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], dr
 
 
 def test_ticks_go_on_over_the_wrap() -> None:
-    with bench(Chip(begin_us=2**32 - 250_000)) as (_, device):
+    with bench(Chip(begin_us=2**32 - 100_000)) as (_, device):
         assert isinstance(device, Clocked)
         ticks = [device.timer()]
-        while ticks[-1] - ticks[0] < 300_000:
+        while ticks[-1] - ticks[0] < 150_000:
             ticks.append(device.timer())
         span = asked(device, sample()).spans[0]
 
@@ -275,7 +284,7 @@ def test_silence_is_a_timeout_within_the_time_that_was_declared(fault: str) -> N
 
 
 def test_a_board_that_restarts_is_told_from_one_that_answers() -> None:
-    with bench(Chip(inference_s=0.3)) as (board, device):
+    with bench(Chip(inference_s=0.3), timeout_s=1.0) as (board, device):
         device.stage([sample()])
         device.submit([sample()], None)
         assert device.poll(0.05) == ()
@@ -284,7 +293,7 @@ def test_a_board_that_restarts_is_told_from_one_that_answers() -> None:
 
 
 def test_a_plug_that_is_pulled_is_told_at_once_and_stays_told() -> None:
-    with bench(Chip(inference_s=0.3)) as (board, device):
+    with bench(Chip(inference_s=0.3), timeout_s=1.0) as (board, device):
         device.stage([sample()])
         device.submit([sample()], None)
         board.unplug()

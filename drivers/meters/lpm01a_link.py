@@ -28,6 +28,7 @@ from rig.types import Bracket, Clock, MeterInfo
 BAUD = 3686400
 PROMPT = "PowerShield >"
 SUPPLY_V = (1.8, 3.3)
+QUIET_S = 0.05
 
 _VOLT = re.compile(r"(\d+)([+-]\d+)")
 
@@ -64,9 +65,9 @@ class PowerShield:
     def introduce(self) -> dict[str, str]:
         """Take control. Its serial number and firmware. Raises ``SetupError`` when nobody answers."""
         try:
-            self._line.quiet(0.05, 0.3)
+            self._line.quiet(QUIET_S, 6 * QUIET_S)
             self._line.write(b"stop\n")  # of an earlier run that was not ended; nothing to stop is no harm
-            self._line.quiet(0.05)
+            self._line.quiet(QUIET_S)
             self._asked("htc")
             return {"serial": self._asked("powershield"), "firmware": self._asked("version")}
         except MeterError as error:
@@ -139,7 +140,7 @@ class PowerShield:
                 raise self._line.failed(f"did not stop within {self._timeout_s:g} s", silent=True)
             time.sleep(2e-3)
             pieces.append(self._parsed())
-        self._line.quiet(0.02)
+        self._line.quiet(0.4 * QUIET_S)
         return [self._fetched(pieces)]
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ A look that took long says little about when its value held: it is repeated, and
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,8 +20,6 @@ from rig.errors import MeterError, RigError, SetupError
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo
 
 HOST = ClockInfo("host", 1e9, 0.0)
-QUICK_NS = 200_000
-"""A look that took longer is repeated."""
 LOOKS = 3
 PATIENCE_S = 2.0
 KEPT = "The recording up to here is kept; `rig report` reads it"
@@ -39,7 +38,8 @@ class Number(Protocol):
 class Polled:
     """One rail's number. Each reading covers ``covers_s`` up to the look; 0 for one that holds at the look.
 
-    With ``on_change`` a look that finds the same value as before is no reading, up to ``stale_s``.
+    With ``on_change`` only a look that finds another value than the one before is a reading, or one after
+    ``stale_s`` without. A look that took longer than ``quick_s`` is repeated.
     """
 
     rail: str
@@ -47,6 +47,7 @@ class Polled:
     covers_s: float = 0.0
     on_change: bool = False
     stale_s: float = 1.0
+    quick_s: float = 200e-6
 
 
 @dataclass
@@ -61,7 +62,10 @@ class _Session:
 
 
 class PolledMeter:
-    """See the module. ``rate_hz`` is how often it looks; ``info.buffer_s`` how long it may go unread."""
+    """See the module. ``rate_hz`` is how often it looks; ``info.buffer_s`` how long it may go unread.
+
+    ``release`` lets go of what the numbers need, once. Raises ``SetupError`` in a run in simulated time.
+    """
 
     def __init__(
         self,
@@ -79,7 +83,6 @@ class PolledMeter:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         if abs(self._clock.now_ns() - time.monotonic_ns()) > 1_000_000_000:
-            self.close()
             raise SetupError(
                 f"meter {info.name} looks at this computer in real time, and this run lives in simulated time",
                 field="meter",
@@ -134,7 +137,8 @@ class PolledMeter:
             self._join(s)
         release, self._release = self._release, None
         if release is not None:
-            release()
+            with contextlib.suppress(Exception):  # there is nothing left that could be done about it
+                release()
 
     # ---- the thread -----------------------------------------------------------------------
 
@@ -157,10 +161,10 @@ class PolledMeter:
 
     def _look(self, s: _Session) -> None:
         for p in self._numbers:
-            row = self._stamped(p.number)
-            last = s.last.get(p.rail)
-            if p.on_change and last is not None and row[2] == last[2] and row[1] - last[1] < p.stale_s * 1e9:
-                continue
+            row = self._stamped(p)
+            last = s.last.setdefault(p.rail, row)
+            if p.on_change and row[2] == last[2] and row[1] - last[1] < p.stale_s * 1e9:
+                continue  # how old the first value is, nobody knows: it is no reading either
             s.last[p.rail] = row
             with self._lock:
                 s.rows[p.rail].append(row)
@@ -173,16 +177,16 @@ class PolledMeter:
                     remedy=f"Drain it more often. {KEPT}",
                 )
 
-    def _stamped(self, number: Number) -> Row:
+    def _stamped(self, p: Polled) -> Row:
         """The quickest of a few looks: when it began, when it was back, the value."""
         best: Row | None = None
         for _ in range(LOOKS):
             before_ns = self._clock.now_ns()
-            value = number.look()
+            value = p.number.look()
             row = (before_ns, self._clock.now_ns(), value)
             if best is None or row[1] - row[0] < best[1] - best[0]:
                 best = row
-            if row[1] - row[0] <= QUICK_NS:
+            if row[1] - row[0] <= p.quick_s * 1e9:
                 break
         assert best is not None
         return best

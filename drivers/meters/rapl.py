@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,10 +55,10 @@ class Zone:
 
 
 class EnergyCounter:
-    """One zone's joules, unwrapped. ``most_w`` is the most that it can draw."""
+    """One zone's joules, unwrapped. ``most_w`` is the most that it can draw; ``now_s`` never goes back."""
 
-    def __init__(self, zone: Zone, most_w: float) -> None:
-        self._zone, self._most_w = zone, most_w
+    def __init__(self, zone: Zone, most_w: float, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._zone, self._most_w, self._now_s = zone, most_w, now_s
         self._file = os.fspath(zone.path / "energy_uj")
         self._last: tuple[float, float] | None = None
         self._total_j = 0.0
@@ -69,7 +69,7 @@ class EnergyCounter:
 
     def look(self) -> float:
         """Joules. Raises ``MeterError`` when so much time has passed that the counter may have wrapped unseen."""
-        now_s, raw_j = time.monotonic(), self._raw() * 1e-6
+        now_s, raw_j = self._now_s(), self._raw() * 1e-6
         if self._last is None:
             self._total_j = raw_j
         else:

@@ -1,0 +1,41 @@
+"""The microsecond counter of an MLPerf Tiny board, unwrapped by the host's clock."""
+
+from __future__ import annotations
+
+SLACK_TICKS = 20_000
+"""How far a reading may lie from where the host expects it, beside what the rate allows."""
+RATE_SLACK = 0.01
+
+
+class BoardClock:
+    """Unwraps the board's microseconds by the host's clock, and notices that they jumped.
+
+    The reference's counter has 32 bits: it wraps every 71.6 minutes, and a gap between two readings may be longer.
+    """
+
+    def __init__(self, bits: int) -> None:
+        self._modulus = 1 << bits
+        self._last: tuple[int, int, int] | None = None
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._last = None
+
+    def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
+        """Ticks of a reading made between two host stamps. Raises ``ValueError`` where the clock cannot stand there."""
+        if raw >= self._modulus:
+            raise ValueError(f"its clock reads {raw}, more than the {self._modulus.bit_length() - 1} bits it has")
+        tick = raw
+        if self._last is not None:
+            last_tick, last_before_ns, last_after_ns = self._last
+            shortest_us = max(before_ns - last_after_ns, 0) * 1e-3 * (1.0 - RATE_SLACK) - SLACK_TICKS
+            longest_us = (after_ns - last_before_ns) * 1e-3 * (1.0 + RATE_SLACK) + SLACK_TICKS
+            middle = last_tick + 0.5 * (shortest_us + longest_us)
+            tick = raw + self._modulus * round((middle - raw) / self._modulus)
+            if not last_tick + shortest_us <= tick <= last_tick + longest_us:
+                raise ValueError(
+                    f"its clock went on by {(tick - last_tick) * 1e-6:.6f} s where the host saw "
+                    f"{shortest_us * 1e-6:.3f} to {longest_us * 1e-6:.3f} s"
+                )
+        self._last = (tick, before_ns, after_ns)
+        return tick

@@ -1,0 +1,215 @@
+"""A worker's interpreter: asked what it is, started within a deadline, ended with all that it started.
+
+execnet's own ``makegateway`` has no deadline and keeps the process to itself. What it does is done here in two steps,
+the process and the handshake, so that a process that never answers can be ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import IO, Any
+
+from rig.errors import MissingExtraError, SetupError
+
+Process = subprocess.Popen[bytes]
+_MARK = "worker interpreter: "
+_PROBE = f"""
+import json, platform, sys
+from importlib import metadata
+found = {{}}
+for name in sys.argv[1:]:
+    try:
+        found[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        found[name] = None
+print()
+print("{_MARK}" + json.dumps({{"python": platform.python_version(), "versions": found}}))
+"""
+
+
+@dataclass(frozen=True)
+class Worker:
+    """What runs where. ``sources`` are modules by name and text, the last as ``drivers/workers/serve.py`` asks.
+
+    ``interpreter`` is a path ("" for the one that runs this); ``host`` is "" for this computer, else what ssh takes.
+    ``options`` holds builtins. ``start_s``: how long interpreter, imports and opening may take together. ``extra``
+    is what pip installs execnet with.
+    """
+
+    name: str
+    sources: Sequence[tuple[str, str]]
+    interpreter: str = ""
+    host: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    start_s: float = 60.0
+    extra: str = "loihi2"
+
+
+def shipped(module: str) -> tuple[str, str]:
+    """A module of ``drivers/workers`` by its full name and its text."""
+    name = f"drivers.workers.{module}"
+    return name, resources.files("drivers.workers").joinpath(f"{module}.py").read_text(encoding="utf-8")
+
+
+def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within_s: float = 20.0) -> Mapping[str, Any]:
+    """What an interpreter is: ``{"python": version, "versions": {package: version or None}}``.
+
+    Raises ``SetupError`` for one that is missing, is no Python 3.8 or newer, or does not answer in time.
+    """
+    args = [interpreter or sys.executable, "-c", _PROBE, *packages]
+    if host:
+        args = ["ssh", "-o", "BatchMode=yes", *host.split(), shlex.join(args)]
+    elif shutil.which(args[0]) is None:
+        raise unstartable(interpreter, host, "there is no such program")
+    try:
+        text, error = _output(args, within_s)
+    except OSError as caught:
+        raise unstartable(interpreter, host, str(caught)) from caught
+    except subprocess.TimeoutExpired as caught:
+        raise unstartable(interpreter, host, f"it did not answer within {within_s:g} s") from caught
+    lines = [line for line in text.splitlines() if line.startswith(_MARK)]
+    if not lines:
+        raise unstartable(interpreter, host, error.strip()[-300:] or "it is no Python 3.8 or newer")
+    found: dict[str, Any] = json.loads(lines[-1].removeprefix(_MARK))
+    return found
+
+
+def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, Any]:
+    """The worker's process, and an execnet gateway to it; what it writes to stderr goes to ``log``.
+
+    Raises ``MissingExtraError`` without execnet, ``SetupError`` for an interpreter that does not shake hands in time.
+    """
+    try:
+        import execnet
+        from execnet import gateway_base, gateway_bootstrap, gateway_io
+    except ImportError as error:
+        raise MissingExtraError(
+            f"device {worker.name} needs execnet, which is not installed",
+            field="device",
+            value=worker.name,
+            remedy=f"pip install 'neurorig[{worker.extra}]'",
+        ) from error
+    python = shlex.quote(os.path.normpath(worker.interpreter or sys.executable))
+    where = f"ssh={worker.host}" if worker.host else "popen"
+    spec = execnet.XSpec(f"{where}//python={python}//id=worker//execmodel=main_thread_only")
+    args = gateway_io.ssh_args(spec) if worker.host else gateway_io.popen_args(spec)
+    try:
+        process: Process = subprocess.Popen(
+            args,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+            env=_environment() if worker.interpreter else None,
+        )
+    except OSError as caught:
+        raise unstartable(worker.interpreter, worker.host, str(caught)) from caught
+    io: Any = gateway_base.Popen2IO(process.stdin, process.stdout, gateway_base.get_execmodel("thread"))
+    io.wait, io.kill, io.remoteaddress = process.wait, process.kill, worker.host
+    try:
+        return process, _shaken(lambda: gateway_bootstrap.bootstrap(io, spec), worker, within_s)
+    except BaseException:
+        ended(process, 0.0)
+        raise
+
+
+def ended(process: Process, grace_s: float) -> None:
+    """End a process that leads its session, and everything in its group, after ``grace_s`` to end by itself."""
+    until_s = time.monotonic() + grace_s
+    while process.poll() is None and time.monotonic() < until_s:
+        time.sleep(0.002)
+    # SIGTERM first: what cleans up shared memory after its owner ignores it, and ends when the others have
+    if _signalled(process.pid, signal.SIGTERM):
+        until_s = time.monotonic() + 1.0
+        while (process.poll() is None or _signalled(process.pid, 0)) and time.monotonic() < until_s:
+            time.sleep(0.002)
+        _signalled(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            _closed(pipe)
+
+
+def unstartable(interpreter: str, host: str, why: str) -> SetupError:
+    """The error of an interpreter that cannot be used."""
+    where = f" on {host}" if host else ""
+    return SetupError(
+        f"no worker can be started with {interpreter or sys.executable}{where}: {why}",
+        field="interpreter",
+        value=interpreter,
+        remedy="Give the path of a Python that can run it (option interpreter), or see `rig doctor`",
+    )
+
+
+def _shaken(shake: Any, worker: Worker, within_s: float) -> Any:
+    """The gateway of a handshake, made aside."""
+    made: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def make() -> None:
+        try:
+            made.put(shake())
+        except BaseException as error:
+            made.put(error)
+
+    threading.Thread(target=make, name=f"start {worker.name}", daemon=True).start()
+    try:
+        gateway = made.get(timeout=max(within_s, 0.0))
+    except queue.Empty:
+        raise unstartable(worker.interpreter, worker.host, "the handshake did not end in time") from None
+    if isinstance(gateway, BaseException):
+        why = f"{type(gateway).__name__}: {gateway}"
+        raise unstartable(worker.interpreter, worker.host, why) from gateway
+    return gateway
+
+
+def _output(args: Sequence[str], within_s: float) -> tuple[str, str]:
+    """What a program prints and what it complains about; it and its children are killed when it takes too long."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        args,
+        stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        env=_environment(),
+    ) as process:
+        try:
+            return process.communicate(timeout=max(within_s, 0.0))
+        except BaseException:
+            _signalled(process.pid, signal.SIGKILL)
+            raise
+
+
+def _environment() -> dict[str, str]:
+    """This process's, without what would lead another Python to this one's packages."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+
+
+def _signalled(group: int, number: int) -> bool:
+    """Whether there was anyone to hear it."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _closed(pipe: IO[bytes]) -> None:
+    try:
+        pipe.close()
+    except OSError:  # what was left to write has no reader
+        pipe.close()

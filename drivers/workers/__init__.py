@@ -1,0 +1,1 @@
+"""Sources that are shipped to another interpreter. Nothing here is imported by the rig."""

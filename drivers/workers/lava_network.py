@@ -1,0 +1,253 @@
+"""Lava's QUBO network, its parts called one by one. Shipped as source; Python 3.10, nothing of ours.
+
+``OptimizationSolver.solve`` builds, compiles, starts, runs and stops a network in one call. Here ``_prepare_solver``
+and ``create_runtime`` belong to loading, ``run`` to solving; ``run`` goes on where the last one stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import inspect
+import os
+import platform
+import signal
+import struct
+import time
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import numpy as np
+
+PACKAGES = ("lava-nc", "lava-optimization", "numpy", "scipy")
+MARGIN = 1.1
+"""How much longer than measured a call may take."""
+SHARE = 0.25
+"""Of the time left that one slice may take."""
+LONGEST_SLICE_S = 0.1
+_NO_TARGET = -(2**30)
+"""A cost that no set has: Lava would stop at its target, and here the deadline does."""
+_MEASURED_S = 0.15
+_SETTLE_S = 0.2
+_FEW_STEPS = 4
+"""Slices are not cut smaller: what is left then is one slice."""
+_HEAD = struct.Struct("=qqqI")
+_PR_SET_PDEATHSIG = 1
+
+
+class Refusal(Exception):
+    """What the rig is told as an error of its own."""
+
+    def __init__(self, kind: str, message: str, remedy: str, field: str = "", value: Any = None) -> None:
+        super().__init__(message)
+        self.rig = {"kind": kind, "message": message, "remedy": remedy, "field": field, "value": value}
+
+
+class Lava:
+    """The few names of Lava that are used."""
+
+    def __init__(self) -> None:
+        from lava.lib.optimization.problems.problems import QUBO
+        from lava.lib.optimization.solvers.generic.solver import OptimizationSolver, SolverConfig
+        from lava.magma.core.process.process import AbstractProcess, ProcessServer
+        from lava.magma.core.process.variable import VarServer
+        from lava.magma.core.run_conditions import RunSteps
+
+        self.qubo, self.solver, self.config, self.steps = QUBO, OptimizationSolver, SolverConfig, RunSteps
+        self.process, self.servers = AbstractProcess, (ProcessServer, VarServer)
+
+
+def contract(lava: Lava) -> list[str]:
+    """What of Lava does not take the arguments that it is given here; empty when all does."""
+    config = {"timeout": 1, "target_cost": 0, "backend": "CPU", "hyperparameters": {}}
+    calls: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
+        ("QUBO", lava.qubo, (None,), {}),
+        ("OptimizationSolver", lava.solver, (None,), {}),
+        ("SolverConfig", lava.config, (), config),
+        ("OptimizationSolver._prepare_solver", getattr(lava.solver, "_prepare_solver", None), (None, None), {}),
+        ("AbstractProcess.create_runtime", lava.process.create_runtime, (None,), {"run_cfg": None}),
+        ("AbstractProcess.run", lava.process.run, (None,), {"condition": None}),
+        ("AbstractProcess.stop", lava.process.stop, (None,), {}),
+        ("RunSteps", lava.steps, (), {"num_steps": 1}),
+    ]
+    broken = []
+    for name, function, args, kwargs in calls:
+        try:
+            inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            broken.append(f"{name}: {error}")
+    return broken
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that matter."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+class Found(NamedTuple):
+    """A better solution, at the moment when Lava's readout had it."""
+
+    ns: int
+    step: int
+    cost: int
+    packed: bytes
+
+
+class Network:
+    """A compiled and started network that has not made a step. ``hyperparameters`` are Lava's."""
+
+    def __init__(self, lava: Lava, q: Any, backend: str, hyperparameters: dict[str, Any], seed: int) -> None:
+        self._steps = lava.steps
+        self._pipe, told = os.pipe()
+        os.set_blocking(self._pipe, False)
+        np.random.seed(seed)  # the processes of the network are forks, and draw from this state
+        solver = lava.solver(lava.qubo(q))
+        config = lava.config(timeout=1, target_cost=_NO_TARGET, backend=backend, hyperparameters=hyperparameters)
+        _, run_config = solver._prepare_solver(config)
+        _wire_readout(run_config, told)
+        if backend == "CPU":
+            _wire_nebm(run_config)
+        self._process = solver.solver_process
+        self._process.create_runtime(run_cfg=run_config)
+        os.close(told)
+        self.run(0)  # starts its processes: no step is made
+        time.sleep(_SETTLE_S)
+
+    def run(self, steps: int) -> None:
+        """Go on for some time steps."""
+        self._process.run(condition=self._steps(num_steps=steps))
+
+    def found(self) -> list[Found]:
+        """The better solutions since the last call, in order."""
+        data = b""
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(self._pipe, 1 << 16):
+                data += part
+        found = []
+        while data:
+            ns, step, cost, size = _HEAD.unpack_from(data)
+            end = _HEAD.size + size
+            found.append(Found(ns, step, cost, data[_HEAD.size : end]))
+            data = data[end:]
+        return found
+
+    def stop(self) -> None:
+        """End its processes."""
+        self._process.stop()
+        os.close(self._pipe)
+
+
+class Rate:
+    """How long a call of ``run`` takes, its steps, and the first call of a network beyond that.
+
+    ``step_s`` follows what a solve sees.
+    """
+
+    def __init__(self, call_s: float, step_s: float, first_s: float) -> None:
+        self.call_s, self.step_s, self.first_s = call_s, step_s, first_s
+
+    def steps(self, left_s: float, first: bool) -> int:
+        """Time steps of a slice that ends in time."""
+        spare_s = left_s / MARGIN - self.call_s - first * self.first_s
+        steps = int(min(SHARE * spare_s, LONGEST_SLICE_S) / self.step_s)
+        return steps if steps >= _FEW_STEPS else max(0, int(spare_s / self.step_s))
+
+    def saw(self, steps: int, took_s: float) -> None:
+        """Learn from a slice."""
+        self.step_s = max(0.5 * self.step_s, (took_s - self.call_s) / steps)
+
+
+def measured(network: Network) -> Rate:
+    """The rate of a network that is not used for a solve: it takes steps."""
+    first_s = _timed(network, _FEW_STEPS)
+    short_s = min(_timed(network, 1) for _ in range(3))
+    steps = 16
+    while (long_s := _timed(network, steps)) < _MEASURED_S:
+        steps *= 2
+    step_s = max((long_s - short_s) / (steps - 1), 1e-9)
+    call_s = max(short_s - step_s, 1e-6)
+    return Rate(call_s, step_s, max(0.0, first_s - call_s - _FEW_STEPS * step_s))
+
+
+def _timed(network: Network, steps: int) -> float:
+    began_s = time.monotonic()
+    network.run(steps)
+    network.found()
+    return time.monotonic() - began_s
+
+
+def _wire_readout(run_config: Any, told: int) -> None:
+    """Have Lava's readout, a process on the host in both backends, write down each better solution that it gets.
+
+    To fetch one afterwards takes a message for each of its values.
+    """
+    from lava.lib.optimization.solvers.generic.monitoring_processes.solution_readout.models import (
+        SolutionReadoutPyModel,
+    )
+    from lava.lib.optimization.solvers.generic.monitoring_processes.solution_readout.process import SolutionReadout
+
+    class Readout(SolutionReadoutPyModel):  # type: ignore[misc]
+        def _printout_new_solution(self, cost: Any, min_cost_id: Any, timestep: Any) -> None:
+            ns = time.monotonic_ns()
+            packed = np.packbits(np.asarray(self.solution).ravel() == 1).tobytes()
+            # two steps from a state to its readout
+            head = _HEAD.pack(ns, abs(int(timestep)) - 2, int(np.ravel(cost)[0]), len(packed))
+            os.write(told, head + packed)
+
+    run_config.exception_proc_model_map[SolutionReadout] = Readout
+
+
+def _wire_nebm(run_config: Any) -> None:
+    """Connect Lava's own NEBM neurons: lava-optimization 0.5 has them, and refuses to on the CPU."""
+    from lava.lib.optimization.solvers.generic.hierarchical_processes import DiscreteVariablesProcess, NEBMAbstract
+    from lava.magma.core.decorator import implements, requires
+    from lava.magma.core.model.sub.model import AbstractSubProcessModel
+    from lava.magma.core.resources import CPU
+    from lava.magma.core.sync.protocols.loihi_protocol import LoihiProtocol
+
+    @implements(proc=DiscreteVariablesProcess, protocol=LoihiProtocol)
+    @requires(CPU)
+    class NebmOnCpu(AbstractSubProcessModel):  # type: ignore[misc]
+        def __init__(self, proc: Any) -> None:
+            shape, given = proc.proc_params.get("shape"), proc.hyperparameters
+            diagonal = np.asarray(proc.proc_params.get("cost_diagonal")).astype(int)
+            self.s_bit = NEBMAbstract(
+                shape=shape,
+                cost_diagonal=diagonal,
+                temperature=given.get("temperature", 1),
+                refract=given["refract"],
+                refract_counter=given["refract_counter"],
+                init_value=np.zeros(shape, dtype=int),
+                init_state=diagonal,
+            )
+            proc.in_ports.a_in.connect(self.s_bit.in_ports.added_input)
+            self.s_bit.out_ports.messages.connect(proc.out_ports.s_out)
+            self.s_bit.out_ports.local_cost.connect(proc.out_ports.local_cost)
+            proc.vars.variable_assignment.alias(self.s_bit.prev_assignment)
+
+    run_config.exception_proc_model_map[DiscreteVariablesProcess] = NebmOnCpu
+
+
+def use_board(partition: str, board: str) -> None:
+    """Point Lava at a board of this host's SLURM. Raises ``Refusal`` that says what is missing."""
+    from lava.utils import loihi
+
+    remedy = "Add --simulate for Lava's CPU backend, or run on a host of Intel's neuromorphic research cloud"
+    if not loihi.is_installed():
+        raise Refusal("SetupError", "Lava's extension for Loihi 2 (lava-loihi) is not installed", remedy, "lava-loihi")
+    try:
+        loihi.use_slurm_host(partition=partition or None, board=board or None)
+    except (ImportError, ValueError, OSError) as error:
+        raise Refusal("SetupError", f"no Loihi 2 board through SLURM: {error}", remedy, "board", board) from error
+
+
+def die_with_parent() -> None:
+    """In each process that Lava forks: when the worker dies, die (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,248 @@
+"""Lava's QUBO solver as a worker (``drivers/workers/serve.py``). Shipped as source; Python 3.10, nothing of ours.
+
+A span begins when the graph is loaded and compiled. A budget in seconds is spent in slices of Lava's time steps, by the
+rate that was measured on a network of its own when the graph was loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from drivers.workers.lava_network import (
+    LONGEST_SLICE_S,
+    SHARE,
+    Found,
+    Lava,
+    Network,
+    Rate,
+    Refusal,
+    contract,
+    die_with_parent,
+    measured,
+    use_board,
+    versions,
+)
+
+NODE_COST, PAIR_COST = -1, 4
+_KEPT_RATES = 64
+
+
+def open_worker(options: dict[str, Any]) -> Solver:
+    """Options: ``simulate``, ``neuron_model``, ``hyperparameters``, ``refract`` (None: from the graph), ``seed``,
+    ``partition``, ``board``, ``longest_s``."""
+    warnings.simplefilter("ignore")
+    os.register_at_fork(after_in_child=die_with_parent)
+    try:
+        lava = Lava()
+    except Exception as error:  # in a Python that is too new, its dataclasses raise ValueError
+        raise Refusal(
+            "MissingExtraError",
+            f"Python {platform.python_version()} of the worker cannot import Lava: {error}",
+            "Run `rig doctor loihi2 --build`, or name an interpreter that has lava-optimization (option interpreter)",
+            "interpreter",
+        ) from error
+    broken = contract(lava)
+    if broken:
+        raise Refusal(
+            "SetupError",
+            "this Lava has another interface: " + "; ".join(broken),
+            "Install lava-nc 0.10.0 and lava-optimization 0.5.0",
+            "lava-optimization",
+            versions()["lava-optimization"],
+        )
+    if not options["simulate"]:
+        use_board(options["partition"], options["board"])
+    return Solver(lava, options)
+
+
+class Problem:
+    """A graph: ``q`` (int, (n, n), symmetric), ``edges`` ((m, 2)), and a digest of its bytes."""
+
+    def __init__(self, payload: dict[str, Any]) -> None:
+        flat = np.frombuffer(payload["data"], payload["dtype"]).reshape(payload["shape"])
+        self.nodes, self.edges = int(flat[0]), flat[2:].reshape(-1, 2)
+        self.digest = hashlib.sha256(payload["data"]).hexdigest()
+        self.degree = 2.0 * len(self.edges) / self.nodes
+
+    def q(self) -> Any:
+        """The benchmark's matrix: -1 on the diagonal, 4 for each ordered pair that is an edge."""
+        q = np.zeros((self.nodes, self.nodes), dtype=int)
+        q[self.edges[:, 0], self.edges[:, 1]] = PAIR_COST
+        q[self.edges[:, 1], self.edges[:, 0]] = PAIR_COST
+        np.fill_diagonal(q, NODE_COST)
+        return q
+
+    def cost(self, x: Any) -> int:
+        """x^T Q x."""
+        inside = int(np.count_nonzero(x[self.edges[:, 0]] & x[self.edges[:, 1]]))
+        return 2 * PAIR_COST * inside + NODE_COST * int(np.count_nonzero(x))
+
+
+class Solver:
+    """The worker: one network at a time, made before its solve begins."""
+
+    def __init__(self, lava: Lava, options: dict[str, Any]) -> None:
+        self._lava, self._options = lava, options
+        self._backend = "CPU" if options["simulate"] else "Loihi2"
+        self._problems: dict[str, Problem] = {}
+        self._rates: dict[str, Rate] = {}
+        self._ready: tuple[str, int, Network] | None = None
+        self._solves = 0
+        self.about = self._about()
+
+    def stage(self, samples: list[dict[str, Any]]) -> None:
+        """Keep the graphs, measure the step rate of each, and load the first."""
+        self._problems = {sample["id"]: Problem(sample["payload"]) for sample in samples}
+        for problem in self._problems.values():
+            self._rate(problem)
+        if samples:
+            self._loaded(self._problems[samples[0]["id"]])
+
+    def run(self, sample_id: str, budget: list[Any]) -> dict[str, Any]:
+        """Solve; the span begins with the graph loaded and ends with the last slice."""
+        problem = self._problems[sample_id]
+        rate, network = self._rate(problem), self._loaded(problem)
+        self._ready = None
+        solve = Solve(problem, budget, self._options["seed"] + self._solves)
+        self._solves += 1
+        solve.spend(network, rate)
+        answer = solve.answer()
+        network.stop()  # not in a finally: a network that failed does not stop, and the error would never be told
+        return answer
+
+    def close(self) -> None:
+        """End the network that waits."""
+        if self._ready is not None:
+            self._ready[2].stop()
+            self._ready = None
+
+    def _loaded(self, problem: Problem) -> Network:
+        """The network of a problem for the next solve, made now unless it waits already."""
+        seed = self._options["seed"] + self._solves
+        if self._ready is None or self._ready[:2] != (problem.digest, seed):
+            self.close()
+            self._ready = (problem.digest, seed, self._network(problem, seed))
+        return self._ready[2]
+
+    def _network(self, problem: Problem, seed: int) -> Network:
+        for server in self._lava.servers:
+            server().reset_server()  # they would keep every network ever made
+        drawn: dict[str, Any] = {"refract_seed": seed}
+        if self._options["neuron_model"] == "nebm":
+            draw, most = np.random.default_rng(seed), self._refract(problem)
+            drawn = {name: draw.integers(0, most + 1, problem.nodes) for name in ("refract", "refract_counter")}
+        hyperparameters = {**drawn, **self._options["hyperparameters"], "neuron_model": self._options["neuron_model"]}
+        return Network(self._lava, problem.q(), self._backend, hyperparameters, seed)
+
+    def _refract(self, problem: Problem) -> int:
+        given = self._options["refract"]
+        return max(3, round(problem.degree / 12)) if given is None else int(given)
+
+    def _rate(self, problem: Problem) -> Rate:
+        if problem.digest not in self._rates:
+            self.close()
+            network = self._network(problem, self._options["seed"])
+            rate = measured(network)
+            network.stop()
+            while len(self._rates) >= _KEPT_RATES:
+                self._rates.pop(next(iter(self._rates)))
+            self._rates[problem.digest] = rate
+        return self._rates[problem.digest]
+
+    def _about(self) -> dict[str, Any]:
+        options, simulate = self._options, self._options["simulate"]
+        where = "Lava's CPU backend, stepped in Python processes" if simulate else "a Loihi 2 board, through Lava"
+        details = {
+            "schedule_depends_on_budget": False,
+            "cost": "tracked by the solver within the span, computed again from each solution after it",
+            "backend": self._backend,
+            "neuron_model": options["neuron_model"],
+            "hyperparameters": dict(options["hyperparameters"]),
+            "refract": "max(3, mean degree / 12)" if options["refract"] is None else options["refract"],
+            "slices": f"{SHARE} of the time left, {LONGEST_SLICE_S} s at most",
+            "processor": platform.processor() or platform.machine(),
+            "partition": options["partition"],
+            "board": options["board"],
+        }
+        if simulate and options["neuron_model"] == "nebm":
+            details["wiring"] = (
+                "Lava's NEBM process and CPU model, which lava-optimization 0.5 no longer connects itself"
+            )
+        return {
+            "name": "loihi2",
+            "mode": "simulator" if simulate else "hardware",
+            "description": f"Lava's QUBO solver ({options['neuron_model']}) on {where}",
+            "phases": ["solve"],
+            "timeout_s": 1.1 * options["longest_s"] + 120.0,
+            "versions": versions(),
+            "details": details,
+        }
+
+
+class Solve:
+    """One solve from the graph loaded to the end of its last slice. It starts with the empty set, which costs 0."""
+
+    def __init__(self, problem: Problem, budget: list[Any], seed: int) -> None:
+        self._problem, self._seed = problem, seed
+        self._budget_s, stop = float(budget[0]), budget[1]
+        self._stop = float("-inf") if stop is None else float(stop)
+        self._found: list[Found] = []
+        self._steps, self._running_s = 0, 0.0
+        self._on_ns = self._off_ns = time.monotonic_ns()
+        self._deadline_ns = self._on_ns + round(self._budget_s * 1e9)
+
+    def spend(self, network: Network, rate: Rate) -> None:
+        """Slices until the deadline, or the cost to stop at."""
+        best = 0
+        while best > self._stop and (steps := rate.steps(self._left_s(), first=not self._steps)) > 0:
+            began_s = time.monotonic()
+            network.run(steps)
+            found = network.found()
+            took_s = time.monotonic() - began_s
+            if self._steps:
+                rate.saw(steps, took_s)
+            self._steps, self._running_s = self._steps + steps, self._running_s + took_s
+            self._found += found
+            best = min([best, *(one.cost for one in found)])
+        self._off_ns = time.monotonic_ns()
+
+    def _left_s(self) -> float:
+        return (self._deadline_ns - time.monotonic_ns()) * 1e-9
+
+    def answer(self) -> dict[str, Any]:
+        """The reply, in builtins. Costs are computed again from the solutions; what came late is told apart."""
+        empty = np.packbits(np.zeros(self._problem.nodes, np.uint8)).tobytes()
+        progress: list[list[Any]] = [[self._on_ns, 0.0, empty]]
+        late_cost, miscounted, best_step = None, 0, -1
+        for one in self._found:
+            cost = self._problem.cost(np.unpackbits(np.frombuffer(one.packed, np.uint8))[: self._problem.nodes])
+            miscounted += cost != one.cost
+            if cost >= progress[-1][1]:
+                continue
+            if one.ns > self._deadline_ns:
+                late_cost = cost if late_cost is None else min(cost, late_cost)
+                continue
+            progress.append([one.ns, float(cost), one.packed])
+            best_step = one.step
+        output = {
+            "cost": int(progress[-1][1]),
+            "solution": progress[-1][2].hex(),
+            "budget_s": self._budget_s,
+            "overrun_s": max(0, self._off_ns - self._deadline_ns) * 1e-9,
+            "late_cost": late_cost,
+            "seed": self._seed,
+            "schedule_depends_on_budget": False,
+            "solver_cost": min([0, *(one.cost for one in self._found)]),
+            "miscounted": miscounted,
+            "best_step": best_step,
+            "steps": self._steps,
+            "steps_hz": self._steps / self._running_s if self._steps else 0.0,
+        }
+        return {"output": output, "spans": [["solve", self._on_ns, self._off_ns, 1]], "progress": progress}

@@ -1,0 +1,147 @@
+"""The loop a worker runs in its own interpreter. Shipped as source by ``drivers/remote_link.py``.
+
+Python 3.8 or newer with its standard library is all it needs; nothing of ours. Only dictionaries, lists, numbers, texts
+and bytes cross the channel. The worker itself comes as sources in the first message, each importable by the name it has
+here; the last has ``open_worker(options)``, which returns an object with
+
+- ``about``: a dictionary for the hello (versions, details, ...);
+- ``stage(samples)``: load them. A sample is ``{"id", "payload": {"dtype", "shape", "data"}, "rate_hz", "duration_s",
+  "seed"}``, its data in C order. Not timed;
+- ``run(sample_id, budget)``: process one of them; ``budget`` is None or ``[timeout_s, stop_at_cost]``. Gives
+  ``{"output": ..., "spans": [[phase, on_ns, off_ns, executions], ...], "progress": [[ns, cost, packed], ...]}`` in
+  nanoseconds of ``time.monotonic_ns()``;
+- ``close()``.
+
+What it raises is sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes that
+error of the rig.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import queue
+import signal
+import sys
+import time
+import traceback
+import types
+from typing import Any
+
+PROTOCOL = 1
+_END = None
+"""What the inbox holds when the host is gone; no message is None."""
+_TRACE_LINES = 12
+
+
+def serve(channel: Any) -> None:
+    """Answer requests until told to close, or until the host is gone."""
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    closing: list[bool] = []
+
+    def deliver(message: Any) -> None:
+        if message is _END and not closing:
+            _end_group()  # from the receiver's thread: the worker may be deep in a call that never returns
+        inbox.put(message)
+
+    channel.setcallback(deliver, endmarker=_END)
+    served = _Served()
+    while (message := inbox.get()) is not _END:
+        last = message.get("do") == "close"
+        if last:
+            closing.append(True)
+        try:
+            answer = served.answer(message)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            answer = _failure(error)
+        _send(channel, answer)
+        if last:
+            return
+
+
+class _Served:
+    """The worker behind the loop; None until it is opened."""
+
+    def __init__(self) -> None:
+        self._worker: Any = None
+
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What a request is answered with. Raises whatever the worker does."""
+        do = message["do"]
+        if do == "run":
+            return {"say": "reply", "id": message["id"], **self._worker.run(message["id"], message["budget"])}
+        if do == "timer":
+            return {"say": "tick", "tick": time.monotonic_ns()}
+        if do == "stage":
+            self._worker.stage(message["samples"])
+            return {"say": "staged"}
+        if do == "close":
+            if self._worker is not None:
+                self._worker.close()
+            return {"say": "closed"}
+        return self._opened(message)
+
+    def _opened(self, message: dict[str, Any]) -> dict[str, Any]:
+        """A group of its own, then the worker's sources."""
+        _own_group()
+        for name, source in message["sources"]:
+            module = _shipped(name, source)
+        self._worker = module.open_worker(message["options"])
+        return {
+            "say": "hello",
+            "protocol": PROTOCOL,
+            "pid": os.getpid(),
+            "python": platform.python_version(),
+            "about": dict(self._worker.about),
+        }
+
+
+def _shipped(name: str, source: str) -> types.ModuleType:
+    """A module made of its source, and found by those that come after it; its packages are empty."""
+    parts = name.split(".")
+    for k in range(1, len(parts)):
+        package = sys.modules.setdefault(".".join(parts[:k]), types.ModuleType(".".join(parts[:k])))
+        package.__path__ = []
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(compile(source, f"<shipped {name}>", "exec"), module.__dict__)
+    return module
+
+
+def _own_group() -> None:
+    """Lead a group, so that this process can be ended together with what it starts; over ssh it does not yet."""
+    if os.getpgid(0) != os.getpid():
+        os.setpgid(0, 0)
+
+
+def _end_group() -> None:
+    # not SIGKILL: what cleans up shared memory after its owner ignores SIGTERM
+    if os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGTERM)
+    os._exit(1)
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    described = getattr(error, "rig", None)
+    return {
+        "say": "failed",
+        "error": f"{type(error).__name__}: {error}",
+        "rig": described if isinstance(described, dict) else None,
+        "traceback": "".join(lines[-_TRACE_LINES:]),
+    }
+
+
+def _send(channel: Any, answer: dict[str, Any]) -> None:
+    try:
+        channel.send(answer)
+    except OSError:
+        _end_group()
+    except Exception as error:  # something in it is no builtin
+        channel.send(_failure(error))
+
+
+if __name__ == "__channelexec__":
+    serve(channel)  # type: ignore[name-defined]  # noqa: F821
