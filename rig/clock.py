@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import time
 
 SPIN_NS = 200_000
@@ -18,9 +20,17 @@ class HostClock:
         """Return at ``ns`` or as soon after it as the machine allows; when it is past, only let others run."""
         left_ns = ns - time.monotonic_ns()
         if left_ns <= 0:
-            time.sleep(0)
+            _let_others_run()
             return
         if left_ns > SPIN_NS:
             time.sleep((left_ns - SPIN_NS) * 1e-9)
         while time.monotonic_ns() < ns:
             pass
+
+
+def _let_others_run() -> None:
+    """Hand over the interpreter, without a timer: ``time.sleep(0)`` takes the timer's slack, 50 us on Linux."""
+    if os.name == "posix":
+        select.select((), (), (), 0.0)
+    else:
+        time.sleep(0.0)

@@ -6,6 +6,7 @@ awaited, except that a meter whose buffer would overflow is drained. ``rig.line`
 
 from __future__ import annotations
 
+import gc
 import math
 import random
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
     w = Watch(bench, recorder, guard(bench.device.info, DeviceError, "the device failed to say what it is"), progress)
     error: RigError | None = None
     line = Line(w)
+    gc.freeze()  # what was made until now is never looked through again: a look takes up to tens of milliseconds
     try:
         for meter in w.bench.meters:
             start_meter(meter, w)
@@ -52,6 +54,7 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
         )
         error.__cause__ = caught
     finally:
+        gc.unfreeze()
         error = finish(w, line.abandon(error))
     if error is not None:
         raise error
