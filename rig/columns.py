@@ -50,17 +50,29 @@ def booleans(values: Bools) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
+class Texts:
+    """Texts by number, made once for any number of columns: each distinct text is stored once, None is null."""
+
+    __slots__ = ("_codes", "_distinct", "_null")
+
+    def __init__(self, known: Sequence[str | None]) -> None:
+        distinct: dict[str | None, int] = {}
+        for text in known:
+            if text is not None:
+                distinct.setdefault(text, len(distinct))
+        codes = np.array([-1 if text is None else distinct[text] for text in known], np.int32)
+        self._null = codes < 0
+        self._codes = np.where(self._null, 0, codes).astype(np.int32)
+        self._distinct = of(list(distinct), pa.string())
+
+    def column(self, which: NDArray[np.int32]) -> pa.Array:
+        """``known[which]``, shape (n,), dictionary-encoded."""
+        return pa.DictionaryArray.from_arrays(numbers(self._codes[which], self._null[which]), self._distinct)
+
+
 def texts(which: NDArray[np.int32], known: Sequence[str | None]) -> pa.Array:
     """``known[which]``, shape (n,), dictionary-encoded: each text is stored once, None is null."""
-    distinct: dict[str | None, int] = {}
-    for text in known:
-        if text is not None:
-            distinct.setdefault(text, len(distinct))
-    codes = np.array([-1 if text is None else distinct[text] for text in known], np.int32)[which]
-    null = codes < 0
-    return pa.DictionaryArray.from_arrays(
-        numbers(np.where(null, 0, codes).astype(np.int32), null), of(list(distinct), pa.string())
-    )
+    return Texts(known).column(which)
 
 
 def _bytes(values: Sequence[Any], null: Bools, type_: pa.DataType) -> pa.Array:

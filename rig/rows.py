@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rig import columns
 from rig.errors import DeviceError, StoreError
@@ -34,7 +35,7 @@ Kind = tuple[str, str | None, str | None, bool]
 class ReplyRows:
     """A buffer of ``ROWS`` rows. ``put`` packs, ``take`` empties it into a record batch."""
 
-    __slots__ = ("_at", "_buffer", "_end", "_kinds", "_texts")
+    __slots__ = ("_all", "_at", "_buffer", "_count", "_end", "_kinds", "_texts")
 
     def __init__(self) -> None:
         self._buffer = bytearray(_SIZE * ROWS)
@@ -42,6 +43,9 @@ class ReplyRows:
         self._at = 0
         self._kinds: dict[Any, int] = {}
         self._texts: dict[Kind, int] = {}
+        self._all: tuple[list[columns.Texts], NDArray[np.bool_]] | None = None
+        self._count = 0
+        """Of texts, when a batch was last taken; ``_all`` is made when none came since."""
 
     def __len__(self) -> int:
         return self._at // _SIZE
@@ -99,26 +103,39 @@ class ReplyRows:
         table = np.frombuffer(self._buffer, np.int64, n * (width + 1)).reshape(n, width + 1)
         looped = np.ascontiguousarray(np.frombuffer(self._buffer, np.int32)[2 * width :: 2 * width + 2][:n])
         number = {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(_COLUMNS)}
-        # only the texts of these rows: a batch that carried all known ones would make the file grow with their square
-        known = list(self._texts)
-        used = np.flatnonzero(np.bincount(number["kind"], minlength=len(known)))
-        place = np.zeros(len(known), np.int32)
-        place[used] = np.arange(len(used), dtype=np.int32)
-        which = place[number["kind"]]
-        texts = list(zip(*(known[k] for k in used.tolist()), strict=True))
+        which, texts, warm = self._named(number["kind"])
         arrays: dict[str, pa.Array] = {
             name: columns.numbers(number[name], number[name] == NULL if name in _NULLABLE else None)
             for name in _COLUMNS
             if name != "kind"
         }
         arrays["executions"] = columns.numbers(looped, looped == NO_COUNT)
-        arrays |= {name: columns.texts(which, texts[k]) for k, name in enumerate(("sample_id", "phase", "output"))}
-        arrays["warmup"] = columns.booleans(np.array(texts[3], dtype=bool)[which])
+        arrays |= {name: texts[k].column(which) for k, name in enumerate(("sample_id", "phase", "output"))}
+        arrays["warmup"] = columns.booleans(warm[which])
         self._at = 0
         if len(self._texts) > MOST_TEXTS:
             self._kinds.clear()
             self._texts.clear()
+            self._all = None
         return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
+
+    def _named(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]:
+        """Number by row, texts and warm-up by number. Texts that came up before are made into columns once, and
+
+        Arrow writes them once; while new ones come, a batch has its own alone: one that carried all known ones
+        would make the file grow with their square.
+        """
+        count = len(self._texts)
+        if count == self._count:
+            if self._all is None:
+                self._all = _split(list(self._texts))
+            return (kinds.astype(np.int32), *self._all)
+        self._all, self._count = None, count
+        used = np.flatnonzero(np.bincount(kinds, minlength=count))
+        place = np.zeros(count, np.int32)
+        place[used] = np.arange(len(used), dtype=np.int32)
+        known = list(self._texts)
+        return (place[kinds], *_split([known[k] for k in used.tolist()]))
 
     def _new_kind(self, reply: Reply, span: Span, warmup: bool) -> int:
         if type(span) is not Span:
@@ -140,6 +157,11 @@ class ReplyRows:
                 raise _unfit(sample_id, error) from error
             number = self._texts[kind] = len(self._texts)
         return number
+
+
+def _split(kinds: list[Kind]) -> tuple[list[columns.Texts], NDArray[np.bool_]]:
+    *texts, warm = zip(*kinds, strict=True)
+    return [columns.Texts(known) for known in texts], np.array(warm, dtype=bool)
 
 
 def json_of(output: Any) -> str:

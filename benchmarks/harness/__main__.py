@@ -1,0 +1,99 @@
+"""Our harness beside MLCommons LoadGen: the same queries, in one run, each measured in a process of its own.
+
+    pip install mlcommons-loadgen
+    python -m benchmarks.harness --queries 1000000 --seeds 10 --seconds 10
+
+single   a device that answers at once: queries/s, latency that the harness adds, peak of memory. Ours writes every
+         issue, span and answer to disk, and they are read back here, hashes verified; LoadGen keeps sums.
+server   a device that answers at once, Poisson arrivals: slip (issued minus due) and the Kolmogorov distance of the
+         gaps issued from the gaps scheduled. LoadGen's stamps come from its own trace.
+early    how many latencies early stopping discards, and its estimates, from LoadGen's own latencies.
+one-ms   a device that answers 1 ms after it was asked: what each harness adds.
+
+Both sides take turns. What else ran on the machine meanwhile is printed; a turn that it disturbed is repeated.
+Prints tables and, last, one JSON line; exits 1 when a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.early import early
+from benchmarks.harness.goals import Found, Goal, Say
+from benchmarks.harness.runs import Stage
+from benchmarks.harness.server import server
+from benchmarks.harness.single import one_ms, single
+
+PARTS: dict[str, Callable[[argparse.Namespace, Stage, Say], Found]] = {
+    "single": single, "server": server, "early": early, "one-ms": one_ms,
+}  # fmt: skip
+
+
+def rates(text: str) -> list[float]:
+    """``200,2000`` as numbers."""
+    return [float(part) for part in text.split(",")]
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.harness", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--part", choices=(*PARTS, "all"), default="all")
+    parser.add_argument("--queries", type=int, default=1_000_000, help="single: in each run, a multiple of 10,000")
+    parser.add_argument("--repetitions", type=int, default=5, help="single, one-ms: turns")
+    parser.add_argument("--rates", type=rates, default=[200.0, 2000.0, 20000.0], help="server: mean arrivals/s")
+    parser.add_argument("--seeds", type=int, default=10, help="server: runs at each rate")
+    parser.add_argument("--seconds", type=float, default=10.0, help="server: length of each run")
+    parser.add_argument("--answers", type=int, default=5000, help="one-ms: queries in each run, a multiple of 1,000")
+    parser.add_argument("--tries", type=int, default=3, help="times that a disturbed turn is run at most")
+    parser.add_argument("--patience-s", type=float, default=30.0, help="longest wait for calm before each run")
+    parser.add_argument("--json", action="store_true", help="print nothing but the JSON line")
+    return parser.parse_args()
+
+
+def plain(found: Any) -> Any:
+    """As JSON can hold it: nan as null, floats to six digits."""
+    if isinstance(found, dict):
+        return {key: plain(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [plain(value) for value in found]
+    if isinstance(found, float):
+        return float(f"{found:.6g}") if math.isfinite(found) else None
+    return found
+
+
+def main() -> int:
+    """Run the parts asked for, print, judge."""
+    a = arguments()
+    say: Say = (lambda _: None) if a.json else lambda line: print(line, flush=True)
+    say(f"LoadGen {version('mlcommons-loadgen')}; {os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}")
+    say("medians, with every value or the range in brackets; Arrow's memory pool of ours: system")
+    parts, goals = {}, list[Goal]()
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(Path(folder), a.tries, a.patience_s)
+        for name in PARTS if a.part == "all" else [a.part]:
+            parts[name], added = PARTS[name](a, stage, say)
+            goals += added
+    say("")
+    for goal in goals:
+        say(str(goal))
+    passed = all(goal.held for goal in goals)
+    judged = [asdict(goal) | {"held": goal.held} for goal in goals]
+    result = {"benchmark": "harness", "parts": parts, "goals": judged, "pass": passed}
+    print(json.dumps(plain(result), allow_nan=False))
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+"""A figure against its goal, and how figures of turns are put together and printed."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.harness.runs import CALM, Row, disturbance
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What was found against what is allowed at most, or needed at least."""
+
+    name: str
+    found: float
+    limit: float
+    at_least: bool = False
+
+    @property
+    def held(self) -> bool:
+        """Whether it was reached; a nan is not."""
+        return self.found >= self.limit if self.at_least else self.found <= self.limit
+
+    def __str__(self) -> str:
+        side = "least" if self.at_least else "most"
+        return f"{'held  ' if self.held else 'MISSED'} {self.name:58} {self.found:.4g} (at {side} {self.limit:g})"
+
+
+Say = Callable[[str], None]
+Found = tuple[dict[str, Any], list[Goal]]
+Turn = dict[str, Row]
+
+
+def values(found: list[float]) -> str:
+    """Median, and in brackets every value, or their range where they are many."""
+    each = " ".join(f"{v:.4g}" for v in found) if len(found) <= 5 else f"{min(found):.4g} .. {max(found):.4g}"
+    return f"{statistics.median(found):.4g} ({each})"
+
+
+def ratio(turns: list[Turn], one: str, other: str, key: str) -> float:
+    """Median of the turns' own ratios, so that what slows a whole turn down cancels."""
+    return statistics.median(turn[one][key] / turn[other][key] for turn in turns)
+
+
+def crowd(turns: list[Turn]) -> str:
+    """Who else was there."""
+    used = [disturbance(turn) for turn in turns]
+    over = sum(u > CALM for u in used)
+    return f"others used {values(used)} CPUs, {over} of {len(turns)} turns disturbed, load {os.getloadavg()[0]:.1f}"

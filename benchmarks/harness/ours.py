@@ -1,0 +1,103 @@
+"""One run of ours in a process of its own, for ``benchmarks.harness``: recorded as any run, figures left to the reader.
+
+    python -m benchmarks.harness.ours single --out DIR --queries 1000000
+
+The device answers at once, or a fixed time after it was asked. Prints what the call cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarks.harness.load import arrays, costed, said, waiting
+from rig.clock import HostClock
+from rig.record import record
+from rig.types import Budget, Device, DeviceInfo, Reply, Rules, Sample, Span, Step
+from rig.watch import Bench
+from scenarios.rules import quick
+from scenarios.server import server
+from scenarios.single_stream import single_stream
+
+
+class AtOnce:
+    """Answers when it is polled, with a span of its own stamps."""
+
+    def __init__(self) -> None:
+        self._ready: tuple[Reply, ...] = ()
+
+    def info(self) -> DeviceInfo:
+        return DeviceInfo("no-op", "simulator")
+
+    def stage(self, samples: Sequence[Sample]) -> None:
+        pass
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        on_ns = time.monotonic_ns()
+        self._ready = (Reply(samples[0].id, None, (Span("inference", on_ns, time.monotonic_ns()),)),)
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        ready, self._ready = self._ready, ()
+        return ready
+
+    def close(self) -> None:
+        pass
+
+
+class After(AtOnce):
+    """Answers ``answer_s`` after it was asked; ``poll`` waits for it."""
+
+    def __init__(self, answer_s: float, wait: Any) -> None:
+        super().__init__()
+        self._answer_ns, self._wait = round(answer_s * 1e9), wait
+        self._asked: tuple[str, int] = ("", 0)
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        self._asked = samples[0].id, time.monotonic_ns()
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        name, on_ns = self._asked
+        return (Reply(name, None, (Span("inference", on_ns, self._wait(on_ns + self._answer_ns)),)),)
+
+
+def workload() -> Any:
+    """The samples, and what a run writes down of where they came from."""
+    samples = [Sample(f"s{k}", payload) for k, payload in enumerate(arrays())]
+    return SimpleNamespace(name="zeros", task="none", version="1", digest_sha256="0" * 64, details={}, samples=samples)
+
+
+def steps(a: argparse.Namespace, work: Any, rules: Rules, clock: HostClock) -> Iterator[Step]:
+    """The scenario as the rig plays it, without the idle windows that only a power meter needs."""
+    if a.scenario == "single":
+        return single_stream(work, rules, clock, idle_s=0.0, warmup=0)
+    return server(work, rules, arrival_hz=a.rate, arrival_seed=a.seed, duration_s=a.seconds, idle_s=0.0, warmup=0)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("scenario", choices=("single", "server"))
+    parser.add_argument("--out", type=Path, required=True, help="a new directory: the recording")
+    parser.add_argument("--queries", type=int, default=1000, help="single: at least so many")
+    parser.add_argument("--rate", type=float, default=200.0, help="server: mean arrivals per second")
+    parser.add_argument("--seconds", type=float, default=10.0, help="server: how long")
+    parser.add_argument("--seed", type=int, default=1, help="server: of the arrivals")
+    parser.add_argument("--answer-s", type=float, default=0.0, help="0: at once")
+    parser.add_argument("--wait", choices=("spin", "sleep"), default="spin")
+    a = parser.parse_args()
+    work, clock = workload(), HostClock()
+    device: Device = After(a.answer_s, waiting(a.wait)) if a.answer_s else AtOnce()
+    least = a.queries if a.scenario == "single" else 1
+    rules = replace(quick("single-stream" if a.scenario == "single" else "server"), min_queries=least)
+    bench = Bench(device, (), clock)
+    named = {"name": a.scenario}
+    said(costed(lambda: record(a.out, bench, work, steps(a, work, rules, clock), scenario=named, rules=rules)))
+
+
+if __name__ == "__main__":
+    main()
