@@ -68,9 +68,9 @@ def plain(found: Any) -> Any:
         return {key: plain(value) for key, value in found.items()}
     if isinstance(found, list):
         return [plain(value) for value in found]
-    if isinstance(found, float):
-        return float(f"{found:.6g}") if math.isfinite(found) else None
-    return found
+    if isinstance(found, (bool, int, str)) or found is None:
+        return found
+    return float(f"{found:.6g}") if math.isfinite(found) else None
 
 
 def main() -> int:

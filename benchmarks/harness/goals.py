@@ -23,7 +23,7 @@ class Goal:
     @property
     def held(self) -> bool:
         """Whether it was reached; a nan is not."""
-        return self.found >= self.limit if self.at_least else self.found <= self.limit
+        return bool(self.found >= self.limit if self.at_least else self.found <= self.limit)
 
     def __str__(self) -> str:
         side = "least" if self.at_least else "most"

@@ -25,7 +25,7 @@ FIGURES = {
 def of_ours(path: Path) -> Row:
     """Figures of a run of ours, from its recording."""
     played = reading.recorded(path)
-    seconds = (played.done_ns[-1] - played.issued_ns[0]) * 1e-9
+    seconds = float(played.done_ns[-1] - played.issued_ns[0]) * 1e-9
     ordered = np.sort(played.latency_ns).astype(float)
     p50, p99 = (nearest_rank(ordered, p) * 1e-9 for p in (0.5, 0.99))
     return {"n": len(played), "rate_hz": len(played) / seconds, "p50_s": p50, "p99_s": p99}
