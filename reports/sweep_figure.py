@@ -33,13 +33,15 @@ def sweep_figure(
 
     ``rows`` map columns to values as in ``table.csv``, the half width of a quantity's 95 % interval under its name
     and ``HALF``; ``varied`` are the columns that span the grid, ``units`` the quantities. The line goes through the
-    mean of repetitions, each of which is a point with its own interval.
+    mean of repetitions, each of which is a point with its own interval. Against another quantity, such as the time
+    that a solve really took, a line follows the key with most values.
 
     Raises ``UsageError`` for a quantity or key that is not there.
     """
     quantity = _chosen("plot", plot, list(units), _likeliest(rows, units))
-    keys = [*varied, "repetition"]
-    key = _chosen("against", against, keys, _widest(rows, varied))
+    walked = _widest(rows, varied)
+    key = _chosen("against", against, [*varied, "repetition", *units], walked)
+    walked = walked if key in units else key
     shown = [row for row in rows if row.get(quantity) is not None and row.get(key) is not None]
     if not shown:
         return None
@@ -47,8 +49,8 @@ def sweep_figure(
 
     base: dict[Any, Any] = {k: v for k, v in rcParamsDefault.items() if not k.startswith("backend")}
     with rc_context({**base, **RC}):
-        figure = _drawn(shown, quantity, units[quantity], key, [k for k in varied if k != key])
-        return _saved(figure, any(row.get("simulated") for row in shown))
+        figure = _drawn(shown, quantity, units, key, [k for k in varied if k != walked])
+        return _saved(figure, {bool(row.get("simulated")) for row in shown})
 
 
 def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -> str:
@@ -79,25 +81,28 @@ def _widest(rows: Sequence[Row], varied: Sequence[str]) -> str:
     return max(plain or several, key=lambda key: len(values[key]), default="repetition")
 
 
-def _drawn(rows: Sequence[Row], quantity: str, unit: str, key: str, others: Sequence[str]) -> Any:
+def _drawn(rows: Sequence[Row], quantity: str, units: Mapping[str, str], key: str, others: Sequence[str]) -> Any:
     others = [k for k in others if len({row.get(k) for row in rows}) > 1]
     x_of, ticks = _places([row[key] for row in rows])
     values = [float(row[quantity]) for row in rows]
-    factor, shown_unit = prefix(max(map(abs, values)), unit, scale(quantity))
+    factor, shown_unit = prefix(max(map(abs, values)), units[quantity], scale(quantity))
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.get(k) for k in others), []).append(row)
+    mixed = len({bool(row.get("simulated")) for row in rows}) > 1
     figure = new_figure(4.2)
     axis = figure.subplots()
     margins(figure, top=0.4)
     for number, (combination, members) in enumerate(sorted(groups.items(), key=_by_value)):
         label = ", ".join(f"{k} = {_said(v)}" for k, v in zip(others, combination, strict=True))
+        label += " (SIMULATED)" if mixed and any(row.get("simulated") for row in members) else ""
         style = {"color": _HUES[number % len(_HUES)], "marker": _SHAPES[number // len(_HUES) % len(_SHAPES)]}
         _line(axis, members, quantity, x_of, key, factor, style, clean(label)[:_LETTERS] if number < _LINES else "")
     _axes(axis, [x_of[row[key]] for row in rows], [v * factor for v in values], ticks)
-    axis.set(xlabel=clean(key), ylabel=shown_unit or title(quantity))
+    told = f"{title(key)} ({units[key]})" if key in units else clean(key)
+    axis.set(xlabel=told, ylabel=shown_unit or title(quantity))
     more = f"; {len(groups) - _LINES} lines are not named" if len(groups) > _LINES else ""
-    axis.set_title(f"{title(quantity)} against {clean(key)}, {len(rows)} cells, 95 % intervals{more}")
+    axis.set_title(f"{title(quantity)} against {told}, {len(rows)} cells, 95 % intervals{more}")
     if others:
         legend = axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5, borderaxespad=0.0)
         longest = max(len(text.get_text()) for text in legend.get_texts())
@@ -157,11 +162,13 @@ def _said(value: Any) -> str:
     return "default" if value is None else clean(value)
 
 
-def _saved(figure: Any, simulated: bool) -> bytes:
+def _saved(figure: Any, simulated: set[bool]) -> bytes:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    if simulated:
-        figure.text(0.995, 0.004, "SIMULATED", ha="right", va="bottom", color="#a3195b", weight="bold")
+    if True in simulated:
+        told = "SIMULATED" if False not in simulated else "SIMULATED in part"
+        figure.text(0.995, 0.004, told, ha="right", va="bottom", color="#a3195b", weight="bold")
+    if simulated == {True}:
         mark = {"ha": "center", "va": "center", "rotation": 18, "size": 64, "weight": "bold"}
         figure.text(0.5, 0.5, "SIMULATED", color="#a3195b", alpha=0.10, zorder=10, **mark)
     out = io.BytesIO()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from rig.types import Workload
 
 SIZE = "nodes"
 RATE = "arrival_hz"
+MEMORY_SHARE = 0.85
+"""Of the memory that is free when a search begins."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def peak_rate(o: Opened, play: Play, quiet: bool) -> dict[str, str]:
 def largest_size(o: Opened, play: Play, quiet: bool) -> int:
     """The most nodes of which the device finds a solution better than cost 0, within 5 %.
 
-    A probe fails when the device refuses the problem, fails at it, or finds nothing.
+    A probe fails when the device refuses the problem, fails at it, finds nothing, or when memory does not hold it.
     """
     nodes = len(o.workload.samples) and (o.workload.details or {}).get(SIZE)
     if not isinstance(nodes, int):
@@ -76,13 +79,14 @@ def largest_size(o: Opened, play: Play, quiet: bool) -> int:
             planned = Planned(f"probe-{next(count):02d}", "probe", workload, False, {"solves": "1"})
             best = evaluate(open_run(play(planned))).quantities.get("cost_best")
         except (RigError, MemoryError) as error:
-            _say(quiet, f"{size} nodes: {error}")
+            _say(quiet, f"{size} nodes: {error or 'more than memory holds'}")
             return False
         held = best is not None and best.value < 0
         _say(quiet, f"{size} nodes: {'no solution' if best is None else f'cost {best.value:g}'}")
         return held
 
-    found = find_largest(probe, nodes)
+    with memory_bound(MEMORY_SHARE):
+        found = find_largest(probe, nodes)
     if not found:
         raise MeasurementRefusedError(
             f"no problem of {nodes} nodes or fewer was solved",
@@ -92,6 +96,34 @@ def largest_size(o: Opened, play: Play, quiet: bool) -> int:
         )
     _say(quiet, f"the largest is {found} nodes")
     return found
+
+
+@contextmanager
+def memory_bound(share: float) -> Iterator[None]:
+    """Where more than ``share`` of the free memory is asked for, ``MemoryError``; without, the system ends the process.
+
+    A soft limit of the process's data (setrlimit(2), RLIMIT_DATA), for Linux; elsewhere nothing is bound.
+    """
+    try:
+        import resource
+
+        free, held = _kibibytes("/proc/meminfo", "MemAvailable"), _kibibytes("/proc/self/status", "VmData")
+    except (ImportError, OSError, KeyError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = held + round(share * free)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if soft < 0 else min(limit, soft), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _kibibytes(file: str, name: str) -> int:
+    """A line such as ``VmData:  1234 kB`` of a file under /proc, in bytes."""
+    lines = dict(line.split(":", 1) for line in Path(file).read_text().splitlines() if ":" in line)
+    return int(lines[name].split()[0]) * 1024
 
 
 def _say(quiet: bool, text: str) -> None:

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--fresh", action="store_true", help="compute every figure anew, and verify every hash")
     add("--all-columns", action="store_true", help="also quantities by phase and rail")
     add("--plot", metavar="QUANTITY", help="what the picture shows")
-    add("--against", metavar="KEY", help="and against which varied key")
+    add("--against", metavar="KEY|QUANTITY", help="and against which varied key, or quantity")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -83,12 +83,26 @@ def test_cells_without_the_figure_are_left_out() -> None:
     assert sweep_figure([{"rate": 1, "simulated": None}], ("rate",), {}, None, None) is None
 
 
+def test_a_quantity_may_stand_against_another_along_the_key_with_most_values() -> None:
+    svg = drawn(table([1, 2, 3], ["a", "b"]), "energy_per_inference_j", "execution_time_s")
+    assert "against Execution time, mean (s)" in svg
+    assert {"load = a", "load = b"} <= set(re.findall(r">([^<>]+)</text>", svg))
+    assert "rate = " not in svg
+
+
+def test_what_was_simulated_in_part_is_told_line_by_line() -> None:
+    rows = [row | {"simulated": row["load"] == "b"} for row in table([1, 2, 3], ["a", "b"])]
+    texts = re.findall(r">([^<>]+)</text>", drawn(rows, None, "rate"))
+    assert {"load = a", "load = b (SIMULATED)", "SIMULATED in part"} <= set(texts)
+    assert "SIMULATED" not in texts
+
+
 def test_repetitions_alone_are_drawn_one_after_the_other() -> None:
     rows = [row | {"repetition": k} for k, row in enumerate(table([5, 5, 5]))]
     assert "against repetition" in drawn(rows)
 
 
-@pytest.mark.parametrize(("plot", "against"), [("joy", None), (None, "moon"), (None, "execution_time_s")])
+@pytest.mark.parametrize(("plot", "against"), [("joy", None), (None, "moon"), (None, "latency_p99_s")])
 def test_what_is_not_in_the_table_is_named(plot: str | None, against: str | None) -> None:
     with pytest.raises(UsageError, match=r"is not in the table\. Known: ") as caught:
         drawn(table([1, 2]), plot, against)

@@ -1,0 +1,133 @@
+"""Solvers against the wall clock: gap, overrun and power by budget, each budget a cell of one sweep.
+
+    python -m benchmarks.qubo_budgets [--out DIR]                 cpu-mis, cpu-sa, cpu-tabu, and Lava's CPU backend
+    python -m benchmarks.qubo_budgets --powered [--out DIR]       the three on this computer, with a meter
+
+``--powered`` measures with the RAPL meter, on counters that are SIMULATED: they follow the processor time that the
+solvers really use, by so many watts a core. The power that the report states is held against that truth.
+
+Prints a line per cell and, last, one JSON line; the pictures stand in DIR. What stands there already is not measured
+again. Exits 1 when a cell failed, or when fewer than nine in ten intervals of power hold the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fixtures.busy_cores import RAIL, BusyCores
+from fixtures.powercap_tree import PowercapTree, TreeZone
+from rig.run import open_run
+from rig.sweep_store import CELLS
+
+DEVICES = ("cpu-mis", "cpu-sa", "cpu-tabu")
+LAVA = "loihi2"
+GAP = "gap_best_known_mean"
+IDLE_W, CORE_W = 8.0, 12.0
+
+
+def sweep(out: Path, devices: Sequence[str], given: argparse.Namespace, *more: str) -> list[str]:
+    """The command of a sweep over the budgets."""
+    budgets = ",".join(f"{b:g}" for b in given.budgets)
+    options = {"nodes": given.nodes, "density": given.density, "seeds": given.seeds, "solves": given.solves}
+    told = [part for key, value in options.items() for part in ("--option", f"{key}={value}")]
+    rig = [sys.executable, "-c", "import sys; from rig.cli import main; sys.exit(main())"]
+    problem = ["--scenario", "optimization", "--workload", "qubo-mis", *told, "--vary", f"timeout_s={budgets}"]
+    return [*rig, "sweep", "--device", *devices, *problem, "--out", str(out), "--jobs", "0", *more]
+
+
+def solved(out: Path, given: argparse.Namespace) -> None:
+    """Sweep the solvers of this computer and, where there is an interpreter with it, Lava."""
+    subprocess.run(sweep(out, DEVICES, given, "--meter", "none", "--extend"), check=False)
+    subprocess.run(sweep(out, [LAVA], given, "--meter", "none", "--simulate", "--extend"), check=False)
+
+
+def powered(out: Path, given: argparse.Namespace) -> BusyCores:
+    """Sweep the solvers of this computer with counters that follow their processor time."""
+    cores, root = BusyCores(IDLE_W, CORE_W), out.with_name(out.name + "-powercap")
+    root.mkdir(parents=True)  # counters that another run left are of another process
+    zone = {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}
+    with PowercapTree(root, cores, zone):
+        meter = ("--meter", "rapl", "--option", f"root={root}", "--option", "rate_hz=200")
+        with subprocess.Popen(sweep(out, DEVICES, given, *meter, "--option", "idle_s=2")) as process:
+            cores.pid = process.pid
+    return cores
+
+
+def picture(out: Path, quantity: str, against: str) -> None:
+    """Draw one quantity of a sweep, and keep it under its name."""
+    rig = [sys.executable, "-c", "import sys; from rig.cli import main; sys.exit(main())"]
+    asked = ["--plot", quantity, "--against", against]
+    subprocess.run([*rig, "sweep", str(out), "--table", *asked], check=True, stdout=subprocess.DEVNULL)
+    (out / "sweep.svg").replace(out / f"{quantity}.svg")
+
+
+def told(table: pd.DataFrame) -> Iterator[str]:
+    """A line for each cell."""
+    for _, row in table.sort_values(["device", "timeout_s"]).iterrows():
+        yield (
+            f"{row['device']:9} {row['timeout_s']:8g} s given, {row['execution_time_s']:10.6f} s taken"
+            f" (over by {row['overrun_mean_s']:9.6f}, at most {row['overrun_max_s']:9.6f}); gap to best known"
+            f" {row[GAP]:8.4f}, to official {row['gap_official_mean']:8.4f}"
+            f", between problems {row.get('gap_best_known_spread_problems', float('nan')):.4f}"
+            f", between solves {row.get('gap_best_known_spread_solves', float('nan')):.4f}"
+        )
+
+
+def against_truth(out: Path, table: pd.DataFrame, cores: BusyCores) -> dict[str, Any]:
+    """Stated active power of each cell against that of the processor time used, print a line for each."""
+    held, errors = 0, []
+    for _, row in table.sort_values(["device", "timeout_s"]).iterrows():
+        if pd.isna(row.get("active_power_w")):
+            print(f"{row['device']:9} {row['timeout_s']:8g} s: power refused")
+            continue
+        replies = open_run(out / CELLS / str(row["cell"])).replies
+        windows = np.column_stack([replies[name].to_numpy() for name in ("on_tick", "off_tick")])
+        truth_w, half_w = cores.mean_w(windows), float(row["active_power_w.half_width_95"])
+        errors.append(float(row["active_power_w"]) - truth_w)
+        held += abs(errors[-1]) <= half_w
+        print(
+            f"{row['device']:9} {row['timeout_s']:8g} s: {row['active_power_w']:.4f} +- {half_w:.4f} W"
+            f", truly {truth_w:.4f} W; energy {row['energy_per_inference_j']:.6g} J"
+        )
+    median = float(np.median(np.abs(errors))) if errors else float("nan")
+    return {"powered": len(errors), "held": held, "median_error_w": median}
+
+
+def main() -> int:
+    """Sweep, tell and draw."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--out", type=Path, default=Path("runs/qubo-budgets"))
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--density", type=float, default=0.05)
+    parser.add_argument("--seeds", default="0-4", help="problem seeds")
+    parser.add_argument("--solves", type=int, default=5, help="of each problem, each with a seed of its own")
+    parser.add_argument("--budgets", type=float, nargs="+", default=[1e-3, 1e-2, 1e-1, 1.0, 10.0])
+    parser.add_argument("--powered", action="store_true")
+    given = parser.parse_args()
+    cores = powered(given.out, given) if given.powered else None
+    if cores is None:
+        solved(given.out, given)
+    table = pd.read_csv(given.out / "table.csv")
+    done = table[table["state"] == "done"]
+    print("\n".join(told(done)))
+    figures: dict[str, Any] = {"cells": len(table), "done": len(done)}
+    picture(given.out, GAP, "execution_time_s")
+    if cores is not None:
+        figures |= against_truth(given.out, done, cores)
+        picture(given.out, "active_power_w", "timeout_s")
+    passed = len(done) == len(table) and figures.get("held", 0) >= 0.9 * figures.get("powered", 0)
+    print(json.dumps({"benchmark": "qubo_budgets", **figures, "pass": passed}))
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
