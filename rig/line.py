@@ -13,8 +13,9 @@ from functools import partial
 
 import msgspec
 
-from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
-from rig.types import Inspects, Issue, Repeats, Reply, Sample, Span
+from rig import answers
+from rig.errors import DeviceError, RigError
+from rig.types import Inspects, Issue, Repeats, Reply, Sample
 from rig.watch import Watch, between, drain, guard, patience_s, sleep
 
 AHEAD_NS = 250_000_000
@@ -112,7 +113,7 @@ class Line:
                 w.aside += 1
             if isinstance(error, (RigError, KeyboardInterrupt)):
                 raise
-            raise _failed(sample.id, error) from error
+            raise answers.failed(sample.id, error) from error
         self._register(Order(issue, sample, step, due_ns, issued_ns))
         w.aside += 1
         self._take(replies, completed_ns)
@@ -167,7 +168,7 @@ class Line:
         assert step.due_ns is not None
         self._busy = True
         if step.repeat > 1 and not isinstance(self._device, Repeats):
-            raise _no_loop(self._w.device.name, step.repeat)
+            raise answers.no_loop(self._w.device.name, step.repeat)
         if self._origin_ns is not None and self._now() < self._origin_ns + step.due_ns:
             self._hand_over()
         for sample in step.samples:
@@ -205,11 +206,7 @@ class Line:
         except RigError:
             raise
         except Exception as error:
-            raise DeviceError(
-                f"the device failed to load samples: {type(error).__name__}: {error}",
-                value=repr(error),
-                remedy="The recording up to here is kept; `rig report` reads it",
-            ) from error
+            raise answers.not_loaded(error) from error
 
     # ---- waiting --------------------------------------------------------------------------
 
@@ -269,13 +266,7 @@ class Line:
 
     def _check_alive(self) -> None:
         if self._pending and self._left_s() <= 0:
-            first = next(iter(self._out))
-            raise DeviceTimeoutError(
-                f"device {self._w.device.name} gave no answer to {first} within {self._allowed_s():g} s",
-                field="timeout_s",
-                value=self._allowed_s(),
-                remedy="Check its power and link; the recording up to here is kept (`rig report`)",
-            )
+            raise answers.silent(self._w.device.name, next(iter(self._out)), self._allowed_s())
 
     # ---- to the device and back -----------------------------------------------------------
 
@@ -307,7 +298,7 @@ class Line:
         elif isinstance(self._device, Repeats):
             self._device.submit_repeated(samples, step.repeat, step.phase, step.budget)
         elif step.phase is not None:
-            raise _no_phase(self._w.device.name, step.phase)
+            raise answers.no_phase(self._w.device.name, step.phase)
         else:
             self._submit(samples, step.budget)
 
@@ -326,10 +317,10 @@ class Line:
         w = self._w
         last: Order | None = None
         for reply in replies:
-            _check(reply, next(iter(self._out), "none"))
+            answers.checked(reply, next(iter(self._out), "none"))
             orders = self._out.get(reply.sample_id)
             if not orders:
-                raise _not_asked(reply.sample_id)
+                raise answers.not_asked(reply.sample_id)
             last = orders.popleft()
             if not orders:
                 del self._out[reply.sample_id]
@@ -362,46 +353,3 @@ class Line:
 
 def _alike(one: Issue, other: Issue) -> bool:
     return one is other or (one.budget, one.repeat, one.phase) == (other.budget, other.repeat, other.phase)
-
-
-def _check(reply: object, asked: str) -> None:
-    if type(reply) is not Reply:
-        raise _failed(asked, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))
-    for span in reply.spans:
-        if type(span) is not Span:
-            raise _failed(asked, TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span"))
-
-
-def _failed(sample_id: str, error: BaseException) -> DeviceError:
-    return DeviceError(
-        f"the device failed on sample {sample_id}: {type(error).__name__}: {error}",
-        value=repr(error),
-        remedy="The recording up to here is kept; `rig report` reads it",
-    )
-
-
-def _not_asked(sample_id: str) -> DeviceError:
-    return DeviceError(
-        f"the device answered {sample_id!r}, which was not asked",
-        field="sample_id",
-        value=sample_id,
-        remedy="Its driver must answer each submitted sample once",
-    )
-
-
-def _no_phase(device: str, phase: str) -> SetupError:
-    return SetupError(
-        f"device {device} cannot run the phase {phase!r} alone",
-        field="phase",
-        value=phase,
-        remedy="Measure the phases together, or implement submit_repeated in its driver",
-    )
-
-
-def _no_loop(device: str, repeat: int) -> SetupError:
-    return SetupError(
-        f"device {device} cannot loop a sample by itself",
-        field="repeat",
-        value=repeat,
-        remedy="Leave repeat out on a schedule, or implement submit_repeated in its driver",
-    )
