@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from rig.sweep_cells import Outcome
 from rig.sweep_grid import Cell
@@ -18,8 +20,20 @@ def kind_of(cell: Cell) -> tuple[str, ...]:
     return (cell.device, *(f"{k}={v}" for k, v in cell.options.items() if not k.endswith("seed")))
 
 
+def declared_s(cell: Cell) -> float:
+    """The seconds that its options speak of (a budget, a duration), multiplied; 1 where there are none."""
+    found = 1.0
+    for key, value in cell.options.items():
+        with suppress(ValueError):
+            seconds = float(value) if key.endswith("_s") else 1.0
+            found *= seconds if 0 < seconds < math.inf else 1.0
+    return found
+
+
 class Progress:
     """Counts outcomes, and knows from those of one kind how long the others of that kind may take.
+
+    Where none of a kind has ended, a straight line through those that have, over the seconds that options declare.
 
     ``left`` names the cells that are open, ``took_s`` how long some of the others took.
     """
@@ -27,11 +41,12 @@ class Progress:
     def __init__(self, cells: Sequence[Cell], left: Sequence[str], failed: int, took_s: Mapping[str, float]) -> None:
         self._kinds = {cell.key: kind_of(cell) for cell in cells}
         self._left, self._failed, self._total = set(left), failed, len(cells)
+        self._declared_s = {kind_of(cell): declared_s(cell) for cell in cells}
         self._sums: dict[tuple[str, ...], tuple[float, int]] = {}
         for key, seconds in took_s.items():
             self._learn(self._kinds[key], seconds)
         self._began_s = time.monotonic()
-        self._worked_s = 0.0
+        self._worked_s, self._noted_s = 0.0, self._began_s
         self._shown_s = float("-inf")
 
     def note(self, outcome: Outcome) -> None:
@@ -39,6 +54,7 @@ class Progress:
         if outcome.key not in self._left or outcome.state not in ("done", "failed"):
             return
         self._left.discard(outcome.key)
+        self._noted_s = time.monotonic()
         self._failed += outcome.state == "failed"
         if outcome.seconds:
             self._worked_s += outcome.seconds
@@ -50,10 +66,26 @@ class Progress:
         """Seconds that the open cells may take, by as many at once as have been until now; None when unknown."""
         if not self._sums or not self._worked_s:
             return None
-        middle_s = sum(s for s, _ in self._sums.values()) / sum(n for _, n in self._sums.values())
         means_s = {kind: s / n for kind, (s, n) in self._sums.items()}
-        each_s = sum(means_s.get(self._kinds[key], middle_s) for key in self._left)
-        return each_s / max(self._worked_s / (time.monotonic() - self._began_s), 1e-6)
+        fixed_s, slope = self._line(means_s)
+        each_s = sum(
+            means_s.get(kind, fixed_s + slope * self._declared_s[kind])
+            for kind in (self._kinds[key] for key in self._left)
+        )
+        at_once = max(self._worked_s / (self._noted_s - self._began_s), 1e-6)
+        return max(each_s / at_once - (time.monotonic() - self._noted_s), 0.0)
+
+    def _line(self, means_s: Mapping[tuple[str, ...], float]) -> tuple[float, float]:
+        """Fixed seconds and slope over the declared ones: least squares, neither below 0, one kind: in proportion."""
+        x = [self._declared_s[kind] for kind in means_s]
+        y = list(means_s.values())
+        mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+        if len(set(self._declared_s.values())) == 1:
+            return mean_y, 0.0
+        spread = sum((a - mean_x) ** 2 for a in x)
+        slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread if spread else math.inf
+        slope = min(max(slope, 0.0), mean_y / mean_x)
+        return mean_y - slope * mean_x, slope
 
     def show(self) -> None:
         """Say where it is, if there is news or it is time."""

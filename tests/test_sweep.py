@@ -501,6 +501,24 @@ def test_what_is_left_is_reckoned_by_kind_and_by_how_many_work_at_once(monkeypat
     assert progress.left_s() == pytest.approx((2 * 2.0 + 10.0) / 2)
 
 
+def test_what_no_cell_of_a_kind_has_shown_is_reckoned_by_the_seconds_declared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("rig.sweep_progress.time.monotonic", lambda: now_s[0])
+    budgets = {"a": "0.1", "b": "1", "c": "10"}
+    made = [Cell(n, "d", "", "", "", "", True, (), {"timeout_s": b}, 0, False) for n, b in budgets.items()]
+    progress = Progress(made, [cell.key for cell in made], 0, {})
+    now_s[0] = 2.0
+    progress.note(Outcome("a", "done", 2.0))
+    assert progress.left_s() == pytest.approx(20.0 + 200.0)  # one alone says no more than in proportion
+    now_s[0] = 5.8
+    progress.note(Outcome("b", "done", 3.8))
+    assert progress.left_s() == pytest.approx(1.8 + 2.0 * 10.0)
+    now_s[0] = 10.8  # nothing has ended since, and it goes on
+    assert progress.left_s() == pytest.approx(1.8 + 2.0 * 10.0 - 5.0)
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(4.2, "4 s"), (600, "10 min"), (9000, "2.5 h")])
 def test_times_are_said_as_people_do(seconds: float, text: str) -> None:
     assert span(seconds) == text
