@@ -51,38 +51,77 @@ def _energyrunner(event: Mapping[str, Any], trace: Trace, tick_hz: float) -> Fig
     """
     stamps = [tick / tick_hz for tick in _ticks(event, "stamps")]
     counts = _ticks(event, "inferences")
-    rate_hz = trace.rail.rate_hz
-    if len(counts) != len(stamps[1::2]) or len(stamps[1::2]) != len(stamps[2::2]) or min(counts, default=1) < 1:
-        raise _bad("inferences", len(counts), f"does not count the {len(stamps[2::2])} windows")
-    if rate_hz <= 0 or trace.rail.conversion.unit != "W":
-        raise _bad("rail", trace.rail.name, "is not watts at a fixed rate")
+    rate_hz = _uniform_hz(event, trace, stamps, counts)
     time_s = np.concatenate([[0.0], np.cumsum(np.full(len(trace.value) - 1, 1.0 / rate_hz))])
-    energy = np.asarray(trace.value, dtype=np.float64) / rate_hz
     figures: Figures = {}
     for k, (on, off, count) in enumerate(zip(stamps[1::2], stamps[2::2], counts, strict=True), start=1):
         first, last = np.searchsorted(time_s, [on, off], side="left")
-        if last <= first or not off > on:
-            raise _bad("stamps", [on, off], "bound a window without a sample")
-        total_j, length_s = math.fsum(energy[first:last].tolist()), off - on
-        name, method = f"window.{k}", f"EnergyRunner, window {2 * k}: samples with {on:g} s <= t < {off:g} s, untrimmed"
-        figures[f"{name}.energy_j"] = _q(total_j, "J", int(last - first), method)
-        mean_w = total_j * rate_hz / (last - first)
-        figures[f"{name}.power_w"] = _q(mean_w, "W", int(last - first), f"{method}, over the time of its samples")
-        figures[f"{name}.energy_per_inference_j"] = _q(total_j / count, "J", count, method)
-        figures[f"{name}.throughput_hz"] = _q(count / length_s, "Hz", count, method)
-    for name, unit in (("energy_per_inference", "j"), ("throughput", "hz")) if counts else ():
+        method = f"EnergyRunner, window {2 * k}: samples with {on:g} s <= t < {off:g} s, untrimmed"
+        figures |= _window(k, trace, (int(first), int(last)), off - on, count, method)
+    return figures | _medians(figures, len(counts), "EnergyRunner")
+
+
+def _tiny_runner(event: Mapping[str, Any], trace: Trace, tick_hz: float) -> Figures:
+    """The runner of MLPerf Tiny 1.3 (mlcommons/tiny, ``benchmark/runner/main.py``): windows counted in samples.
+
+    Between two stamps, which are numbers of samples, energy is the sum of the samples, power that sum over their
+    number times the sampling interval, and the result the median energy per inference.
+    """
+    stamps = [tick / tick_hz for tick in _ticks(event, "stamps")]
+    counts = _ticks(event, "inferences")
+    rate_hz = _uniform_hz(event, trace, stamps, counts)
+    figures: Figures = {}
+    for k, (on, off, count) in enumerate(zip(stamps[1::2], stamps[2::2], counts, strict=True), start=1):
+        bounds = round(on * rate_hz), round(off * rate_hz)
+        method = f"MLPerf Tiny runner, trial {k - 1}: samples {bounds[0]} to {bounds[1] - 1}"
+        figures |= _window(k, trace, bounds, off - on, count, method)
+    return figures | _medians(figures, len(counts), "MLPerf Tiny runner")
+
+
+def _uniform_hz(event: Mapping[str, Any], trace: Trace, stamps: Sequence[float], counts: Sequence[int]) -> float:
+    """The trace's rate; refuses a line that does not count its windows, and a trace that is no watts at a rate."""
+    if len(counts) != len(stamps[1::2]) or len(stamps[1::2]) != len(stamps[2::2]) or min(counts, default=1) < 1:
+        raise _bad("inferences", len(counts), f"does not count the {len(stamps[2::2])} windows")
+    if trace.rail.rate_hz <= 0 or trace.rail.conversion.unit != "W":
+        raise _bad("rail", event.get("rail"), "is not watts at a fixed rate")
+    return trace.rail.rate_hz
+
+
+def _window(k: int, trace: Trace, bounds: tuple[int, int], length_s: float, count: int, method: str) -> Figures:
+    """Energy, power, energy per inference and throughput of one window of samples; nothing where one was dropped."""
+    first, last = bounds
+    held = np.asarray(trace.value[first:last], dtype=np.float64)
+    if not len(held) or not length_s > 0.0:
+        raise _bad("stamps", bounds, "bound a window without a sample")
+    if np.any(np.isnan(held)):
+        return {}
+    total_j = math.fsum((held / trace.rail.rate_hz).tolist())
+    mean_w = total_j * trace.rail.rate_hz / len(held)
+    return {
+        f"window.{k}.energy_j": _q(total_j, "J", len(held), method),
+        f"window.{k}.power_w": _q(mean_w, "W", len(held), f"{method}, over the time of its samples"),
+        f"window.{k}.energy_per_inference_j": _q(total_j / count, "J", count, method),
+        f"window.{k}.throughput_hz": _q(count / length_s, "Hz", count, method),
+    }
+
+
+def _medians(figures: Figures, windows: int, who: str) -> Figures:
+    """Medians over the windows, where every one has its figures."""
+    out: Figures = {}
+    for name, unit, shown in (("energy_per_inference", "j", "J"), ("throughput", "hz", "Hz")):
         each = [q.value for key, q in figures.items() if key.endswith(f".{name}_{unit}")]
-        shown = {"j": "J", "hz": "Hz"}[unit]
-        figures[f"{name}_median_{unit}"] = _q(median(each), shown, len(each), "EnergyRunner, median of its windows")
-    return figures
+        if each and len(each) == windows:
+            out[f"{name}_median_{unit}"] = _q(median(each), shown, len(each), f"{who}, median of its windows")
+    return out
 
 
 def _mlperf_power(event: Mapping[str, Any], trace: Trace, _: float) -> Figures:
     """MLPerf Inference power: mean of the meter's log strictly between LoadGen's ``power_begin`` and ``power_end``.
 
     Readings that are not above 0 are left out; both clocks are taken for one. Energy per query is given for the
-    scenarios SingleStream and MultiStream, the comparison with the ranging run where there was one (submission
-    checker and power checker of mlcommons/inference and mlcommons/power-dev).
+    scenarios SingleStream and MultiStream where the log counts its queries (1.0 did not), the comparison with the
+    ranging run where there was one (submission checker and power checker of mlcommons/inference and
+    mlcommons/power-dev).
     """
     figures: Figures = {}
     means: dict[str, float] = {}
@@ -97,7 +136,7 @@ def _mlperf_power(event: Mapping[str, Any], trace: Trace, _: float) -> Figures:
         method = "MLPerf power: mean of the readings stamped strictly between power_begin and power_end, above 0 W"
         figures[f"{name}average_power_w"] = _q(means[key], "W", len(held), method)
     queries, duration_s = event.get("queries"), event.get("duration_s")
-    if event.get("scenario") in ("SingleStream", "MultiStream") and "testing" in means:
+    if event.get("scenario") in ("SingleStream", "MultiStream") and "testing" in means and queries is not None:
         if not (isinstance(queries, int) and queries > 0 and isinstance(duration_s, (int, float)) and duration_s > 0):
             raise _bad("queries", queries, "does not count queries")
         method = "MLPerf power: average power x (power_end - power_begin) / queries"
@@ -111,6 +150,7 @@ def _mlperf_power(event: Mapping[str, Any], trace: Trace, _: float) -> Figures:
 
 METHODS: Mapping[str, Callable[[Mapping[str, Any], Trace, float], Figures]] = {
     "energyrunner": _energyrunner,
+    "mlperf-tiny-runner": _tiny_runner,
     "mlperf-power": _mlperf_power,
 }
 

@@ -185,7 +185,7 @@ def test_idle_is_as_the_log_or_the_option_says(tmp_path: Path) -> None:
     [
         ("trace1-energy.bin", b""),
         ("trace1-energy.bin", b"\xf2" + bytes(40)),
-        ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, np.nan], "<f4").tobytes()),
+        ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, np.inf], "<f4").tobytes()),
         ("trace1-energy.bin", b"\xf1" + np.array([0.0, 1.0, 1.0], "<f4").tobytes()),
         ("trace1-energy.bin", b"\xf1" + np.array([1000.0, 1.0, 1.0], "<f4").tobytes()[:-1]),
         ("trace1-timestamps.json", b"[0.01, 0.1"),

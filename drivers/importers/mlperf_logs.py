@@ -7,22 +7,25 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
-from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from drivers.importers.units import utc_ns
+from drivers.importers.mlperf_dates import Axis, Stamp, on_one_axis, stamp_of
+from drivers.importers.mlperf_session import read_clocks
 from rig.errors import DataError, UsageError
 from rig.types import Floats, Indices
 
 METER_LOG, DETAIL, SUMMARY = "spl.txt", "mlperf_log_detail.txt", "mlperf_log_summary.txt"
-ORDERS = {"mdy": (0, 1), "dmy": (1, 0)}
-"""Where the month and where the day stands among the first two numbers of a date."""
-MS = 1_000_000
-_STAMP = re.compile(r"(\d{1,2})-(\d{1,2})-(\d{4}) (\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?")
+MOST = 2**31 - 1
+_ENDS = re.compile(r"Mark|Ch\d+|Analyzer\d+")
+"""Where the totals of a meter's line end, and what single channels or meters read begins."""
+_OLD = re.compile(
+    r"\b(power_begin|power_end)\b.*?(\d{1,2}-\d{1,2}-\d{4} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)", re.IGNORECASE
+)
+_PER_QUERY = "result_qps_with_loadgen_overhead"
+_RATES = ("result_completed_samples_per_sec", "result_samples_per_second", _PER_QUERY)
 
 
 @dataclass(frozen=True)
@@ -35,30 +38,51 @@ class Part:
     begin_ms: int
     end_ms: int
     said: Mapping[str, Any]
+    meter: str
     files: Mapping[str, Path]
 
 
-def read_part(folder: Path, zones: tuple[tzinfo, tzinfo], date_order: str | None) -> Part:
-    """Read one folder; ``zones`` are those of the meter's log and of LoadGen. Raises ``DataError``, ``UsageError``."""
-    said = _loadgen(folder / DETAIL)
+def detail_of(folder: Path) -> Path | None:
+    """LoadGen's log in a folder, or the one file of that name below it (some harnesses nest it)."""
+    direct = folder / DETAIL
+    if direct.is_file():
+        return direct
+    below = sorted(p for p in folder.rglob(DETAIL) if p.is_file())
+    return below[0] if len(below) == 1 else None
+
+
+def read_part(folder: Path, axis: Axis, ranging: bool) -> Part:
+    """Read one folder. Raises ``DataError``, ``UsageError``."""
+    detail = detail_of(folder)
+    if detail is None:
+        raise DataError(
+            f"{folder.name} holds {METER_LOG} and no {DETAIL}",
+            field=DETAIL, value=str(folder), remedy=f"Copy LoadGen's {DETAIL} of the same run beside it",
+        )  # fmt: skip
+    said = _loadgen(detail)
     stamps, watts = _meter(folder / METER_LOG)
-    window = [_fields(said[key], folder / DETAIL) for key in ("power_begin", "power_end")]
-    stamp_ms, (begin, end) = _on_one_axis(folder, stamps, window, zones, date_order)
+    window = [stamp_of(said[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
+    clocks = read_clocks(folder, ranging)
+    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, axis, clocks)
     if not begin < end:
         raise DataError(
             f"{folder.name}: power_end is not after power_begin", field="power_end", value=end - begin, remedy="Check"
         )
-    names = [n for n in (METER_LOG, DETAIL, SUMMARY) if (folder / n).is_file()]
-    files = {f"{folder.name or 'run'}/{name}": folder / name for name in names}
-    return Part(folder, stamp_ms, watts, begin, end, said, files)
+    kept = {METER_LOG: folder / METER_LOG, DETAIL: detail, SUMMARY: detail.with_name(SUMMARY)}
+    files = {f"{folder.name or 'run'}/{name}": path for name, path in kept.items() if path.is_file()}
+    return Part(folder, stamp_ms, watts, begin, end, said, clocks.meter, {**files, **clocks.files})
 
 
 def _loadgen(path: Path) -> dict[str, Any]:
-    """The last value of every key of LoadGen's ``:::MLLOG`` lines; those needed must be texts."""
+    """The last value of every key of LoadGen's ``:::MLLOG`` lines; those needed must be texts.
+
+    The log format before that, which had no JSON, still gives the two stamps.
+    """
     found: dict[str, Any] = {}
     for line in _lines(path):
         _, mark, text = line.partition(":::MLLOG ")
         if not mark:
+            found |= {old[1].lower(): old[2] for old in [_OLD.search(line)] if old}
             continue
         try:
             entry = json.loads(text)
@@ -77,33 +101,30 @@ def _loadgen(path: Path) -> dict[str, Any]:
     return found
 
 
-def _meter(path: Path) -> tuple[list[tuple[int, ...]], Floats]:
-    """The fields of every stamp and the total watts; -1, by which PTDaemon says absent, is NaN."""
-    stamps: list[tuple[int, ...]] = []
+def _meter(path: Path) -> tuple[list[Stamp], Floats]:
+    """The fields of every stamp and the total watts; -1 and nan, by which PTDaemon says absent, are NaN."""
+    stamps: list[Stamp] = []
     watts: list[float] = []
+    where = f"{path.parent.name}/{path.name}"
     for number, line in enumerate(_lines(path), start=1):
         if not line.startswith("Time,"):
             continue
         cells = line.strip().split(",")
+        at = next((k for k, cell in enumerate(cells) if _ENDS.fullmatch(cell)), len(cells))
+        total = dict(zip(cells[2:at:2], cells[3:at:2], strict=False)).get("Watts", "")
         try:
-            at = next((k for k, cell in enumerate(cells) if cell == "Mark" or re.fullmatch(r"Ch\d+", cell)), len(cells))
-            value = float(dict(zip(cells[2:at:2], cells[3:at:2], strict=False))["Watts"])
-        except (KeyError, ValueError) as error:
+            value = math.nan if total.lower().lstrip("+-").startswith("nan") else float(total)
+        except ValueError as error:
             raise DataError(
-                f"{path.parent.name}/{path.name}, line {number} holds no Watts",
-                field="Watts",
-                value=line[:80],
-                remedy="Copy the log again, whole",
+                f"{where}, line {number} holds no Watts", field="Watts", value=line[:80], remedy="Copy the log again"
             ) from error
-        if not math.isfinite(value) or abs(value) > 1e12:
-            raise DataError(
-                f"{path.parent.name}/{path.name}, line {number}: {value} W", field="Watts", value=value, remedy="Check"
-            )
-        stamps.append(_fields(cells[1], path, number))
+        if abs(value) > 1e12:
+            raise DataError(f"{where}, line {number}: {value} W", field="Watts", value=value, remedy="Check")
+        stamps.append(stamp_of(cells[1], f"{where}, line {number}"))
         watts.append(math.nan if value == -1.0 else value)
     if len(stamps) < 2:
         raise DataError(
-            f"{path.parent.name}/{path.name} holds {len(stamps)} readings",
+            f"{where} holds {len(stamps)} readings",
             field="source",
             value=len(stamps),
             remedy="A trace needs two at least",
@@ -111,76 +132,34 @@ def _meter(path: Path) -> tuple[list[tuple[int, ...]], Floats]:
     return stamps, np.array(watts)
 
 
-def _fields(text: str, path: Path, line: int | None = None) -> tuple[int, ...]:
-    """Two numbers of which one is the month, year, hour, minute, second, microsecond."""
-    found = _STAMP.fullmatch(text.strip())
-    if not found:
-        where = f"{path.parent.name}/{path.name}" + (f", line {line}" if line else "")
-        raise DataError(
-            f"{where}: {text[:40]!r} is no time stamp", field="time", value=text[:40], remedy="Copy the log again"
-        )
-    return *(int(x) for x in found.groups()[:6]), int((found[7] or "0").ljust(6, "0"))
+def counts_of(part: Part, inferences: int | None) -> tuple[int | None, int, str]:
+    """Queries answered, by LoadGen's own count; samples in them; and how the samples were counted, if otherwise.
+
+    LoadGen 1.0 did not count what it had issued: in the Offline scenario that is what it generated, and otherwise
+    the logged rate over the window says it to the six digits of that rate. 0 samples where nothing tells.
+    """
+    said = part.said
+    each = _whole(said.get("effective_samples_per_query", 1))
+    queries = _whole(said.get("result_query_count"))
+    if inferences is not None:
+        if not 1 <= inferences <= MOST:
+            raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="1 or more")
+        return queries, inferences, "samples as the option inferences states"
+    if queries and each:
+        return queries, queries * each, ""
+    generated = [_whole(said.get(f"generated_{name}")) for name in ("query_count", "samples_per_query")]
+    if said.get("effective_scenario") == "Offline" and all(generated):
+        return None, int(generated[0] or 0) * int(generated[1] or 0), "samples generated; the log counts none"
+    for name in _RATES:
+        rate, length_s = said.get(name), (part.end_ms - part.begin_ms) / 1e3
+        if isinstance(rate, (int, float)) and rate * length_s >= 1.0 and rate * length_s * (each or 1) < MOST:
+            samples = round(rate * length_s) * (each if each and name == _PER_QUERY else 1)
+            return None, samples, f"samples from {name} over the window; the log counts none"
+    return None, 0, "samples not counted at all: state inferences=NUMBER for figures of the rig's own"
 
 
-def _on_one_axis(
-    folder: Path,
-    stamps: list[tuple[int, ...]],
-    window: list[tuple[int, ...]],
-    zones: tuple[tzinfo, tzinfo],
-    date_order: str | None,
-) -> tuple[Indices, tuple[int, int]]:
-    """Meter stamps and LoadGen's window in UTC ms, under the one order of dates that lets them meet."""
-    found: dict[tuple[int, int], tuple[Indices, tuple[int, int]]] = {}
-    for loadgen, meter in product(ORDERS, [date_order] if date_order else ORDERS):  # LoadGen's own order first
-        log, edges = _placed(stamps, meter, zones[0]), _placed(window, loadgen, zones[1])
-        if log is not None and edges is not None and log[0] < edges[1] and log[-1] > edges[0]:
-            key = (int(log[0] - edges[0]), int(log[-1] - log[0]))
-            found.setdefault(key, (log, (int(edges[0]), int(edges[1]))))
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if found:
-        raise UsageError(
-            f"the dates of {folder.name}/{METER_LOG} may be month-day-year or day-month-year",
-            field="date_order",
-            remedy="State it: date_order=mdy or date_order=dmy",
-        )
-    first, begin = ("-".join(map(str, s[:3])) + " " + ":".join(map(str, s[3:6])) for s in (stamps[0], window[0]))
-    raise UsageError(
-        f"{folder.name}: the meter's log, from {first} on, does not meet LoadGen's window, from {begin} on",
-        field="timezone",
-        value=first,
-        remedy="State the zone of the meter's log: timezone=Europe/Berlin or +02:00; and date_order=, if it is another",
-    )
-
-
-def _placed(stamps: list[tuple[int, ...]], order: str, where: tzinfo) -> Indices | None:
-    """UTC ms, shape (n,); None where the order makes dates that do not exist, or time go backwards."""
-    month, day = ORDERS[order]
-    days: dict[tuple[int, int, int], date] = {}
-    out = []
-    try:
-        for s in stamps:
-            key = (s[2], s[month], s[day])
-            midnight = days.setdefault(key, date(*key))
-            moment = datetime(midnight.year, midnight.month, midnight.day, s[3], s[4], s[5], s[6], where)
-            out.append(utc_ns(moment) // MS)
-    except (ValueError, OverflowError, DataError):
-        return None
-    return None if any(b < a for a, b in pairwise(out)) else np.array(out, dtype=np.int64)
-
-
-def counts_of(part: Part) -> tuple[int, int]:
-    """Queries answered and samples in them, by LoadGen's own count."""
-    queries, each = part.said.get("result_query_count"), part.said.get("effective_samples_per_query", 1)
-    whole = [isinstance(x, int) and not isinstance(x, bool) and x >= 1 for x in (queries, each)]
-    if not all(whole):
-        raise DataError(
-            f"{part.folder.name}/{DETAIL} does not count its queries",
-            field="result_query_count" if not whole[0] else "effective_samples_per_query",
-            value=str(queries if not whole[0] else each),
-            remedy="Copy the whole log of a run that ended",
-        )
-    return int(queries or 0), int(queries or 0) * int(each)
+def _whole(x: object) -> int | None:
+    return x if isinstance(x, int) and not isinstance(x, bool) and 1 <= x <= MOST else None
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -1,0 +1,265 @@
+"""What EEMBC EnergyRunner leaves in a session's folder: the trace, the stamps and the texts beside them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+
+import numpy as np
+
+from drivers.importers.kinds import below
+from rig.errors import DataError, UsageError
+from rig.types import Floats
+
+MAGIC = 0xF1
+ENERGY, STAMPS = "-energy.bin", "-timestamps.json"
+UNITS = {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "nJ": 1e-9}
+TELLS_UNIT = 0.05
+"""Relative; how near a power of ten a printed energy must be to the trace's to tell that the unit is another."""
+_BESIDE = {"log.txt": "log.txt", "results.txt": "results.txt", "script.async": ".async"}
+_LINE = re.compile(r"^(?P<t>\d+(?:\.\d+)?) (?P<who>[^:]+): (?P<what>.*)$")
+_SCRIPT = re.compile(r"""cmd["']?\s*:\s*(["'])((?:\\.|(?!\1)[^\\])*)\1""")
+_PRINTED = re.compile(r"\bEnergy {2,}:\s*(\d+(?:\.\d+)?) uJ")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the log, stamped in seconds by the host."""
+
+    t_s: float
+    who: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Session:
+    """One trace as its files hold it. ``watts`` has shape (n,), NaN where a sample is absent.
+
+    ``stamps_s`` is in order; window k lies between stamps 2k - 1 and 2k, counted from 0, and holds ``counts[k - 1]``.
+    ``files`` are by the names they are kept under.
+    """
+
+    name: str
+    rate_hz: float
+    watts: Floats
+    stamps_s: tuple[float, ...]
+    counts: tuple[int, ...]
+    facts: Mapping[str, str]
+    files: Mapping[str, Path]
+    method: str = "energyrunner"
+    log: tuple[Line, ...] = field(default=(), repr=False)
+
+
+def bins(source: Path) -> list[Path]:
+    """The energy traces in a folder or below it, or the one file."""
+    if source.is_file():
+        return [source] if source.name.endswith(ENERGY) else []
+    return below(source, f"*{ENERGY}")
+
+
+def read_session(path: Path, name: str, alone: bool, inferences: int | None, unit: str) -> Session:
+    """The trace at ``path`` with its stamps and texts. Raises ``DataError``, ``UsageError``."""
+    if unit not in UNITS:
+        raise UsageError(f"unit is {unit!r}", field="unit", value=unit, remedy=f"Give {', '.join(UNITS)}")
+    prefix = path.name.removesuffix(ENERGY)
+    rate_hz, energy = read_energy(path)
+    stamps_path = _stamps_path(path, prefix, alone)
+    stamps = read_stamps(stamps_path)
+    texts = texts_beside(path.parent)
+    said = {kind: read_text(p) for kind, p in texts.items()}
+    before, log = _log(said.get("log.txt", ""), prefix)
+    counts = _counts(said, log, prefix, len(stamps[2::2]), inferences)
+    facts = _facts([*before, *log])
+    odd = _compare(said.get("results.txt", ""), energy, rate_hz, stamps, unit)
+    facts |= {"results.txt": odd} if odd else {}
+    watts = energy * (rate_hz * UNITS[unit])
+    files = {p.name: p for p in (path, stamps_path, *texts.values())}
+    return Session(name, rate_hz, watts, stamps, counts, facts, files, log=log)
+
+
+def texts_beside(folder: Path) -> dict[str, Path]:
+    """``log.txt``, ``results.txt`` and ``script.async``, or the one file whose name ends so (``energy_log.txt``)."""
+    names = sorted(p for p in folder.iterdir() if p.is_file())
+    found: dict[str, Path] = {}
+    for kind, end in _BESIDE.items():
+        exact = [p for p in names if p.name.lower() == kind]
+        like = exact or [p for p in names if p.name.lower().endswith(end)]
+        if len(like) == 1:
+            found[kind] = like[0]
+    return found
+
+
+def read_energy(path: Path) -> tuple[float, Floats]:
+    """Sampling rate (Hz) and energy per sample, shape (n,): byte 0xF1, float32 rate, float32 samples, little-endian.
+
+    A sample that is not a number is one that the meter dropped.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise bad(path, f"cannot be read: {error.strerror}", None) from error
+    if raw.startswith(b"version https://git-lfs"):
+        raise DataError(
+            f"{path.name} is a Git LFS pointer, not the trace",
+            field=path.name,
+            value=len(raw),
+            remedy="Fetch the files themselves: git lfs pull",
+        )
+    if len(raw) < 13 or raw[0] != MAGIC:
+        raise bad(path, f"does not begin with 0x{MAGIC:X} and two samples", raw[:1].hex())
+    if (len(raw) - 1) % 4:
+        raise bad(path, "ends within a sample", len(raw))
+    values = np.frombuffer(raw, "<f4", offset=1)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        rate_hz, energy = float(values[0]), values[1:].astype(np.float64)
+    if not (math.isfinite(rate_hz) and 1e-3 <= rate_hz <= 1e9):
+        raise bad(path, f"states a sampling rate of {rate_hz} Hz", rate_hz)
+    broken = np.flatnonzero(np.isinf(energy))
+    if len(broken) or np.all(np.isnan(energy)):
+        at = int(broken[0]) if len(broken) else 0
+        raise bad(path, f"holds {energy[at]} as sample {at}", float(energy[at]))
+    return rate_hz, energy
+
+
+def _stamps_path(path: Path, prefix: str, alone: bool) -> Path:
+    named = path.with_name(prefix + STAMPS)
+    others = sorted(path.parent.glob("*timestamps.json")) if alone and not named.exists() else []
+    return others[0] if len(others) == 1 else named
+
+
+def read_stamps(path: Path) -> tuple[float, ...]:
+    """Seconds, in order: one, then two for each window."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise bad(path, f"cannot be read: {error.strerror}", None) from error
+    except (ValueError, RecursionError) as error:
+        raise bad(path, f"is not JSON: {error}", None) from error
+    numbers = isinstance(found, list) and all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in found)
+    if not numbers or not all(0.0 <= x < 1e9 for x in found):
+        raise bad(path, "is not a list of seconds", str(found)[:60])
+    stamps = tuple(float(x) for x in found)
+    if list(stamps) != sorted(stamps) or len(stamps) % 2 == 0:
+        raise bad(path, f"holds {len(stamps)} stamps, which are not one and then two for each window, in order", None)
+    return stamps
+
+
+def read_text(path: Path) -> str:
+    """A text, whatever its line ends. Raises ``DataError``."""
+    try:
+        return path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise bad(path, f"cannot be read: {error.strerror}", None) from error
+
+
+def _log(text: str, prefix: str) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+    """The lines before, and from, where the trace of this name was switched on, to where it was off again."""
+    lines = tuple(Line(float(m["t"]), m["who"], m["what"]) for m in map(_LINE.match, text.splitlines()) if m)
+    begun = [(k, m[1]) for k, x in enumerate(lines) if (m := re.fullmatch(r'Command "emon trace on (.+)"', x.what))]
+    on = [k for k, name in begun if name == prefix] or [k for k, name in begun if prefix.endswith(name)]
+    if not on:
+        return lines, ()
+    off = [k for k, line in enumerate(lines) if k > on[-1] and line.what == "m-trace[off]"]
+    return lines[: on[-1]], lines[on[-1] : off[0] + 1 if off else len(lines)]
+
+
+def _counts(
+    texts: Mapping[str, str], log: Sequence[Line], prefix: str, windows: int, inferences: int | None
+) -> tuple[int, ...]:
+    """Inferences in each window, from the first source that tells. Raises where they contradict each other."""
+    check_inferences(inferences)
+    script = [m[1] for m in _SCRIPT.findall(texts.get("script.async", ""))]
+    starts = [k for k, command in enumerate(script) if command == f"emon trace on {prefix}"]
+    script = script[starts[-1] :] if starts else []
+    told = {
+        "log.txt": [m[1] for line in log if (m := re.fullmatch(r"\[dut\]: m-infer-start-(\d{1,9})", line.what))],
+        "script.async": [m[1] for command in script if (m := re.match(r"io dut infer (\d{1,9})\b", command))],
+        "results.txt": re.findall(r"# Inferences\s*:\s*(\d{1,9})\b", texts.get("results.txt", "")),
+    }
+    for name, found in told.items():
+        if not found:
+            continue
+        counts = tuple(int(x) for x in found)
+        if len(counts) != windows or min(counts) < 1:
+            raise DataError(
+                f"{name} tells of {len(counts)} windows and the stamps of {windows}",
+                field=name,
+                value=len(counts),
+                remedy="Check that they are of one session; remove what is not",
+            )
+        if inferences is not None and set(counts) != {inferences}:
+            raise UsageError(
+                f"{name} counts {counts[0]} inferences and the option {inferences}",
+                field="inferences",
+                value=inferences,
+                remedy="Leave the option away",
+            )
+        return counts
+    if inferences is None and windows:
+        raise UsageError(
+            "neither log.txt, script.async nor results.txt tells how many inferences a window holds",
+            field="inferences",
+            remedy="State it: inferences=NUMBER",
+        )
+    return (inferences or 1,) * windows
+
+
+def check_inferences(inferences: int | None) -> None:
+    """Refuse a count that cannot be meant. Raises ``UsageError``."""
+    if inferences is not None and not 1 <= inferences < 2**31:
+        raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="Give 1 or more")
+
+
+def _compare(results: str, energy: Floats, rate_hz: float, stamps: Sequence[float], unit: str) -> str:
+    """What is odd about the energies that ``results.txt`` prints; raises where they tell that the unit is another."""
+    printed = [float(x) for x in _PRINTED.findall(results)]
+    if len(printed) != len(stamps[2::2]):
+        return ""
+    for k, (on, off, uj) in enumerate(zip(stamps[1::2], stamps[2::2], printed, strict=True), start=1):
+        with np.errstate(over="ignore"):
+            held = float(np.nansum(energy[round(on * rate_hz) : round(off * rate_hz)])) * UNITS[unit] * 1e6
+        if not (uj > 0.0 and 0.0 < held < math.inf and 1e-15 < uj / held < 1e15):
+            continue
+        power = 3 * round(math.log10(uj / held) / 3)
+        meant = {round(math.log10(f / UNITS[unit])): u for u, f in UNITS.items()}.get(power)
+        if power and meant and abs(uj / held * 10.0**-power - 1.0) < TELLS_UNIT:
+            raise UsageError(
+                f"results.txt prints {uj:g} uJ for window {2 * k}, and the trace holds {held:g} uJ if it is in {unit}",
+                field="unit",
+                value=unit,
+                remedy=f"State it: unit={meant}",
+            )
+        if abs(uj / held - 1.0) > TELLS_UNIT:
+            return f"prints {uj:g} uJ for window {2 * k} where the trace holds {held:g} uJ"
+    return ""
+
+
+def _facts(log: Sequence[Line]) -> dict[str, str]:
+    known = {
+        "session": r"m-session-start-id\[(\d+)\]",
+        "model": r"\[dut\]: m-model-\[(.+)\]",
+        "profile": r"\[dut\]: m-profile-\[(.+)\]",
+        "meter": r"m-regfile-fn\[.+\]-type\[emon\]-name\[(.+)\]",
+        "dropped": r"m-\[(Dropped .+)\]",
+    }
+    return {key: m[1][:80] for key, pattern in known.items() for line in log if (m := re.fullmatch(pattern, line.what))}
+
+
+def day_of(session: str) -> date | None:
+    """The day of a session by its number, which begins YYYYMMDD."""
+    try:
+        return datetime.strptime(session[:8], "%Y%m%d").date()
+    except ValueError:
+        return None
+
+
+def bad(path: Path, what: str, value: object) -> DataError:
+    """The error for a file that is not of the format."""
+    return DataError(
+        f"{path.name} {what}", field=path.name, value=value, remedy="Copy the session's folder again, whole"
+    )
