@@ -49,6 +49,7 @@ _TITLES = {
     "arrival_gap_distance": "Gaps kept from gaps scheduled, Kolmogorov distance",
     "onset_never_share": "Scene changes never recognised",
     "stream_accuracy": "Share of time with the right scene",
+    "largest_nodes": "Largest problem solved, nodes",
     "cost_best": "Cost, best",
     "feasible_share": "Solutions that are feasible",
     "overrun_mean_s": "Overrun of the budget, mean",

@@ -19,7 +19,7 @@ _GAVE: Mapping[str, str] = {
     "accuracy": "accuracy",
     "power": "power and energy",
     "compliance": "a check against caches; no figure",
-    "probe": "the search for the highest valid rate; no figure",
+    "probe": "one step of a search; no figure",
 }
 REPORT = "report.html"
 

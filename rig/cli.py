@@ -140,7 +140,7 @@ def _show(path: Path, as_json: bool, out: Path | None) -> int:
     """Read back from disk, evaluate, render; a session makes a report of each run and one of itself."""
     from rig.evaluate import evaluate
     from rig.run import open_run
-    from rig.session import is_session, runs_in
+    from rig.session import is_session, runs_in, tried_in
     from rig.store import DERIVED
     from rig.summary import Part, summarise
 
@@ -159,7 +159,7 @@ def _show(path: Path, as_json: bool, out: Path | None) -> int:
     document: dict[str, Any] = documents[0]
     if session:
         document = {"session": str(path), "runs": documents}
-        whole = summarise(path.resolve().name, parts)
+        whole = summarise(path.resolve().name, parts, tried_in(path))
         if whole is not None:
             target = out or path / DERIVED
             run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)

@@ -17,7 +17,7 @@ from rig.opening import Opened, Request, opened
 from rig.plugins import build, load, takes, values_of
 from rig.probing import Planned, largest_size, peak_rate
 from rig.record import record, run_name
-from rig.session import bind
+from rig.session import Tried, bind
 from rig.types import Sequenced, Workload
 from rig.watch import Bench
 
@@ -67,6 +67,7 @@ def _check(request: Request) -> None:
 
 def _session(request: Request, o: Opened, folder: Path, quiet: bool) -> Path:
     done: list[tuple[str, str]] = []
+    tried: list[Tried] = []
     plan = list(_plan(request, o))
     try:
 
@@ -75,7 +76,7 @@ def _session(request: Request, o: Opened, folder: Path, quiet: bool) -> Path:
             return _record(request, o, planned, folder / planned.name, quiet)
 
         if request.find_size:
-            largest_size(o, play, quiet)
+            largest_size(o, play, tried, quiet)
             return folder
         rate = peak_rate(o, play, quiet) if request.find_peak else {}
         for planned in plan:
@@ -83,7 +84,7 @@ def _session(request: Request, o: Opened, folder: Path, quiet: bool) -> Path:
     finally:
         whole = [(name, purpose) for name, purpose in done if (folder / name).is_dir()]
         if whole:
-            bind(folder, whole)
+            bind(folder, whole, tried)
     return folder
 
 
@@ -103,13 +104,16 @@ def _plan(request: Request, o: Opened) -> Iterator[Planned]:
 
 def _record(request: Request, o: Opened, planned: Planned, path: Path, quiet: bool) -> Path:
     options = {**o.scenario_options, **planned.options}
-    bench = o.bench if planned.metered else Bench(o.bench.device, (), o.bench.clock)
+    # of a device that marks its spans on a pin, only a meter knows when they were
+    metered = planned.metered or o.bench.device.info().spans_on_pin
+    bench = o.bench if metered else Bench(o.bench.device, (), o.bench.clock)
     given = {
         "workload": planned.workload,
         "phases": bench.device.info().phases,
         "rules": o.rules,
         "clock": bench.clock,
         "purpose": planned.purpose,
+        "metered": bool(bench.meters),
     }
     steps = build(o.scenario, given, options)
     scenario: dict[str, Any] = {"name": request.scenario, "options": values_of(o.scenario, options)}

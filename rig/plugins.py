@@ -78,7 +78,7 @@ def options_of(factory: Factory) -> dict[str, Option]:
 
 
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases", "rules", "purpose")
+INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
 
 
 def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:

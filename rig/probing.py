@@ -12,6 +12,7 @@ from rig.errors import MeasurementRefusedError, RigError, UsageError
 from rig.opening import Opened
 from rig.peak import Probe, find_largest, find_peak
 from rig.plugins import options_of, values_of
+from rig.session import Tried
 from rig.types import Workload
 
 SIZE = "nodes"
@@ -55,8 +56,8 @@ def peak_rate(o: Opened, play: Play, quiet: bool) -> dict[str, str]:
     return {RATE: repr(find_peak(probe, float(values_of(o.scenario, o.scenario_options)[RATE])))}
 
 
-def largest_size(o: Opened, play: Play, quiet: bool) -> int:
-    """The most nodes of which the device finds a solution better than cost 0, within 5 %.
+def largest_size(o: Opened, play: Play, tried: list[Tried], quiet: bool) -> int:
+    """The most nodes of which the device finds a solution better than cost 0, within 5 %; probes join ``tried``.
 
     A probe fails when the device refuses the problem, fails at it, finds nothing, or when memory does not hold it.
     """
@@ -74,15 +75,17 @@ def largest_size(o: Opened, play: Play, quiet: bool) -> int:
     count = iter(range(1, 1000))
 
     def probe(size: int) -> bool:
+        held = False
         try:
             workload = o.other_workload({SIZE: str(size), "seeds": "0"})
             planned = Planned(f"probe-{next(count):02d}", "probe", workload, False, {"solves": "1"})
             best = evaluate(open_run(play(planned))).quantities.get("cost_best")
+            held = best is not None and best.value < 0
+            found = "no solution" if best is None else f"cost {best.value:g}"
         except (RigError, MemoryError) as error:
-            _say(quiet, f"{size} nodes: {error or 'more than memory holds'}")
-            return False
-        held = best is not None and best.value < 0
-        _say(quiet, f"{size} nodes: {'no solution' if best is None else f'cost {best.value:g}'}")
+            found = str(error) or "more than memory holds"
+        tried.append(Tried(size, held, found))
+        _say(quiet, f"{size} nodes: {found}")
         return held
 
     with memory_bound(MEMORY_SHARE):

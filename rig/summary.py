@@ -17,6 +17,7 @@ from rig.quantity import Component, Quantity, linear
 from rig.queries import queries_of
 from rig.result import Result
 from rig.run import Run
+from rig.session import Tried
 from rig.validity import Check
 
 SCORES = ("accuracy", "balanced_accuracy")
@@ -38,12 +39,12 @@ class Part:
     result: Result
 
 
-def summarise(name: str, parts: Sequence[Part]) -> Result | None:
-    """The session's result; None when it holds no run that was more than a probe."""
+def summarise(name: str, parts: Sequence[Part], tried: Sequence[Tried] = ()) -> Result | None:
+    """The session's result; of a search, that for the largest size it found. None when there is neither."""
     by = {p: [part for part in parts if part.purpose == p] for p in ("performance", "accuracy", "power", "compliance")}
     lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
     if lead is None:
-        return None
+        return _searched(name, parts, tried)
     figures = _figures(by)
     checks = [*_of_runs(parts), *_of_session(lead.run, by, figures)]
     validity = lead.result.validity
@@ -61,6 +62,39 @@ def summarise(name: str, parts: Sequence[Part]) -> Result | None:
         ),
         validity=None if validity is None else replace(validity, checks=tuple(checks)),
     )
+
+
+def _searched(name: str, parts: Sequence[Part], tried: Sequence[Tried]) -> Result | None:
+    """The largest size of which a solution better than cost 0 was found, with what its own run gave."""
+    solved = [(part, _nodes(part.run)) for part in parts if _solved(part)]
+    if not tried or not solved:
+        return None
+    part, nodes = max(solved, key=lambda pair: pair[1])
+    failed = [t for t in tried if not t.held and t.nodes > nodes]
+    method = "largest tried of which a solution better than cost 0 was found"
+    more = min(failed, key=lambda t: t.nodes, default=None)
+    note = f"{more.nodes} nodes failed: {more.found}" if more else "The search was ended before a size failed"
+    figures = {"largest_nodes": Quantity(float(nodes), "1", (), 0.0, len(tried), method)}
+    kept = ("cost_best", "overrun_max_s", "execution_time_s")
+    figures |= {n: part.result.quantities[n] for n in kept if n in part.result.quantities}
+    about = f"A search over {', '.join(str(t.nodes) for t in tried)} nodes"
+    return replace(
+        part.result,
+        run_id=name,
+        quantities=figures,
+        notes=(about, note, *part.result.notes),
+        refusals=(),
+        validity=None,
+    )
+
+
+def _nodes(run: Run) -> int:
+    return int((run.start["workload"].get("details") or {}).get("nodes") or 0)
+
+
+def _solved(part: Part) -> bool:
+    best = part.result.quantities.get("cost_best")
+    return part.purpose == "probe" and best is not None and best.value < 0
 
 
 def _served(part: Part) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from rig.errors import UsageError
@@ -12,22 +13,26 @@ from scenarios.steps import at_least, chosen, framed, positive
 def optimization(
     workload: Workload,
     rules: Rules,
+    metered: bool = False,
     *,
     timeout_s: float = 1.0,
     to_gap: float | None = None,
     solves: int = 5,
-    repeat: int = 1,
+    repeat: int | None = None,
+    window_s: float = 0.5,
     idle_s: float | None = None,
 ) -> Iterator[Step]:
     """Idle, each problem ``solves`` times for ``timeout_s`` each, idle. The device draws a new seed for each solve.
 
-    ``to_gap`` ends a solve that comes that close to the problem's target, relative (0.05 for 5 %). ``repeat``
-    loops a solve inside one span where the time is too short for the meter.
+    ``to_gap`` ends a solve that comes that close to the problem's target, relative (0.05 for 5 %). ``repeat`` loops a
+    solve inside one span; left out, a run with a meter (``metered``) loops what is shorter than a power window of
+    ``window_s`` until it fills one. Of a loop, the first solve's solution and progress are kept.
     """
     idle = chosen(idle_s, rules.idle_s)
-    at_least(idle_s=(idle, 0.0), solves=(solves, 1), repeat=(repeat, 1), to_gap=(chosen(to_gap, 0.0), 0.0))
-    positive(timeout_s=timeout_s)
-    return framed(_solves(workload, timeout_s, to_gap, solves, repeat), workload, idle, 0)
+    positive(timeout_s=timeout_s, window_s=window_s)
+    times = chosen(repeat, math.ceil(window_s / timeout_s) if metered and to_gap is None else 1)
+    at_least(idle_s=(idle, 0.0), solves=(solves, 1), repeat=(times, 1), to_gap=(chosen(to_gap, 0.0), 0.0))
+    return framed(_solves(workload, timeout_s, to_gap, solves, int(times)), workload, idle, 0)
 
 
 def _solves(workload: Workload, timeout_s: float, to_gap: float | None, solves: int, repeat: int) -> Iterator[Step]:

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mis_graphs import random_graph
 
 import drivers.mis
-from drivers.mis.device import SolverDevice, Tally
+from drivers.mis.device import SolverDevice, Tally, solve_seed
 from rig.conformance import check_device
 from rig.errors import DataError, DeviceError, MissingExtraError, RigError, UsageError
 from rig.graph import Graph, from_hex
@@ -108,7 +110,15 @@ def test_the_search_sees_the_beginning_of_the_same_walk_under_any_budget() -> No
 
 
 def test_each_solve_has_a_seed_of_its_own(device: Device) -> None:
-    assert [solved(device, Budget(0.01)).output["seed"] for _ in range(3)] == [0, 1, 2]
+    assert [solved(device, Budget(0.01)).output["seed"] for _ in range(3)] == [solve_seed(0, k) for k in range(3)]
+
+
+@given(st.integers(0, 2**31 - 10), st.integers(0, 500))
+def test_solves_of_devices_with_neighbouring_seeds_share_none(seed: int, k: int) -> None:
+    """As those of repetitions are: solve k + 1 of one is not solve k of the next."""
+    own = {solve_seed(seed, k + j) for j in range(5)}
+    assert len(own) == 5
+    assert own.isdisjoint(solve_seed(seed + 1, k + j) for j in range(-k, 10))
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, math.nan, math.inf, 1e9])

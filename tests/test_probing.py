@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -73,3 +74,7 @@ def test_a_solver_that_runs_out_of_memory_ends_the_search_with_the_size_before(t
     found = re.search(r"the largest is (\d+) nodes", done.stderr)
     assert found is not None, done.stderr
     assert int(found[1]) >= 20
+    assert "Largest problem solved, nodes" in done.stdout
+    results = json.loads((tmp_path / "run" / "derived" / "results.json").read_text())
+    assert results["quantities"]["largest_nodes"]["value"] == int(found[1])
+    assert "Memory" in " ".join(results["notes"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -27,7 +27,7 @@ _LEAST_MOVES = 4
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open the local search. Solve k of this device walks from ``seed + k``.
+    """Open the local search. Solve k of this device walks from a seed drawn of ``seed`` and k.
 
     ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given, and what
     a solve gets that has only a cost to stop at. Raises ``UsageError`` for options out of range,
@@ -69,6 +69,7 @@ class _Walker:
         """Walk until the tally says that nothing is left."""
         graph, moves_per_s = loaded
         walk = self.search.Search(graph, tally.seed)
+        tally.tuning = asdict(graph.parameters)
         least_s = _LEAST_MOVES / moves_per_s
         while (left_s := tally.left_s()) > least_s:
             if walk.advance(max(_LEAST_MOVES, int(moves_per_s * min(_SHARE * left_s, _LONGEST_SLICE_S)))):
@@ -86,7 +87,7 @@ def _info(longest_s: float) -> DeviceInfo:
         details={
             "schedule_depends_on_budget": False,
             "cost": "tracked by the solver within the span",
-            "parameters": "a function of nodes and density, drivers/mis/search.py",
+            "tuning": "drivers/mis/search.py; by nodes and density alone, its values with every answer",
             "processor": platform.processor() or platform.machine(),
         },
     )

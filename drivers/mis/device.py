@@ -28,11 +28,13 @@ NOTHING_LEFT = -math.inf
 class Tally:
     """One solve: its deadline, and the best solution so far with the history of how it came to be.
 
-    It starts with the empty set, which costs 0. ``seed`` is the solver's for this solve.
+    It starts with the empty set, which costs 0. ``seed`` is the solver's for this solve; what it was tuned to goes
+    into ``tuning``, and with the answer into the recording.
     """
 
     def __init__(self, nodes: int, budget: Budget, seed: int, closing: threading.Event) -> None:
         self.seed, self._budget, self._closing = seed, budget, closing
+        self.tuning: dict[str, Any] = {}
         self._packed = np.packbits(np.zeros(nodes, np.uint8)).tobytes()
         self._late_cost: int | None = None
         self._cost = 0
@@ -73,6 +75,7 @@ class Tally:
             "overrun_s": max(0, off_ns - self._deadline_ns) * 1e-9,
             "late_cost": self._late_cost,
             "seed": self.seed,
+            "tuning": self.tuning,
             "schedule_depends_on_budget": schedule_depends_on_budget,
         }
         return Reply(sample_id, output, (Span(PHASE, self._on_ns, off_ns),), tuple(self._progress))
@@ -82,7 +85,7 @@ class SolverDevice(Generic[T]):
     """``load`` makes of a graph what ``solve`` reads; ``solve`` offers what it finds until nothing is left.
 
     ``info.details`` says ``schedule_depends_on_budget``; ``longest_s`` is the longest budget, and ``default_s`` the
-    one of a solve that has neither a timeout nor a cost to stop at. The k-th solve has the seed ``seed + k``.
+    one of a solve that has neither a timeout nor a cost to stop at. Seeds: ``solve_seed``.
     """
 
     def __init__(
@@ -175,7 +178,7 @@ class SolverDevice(Generic[T]):
             replies = []
             try:
                 for k in range(times):
-                    tally = Tally(nodes, budget, self._seed + solves + k, self._closing)
+                    tally = Tally(nodes, budget, solve_seed(self._seed, solves + k), self._closing)
                     self._solve(loaded, tally)
                     replies.append(tally.reply(sample_id, depends))
                 self._done.put(_on_end(replies))
@@ -192,6 +195,11 @@ def _on_end(replies: Sequence[Reply]) -> Reply:
     output = {**first.output, "repeated": len(replies), "overrun_s": max(r.output["overrun_s"] for r in replies)}
     span = Span(PHASE, first.spans[0].on_tick, last.spans[0].off_tick, len(replies))
     return Reply(first.sample_id, output, (span,), first.progress)
+
+
+def solve_seed(seed: int, k: int) -> int:
+    """A seed of 31 bits for the k-th solve of a device opened with ``seed``: those of other devices are others."""
+    return int(np.random.SeedSequence([seed, k]).generate_state(1)[0]) >> 1
 
 
 def checked_options(seed: int, default_s: float, longest_s: float) -> None:

@@ -54,8 +54,8 @@ def timed(call: Callable[[], object], times: int = 3) -> float:
     return min(took)
 
 
-def info(name: str, description: str, longest_s: float) -> DeviceInfo:
-    """What both declare."""
+def info(name: str, description: str, tuning: str, longest_s: float) -> DeviceInfo:
+    """What both declare; ``tuning`` says by what rule, its values stand in every answer."""
     return DeviceInfo(
         name,
         "hardware",
@@ -66,6 +66,7 @@ def info(name: str, description: str, longest_s: float) -> DeviceInfo:
         details={
             "schedule_depends_on_budget": True,  # the last read is made to fit what is left
             "cost": "computed from each read's solution within the span",
+            "tuning": f"{tuning}; by nodes and density alone, its values with every answer",
             "processor": platform.processor() or platform.machine(),
         },
     )
