@@ -23,6 +23,8 @@ RANGES = 5
 ADC_VOLTS = 1.8 / 163_840.0
 ADC_FULL = 0x3FFF
 WORD = 4
+RANGE_MOST_A = (50e-6, 500e-6, 5e-3, 60e-3, 1.0)
+"""About up to what current it stays in each range; a reading tells its range itself."""
 SURE = 8
 """Words in a row whose counters follow one another, for the stream to count as aligned."""
 HELD = 3
@@ -110,7 +112,7 @@ class Aligner:
     Where the counter jumps it goes on at the next place at which ``SURE`` words follow one another, with the second of
     them, since the first may be joined of two that were torn; nor are the last ``HELD`` before the jump believed. Bytes
     before are dropped (``fragments``), and the words that were skipped are told. A loss of about a multiple of 64 words
-    cannot be seen here; readings are counted against the host's clock for that.
+    cannot be seen here; ``ppk2_follow`` is for that.
     """
 
     def __init__(self) -> None:

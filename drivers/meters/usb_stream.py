@@ -14,11 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivers.meters.scpi_stream import Fetched, SampledMeter, Source
-from drivers.serial_line import SerialLine
-from rig.errors import MeterError, RigError
+from rig.errors import MeterError
 from rig.types import Bracket, Chunk, Clock, Floats, MeterInfo
 
-TAP_S = 1e-3
 KEPT = "The recording up to here is kept; `rig report` reads it"
 
 
@@ -124,41 +122,3 @@ def first_reading(before_ns: int, arrived_ns: int, count: int, rate_hz: float, t
     """
     latest_ns = arrived_ns - round(count * 1e9 / rate_hz * (1.0 - tolerance))
     return Bracket(before_ns, 0, max(before_ns, latest_ns))
-
-
-class Tap:
-    """A thread that empties the port every millisecond: a serial port's own memory may hold no more than 10 ms."""
-
-    def __init__(self, line: SerialLine, most: int) -> None:
-        self._line, self._most = line, most
-        self._held = bytearray()
-        self._error: RigError | None = None
-        self._lock, self._halt = threading.Lock(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"tap {line.port}", daemon=True)
-        self._thread.start()
-
-    def take(self) -> bytes:
-        """What has come, without waiting; after it, the error that ended it."""
-        with self._lock:
-            data = bytes(self._held)
-            self._held.clear()
-        if not data and self._error is not None:
-            raise self._error
-        return data
-
-    def close(self) -> None:
-        """End the thread; what it held stays."""
-        self._halt.set()
-        self._thread.join(1.0)
-
-    def _run(self) -> None:
-        try:
-            while not self._halt.wait(TAP_S):
-                if data := self._line.waiting():
-                    with self._lock:
-                        self._held += data
-                        full = len(self._held) > self._most
-                    if full:
-                        raise self._line.failed(f"has sent {self._most} bytes that nobody took")
-        except RigError as error:
-            self._error = error
