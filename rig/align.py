@@ -22,6 +22,10 @@ FINEST = 0.25
 FINE_STEPS = 6
 RIVAL = 0.75
 MAX_RIVALS = 6
+MOST_RATES = 16
+"""On either side of the rate that the brackets found, from which fits begin."""
+COARSE_POINTS = 1 << 18
+"""Beyond which readings are averaged for the coarse search, as far as the spans allow."""
 CERTAINTY = 25.0
 """Twice the log-likelihood by which the best lag must beat every other (five standard deviations)."""
 
@@ -64,20 +68,22 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     windows = merged(spans)
     if len(spans) < 3:
         return None
-    margin = reach_s + 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s
+    margin = reach_s + 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s + rate_reach * float(np.ptp(windows))
     near = _within(excess, windows, margin)
     if near is None:
         return None
     edges = np.repeat(spans.reshape(-1, 1), 2, axis=1)
-    at_edges = _within(excess, edges, margin + rate_reach * float(np.ptp(windows)))
+    at_edges = _within(excess, edges, margin)
     if at_edges is None:
         return None
     phase_trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
     trains = phase_trains + _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
     # where it begins, any level of any phase, and all phases alike: what correlates depends on the rail
-    starts = {0.0, *_coarse(near, edges_of(windows), reach_s)}
-    starts |= set(_coarse(near, _levelled(near, phase_trains), reach_s)) if len(phase_trains) > 1 else set()
-    fits = [_refined(at_edges, trains, spans, lag_s, rate_reach) for lag_s in sorted(starts, key=abs)]
+    starts = {(0.0, 0.0), *_starts(near, edges_of(windows), spans, reach_s, rate_reach)}
+    if len(phase_trains) > 1:
+        starts |= set(_starts(near, _levelled(near, phase_trains), spans, reach_s, rate_reach))
+    ordered = sorted(starts, key=lambda start: (abs(start[0]), abs(start[1])))
+    fits = [_refined(at_edges, trains, spans, start, rate_reach) for start in ordered]
     best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
     return None if best is None else _judged(at_edges, trains, best, float(spans.mean()), rate_reach)
 
@@ -128,34 +134,66 @@ def _within(excess: Excess, windows: Floats, margin_s: float) -> Excess | None:
     return replace(excess, start_s=excess.start_s[use], end_s=excess.end_s[use], watts=excess.watts[use])
 
 
-def _coarse(e: Excess, activity: Edges, reach_s: float) -> list[float]:
-    """Lags, in whole readings, whose cross-correlation comes near the best one; best first."""
+def _starts(e: Excess, activity: Edges, spans: Floats, reach_s: float, rate_reach: float) -> list[tuple[float, float]]:
+    """Lags and rates to begin a fit from: at each lag that correlates nearly as well as the best, the best rate.
+
+    A fit that begins where the outer edges are off by more than part of a span may settle there, so rates are tried in
+    steps that move them by half of one.
+    """
+    width, middle = _width(spans), float(spans.mean())
+    steps = math.ceil(rate_reach * _half(spans) / (0.5 * width)) if width > 0 else 0
+    steps = min(steps, MOST_RATES) if rate_reach * _half(spans) > 0.25 * width else 0
+    found: list[tuple[float, float, float]] = []
+    for rate in np.linspace(-rate_reach, rate_reach, 2 * steps + 1) if steps else [0.0]:
+        moved = replace(activity, at_s=activity.at_s - rate * (activity.at_s - middle))
+        found += [(score, lag_s, float(rate)) for score, lag_s in _coarse(e, moved, reach_s, width)]
+    best = max((score for score, _, _ in found), default=0.0)
+    kept: list[tuple[float, float]] = []
+    for score, lag_s, rate in sorted(found, key=lambda f: -f[0]):
+        apart = all(abs(lag_s - other) > 0.5 * width for other, _ in kept) or not steps
+        if score >= RIVAL * best and apart and len(kept) < MAX_RIVALS:
+            kept.append((lag_s, rate))
+    return kept
+
+
+def _width(spans: Floats) -> float:
+    return float(np.median(spans[:, 1] - spans[:, 0]))
+
+
+def _half(spans: Floats) -> float:
+    return max(0.5 * float(np.ptp(spans)), 1e-12)
+
+
+def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tuple[float, float]]:
+    """Scores and lags, in whole readings, whose cross-correlation comes near the best one; best first."""
     from scipy.signal import correlate, find_peaks
 
-    steps = math.ceil(reach_s / e.period_s)
-    if steps == 0:
-        return [0.0]
     slot = np.round((e.start_s - e.start_s[0]) / e.period_s).astype(np.int64)
-    values = np.zeros(slot[-1] + 1)
-    values[slot] = e.watts
-    start = e.start_s[0] + e.period_s * np.arange(-steps, len(values) + steps)
-    length = float(np.median(e.end_s - e.start_s))
+    joined = max(1, int(width / (16.0 * e.period_s))) if slot[-1] > COARSE_POINTS else 1
+    period_s, slot = joined * e.period_s, slot // joined
+    steps = math.ceil(reach_s / period_s)
+    if steps == 0:
+        return [(1.0, 0.0)]
+    values = np.bincount(slot, weights=e.watts)
+    if joined > 1:
+        values = values / np.maximum(np.bincount(slot), 1)
+    start = e.start_s[0] + period_s * np.arange(-steps, len(values) + steps)
+    length = float(np.median(e.end_s - e.start_s)) if joined == 1 else period_s
     train = seen(activity, start, start + length, e.tau_s)
     score = correlate(train, values, mode="valid", method="fft")
     if score.max() <= 0:
         return []
     peaks, _ = find_peaks(np.concatenate([[-np.inf], score, [-np.inf]]), height=RIVAL * float(score.max()))
     ranked = sorted((peaks - 1).tolist(), key=lambda k: -score[k])[:MAX_RIVALS]
-    return [(k - steps) * e.period_s for k in ranked]
+    return [(float(score[k]), (k - steps) * period_s) for k in ranked]
 
 
-def _refined(e: Excess, trains: list[Edges], spans: Floats, lag_s: float, rate_reach: float) -> _Fit:
+def _refined(e: Excess, trains: list[Edges], spans: Floats, start: tuple[float, float], rate_reach: float) -> _Fit:
     """Gauss-Newton on shift and rate with every phase's level alongside, from coarse slopes to fine."""
     lever = 0.5 * (e.start_s + e.end_s) - float(spans.mean())
     half_span = max(float(np.max(np.abs(lever))), 1e-12)
-    shift, rate = lag_s, 0.0
-    width = float(np.median(spans[:, 1] - spans[:, 0]))
-    eta = max(min(0.25 * width, rate_reach * half_span), FINEST * e.period_s)
+    shift, rate = start
+    eta = max(min(0.25 * _width(spans), rate_reach * half_span), FINEST * e.period_s)
     fine = 0
     while fine < FINE_STEPS:
         columns, up, down, fitted = _columns(e, trains, shift, rate, lever, eta)

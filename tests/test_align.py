@@ -106,6 +106,18 @@ def test_a_wrong_rate_is_found_with_the_shift(rate: float, shift: float, seed: i
     assert abs(found.rate - rate) < 4.0 * found.rate_sigma < 2e-5
 
 
+@pytest.mark.parametrize("rate", [-4e-4, -1.15e-4, 6e-5, 1.15e-4, 3e-4, 5e-4])
+@pytest.mark.parametrize("shift", [-23.0, 0.2])
+def test_trains_far_apart_are_not_joined_by_a_wrong_rate(rate: float, shift: float) -> None:
+    """Pulses at both ends of a run, off by more than a pulse there: a fit that begins at one rate settles anywhere."""
+    ends = np.concatenate([spans_of(3, 12, 3.0, (2.0, 7.0)), spans_of(4, 12, 3.0, (2.0, 7.0)) + 27.0])
+    scene = Scene(ends + 0.1, shift * PERIOD_S, rate, noise_w=0.003)
+    found = aligned(scene, reach=40.0, rate_reach=6e-4)
+    assert found is not None
+    assert abs(scene.wrong_by(found)) < 0.05 * PERIOD_S
+    assert found.rate == pytest.approx(rate, abs=5e-6)
+
+
 def test_idle_that_bends_a_little_does_not_pull_it() -> None:
     scene = Scene(spans_of(2), 3.3 * PERIOD_S, bow_w=0.02)
     found = aligned(scene)
