@@ -110,7 +110,7 @@ class Solver:
         problem = self._problems[sample_id]
         rate, network = self._rate(problem), self._loaded(problem)
         self._ready = None
-        solve = Solve(problem, budget, self._options["seed"] + self._solves)
+        solve = Solve(problem, budget, self._seed())
         self._solves += 1
         solve.spend(network, rate)
         answer = solve.answer()
@@ -125,11 +125,15 @@ class Solver:
 
     def _loaded(self, problem: Problem) -> Network:
         """The network of a problem for the next solve, made now unless it waits already."""
-        seed = self._options["seed"] + self._solves
+        seed = self._seed()
         if self._ready is None or self._ready[:2] != (problem.digest, seed):
             self.close()
             self._ready = (problem.digest, seed, self._network(problem, seed))
         return self._ready[2]
+
+    def _seed(self) -> int:
+        """Of this solve, drawn from the device's seed and the count: other devices' solves have others."""
+        return int(np.random.SeedSequence([self._options["seed"], self._solves]).generate_state(1)[0]) >> 1
 
     def _network(self, problem: Problem, seed: int) -> Network:
         for server in self._lava.servers:
