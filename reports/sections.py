@@ -143,15 +143,29 @@ def meters(start: Json) -> list[dict[str, Any]]:
     return found
 
 
+PINS = {
+    "level": "high during each span",
+    "stamp": "a falling edge at begin and end of each span",
+    "toggle": "changes at begin and end of each span",
+}
+
+
 def _rail_row(rail: Json) -> tuple[str, ...]:
     rate = float(rail.get("rate_hz") or 0.0)
+    if rail.get("kind") == "edges":
+        use = PINS.get(str(rail.get("pin")), "what it marks is not stated")
+        lag = f", within {si(float(rail.get('pin_lag_s') or 0.0), 's')}" if rail.get("pin_lag_s") else ""
+        looked = f"looked at {si(rate, 'Hz')}, every {si(1.0 / rate, 's')}" if rate > 0 else "stamped to a tick"
+        return (say(rail.get("name")), f"logic input: {use}{lag}", looked, "-", "-", "no supply")
     conversion = _mapping(rail.get("conversion"))
     unit = str(conversion.get("unit", "W"))
     supply = conversion.get("supply_v")
+    at = f" at {supply:g} V" if supply is not None else ""
+    at = f" times the volts of {clean(conversion['supply_rail'])}" if conversion.get("supply_rail") else at
     tau = float(rail.get("filter_tau_s") or 0.0)
     return (
         say(rail.get("name")),
-        f"{say(rail.get('kind', 'mean'))}, {unit}{f' at {supply:g} V' if supply is not None else ''}",
+        f"{say(rail.get('kind', 'mean'))}, {unit}{at}",
         f"{si(rate, 'Hz')}, every {si(1.0 / rate, 's')}" if rate > 0 else "irregular",
         si(rail.get("aperture_s"), "s"),
         f"RC, {si(tau, 's')}" if tau > 0 else "none declared",
@@ -179,7 +193,8 @@ def environment(start: Json) -> Pairs:
     """When, with what command and in which surroundings the recording was made."""
     argv = start.get("argv")
     command = shlex.join(map(str, argv)) if isinstance(argv, (list, tuple)) and argv else NOT_STATED
-    pairs = [("Recorded (UTC)", say(start.get("created_utc"))), ("Command", clean(command))]
+    pairs = [(_words(k), say(start[k])) for k in ("lab", "operator") if start.get(k)]
+    pairs += [("Recorded (UTC)", say(start.get("created_utc"))), ("Command", clean(command))]
     pairs += [(_words(k), say(start[k])) for k in ("versions", "commit", "dirty") if k in start]
     return pairs + [(_words(k), v) for k, v in flatten(_named(start.get("environment"))) if k]
 
@@ -199,5 +214,5 @@ def _named(value: Any) -> dict[str, Any]:
 
 
 def _words(key: str) -> str:
-    words = clean(key).replace("_", " ").replace(".", ": ")
+    words = clean(key).replace("_", " ")
     return words[:1].upper() + words[1:]

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rig.bench_check import Entry, driver_name, factory_of, problems_of, texts_of
-from rig.bench_read import BenchFile, DeviceEntry, MeterEntry, Problem, read
+from rig.bench_check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
+from rig.bench_read import FILE, BenchFile, DeviceEntry, MeterEntry, Problem, lab_of, read
 from rig.errors import MissingExtraError, UnknownNameError, UsageError
 from rig.plugins import names, options_of
 
@@ -23,7 +23,6 @@ __all__ = [
     "examine", "find_bench", "lab_of", "open_bench", "request_of",
 ]  # fmt: skip
 
-FILE = "bench.toml"
 VARIABLE = "RIG_BENCH"
 
 
@@ -35,6 +34,8 @@ class Chosen:
     meters: tuple[str, ...]
     options: tuple[str, ...]
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Where in the file the options of each taker stand; for ``rig.opening.Request``."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -104,19 +105,8 @@ def request_of(path: Path | None, device: str, meters: Sequence[str], options: S
         tuple(_driver(bench, entries, n) for n in chosen),
         (*texts, *(_addressed(text, slots, entries) for text in options)),
         _artifacts(bench, list(entries.values())),
+        {slots[n]: places_of(bench, entry) for n, entry in entries.items()},
     )
-
-
-def lab_of(raw: bytes) -> tuple[str, str]:
-    """Lab and operator from a bench file kept with a run, for a report; empty where it does not say."""
-    import tomllib
-
-    try:
-        data = tomllib.loads(raw.decode("utf-8-sig"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return "", ""
-    lab, operator = data.get("lab", ""), data.get("operator", "")
-    return (lab if isinstance(lab, str) else "", operator if isinstance(operator, str) else "")
 
 
 def _slot(number: int) -> str:
@@ -155,7 +145,7 @@ def _check_known(bench: BenchFile, kind: str, name: str) -> None:
     own = bench.devices if kind == "device" else bench.meters
     drivers = names(f"{kind}s")
     if name not in own and name not in drivers and ".py:" not in name:
-        raise UnknownNameError(kind, name, [*own, *drivers, "./file.py:function"])
+        raise UnknownNameError(kind, name, list(dict.fromkeys([*own, *drivers, "./file.py:function"])))
 
 
 def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from rig.bench_lines import Where, line_of, lines_of
 from rig.errors import DataError, UsageError
 
+FILE = "bench.toml"
 PATIENCE_S = 20.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 Value = str | int | float | bool
@@ -121,6 +122,16 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
         _check_sees(notes, m, tables, devices.get(m.sees or ""))
     bench = BenchFile(path, raw, table.get("lab", ""), table.get("operator", ""), devices, meters, notes.lines)
     return bench, notes.problems
+
+
+def lab_of(raw: bytes) -> tuple[str, str]:
+    """Lab and operator from a bench file kept with a run, for a report; empty where it does not say."""
+    try:
+        data = tomllib.loads(raw.decode("utf-8-sig"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+        return "", ""
+    lab, operator = data.get("lab", ""), data.get("operator", "")
+    return (lab if isinstance(lab, str) else "", operator if isinstance(operator, str) else "")
 
 
 def _no_toml(path: Path, line: int, what: str) -> DataError:

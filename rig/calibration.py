@@ -14,7 +14,9 @@ from typing import Any
 from rig.errors import DataError, UsageError
 from rig.types import Accuracy, Rail
 
-UNITS = ("W", "A", "J")
+UNITS = ("W", "A", "J", "V")
+PLAUSIBLE_C = (-60.0, 150.0)
+"""Degrees Celsius around an instrument; what lies outside is a mistake, or kelvins."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Aperture:
 class Range:
     """Limits of one range: |error| <= ``of_reading_percent`` of the reading + ``of_range_percent`` of full scale.
 
-    ``unit`` is W, A or J, ``full_scale`` in it. The temperature coefficients are in per cent per degree, for each
+    ``unit`` is W, A, J or V, ``full_scale`` in it. The temperature coefficients are in per cent per degree, for each
     degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration.
     """
 
@@ -101,8 +103,10 @@ def accuracy(
 
     ``range_max`` chooses the range by its full scale; it may be None when there is one of this unit. Without
     ``temperature_c`` the temperature is taken to be that of the calibration, without ``on`` its validity cannot be
-    checked; the source text says both. Raises ``UsageError`` for what must be stated, ``DataError`` outside validity.
+    checked, without ``aperture_s`` the largest of the aperture terms counts; the source text says so. Raises
+    ``UsageError`` for what must be stated or cannot be meant, ``DataError`` outside validity.
     """
+    check_temperature(temperature_c)
     chosen = _chosen(calibration, unit, range_max)
     said = [f"{calibration.instrument} {calibration.serial}".strip(), calibration.reference]
     if on is None:
@@ -122,7 +126,9 @@ def accuracy(
         outside = max(abs(temperature_c - calibration.temperature_c) - calibration.temperature_span_c, 0.0)
         of_reading += outside * chosen.of_reading_percent_per_c
         of_range += outside * chosen.of_range_percent_per_c
-    short = [a.of_range_percent for a in chosen.apertures if aperture_s is not None and aperture_s < a.below_s]
+    if aperture_s is None and chosen.apertures:
+        said.append("aperture not known, taken as the shortest")
+    short = [a.of_range_percent for a in chosen.apertures if aperture_s is None or aperture_s < a.below_s]
     of_range += max(short, default=0.0)
     return Accuracy(of_reading / 100.0, of_range / 100.0 * chosen.full_scale, "; ".join(said))
 
@@ -134,10 +140,12 @@ def stated(
     range_max: float | None = None,
     temperature_c: float | None = None,
     on: date | None = None,
+    aperture_s: float | None = None,
 ) -> Rail:
     """A rail with the accuracy of a calibration file; unchanged, not stated, when ``path`` is None.
 
-    Takes the limits in the rail's own unit; the aperture is the rail's, or the whole period.
+    Takes the limits in the rail's own unit; the aperture is the rail's, or the whole period, or ``aperture_s`` of a
+    rail that has neither.
     """
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
@@ -146,8 +154,9 @@ def stated(
                     f"{name} is given and no calibration", field=name, value=value, remedy="Add calibration=FILE"
                 )
         return rail
-    aperture_s = rail.aperture_s
-    if aperture_s is None and rail.rate_hz > 0:
+    if rail.aperture_s is not None:
+        aperture_s = rail.aperture_s
+    elif rail.rate_hz > 0:
         aperture_s = 1.0 / rail.rate_hz
     found = accuracy(
         load(Path(path)),
@@ -158,6 +167,18 @@ def stated(
         on=on,
     )
     return replace(rail, accuracy=found)
+
+
+def check_temperature(temperature_c: float | None) -> None:
+    """Raise ``UsageError`` for degrees Celsius at which nobody measures."""
+    low, high = PLAUSIBLE_C
+    if temperature_c is not None and not low <= temperature_c <= high:
+        raise UsageError(
+            f"temperature_c is {temperature_c:g}",
+            field="temperature_c",
+            value=temperature_c,
+            remedy=f"Give degrees Celsius, {low:g} to {high:g}",
+        )
 
 
 def _chosen(calibration: Calibration, unit: str, range_max: float | None) -> Range:
@@ -194,6 +215,11 @@ def _number(x: Any) -> float | None:
     return float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) < 1e15 else None
 
 
+def _celsius(x: Any) -> float | None:
+    number = _number(x)
+    return number if number is not None and PLAUSIBLE_C[0] <= number <= PLAUSIBLE_C[1] else None
+
+
 def _size(x: Any) -> float | None:
     return _number(x) if _number(x) is not None and x >= 0 else None
 
@@ -208,11 +234,11 @@ _FIELDS = {
     "valid_from": (_day, "a date, YYYY-MM-DD", True),
     "valid_until": (_day, "a date, YYYY-MM-DD", True),
     "serial": (_text, "a text", False),
-    "temperature_c": (_number, "a number of degrees", False),
+    "temperature_c": (_celsius, "a number of degrees Celsius", False),
     "temperature_span_c": (_size, "a number, 0 or more", False),
 }
 _RANGE = {
-    "unit": (lambda x: x if x in UNITS else None, "W, A or J", True),
+    "unit": (lambda x: x if x in UNITS else None, "W, A, J or V", True),
     "full_scale": (_positive, "a number above 0", True),
     "of_reading_percent": (_size, "a number, 0 or more", True),
     "of_range_percent": (_size, "a number, 0 or more", True),

@@ -32,7 +32,20 @@ from rig.conformance_rules import (
     recordable,
 )
 from rig.errors import RigError, UsageError
-from rig.types import MARK_PHASE, Clock, Clocked, Device, DeviceInfo, Marks, Mode, Repeats, Reply, Sample, Span
+from rig.types import (
+    MARK_PHASE,
+    UNSTAMPED,
+    Clock,
+    Clocked,
+    Device,
+    DeviceInfo,
+    Marks,
+    Mode,
+    Repeats,
+    Reply,
+    Sample,
+    Span,
+)
 
 __all__ = ["ConformanceError", "Finding", "check_device", "check_meter"]
 
@@ -204,7 +217,7 @@ def _reply(run: _DeviceRun, reply: Reply, before: Stamp | None, after: Stamp | N
 
 
 def _inside(c: Checks, rule: str, span: Span, before: Stamp | None, after: Stamp | None) -> None:
-    if before is None or after is None:
+    if before is None or after is None or span.on_tick == UNSTAMPED:
         return
     slack = _slack(span)
     ok = span.on_tick >= before.tick - slack and span.off_tick <= after.tick + slack

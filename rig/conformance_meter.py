@@ -26,7 +26,7 @@ def check_meter(
     with c.calling("info()"):
         info = meter.info()
         if _meter_info(c, info, meter.info()):
-            slowest = min((r.rate_hz for r in info.rails if r.rate_hz > 0), default=0.0)
+            slowest = min((r.rate_hz for r in info.rails if r.rate_hz > 0 and r.kind != "edges"), default=0.0)
             _use(c, meter, info, seconds or max(0.5, 20.0 / slowest if slowest else 0.0))
     close(c, meter)
     return c.verdict()
@@ -66,8 +66,8 @@ def _rail_info(c: Checks, rail: Rail) -> None:
     bad = {n: v for n, v in numbers.items() if v is not None and not 0 <= v < math.inf}
     c.rule("rail.numbers", not bad, str(bad), "numbers of zero or more, or None where it is not stated")
     unit, supply_v = rail.conversion.unit, rail.conversion.supply_v
-    asked = "a supply_v above zero when readings are amperes, and joules when they are cumulative"
-    volts = unit != "A" or (supply_v is not None and supply_v > 0)
+    asked = "a supply_v above zero or a supply_rail when readings are amperes, and joules when they are cumulative"
+    volts = unit != "A" or rail.conversion.supply_rail is not None or (supply_v is not None and supply_v > 0)
     c.rule("rail.unit", volts and (unit == "J") == (rail.kind == "cumulative"), f"{unit}, {supply_v} V", asked)
 
 
@@ -90,7 +90,10 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
     longest_s = (c.clock.now_ns() - before_ns) * 1e-9
     for rail in info.rails:
         own = [chunk for chunk in chunks if chunk.rail == rail.name]
-        if _columns(c, own):
+        sound = _columns(c, own)
+        if sound and rail.kind == "edges":
+            _edges(c, own)
+        elif sound:
             _count(c, rail, own, (stopping_ns - started_ns) * 1e-9, longest_s)
     strays = sorted({chunk.rail for chunk in chunks} - {rail.name for rail in info.rails})
     c.rule("chunk.rail", not strays, f"readings of {strays}", "readings of declared rails only")
@@ -122,6 +125,26 @@ def _columns(c: Checks, chunks: Sequence[Chunk]) -> bool:
         shapes.add((value.dtype.str, len(ticks), chunk.flags is not None))
     found = f"{len(shapes)} sorts of chunk"
     return bool(ok & c.rule("chunk.steady", len(shapes) <= 1, found, "the same type and the same fields in every one"))
+
+
+def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
+    """Of a logic input: levels and ticks, in order; there may be none."""
+    c.rule("edges.ticks", all(k.start_tick is not None for k in chunks), "edges without ticks", "the tick of each edge")
+    ticks = np.concatenate([np.zeros(0, np.int64), *(k.start_tick for k in chunks if k.start_tick is not None)])
+    value = np.concatenate([np.zeros(0), *(np.asarray(k.value) for k in chunks)])
+    c.rule(
+        "edges.level", bool(np.all((value == 0) | (value == 1))), "another level", "0 or 1, the level after the edge"
+    )
+    same = all(
+        np.array_equal(k.start_tick, k.end_tick) for k in chunks if k.start_tick is not None and k.end_tick is not None
+    )
+    ordered = same and bool(np.all(np.diff(ticks) > 0))
+    c.rule(
+        "edges.order",
+        ordered,
+        "ticks that differ, or do not grow",
+        "the same tick twice, each later than the one before",
+    )
 
 
 def _count(c: Checks, rail: Rail, chunks: Sequence[Chunk], shortest_s: float, longest_s: float) -> None:

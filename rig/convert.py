@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rig.errors import DataError
 from rig.types import Conversion, Floats
 
 
-def to_watts(raw: Floats, conversion: Conversion) -> Floats:
+def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -> Floats:
     """Power at the device: ``i * v - i**2 * r`` for a current through a burden, as is for watts.
 
-    Raises ``DataError`` for a current whose supply voltage nobody declared.
+    ``volts``, shape of ``raw``, are those of the rail that ``supply_rail`` names. Raises ``DataError`` for a current
+    whose voltage nobody declared or measured, and for a voltage, which is no power by itself.
     """
     if conversion.unit in ("W", "J"):
         return raw
+    if conversion.unit == "V":
+        raise DataError(
+            "a voltage is no power",
+            field="unit",
+            value="V",
+            remedy="Name it as the supply_rail of a rail of amperes",
+        )
+    if conversion.supply_rail is not None and volts is not None:
+        return np.asarray(raw * volts - raw * raw * conversion.burden_ohm)
     if conversion.supply_v is None or not conversion.supply_v > 0:
         raise DataError(
             "a current has no declared supply voltage",
             field="supply_v",
             value=conversion.supply_v,
-            remedy="Declare the voltage of the rail in its conversion",
+            remedy="Declare the voltage of the rail in its conversion, or the rail that holds it (supply_rail)",
         )
     return raw * conversion.supply_v - raw * raw * conversion.burden_ohm

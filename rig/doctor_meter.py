@@ -40,7 +40,7 @@ class Taken:
 
 def take(meter: Meter, info: MeterInfo, clock: Clock, seconds: float) -> Taken:
     """Start a meter, read it for ``seconds`` or until its slowest rail has some readings, and stop it."""
-    slowest_hz = min((r.rate_hz for r in info.rails if r.rate_hz > 0), default=0.0)
+    slowest_hz = min((r.rate_hz for r in info.rails if r.rate_hz > 0 and r.kind != "edges"), default=0.0)
     wanted_s = max(seconds, min(READINGS / slowest_hz if slowest_hz else 0.0, 5.0))
     taken = Taken(meter.start())
     try:
@@ -65,6 +65,10 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
         yield broken(item, "wiring", f"it has no rail {name}", f"Correct `rail`; it has {known}", DataError)
     for rail in info.rails:
         chunks = taken.chunks.get(rail.name, [])
+        if rail.kind == "edges":
+            count = sum(len(chunk.value) for chunk in chunks)
+            yield ok(item, "pin", f"{rail.name}: {count} edges; the pin is {rail.pin or 'declared to mark nothing'}")
+            continue
         if not chunks:
             remedy = "Check its trigger and its cable"
             yield broken(item, rail.name, "no reading came", remedy, MeterSilentError)
@@ -126,6 +130,8 @@ def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -
         apart_s = np.diff(start_s)
         kept = apart_s > 0
         return np.diff(raw)[kept] / apart_s[kept], start_s[1:][kept], "W"
+    if rail.conversion.unit == "V" or rail.conversion.supply_rail:
+        return raw, start_s, rail.conversion.unit
     return to_watts(raw, rail.conversion), start_s, "W"
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
 from rig.line import Line
 from rig.store import Recorder
-from rig.types import MARK_PHASE, Idle, Issue, Mark, Marks, Rail, Step
+from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Step
 from rig.watch import Bench, Progress, Watch, between, finish, guard, read_clocks, sleep, start_meter
 
 BRACKETS_PER_MARK = 16
@@ -33,6 +33,7 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
     line = Line(w)
     gc.freeze()  # what was made until now is never looked through again: a look takes up to tens of milliseconds
     try:
+        check_pin(w.device, (meter.info() for meter in w.bench.meters))
         for meter in w.bench.meters:
             start_meter(meter, w)
         play = line.play
@@ -60,6 +61,30 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
         raise error
 
 
+def check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
+    """Refuse a device that marks its spans on a pin which no meter watches. Raises ``SetupError``."""
+    if not device.spans_on_pin:
+        return
+    pins = [rail.name for info in meters for rail in info.rails if rail.kind == "edges" and rail.pin is not None]
+    if len(pins) != 1:
+        raise SetupError(
+            f"device {device.name} marks its spans on a pin and stamps none, and "
+            f"{'no meter watches it' if not pins else 'several inputs are declared as that pin: ' + ', '.join(pins)}",
+            field="pin",
+            value=", ".join(pins),
+            remedy="Wire the pin and its ground to a logic input of the power meter, and declare that input with what "
+            "the pin does, as with --meter joulescope --option mark_input=0 --option pin=stamp",
+        )
+    if device.clock is not None or len(device.phases) != 1 or device.max_batch != 1:
+        raise SetupError(
+            f"device {device.name} marks its spans on a pin and declares a clock, {len(device.phases)} phases and a "
+            f"batch of {device.max_batch}",
+            field="spans_on_pin",
+            value=True,
+            remedy="Such a device has no clock, one phase, and takes one sample at a time",
+        )
+
+
 def _pause(step: Mark | Idle, w: Watch) -> None:
     if isinstance(step, Mark):
         _mark(w)
@@ -78,7 +103,8 @@ def _mark(w: Watch) -> None:
 
 def _pulses(device: Marks, w: Watch) -> None:
     """A pseudo-random train of pulses, wide enough for the slowest rail to resolve."""
-    chip_s = max([NOMINAL_CHIP_S, *(_chip_s(rail) for info in w.infos.values() for rail in info.rails)])
+    rails = [rail for info in w.infos.values() for rail in info.rails if rail.kind != "edges"]
+    chip_s = max([NOMINAL_CHIP_S, *(_chip_s(rail) for rail in rails)])
     order = random.Random(127)
     spans = []
     for _ in range(PULSES):

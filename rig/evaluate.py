@@ -12,13 +12,14 @@ from rig.average import average_figures
 from rig.latency import per_inference_s
 from rig.onset import Stream, onset_figures, stream_of
 from rig.peer import peer_figures
+from rig.pin_spans import pinned
 from rig.place import Placed, place
 from rig.quantity import Quantity
 from rig.queries import Queries, queries_of
 from rig.result import ClockSummary, RailSeries, Refusal, Result, Series
 from rig.run import Run
 from rig.service import in_time_share, service_figures
-from rig.solving import Solve, solves_of, solving_checks, solving_figures
+from rig.solving import Solve, solves_of, solving_checks, solving_figures, solving_notes
 from rig.sync import Timebase
 from rig.timeline import Activity, activity_of, timebase_of
 from rig.validity import Validity, judge
@@ -26,8 +27,10 @@ from rig.validity import Validity, judge
 
 def evaluate(run: Run) -> Result:
     """All figures of a run. Raises ``DataError`` when the recording contradicts itself."""
+    pins = pinned(run)
+    run = run if pins is None else pins.run
     device_clock = run.start["device"].get("clock")
-    device = timebase_of(run, device_clock["name"] if device_clock else "host")
+    device = timebase_of(run, device_clock["name"] if device_clock else "host") if pins is None else pins.timebase
     activity = activity_of(run, device)
     placed = place(run, activity, device)
     figures, refusals, notes = _figures(run, activity, device, placed)
@@ -36,6 +39,7 @@ def evaluate(run: Run) -> Result:
     figures |= _served(run, queries, stream, activity, placed)
     solves = solves_of(run, device)
     figures |= _solved(run, solves, figures.get("average_power_w"))
+    notes += solving_notes(solves, *_schedule(run))
     clocks = {device.clock.name: device} | {p.timebase.clock.name: p.timebase for p in placed}
     return Result(
         run_id=str(run.start["run_id"]),
@@ -53,10 +57,15 @@ def evaluate(run: Run) -> Result:
 
 
 def _solved(run: Run, solves: list[Solve], power: Quantity | None) -> dict[str, Quantity]:
-    """Time to a gap is read from the record of progress where the budget did not shape it."""
+    timed, to_gap = _schedule(run)
+    return solving_figures(solves, power, timed, to_gap)
+
+
+def _schedule(run: Run) -> tuple[bool, float | None]:
+    """Whether time to a gap can be read from the record of progress, and the gap that solves were told to stop at."""
     details = run.start["device"].get("details") or {}
-    stopped = (run.start["scenario"].get("options") or {}).get("to_gap") is not None
-    return solving_figures(solves, power, stopped or details.get("schedule_depends_on_budget") is False)
+    to_gap = (run.start["scenario"].get("options") or {}).get("to_gap")
+    return to_gap is not None or details.get("schedule_depends_on_budget") is False, to_gap
 
 
 def _judged(run: Run, q: Queries, figures: dict[str, Quantity], solves: list[Solve]) -> Validity | None:
@@ -96,6 +105,7 @@ def _figures(
         figures |= found.figures
         refusals += found.refusals
         notes += found.notes
+    notes += dict.fromkeys(note for p in placed for note in p.notes)
     rails, phases = [p.rail.name for p in placed], list(activity.phases)
     sums, missing = fig.totals(figures, rails, phases)
     figures |= sums
@@ -109,6 +119,8 @@ def _figures(
     if not phases:
         ended = run.stop is None or run.error is not None
         remedy = "Measure again; the run ended too early" if ended else "Let the device return spans with its replies"
+        if run.start["device"].get("spans_on_pin"):
+            remedy = "Its spans are on a pin: wire that to a logic input of the meter, and say what it does (`pin`)"
         refusals.append(Refusal("time and power", "no span was recorded", remedy))
     figures |= peer_figures(run)
     return figures, refusals + missing, notes
@@ -129,7 +141,9 @@ def _remarks(run: Run) -> list[str]:
     if labels and said and not any(isinstance(s, str) and s in labels for s in said):
         out.append(f"No output is a label of the workload, such as {min(labels)!r}; the first output was {said[0]!r}")
     for name, trace in run.traces.items():
-        if len(trace.value) > 2 and np.ptp(trace.value) == 0.0:
+        if trace.rail.kind == "edges" and not len(trace.value):
+            out.append(f"Input {name}: no edge was seen; is the pin connected, and does the device use it?")
+        elif trace.rail.kind != "edges" and len(trace.value) > 2 and np.ptp(trace.value) == 0.0:
             out.append(f"Rail {name}: every reading is the same; is the meter connected, and its resolution declared?")
     return out
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.budget import BusyTime, active_power, dynamic_power, idle_power, noise_u
+from rig.coverage import hidden_w, missing_notes, overload_note, watched
 from rig.latency import mean_time, per_inference_s, spread
 from rig.occupancy import merged
 from rig.place import Placed
@@ -23,6 +24,8 @@ from rig.view import View
 Figures = dict[str, Quantity]
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 MAX_CLIPPED = 0.1
+MAX_HIDDEN = 0.01
+"""Of dynamic power: what readings at the end of the range may hide beyond noise before power is refused."""
 INTEGRATED = "integrated outward into idle"
 TRIMMED = "mean of trimmed windows"
 
@@ -81,22 +84,33 @@ def timing(activity: Activity, device: Timebase, views: list[View]) -> tuple[Fig
 
 
 def _stamp_jitter(phase: Phase, device: Timebase, views: list[View]) -> float:
-    """Doubt of the total busy time from jittering stamps: the scatter of spans that no trace confirms."""
+    """Doubt of the total busy time from jittering stamps: the scatter of spans that no trace confirms; and what a
+
+    pin may lag or lead differently at begin and end, which no repetition averages.
+    """
     length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
+    lag = len(length) * device.lag_s * math.sqrt(2.0 / 3.0)
     if len(length) < 3:
-        return 0.0
+        return lag
     scatter = float(np.std(length, ddof=1))
-    if scatter <= 1.0 / device.clock.tick_hz:
-        return 0.0
-    return math.sqrt(len(length)) * min([scatter, *(stamp_jitter_s(v, phase.windows_s) for v in views)])
+    if scatter <= device.step_s:
+        return lag
+    jitter = math.sqrt(len(length)) * min([scatter, *(stamp_jitter_s(v, phase.windows_s) for v in views)])
+    return math.hypot(jitter, lag)
 
 
 def rail_figures(p: Placed, activity: Activity, busy: dict[str, BusyTime]) -> RailFigures:
     """Idle, active and dynamic power of one rail, for all phases together and for each."""
     rail, view = p.rail, p.view
     notes: list[str] = []
-    if rail.accuracy is None:
-        notes.append(f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)")
+    supply = p.readings.supply
+    for r in (rail, *([supply.rail] if supply is not None else [])):
+        if r.accuracy is None:
+            notes.append(f"Rail {r.name}: instrument uncertainty not stated (no calibration was declared)")
+    if supply is not None:
+        notes.append(
+            f"Rail {rail.name}: power is its amperes times the volts of {supply.rail.name}, reading by reading"
+        )
     if view is None:
         remedy = "Lengthen the idle windows (--option idle_s=SECONDS)"
         return RailFigures(
@@ -104,6 +118,9 @@ def rail_figures(p: Placed, activity: Activity, busy: dict[str, BusyTime]) -> Ra
         )
     if not activity.phases:
         return RailFigures({}, (), tuple(notes))
+    notes += missing_notes(rail.name, view.readings, activity.busy_windows_s())
+    if (overload := overload_note(rail.name, view)) is not None:
+        notes.append(overload)
     differ, level = gaps_differ(view)
     if differ:
         notes.append(
@@ -145,11 +162,9 @@ def _as_phase(figures: Figures, phase: str) -> Figures:
 def _scope_figures(rail: Rail, view: View, scope: Scope, rate_sigma: float, differ: bool) -> Figures | Refusal:
     cut = trimmed(view, scope.windows_s)
     if isinstance(cut, TooShort):
-        return _too_short(rail, scope, cut)
-    clipped = float(np.mean(view.readings.overload[view.busy])) if np.any(view.busy) else 0.0
-    if clipped > MAX_CLIPPED:
-        reason = f"{clipped:.0%} of the readings while busy are at the end of the meter's range"
-        return Refusal(f"power on rail {rail.name}", reason, "Choose a higher range and measure again")
+        return _too_short(rail, view, scope, cut)
+    if (beyond := _beyond_range(rail, view, cut)) is not None:
+        return beyond
     whole = None if differ else integrated(view, scope.windows_s, scope.other_s)
     check = dynamic_power(view, rail, cut, scope.busy, rate_sigma, TRIMMED)
     chosen: Estimate = cut
@@ -170,7 +185,27 @@ def _scope_figures(rail: Rail, view: View, scope: Scope, rate_sigma: float, diff
     return figures
 
 
-def _too_short(rail: Rail, scope: Scope, short: TooShort) -> Refusal:
+def _beyond_range(rail: Rail, view: View, cut: Estimate) -> Refusal | None:
+    """Too much at the end of the range, or too much there that noise does not explain."""
+    clipped = float(np.mean(view.readings.overload[view.busy])) if np.any(view.busy) else 0.0
+    hidden, unexplained = hidden_w(view)
+    lost = float(np.abs(cut.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(cut.value_w), 1e-300)
+    if clipped <= MAX_CLIPPED and lost <= MAX_HIDDEN:
+        return None
+    reason = f"{clipped:.1%} of the readings while busy are at the end of the meter's range"
+    if lost > MAX_HIDDEN:
+        reason += f", and may hide {lost:.1%} of dynamic power: they are higher than noise explains"
+    return Refusal(f"power on rail {rail.name}", reason, "Choose a higher range and measure again")
+
+
+def _too_short(rail: Rail, view: View, scope: Scope, short: TooShort) -> Refusal:
+    within = watched(view.readings, scope.windows_s)
+    if within < MIN_SHARE:
+        return Refusal(
+            f"power of {scope.phase or 'all phases'} on rail {rail.name}",
+            f"the trace holds {within:.0%} of the spans: it begins or ends among them",
+            "See why the meter stopped (the end of the recording says so), and measure again",
+        )
     longer = short.needed_s / max(short.window_s, 1e-12)
     repeat, times = math.ceil(longer * scope.executions), math.ceil(longer)
     return Refusal(

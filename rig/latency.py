@@ -37,7 +37,7 @@ def per_inference_s(activity: Activity) -> Floats:
 def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Quantity:
     """Mean execution time of one phase per inference (spec: averaged over all samples)."""
     mean = phase.busy_s / max(phase.n, 1)
-    resolution = math.sqrt(len(phase.windows_s) / 6.0) / device.clock.tick_hz / max(phase.n, 1)
+    resolution = math.sqrt(len(phase.windows_s) / 6.0) * device.step_s / max(phase.n, 1)
     parts = (
         Component("clock rate, device to host", mean * device.rate_sigma, shared=f"rate:{device.clock.name}"),
         Component("timer resolution", resolution),
@@ -51,7 +51,7 @@ def spread(times_s: Floats, device: Timebase, prefix: str, looped: float = 1.0) 
     n = len(times_s)
     if n == 0:
         return {}
-    resolution = 1.0 / device.clock.tick_hz / math.sqrt(6.0) / looped
+    resolution = device.step_s / math.sqrt(6.0) / looped
     out: dict[str, Quantity] = {}
     if n > 1:
         se = max(float(np.std(times_s, ddof=1)), resolution) / math.sqrt(n)

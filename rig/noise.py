@@ -47,21 +47,21 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     fitted levels leave of the whole run, averaged over ``slow_period_s``, long against a span: it
     shows flicker that no idle window is long enough to show.
     """
-    spectra = [_periodogram(r, period_s, 1) for r in residuals if len(r) >= 8]
+    spectra = [periodogram(r, period_s, 1) for r in residuals if len(r) >= 8]
     if not spectra:
         pooled = np.concatenate([*residuals, np.zeros(0)])
         sigma = float(np.std(pooled)) if len(pooled) > 1 else 0.0
-        return Noise(sigma, max(sigma, _spread(busy_differences)), 0.0, (), period_s, max(len(pooled) - 1.0, 1.0))
-    lines = _lines(residuals, spectra, period_s)
-    bins = [_binned(spectra, [line[0] for line in lines], period_s)]
+        return Noise(sigma, max(sigma, spread(busy_differences)), 0.0, (), period_s, max(len(pooled) - 1.0, 1.0))
+    lines = lines_of(residuals, spectra, period_s)
+    bins = [binned(spectra, [line[0] for line in lines], period_s)]
     if slow is not None and len(slow) >= 12:
-        bins.append(_binned([_periodogram(slow, slow_period_s, 2)], [], slow_period_s))
+        bins.append(binned([periodogram(slow, slow_period_s, 2)], [], slow_period_s))
     white, flicker = _whittle(bins)
     sigma = math.sqrt(white / (2.0 * period_s))
     idle_differences = np.concatenate([np.diff(r) for r in residuals])
-    excess = _spread(busy_differences) ** 2 - _spread(idle_differences) ** 2
+    excess = spread(busy_differences) ** 2 - spread(idle_differences) ** 2
     n = float(sum(len(r) for r in residuals))
-    doubt = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * _spread(idle_differences) ** 2
+    doubt = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * spread(idle_differences) ** 2
     busy = math.sqrt(sigma**2 + (excess if excess > doubt else 0.0))
     return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0))
 
@@ -105,7 +105,7 @@ def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
     return worst
 
 
-def _periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
+def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
     """One-sided, without the lowest bins, which the fitted levels and drift have eaten."""
     n = len(x)
     power = 2.0 * period_s / n * np.abs(np.fft.rfft(x)) ** 2
@@ -114,9 +114,10 @@ def _periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]
     return f[skip:last], power[skip:last]
 
 
-def _lines(
+def lines_of(
     residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float
 ) -> tuple[tuple[float, float, float], ...]:
+    """Up to three ordinates that stand out of their surroundings: frequency in Hz, amplitude in W, spacing in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
     data = [r for r in residuals if len(r) >= 8]
     f, power = spectra[longest]
@@ -150,7 +151,7 @@ def _running_median(power: Floats) -> tuple[Floats, Floats]:
     return np.array([(a + b - 1) / 2 for a, b in pairs]), np.array([np.median(power[a:b]) for a, b in pairs])
 
 
-def _binned(
+def binned(
     spectra: Sequence[tuple[Floats, Floats]], skip_hz: Sequence[float], period_s: float
 ) -> tuple[Floats, Floats, Floats]:
     """Average periodograms in log-spaced bins: frequency, mean power, count of ordinates."""
@@ -209,7 +210,7 @@ def _profile(f: Floats, power: Floats, count: Floats, flicker: Floats) -> tuple[
     return white, best
 
 
-def _spread(differences: Floats) -> float:
+def spread(differences: Floats) -> float:
     """Standard deviation of the readings behind differences of neighbours, robustly."""
     if not len(differences):
         return 0.0

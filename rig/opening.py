@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 from rig.clock import HostClock
+from rig.engine import check_pin
 from rig.errors import RigError, SetupError, UnknownNameError, UsageError
-from rig.plugins import Factory, build, load, names, needs, options_of, split_options, takes, values_of
+from rig.plugins import Factory, build, load, located, names, needs, options_of, split_options, takes, values_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
 from rig.watch import Bench
 
 PLANT = "mock"
+WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
+"""What a scenario is played with when nobody names a workload."""
+TELL_APART = (
+    "address",
+    "port",
+    "host",
+    "serial",
+    "serial_number",
+    "instrument",
+    "channel",
+    "board",
+    "index",
+    "device_id",
+)
+"""Options by which two instruments or boards of one driver differ."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +57,8 @@ class Request:
     exclusive: bool = False
     """Lock the device against other commands on this host; a caller that holds the lock leaves it False."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By taker (device, meter, meter1): where in a bench file its options stand; see ``rig.plugins.located``."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +72,28 @@ class Opened:
     rules: Rules
     other_workload: Callable[[Mapping[str, str]], Workload]
     """The workload again, with some options otherwise."""
+
+
+def workload_for(scenario: str, asked: str | None = None) -> str:
+    """The name of the workload: that asked for, else the one that goes with the scenario."""
+    return asked or WORKLOADS.get(scenario, WORKLOAD)
+
+
+def which_of(device: str, texts: Iterable[str]) -> str:
+    """What tells a device from others of its driver: those of its options, ``key=value``, that say where it is.
+
+    Defaults count, and a link to a port is the port. Raises what ``load`` raises.
+    """
+    factory = load("devices", device)
+    declared = options_of(factory)
+    given: dict[str, str] = {}
+    for text in texts:
+        key, _, value = text.removeprefix("device.").partition("=")
+        if key in declared:
+            given[key] = value
+    values = values_of(factory, {k: v for k, v in given.items() if k in TELL_APART})
+    said = {k: str(values[k]) for k in TELL_APART if values.get(k) not in (None, "")}
+    return " ".join(f"{k}={os.path.realpath(v) if v.startswith('/dev/') else v}" for k, v in said.items())
 
 
 @contextmanager
@@ -83,7 +124,8 @@ def opened(request: Request) -> Iterator[Opened]:
     given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
     handles: list[Any] = []
     try:
-        device: Device = build(device_factory, given, options["device"])
+        with located(request.places.get("device", {})):
+            device: Device = build(device_factory, given, options["device"])
         handles.append(device)
         _check_mode(request, _described(device, "device", request.device))
         chosen = _meter_names(request, device)
@@ -91,10 +133,12 @@ def opened(request: Request) -> Iterator[Opened]:
         metered = split_options(rest, takers | factories) if rest else {}
         meters: list[Meter] = []
         for key, factory in factories.items():
-            meters.append(build(factory, given | {"device": device}, metered.get(key, {})))
+            with located(request.places.get(key, {})):
+                meters.append(build(factory, given | {"device": device}, metered.get(key, {})))
             handles.append(meters[-1])
             _described(meters[-1], "meter", chosen[len(meters) - 1])
         _check_scenario(device, scenario, options["scenario"])
+        check_pin(device.info(), [meter.info() for meter in meters])
         yield Opened(Bench(device, tuple(meters), clock), workload, scenario, options["scenario"], rules, again)
     finally:
         for handle in reversed(handles):

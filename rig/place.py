@@ -1,4 +1,4 @@
-"""Meters placed on the device's time axis: brackets first, then marks and spans seen in the trace."""
+"""Meters placed on the device's time axis: brackets first, then marks and spans seen in the trace or on a pin."""
 
 from __future__ import annotations
 
@@ -9,41 +9,70 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.align import Excess, align
-from rig.run import Run
+from rig.edges import Input, expected, match, observed, quiet_s
+from rig.errors import DataError
+from rig.run import Run, Trace
+from rig.supply import Volts
 from rig.sync import Timebase
-from rig.timeline import Activity, Readings, readings_of, timebase_of
+from rig.timeline import Activity, Readings, readings_of, timebase_of, volts_of
 from rig.types import Floats, Rail
 from rig.view import View, view_of
+
+DISAGREE = 4.0
+"""Standard deviations between a pin and the trace beyond which it is said."""
 
 
 @dataclass(frozen=True)
 class Placed:
     """One rail's readings in run seconds, the map that put them there, and the estimators' view.
 
-    ``view`` is None when no reading lies in an idle window.
+    ``view`` is None when no reading lies in an idle window. ``notes`` say what a pin's edges were good for.
     """
 
     rail: Rail
     readings: Readings
     timebase: Timebase
     view: View | None
+    notes: tuple[str, ...] = ()
 
 
 def place(run: Run, activity: Activity, device: Timebase) -> list[Placed]:
     """Place every trace that holds readings. A clock is fitted once, by the rail that shows the spans best."""
     first: dict[str, Timebase] = {}
-    for name, trace in run.traces.items():
-        if len(trace.value) >= 2 and trace.clock not in first:
-            first[trace.clock] = timebase_of(run, trace.clock, name)
-    traces = [t for t in run.traces.values() if len(t.value) >= 2]
+    held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
+    traces = [t for t in held if t.rail.conversion.unit != "V"]
+    for trace in traces:
+        if trace.clock not in first:
+            first[trace.clock] = timebase_of(run, trace.clock, trace.rail.name)
     placed: list[Placed] = []
     for clock, timebase in first.items():
         own = [t for t in traces if t.clock == clock]
-        final = _aligned([readings_of(t, timebase) for t in own], activity, device, timebase)
+        volts = [_volts(run, t, timebase) for t in own]
+        final = _aligned(
+            [readings_of(t, timebase, v) for t, v in zip(own, volts, strict=True)], activity, device, timebase
+        )
+        final, notes = _by_pins(final, _pins(run, clock), activity, device, timebase)
         for trace in own:
-            readings = readings_of(trace, final)
-            placed.append(Placed(trace.rail, readings, final, _view(readings, final, activity)))
+            readings = readings_of(trace, final, _volts(run, trace, final))
+            placed.append(Placed(trace.rail, readings, final, _view(readings, final, activity), notes))
     return sorted(placed, key=lambda p: p.rail.name)
+
+
+def _volts(run: Run, trace: Trace, own: Timebase) -> Volts | None:
+    """The volts of a rail of amperes that names them, by its own clock or, on another, by that clock's brackets."""
+    name = trace.rail.conversion.supply_rail
+    if name is None:
+        return None
+    found = run.traces.get(name)
+    if found is None or found.rail.conversion.unit != "V" or not len(found.value):
+        what = "is not in the recording" if found is None else "holds no volts"
+        raise DataError(
+            f"rail {name}, which rail {trace.rail.name} names as its supply, {what}",
+            field="supply_rail",
+            value=name,
+            remedy="Record the voltage as a rail in V, or state it as supply_v",
+        )
+    return volts_of(found, own if found.clock == trace.clock else timebase_of(run, found.clock, name))
 
 
 def _view(readings: Readings, meter: Timebase, activity: Activity) -> View | None:
@@ -66,6 +95,9 @@ def _aligned(rails: list[Readings], activity: Activity, device: Timebase, first:
     half_run = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
     best = replace(first, sigma_s=sigma, rate_sigma=rate_sigma, considered={"brackets": sigma})
     if first.clock.name == device.clock.name:
+        if device.look_s > 0:  # its spans are edges that this meter saw: only how it looks stands between them
+            sigma = math.hypot(device.look_s / math.sqrt(12.0), device.lag_s / math.sqrt(3.0))
+            best = replace(best, sigma_s=sigma, rate_sigma=0.0)
         return best
     views = [v for r in rails if (v := view_of(r, activity, first.clock.name, sigma, sigma)) is not None]
     if not views:
@@ -92,6 +124,61 @@ def _aligned(rails: list[Readings], activity: Activity, device: Timebase, first:
     return replace(best, considered=considered)
 
 
+def _pins(run: Run, clock: str) -> list[Trace]:
+    """The logic inputs on a clock whose pin is said to mark spans."""
+    rails = [t for t in run.traces.values() if t.clock == clock and t.rail.kind == "edges"]
+    return [t for t in rails if t.rail.pin is not None and len(t.value)]
+
+
+def _by_pins(
+    best: Timebase, pins: list[Trace], activity: Activity, device: Timebase, first: Timebase
+) -> tuple[Timebase, tuple[str, ...]]:
+    """The map by the edges of a pin where that states less doubt than ``best``, and what is to be said of it."""
+    spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
+    if not pins or not len(spans) or first.clock.name == device.clock.name:
+        return best, ()
+    sigma, rate_sigma = (
+        math.hypot(a, b) for a, b in ((first.sigma_s, device.sigma_s), (first.rate_sigma, device.rate_sigma))
+    )
+    considered, traced, notes = dict(best.considered), best, []
+    for pin in pins:
+        name, rail = pin.rail.name, pin.rail
+        look_s = first.rate / rail.rate_hz if rail.rate_hz > 0 else 1.0 / first.clock.tick_hz
+        wanted = expected(spans, rail.pin or "level")
+        found = observed(first.seconds(pin.end_tick), pin.value, rail.pin or "level", look_s, quiet_s(wanted))
+        reach = 3.0 * sigma + rate_sigma * float(np.ptp(spans))
+        fit = match(wanted, found, reach, 2.0 * rate_sigma, Input(look_s, rail.pin_lag_s, device.step_s))
+        if isinstance(fit, str):
+            notes.append(f"Input {name}: its edges place nothing: {fit}")
+            continue
+        considered["edges"] = min(fit.sigma_s, considered.get("edges", math.inf))
+        if fit.missing or fit.extra:
+            notes.append(
+                f"Input {name}: {fit.matched} edges fit the spans, {fit.missing} are missing, {fit.extra} extra"
+            )
+        by_tick = round((fit.ref_s - first.ref_s) * first.clock.tick_hz / first.rate)
+        middle = replace(
+            first, ref_tick=first.ref_tick + by_tick, ref_s=first.ref_s + by_tick * first.rate / first.clock.tick_hz
+        )
+        moved = middle.adjusted(fit.shift_s, fit.rate, fit.sigma_s, min(fit.rate_sigma, rate_sigma), "edges")
+        notes += _apart(moved, traced, name, float(spans.mean()))
+        best = moved if moved.sigma_s < best.sigma_s else best
+    return replace(best, considered=considered), tuple(notes)
+
+
+def _apart(moved: Timebase, traced: Timebase, name: str, at_s: float) -> list[str]:
+    """What to say where the pin and the trace put the activity at different times."""
+    if traced.method == "brackets":
+        return []
+    tick = traced.ref_tick + round((at_s - traced.ref_s) * traced.clock.tick_hz / traced.rate)
+    by_s = float(np.diff([float(t.seconds(np.array([tick]))[0]) for t in (moved, traced)])[0])
+    doubt = math.hypot(moved.sigma_at(at_s), traced.sigma_at(at_s))
+    if abs(by_s) <= DISAGREE * doubt:
+        return []
+    which = f"Input {name} and the {traced.method} in the trace"
+    return [f"{which} are {abs(by_s):.3g} s apart, which doubts of {doubt:.2g} s do not explain"]
+
+
 def _contrast(view: View) -> float:
     """How much the rail varies while the device is at work, over the noise of a reading.
 
@@ -101,7 +188,7 @@ def _contrast(view: View) -> float:
     if not len(windows):
         return 0.0
     during = r.ok & (r.end_s > windows[0, 0]) & (r.start_s < windows[-1, 1])
-    return float(np.std(r.watts[during])) / max(view.noise.white_w, 1e-300) if np.any(during) else 0.0
+    return float(np.std(r.watts[during])) / max(view.reading_u_w(False), 1e-300) if np.any(during) else 0.0
 
 
 def _moved(r: Readings, shift_s: float, rate: float, ref_s: float) -> Readings:
@@ -114,4 +201,4 @@ def _excess(view: View, timebase: Timebase) -> Excess:
     low, high = float(view.idle_weights(first) @ r.watts), float(view.idle_weights(last) @ r.watts)
     line = low + (high - low) * (view.middle_s - first) / max(last - first, 1e-12)
     ok = r.ok
-    return Excess(r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], view.noise.busy_w, r.period_s, r.tau_s, low)
+    return Excess(r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], view.reading_u_w(True), r.period_s, r.tau_s, low)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.noise import variances
 from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, reach, seen, touches
 from rig.types import Floats
 from rig.view import View, idle_line
@@ -98,8 +97,11 @@ def trimmed(view: View, windows_s: Floats) -> Estimate | TooShort:
     if share < MIN_SHARE:
         aperture = float(np.median(r.end_s - r.start_s))
         return TooShort(float(np.median(length)), aperture + r.period_s + lead + tail, share)
-    each = length[usable] / np.maximum(count, 1) * (count > 0)
-    weight = np.where(where >= 0, each[np.clip(where, 0, None)], 0.0)
+    held = count.astype(float)
+    if r.counter:  # by length, so that a window's sum is what the counter rose by
+        held = np.bincount(where[where >= 0], weights=view.weight[where >= 0], minlength=len(count))
+    each = length[usable] / np.where(count > 0, held, 1.0) * (count > 0)
+    weight = np.where(where >= 0, each[np.clip(where, 0, None)] * (view.weight if r.counter else 1.0), 0.0)
     weight = weight / weight.sum()
     at = float(np.sum(weight * view.middle_s))
     kept = merged_s[usable][count > 0]
@@ -112,6 +114,11 @@ def _estimate(view: View, dynamic: Floats, windows_s: Floats, share: float, unev
     idle = view.idle_weights(at)
     watts = view.readings.watts
     value, level = float(dynamic @ watts), float(idle @ watts)
+    if (s := view.readings.supply) is not None:
+        # a reading that holds an edge is a product of means, and power the mean of products
+        amperes, volts = float(dynamic @ s.amperes), float(dynamic @ s.volts)
+        value += uneven * amperes * (volts - s.burden_ohm * amperes)
+        return Estimate(dynamic, idle, value, level, share, at, windows_s)
     burden = view.readings.burden_per_w
     rise = _before_shunt(level + value, burden) - _before_shunt(level, burden)
     return Estimate(dynamic, idle, value - burden * uneven * rise**2, level, share, at, windows_s)
@@ -137,9 +144,10 @@ def gaps_differ(view: View) -> tuple[bool, float]:
     if count == 0 or not np.any(view.busy):
         return False, 0.0
     at = float(view.middle_s[gap].mean())
-    weight = gap / count - view.idle_weights(at)
+    share = view.weight[gap].sum() if r.counter else count
+    weight = np.where(gap, view.weight if r.counter else 1.0, 0.0) / share - view.idle_weights(at)
     level = float(weight @ r.watts)
-    doubt = math.sqrt(sum(variances(view.noise, weight, view.middle_s, view.busy).values()))
+    doubt = math.sqrt(sum(view.variances(weight).values()))
     allowance = (
         0.2 * abs(view.drift_w)
         + 1e-12 * abs(float(np.mean(r.watts)))
@@ -160,16 +168,18 @@ def stamp_jitter_s(view: View, windows_s: Floats) -> float:
         return math.inf
     spans = windows_s[np.argsort(windows_s[:, 0])]
     fill = seen(edges_of(merged(spans)), r.start_s, r.end_s, r.tau_s)
-    above = np.where(r.ok, r.watts - idle_line(r.watts, view.middle_s, view.idle, view.drift_u_w), 0.0)
+    above = np.where(r.ok, r.watts - idle_line(r, view.middle_s, view.idle, view.drift_u_w), 0.0)
     margin = reach(view.sigma_s, r.tau_s)
     near = touches(merged(spans + margin), r.start_s, r.end_s) & r.ok
     power = float(np.sum(above[near]) / np.sum(fill[near])) if np.any(fill[near] > 0) else 0.0
     if power == 0.0:
         return math.inf
     owner = np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), view.middle_s[near])
-    left = (above - power * fill)[near] * (r.period_s / power)
+    each_s = r.end_s - r.start_s if r.counter else np.full(len(r.watts), r.period_s)
+    left = (above - power * fill)[near] * (each_s[near] / power)
     each = np.bincount(owner, weights=left, minlength=len(spans))
     typical = np.zeros(len(r.watts))
-    typical[np.flatnonzero(near)[owner == len(spans) // 2]] = r.period_s / power
-    noise = sum(variances(view.noise, typical, view.middle_s, view.busy).values())
+    mine = np.flatnonzero(near)[owner == len(spans) // 2]
+    typical[mine] = each_s[mine] / power
+    noise = sum(view.variances(typical).values())
     return math.sqrt(max(float(np.var(each, ddof=1)) - noise, 0.0) + noise * math.sqrt(2.0 / len(spans)))

@@ -41,7 +41,8 @@ def record(
     whole either way.
     """
     with Recorder(path) as recorder:
-        recorder.event("start", **start_document(bench, workload, scenario, purpose, argv, path.name, rules))
+        whose = _whose((artifacts or {}).get("bench.toml"))
+        recorder.event("start", **start_document(bench, workload, scenario, purpose, argv, path.name, rules), **whose)
         for name, content in (artifacts or {}).items():
             recorder.artifact(name, content)
         collect(steps, bench, recorder, progress)
@@ -84,6 +85,15 @@ def start_document(
         },
         "environment": environment(),
     }
+
+
+def _whose(bench_file: bytes | None) -> dict[str, str]:
+    """Lab and operator, as far as the bench file that was used names them."""
+    from rig.bench_read import lab_of
+
+    if bench_file is None:
+        return {}
+    return {name: said for name, said in zip(("lab", "operator"), lab_of(bench_file), strict=True) if said}
 
 
 def plain(info: Any) -> dict[str, Any]:

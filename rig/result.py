@@ -100,6 +100,7 @@ class Result:
             "scenario": start["scenario"],
             "workload": start["workload"],
             "purpose": start.get("purpose", "all"),
+            **{name: start[name] for name in ("lab", "operator") if start.get(name)},
             "validity": None if self.validity is None else _verdict(self.validity),
             "quantities": {name: q.to_json() for name, q in self.quantities.items()},
             "refusals": [asdict(r) for r in self.refusals],

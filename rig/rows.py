@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from rig import columns
 from rig.errors import DeviceError, StoreError
 from rig.tables import REPLIES
-from rig.types import Reply, Span
+from rig.types import UNSTAMPED, Reply, Span
 
 ROWS = 4096
-NULL = -(2**63)
+NULL = UNSTAMPED
 NO_COUNT = -(2**31)
 MOST_TEXTS = 4096
 _ROW = struct.Struct("7qi4x")

@@ -286,6 +286,8 @@ def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> Trace |
         else:
             start, end = (shape.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
         shape.check_ticks(rail, start, end, hz.get(clock))
+        if rail.kind == "edges":
+            shape.check_edges(rail, value, start, end, uniform)
     except RigError:
         raise
     except (KeyError, ValueError, TypeError, RecursionError) as error:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
 from rig.tables import ADDED
-from rig.types import Rail, TraceKind
+from rig.types import Pin, Rail, TraceKind
 
 LIMIT = 2**62
 """Integers stay inside, so that the difference of any two fits 64 bits."""
@@ -229,7 +229,7 @@ def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: flo
             value=int(end[np.argmax(backward)]),
             remedy="Check the trace for wrapped time stamps",
         )
-    if rail.rate_hz <= 0 or tick_hz is None or len(end) < 3:
+    if rail.kind == "edges" or rail.rate_hz <= 0 or tick_hz is None or len(end) < 3:
         return
     with np.errstate(all="ignore"):
         periods = np.diff(end) * (rail.rate_hz / tick_hz)
@@ -240,6 +240,26 @@ def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: flo
             value=rail.rate_hz,
             remedy="Correct rate_hz (0 when irregular), or the tick_hz of its clock",
         )
+
+
+def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArray[Any], uniform: bool) -> None:
+    """Refuse edges that are none: without a tick each, of a level that is not 0 or 1, not one after the other.
+
+    Raises ``DataError``.
+    """
+    for field, bad, what in (
+        ("start_tick", uniform, "have no ticks of their own"),
+        ("value", np.any((value != 0) & (value != 1)), "hold a level that is neither 0 nor 1"),
+        ("end_tick", np.any(start != end), "last: begin and end differ"),
+        ("start_tick", np.any(np.diff(start) <= 0), "do not move forward in time"),
+    ):
+        if bad:
+            raise DataError(
+                f"the edges of rail {rail.name} {what}",
+                field=field,
+                value=rail.name,
+                remedy="Give the level after each edge, and its tick twice; see docs/run-directory.md",
+            )
 
 
 def reals(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.float64]:
@@ -258,6 +278,8 @@ RAIL: dict[str, Check] = {
     "resolution": _optional(_size),
     "range_max": _optional(_number),
     "gain_id": _optional(_text),
+    "pin": lambda x: x is None or x in get_args(Pin),
+    "pin_lag_s": _size,
 }
 
 
@@ -267,12 +289,18 @@ def check_rail(rail: Rail) -> None:
         if not check(getattr(rail, name)):
             raise ValueError(f"{name} is {getattr(rail, name)!r}")
     conversion = rail.conversion
-    if conversion.unit not in ("W", "A", "J") or not _optional(_number)(conversion.supply_v):
-        raise ValueError(f"conversion is {conversion}; the unit is W, A or J, the supply a number")
+    if conversion.unit not in ("W", "A", "J", "V") or not _optional(_number)(conversion.supply_v):
+        raise ValueError(f"conversion is {conversion}; the unit is W, A, J or V, the supply a number")
+    if not _optional(_text)(conversion.supply_rail):
+        raise ValueError(f"supply_rail is {conversion.supply_rail!r}")
+    if conversion.supply_rail is not None and (conversion.unit != "A" or conversion.supply_v is not None):
+        raise ValueError(f"supply_rail is of amperes without a supply_v, not {conversion}")
     if not _size(conversion.burden_ohm):
         raise ValueError(f"burden_ohm is {conversion.burden_ohm!r}")
     if (conversion.unit == "J") != (rail.kind == "cumulative"):
         raise ValueError(f"a cumulative trace counts joules and nothing else does: {rail.kind} in {conversion.unit}")
+    if rail.kind != "edges" and (rail.pin is not None or rail.pin_lag_s):
+        raise ValueError(f"pin is of rails of the kind edges, not {rail.kind}")
     if rail.accuracy is not None and not (_size(rail.accuracy.of_reading) and _size(rail.accuracy.offset)):
         raise ValueError(f"accuracy is {rail.accuracy}")
 

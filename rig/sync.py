@@ -20,7 +20,8 @@ class Timebase:
     """``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, seconds counted from the run's start.
 
     ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``.
-    A meter's map that ``rig.place`` has moved states its sigmas against the device's clock.
+    A meter's map that ``rig.place`` has moved states its sigmas against the device's clock. Of a clock whose spans
+    stand on a pin, ``look_s`` is the time between looks at it and ``lag_s`` the limit of what it lags or leads.
     """
 
     clock: ClockInfo
@@ -32,6 +33,13 @@ class Timebase:
     method: str
     brackets: int = 0
     considered: Mapping[str, float] = field(default_factory=dict)
+    look_s: float = 0.0
+    lag_s: float = 0.0
+
+    @property
+    def step_s(self) -> float:
+        """Between two stamps that it can tell apart."""
+        return self.look_s or 1.0 / self.clock.tick_hz
 
     def seconds(self, ticks: Floats | NDArray[np.int64]) -> Floats:
         """Run seconds of ticks, float64, shape kept; integer ticks lose nothing to rounding."""

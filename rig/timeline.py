@@ -12,6 +12,7 @@ from rig.convert import to_watts
 from rig.errors import DataError
 from rig.occupancy import merged
 from rig.run import Run, Trace
+from rig.supply import Supply, Volts, mean_volts
 from rig.sync import Timebase, fit_brackets, host_timebase
 from rig.types import MARK_PHASE, Bools, Floats
 
@@ -86,6 +87,12 @@ class Readings:
     tau_s: float
     burden_per_w: float = 0.0
     """Of a shunt: p = x - x**2 * burden_per_w for x = current times supply voltage."""
+    counter: bool = False
+    """Each reading is the mean between two readings of a counter, whose errors it shares with its neighbours."""
+    step_j: float = 0.0
+    """Of a counter; 0 where nobody stated it."""
+    supply: Supply | None = None
+    """Of amperes whose volts were measured."""
 
     def moved(self, start_s: Floats, end_s: Floats) -> Readings:
         """The same readings at other times."""
@@ -184,13 +191,25 @@ def _joined(phase: Phase) -> Phase:
     )
 
 
-def readings_of(trace: Trace, timebase: Timebase) -> Readings:
-    """Place a trace on the run's axis. A cumulative counter becomes means between its readings."""
+def volts_of(trace: Trace, timebase: Timebase) -> Volts:
+    """Place a trace of volts on the run's axis."""
+    start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
+    start = end if trace.rail.kind == "point" else start
+    over = trace.overload | (trace.value >= trace.rail.range_max if trace.rail.range_max is not None else False)
+    return Volts(trace.rail, start, end, trace.value, np.isfinite(trace.value), over)
+
+
+def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) -> Readings:
+    """Place a trace on the run's axis. A cumulative counter becomes means between its readings.
+
+    ``volts`` are those of the rail that its conversion names as ``supply_rail``.
+    """
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
     raw, ok, overload = trace.value, np.isfinite(trace.value), trace.overload
     if trace.rail.range_max is not None:
         overload = overload | (raw >= trace.rail.range_max)
-    if trace.rail.kind == "cumulative":
+    counter = trace.rail.kind == "cumulative"
+    if counter:
         start, end = end[:-1], end[1:]
         rise = np.diff(np.where(ok, raw, 0.0))
         held = raw[ok]
@@ -212,10 +231,17 @@ def readings_of(trace: Trace, timebase: Timebase) -> Readings:
             value=trace.rail.name,
             remedy="Check the trace for wrapped or repeated time stamps",
         )
-    rate_hz = trace.rail.rate_hz
+    rate_hz = 0.0 if counter else trace.rail.rate_hz  # a counter that is polled is looked at when there is time
     period = timebase.rate / rate_hz if rate_hz > 0 else float(np.median(np.diff(start))) if len(start) > 1 else 0.0
-    watts = to_watts(np.where(ok, raw, 0.0), trace.rail.conversion)
-    c = trace.rail.conversion
+    c, supply, v = trace.rail.conversion, None, None
+    if volts is not None:
+        v, known, over = mean_volts(volts, start, end)
+        ok, overload = ok & known, overload | over
+        window_s = float(np.median(volts.end_s - volts.start_s))
+        supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm)
+    watts = to_watts(np.where(ok, raw, 0.0), c, v)
     burden = c.burden_ohm / c.supply_v**2 if c.unit == "A" and c.supply_v else 0.0
-    tau_s = trace.rail.filter_tau_s
-    return Readings(trace.rail.name, start, end, watts, raw, ok, overload, period, tau_s, burden)
+    tau_s, step_j = trace.rail.filter_tau_s, (trace.rail.resolution or 0.0) if counter else 0.0
+    return Readings(
+        trace.rail.name, start, end, watts, raw, ok, overload, period, tau_s, burden, counter, step_j, supply
+    )

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Mode = Literal["hardware", "simulator"]
-TraceKind = Literal["mean", "point", "cumulative"]
+TraceKind = Literal["mean", "point", "cumulative", "edges"]
+Pin = Literal["level", "stamp", "toggle"]
 PHASES = ("idle", "load", "host_preprocess", "preprocess", "inference", "solve", "postprocess")
 MARK_PHASE = "mark"
 Floats = NDArray[np.floating[Any]]
@@ -121,6 +122,10 @@ class Rules:
 # ---- what comes back ----------------------------------------------------------------------
 
 
+UNSTAMPED = -(2**63)
+"""Both ticks of a span whose times stand on a pin (``DeviceInfo.spans_on_pin``) and nowhere else."""
+
+
 class Span(msgspec.Struct, frozen=True, gc=False):
     """One stretch of one phase, on the device's own clock; ``executions`` > 1 when it looped."""
 
@@ -162,7 +167,8 @@ class Chunk:
 
     ``value`` has shape (n,). Without ticks the readings continue the rail's uniform grid; with
     them (int64, shape (n,)) each reading covers ``start_tick`` to ``end_tick`` of the meter clock.
-    ``flags`` (uint8) is 1 where the instrument reported overload.
+    ``flags`` (uint8) is 1 where the instrument reported overload. Of a logic input (kind ``edges``) a
+    reading is an edge: ``value`` the level after it, 1 or 0, both ticks that of the edge.
     """
 
     rail: str
@@ -205,18 +211,23 @@ class DeviceInfo:
     artifacts: Mapping[str, str] = field(default_factory=dict)
     """Digest of each thing the result depends on (model, calibration, firmware)."""
     details: Mapping[str, Any] = field(default_factory=dict)
+    spans_on_pin: bool = False
+    """It stamps no span but marks each on a pin, which a meter on the bench must watch; ``clock`` is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """Raw readings to watts: ``p = x * v - x**2 * r`` for amperes, ``p = x`` for watts.
 
-    ``supply_v`` is the voltage before the meter, ``burden_ohm`` the shunt's resistance.
+    ``supply_v`` is the voltage before the meter, ``burden_ohm`` the shunt's resistance. In place of a constant voltage
+    ``supply_rail`` names a rail of volts in the same run, whose readings are then multiplied one by one. A rail of
+    volts is no power by itself.
     """
 
-    unit: Literal["W", "A", "J"] = "W"
+    unit: Literal["W", "A", "J", "V"] = "W"
     supply_v: float | None = None
     burden_ohm: float = 0.0
+    supply_rail: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +244,11 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Rail:
-    """One measured supply. Times in seconds; ``accuracy`` None means not stated, never zero."""
+    """One measured supply, or a logic input beside it. Times in seconds; ``accuracy`` None: not stated, never zero.
+
+    Of a logic input (kind ``edges``) ``rate_hz`` is how often it is looked at (0: it stamps edges to a tick), an
+    edge's tick is that of the first look that saw it, and what speaks of watts means nothing.
+    """
 
     name: str
     kind: TraceKind = "mean"
@@ -246,6 +261,11 @@ class Rail:
     accuracy: Accuracy | None = None
     gain_id: str | None = None
     """Rails that share one gain error (one shunt, one reference) share this name."""
+    pin: Pin | None = None
+    """What the device does with the pin: ``level``: high during each span; ``stamp``: a falling edge when a span
+    begins and when it ends; ``toggle``: another level then. None: nobody said, and the edges place nothing."""
+    pin_lag_s: float = 0.0
+    """How far the pin may at most follow or lead what it marks; a limit, as those of ``Accuracy``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.counter import Counted, Jitter
+from rig.counter import estimate as estimate_counter
+from rig.counter import variances as counter_variances
 from rig.noise import Noise, variances
 from rig.noise import estimate as estimate_noise
 from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, reach, seen, touches
@@ -38,6 +41,23 @@ class View:
     drift_u_w: float
     bend_w: float
     """What a bent instead of a straight drift of idle may add to dynamic power; see ``_bend``."""
+    jitter: Jitter | None = None
+    """Of a counter's readings; None for a rail that is not cumulative."""
+    at_looks: Floats | None = None
+    """Of a counter: how busy the device was when it was read, 0 to 1, shape (n + 1,)."""
+
+    def variances(self, weight: Floats) -> dict[str, float]:
+        """Variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
+        found = variances(self.noise, weight, self.middle_s, self.busy)
+        if self.jitter is None or self.at_looks is None:
+            return found
+        length = self.readings.end_s - self.readings.start_s
+        return found | counter_variances(self.jitter, weight, length, self.at_looks)
+
+    def reading_u_w(self, busy: bool) -> float:
+        """Standard deviation of one reading by noise, in watts."""
+        own = self.noise.busy_w if busy else self.noise.white_w
+        return own if self.jitter is None else math.hypot(own, self.jitter.watts(self.noise.period_s, busy))
 
     def idle_weights(self, at_s: float) -> Floats:
         """Weights whose sum with the readings is the idle level at a moment: a straight line fit."""
@@ -69,15 +89,16 @@ def view_of(readings: Readings, activity: Activity, clock: str, sigma_s: float, 
     if np.count_nonzero(idle) < 2:
         return None
     length = r.end_s - r.start_s
-    uneven = len(length) > 1 and float(length.max()) > 1.5 * float(length.min())
+    # between two readings of a counter, what it counted is what counts
+    uneven = r.counter or (len(length) > 1 and float(length.max()) > 1.5 * float(length.min()))
     weight = np.where(r.ok, length if uneven else 1.0, 0.0)
     middle = 0.5 * (r.start_s + r.end_s)
-    drift, drift_u = _drift(r.watts, idle, where, middle)
+    drift, drift_u = _counted_drift(r, idle, where) if r.counter else _drift(r.watts, idle, where, middle)
     held = inside(busy_s, r.start_s, r.end_s)
-    residual = r.watts - idle_line(r.watts, middle, idle, drift_u)
+    residual = r.watts - idle_line(r, middle, idle, drift_u)
     fill = seen(edges_of(busy_s), r.start_s, r.end_s, r.tau_s)
-    left = np.where(r.ok, residual - fill * _level(residual, fill, r.ok), 0.0)
-    noise = _noise(r, residual, idle, where, held, _slow(r, left, busy_s))
+    left = np.where(r.ok, residual - fill * _level(residual, fill, weight if r.counter else r.ok.astype(float)), 0.0)
+    noise, jitter = _noise(r, residual, idle, where, held, _slow(r, left, busy_s))
     view = View(
         readings=r,
         clock=clock,
@@ -92,21 +113,25 @@ def view_of(readings: Readings, activity: Activity, clock: str, sigma_s: float, 
         drift_w=drift,
         drift_u_w=drift_u,
         bend_w=0.0,
+        jitter=jitter,
+        at_looks=_at_looks(r, busy_s) if r.counter else None,
     )
     return replace(view, bend_w=math.hypot(_bend(view, left, fill), _unsettled(view, residual, where)))
 
 
-def idle_line(watts: Floats, middle: Floats, idle: Bools, drift_u: float) -> Floats:
+def idle_line(r: Readings, middle: Floats, idle: Bools, drift_u: float) -> Floats:
     """The idle level over time."""
+    watts, weight = r.watts, (r.end_s - r.start_s)[idle] if r.counter else None
     if not math.isfinite(drift_u):
-        return np.full(len(watts), float(np.mean(watts[idle])))
-    return np.asarray(np.polyval(np.polyfit(middle[idle], watts[idle], 1), middle))
+        return np.full(len(watts), float(np.average(watts[idle], weights=weight)))
+    root = None if weight is None else np.sqrt(weight)
+    return np.asarray(np.polyval(np.polyfit(middle[idle], watts[idle], 1, w=root), middle))
 
 
-def _level(residual: Floats, fill: Floats, ok: Bools) -> float:
-    used = ok & (fill > 0)
-    total = float(fill[used].sum())
-    return float(residual[used].sum()) / total if total > 0 else 0.0
+def _level(residual: Floats, fill: Floats, weight: Floats) -> float:
+    used = (weight > 0) & (fill > 0)
+    total = float((weight * fill)[used].sum())
+    return float((weight * residual)[used].sum()) / total if total > 0 else 0.0
 
 
 def _drift(watts: Floats, idle: Bools, where: Indices, middle: Floats) -> tuple[float, float]:
@@ -119,16 +144,38 @@ def _drift(watts: Floats, idle: Bools, where: Indices, middle: Floats) -> tuple[
     return float(parts[1].mean() - parts[0].mean()), u
 
 
+def _counted_drift(r: Readings, idle: Bools, where: Indices) -> tuple[float, float]:
+    """The same for a counter, whose mean over a window is known by the two readings at its ends."""
+    numbers = np.unique(where[idle])
+    if len(numbers) < 2:
+        return 0.0, math.inf
+    level, u2 = [], 0.0
+    length = r.end_s - r.start_s
+    for k in (numbers[0], numbers[-1]):
+        at = idle & (where == k)
+        total_s = float(length[at].sum())
+        level.append(float(r.watts[at] @ length[at]) / total_s)
+        u2 += float(np.var(r.watts[at] * length[at])) / total_s**2
+    return level[1] - level[0], math.sqrt(u2)
+
+
 def _slow(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, float]:
-    """What the fitted levels leave, averaged over at least two spans and the gaps after them."""
+    """What the fitted levels leave, averaged over at least two spans and the gaps after them.
+
+    Between two readings of a counter nothing is lost at the ends of spans, so that one is enough.
+    """
     if len(busy_s) < 2:
         return np.zeros(0), 0.0
-    cycle_s = 2.0 * float(np.median(np.diff(busy_s[:, 0])))
+    cycle_s = (1.0 if r.counter else 2.0) * float(np.median(np.diff(busy_s[:, 0])))
     bins = int((r.end_s[-1] - r.start_s[0]) / max(cycle_s, 8.0 * r.period_s))
     if bins < 12:
         return np.zeros(0), 0.0
     step_s = (r.end_s[-1] - r.start_s[0]) / bins
     slot = np.clip(((r.start_s - r.start_s[0]) / step_s).astype(np.int64), 0, bins - 1)
+    if r.counter:
+        share_s = np.where(r.ok, r.end_s - r.start_s, 0.0)
+        total_s = np.bincount(slot, weights=share_s, minlength=bins)
+        return np.bincount(slot, weights=left * share_s, minlength=bins) / np.maximum(total_s, 1e-300), float(step_s)
     count = np.bincount(slot, minlength=bins)
     return np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1), float(step_s)
 
@@ -151,8 +198,9 @@ def _bend(view: View, left: Floats, fill: Floats) -> float:
     first, last = float(t[view.idle].min()), float(t[view.idle].max())
     t = (t - first) / (last - first)
     parts = np.array_split(used, 12)
-    weight = np.array([float(fill[p].sum()) for p in parts])
-    level = np.array([float(left[p].sum()) for p in parts]) / weight
+    length = view.weight if view.readings.counter else np.ones(len(fill))
+    weight = np.array([float((length * fill)[p].sum()) for p in parts])
+    level = np.array([float((length * left)[p].sum()) for p in parts]) / weight
     bow = np.array([float(np.mean(t[p] * (t[p] - 1.0))) for p in parts])
     lever = np.array([float(np.mean(t[p])) for p in parts])
     design = np.column_stack([np.ones(12), lever - lever.mean(), bow])
@@ -174,16 +222,19 @@ def _unsettled(view: View, residual: Floats, where: Indices) -> float:
     last = np.flatnonzero(view.idle & (where == numbers[-1]))
     near = np.concatenate([first[-max(len(first) // 4, 1) :], last[: max(len(last) // 4, 1)]])
     weight = np.zeros(len(residual))
-    weight[near] = 1.0 / len(near)
+    weight[near] = view.weight[near] / view.weight[near].sum() if view.readings.counter else 1.0 / len(near)
     off = float(weight @ residual)
     weight = weight - view.idle_weights(float(view.middle_s[near].mean()))
-    doubt = math.sqrt(sum(variances(view.noise, weight, view.middle_s, view.busy).values()))
+    doubt = math.sqrt(sum(view.variances(weight).values()))
     return abs(off) if abs(off) > 2.5 * doubt else 0.0
 
 
 def _noise(
     r: Readings, residual: Floats, idle: Bools, where: Indices, held: Indices, slow: tuple[Floats, float]
-) -> Noise:
+) -> tuple[Noise, Jitter | None]:
+    pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1]
+    if r.counter:
+        return _counted(r, residual, idle, where, pair, slow)
     stretches = []
     for k in np.unique(where[idle]):
         use = idle & (where == k)
@@ -191,5 +242,33 @@ def _noise(
         grid = np.zeros(slot[-1] + 1)
         grid[slot] = residual[use] - residual[use].mean()
         stretches.append(grid)
-    pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1]
-    return estimate_noise(stretches, r.period_s, np.diff(r.watts)[pair], *slow)
+    return estimate_noise(stretches, r.period_s, np.diff(r.watts)[pair], *slow), None
+
+
+def _at_looks(r: Readings, busy_s: Floats) -> Floats:
+    at = np.append(r.start_s[0], r.end_s)
+    return np.clip(seen(edges_of(busy_s), at, at, r.tau_s), 0.0, 1.0)
+
+
+def _counted(
+    r: Readings, residual: Floats, idle: Bools, where: Indices, pair: Bools, slow: tuple[Floats, float]
+) -> tuple[Noise, Jitter]:
+    """Noise of a counter. Its intervals are uneven, and its errors are even in joules, so joules are looked at."""
+    share = (r.end_s - r.start_s) / r.period_s
+    stretches = []
+    for k in np.unique(where[idle]):
+        at = np.flatnonzero(idle & (where == k))
+        grid = np.zeros(at[-1] - at[0] + 1)
+        grid[at - at[0]] = residual[at] * share[at]
+        stretches.append(np.where(grid != 0.0, grid - grid[at - at[0]].mean(), 0.0))
+    quiet_w, busy_w = float(np.mean(r.watts[idle])), 0.0
+    loud = np.append(pair, False) | np.append(False, pair)
+    if np.any(loud):
+        busy_w = float(np.median(r.watts[loud]))
+    ratio = abs(busy_w) / max(abs(quiet_w), 1e-12 * abs(busy_w), 1e-300)
+    # what differs within a pair, at the power of that pair: lengths are not even
+    joules = r.watts * share
+    drop = np.diff(joules) - 0.5 * (r.watts[1:] + r.watts[:-1]) * np.diff(share)
+    # a filter slower than the looks is no age of a counter
+    age_j = abs(quiet_w) * r.tau_s if 2.0 * r.tau_s < 1.01 * r.period_s else 0.0
+    return estimate_counter(Counted(stretches, drop[pair], r.period_s, ratio, r.step_j, slow, age_j))

@@ -71,6 +71,9 @@ def start_meter(meter: Meter, w: Watch) -> None:
     w.recorder.brackets(info.clock.name, [bracket], "trigger")
     for rail in info.rails:
         w.recorder.open_trace(info, rail, bracket.tick)
+        if rail.kind == "edges":  # a pin that never moves is a trace too
+            none = np.zeros(0, np.int64)
+            w.recorder.chunk(_edges(Chunk(rail.name, none, none, none)), w.bench.clock.now_ns())
 
 
 def sleep(w: Watch, seconds: float) -> None:
@@ -98,30 +101,49 @@ def drain(w: Watch) -> None:
     """Take what every meter has ready. Raises ``MeterSilentError`` for a rail that says nothing."""
     for meter in w.bench.meters:
         info = w.infos[id(meter)]
-        chunks = guard(partial(_taken, meter.read), MeterError, f"meter {info.name} failed while it was read")
+        chunks = guard(partial(_taken, meter.read, info), MeterError, f"meter {info.name} failed while it was read")
         now_ns = w.bench.clock.now_ns()
         for chunk in chunks:
             w.recorder.chunk(chunk, now_ns)
             if len(chunk.value):
                 w.last_reading_ns[id(meter), chunk.rail] = now_ns
-                w.watts[chunk.rail] = _live_w(info, chunk)
+                if chunk.rail not in _inputs(info):
+                    w.watts[chunk.rail] = _live_w(info, chunk)
         _check_silence(meter, now_ns, SILENT_S, w)
     w.last_drain_ns = w.bench.clock.now_ns()
 
 
-def _taken(take: Callable[[], Sequence[Chunk]]) -> list[Chunk]:
+def _taken(take: Callable[[], Sequence[Chunk]], info: MeterInfo) -> list[Chunk]:
     chunks = list(take())
     for chunk in chunks:
         if not isinstance(chunk, Chunk):
             raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
         if not isinstance(chunk.value, np.ndarray):
             raise TypeError(f"Chunk.value is a {type(chunk.value).__name__}, not an array")
-    return chunks
+    inputs = _inputs(info)
+    return [_edges(chunk) if chunk.rail in inputs else chunk for chunk in chunks]
+
+
+def _inputs(info: MeterInfo) -> set[str]:
+    """The rails that are logic inputs."""
+    return {rail.name for rail in info.rails if rail.kind == "edges"}
+
+
+def _edges(chunk: Chunk) -> Chunk:
+    """Edges in the types that a trace of them has, whatever the driver gave. Raises ``TypeError`` for what is none."""
+    if chunk.start_tick is None or chunk.end_tick is None:
+        raise TypeError(f"edges of {chunk.rail} came without their ticks")
+    if np.any((chunk.value != 0) & (chunk.value != 1)):
+        raise TypeError(f"an edge of {chunk.rail} has a level that is neither 0 nor 1")
+    ticks = (np.asarray(chunk.start_tick, np.int64), np.asarray(chunk.end_tick, np.int64))
+    return Chunk(chunk.rail, np.asarray(chunk.value, np.uint8), *ticks)
 
 
 def _check_silence(meter: Meter, now_ns: int, at_least_s: float, w: Watch) -> None:
     info = w.infos[id(meter)]
     for rail in info.rails:
+        if rail.kind == "edges":
+            continue
         silent_s = (now_ns - w.last_reading_ns[id(meter), rail.name]) * 1e-9
         if silent_s > max(at_least_s, SILENT_READINGS / rail.rate_hz if rail.rate_hz > 0 else 0.0):
             raise MeterSilentError(
@@ -141,7 +163,7 @@ def patience_s(w: Watch) -> float:
 def _live_w(info: MeterInfo, chunk: Chunk) -> float:
     """For the person who watches; nan where raw readings are no power by themselves."""
     rail = next((r for r in info.rails if r.name == chunk.rail), None)
-    if rail is None or rail.kind == "cumulative":
+    if rail is None or rail.kind == "cumulative" or rail.conversion.unit == "V" or rail.conversion.supply_rail:
         return math.nan
     return float(to_watts(chunk.value, rail.conversion).mean())
 
@@ -167,7 +189,7 @@ def finish(w: Watch, error: RigError | None) -> RigError | None:
     """Stop the meters, keep what they still held, and write the stop line whatever happens."""
     for meter in w.started:
         try:
-            for chunk in _taken(meter.stop):
+            for chunk in _taken(meter.stop, w.infos[id(meter)]):
                 w.recorder.chunk(chunk, w.bench.clock.now_ns())
                 if len(chunk.value):
                     w.last_reading_ns[id(meter), chunk.rail] = w.bench.clock.now_ns()

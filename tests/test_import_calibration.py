@@ -35,7 +35,7 @@ def test_the_example_reads_as_it_says() -> None:
 
 
 def test_limits_are_per_cent_of_reading_and_of_range() -> None:
-    limits = accuracy(load(EXAMPLE), "A", range_max=0.01, on=date(2026, 6, 1), temperature_c=23.0)
+    limits = accuracy(load(EXAMPLE), "A", range_max=0.01, on=date(2026, 6, 1), temperature_c=23.0, aperture_s=1.0)
     assert limits.of_reading == pytest.approx(5e-4)
     assert limits.offset == pytest.approx(2e-4 * 0.01)
     assert "certificate 2026-0042" in limits.source
@@ -44,21 +44,47 @@ def test_limits_are_per_cent_of_reading_and_of_range() -> None:
 
 @pytest.mark.parametrize(("degrees", "outside"), [(18.0, 0.0), (28.0, 0.0), (30.5, 2.5), (13.0, 5.0)])
 def test_temperature_counts_outside_its_span(degrees: float, outside: float) -> None:
-    limits = accuracy(load(EXAMPLE), "A", range_max=0.01, temperature_c=degrees)
+    limits = accuracy(load(EXAMPLE), "A", range_max=0.01, temperature_c=degrees, aperture_s=1.0)
     assert limits.of_reading == pytest.approx((0.050 + outside * 0.002) / 100)
     assert limits.offset == pytest.approx((0.020 + outside * 0.001) / 100 * 0.01)
 
 
-@pytest.mark.parametrize(("aperture_s", "added"), [(0.02, 0.0), (0.01, 0.003), (0.0001, 0.010), (None, 0.0)])
+@pytest.mark.parametrize(("aperture_s", "added"), [(0.02, 0.0), (0.01, 0.003), (0.0001, 0.010), (None, 0.010)])
 def test_the_largest_aperture_term_counts(aperture_s: float | None, added: float) -> None:
     limits = accuracy(load(EXAMPLE), "A", range_max=0.01, aperture_s=aperture_s)
     assert limits.offset == pytest.approx((0.020 + added) / 100 * 0.01)
 
 
 def test_what_is_not_known_is_said() -> None:
-    source = accuracy(load(EXAMPLE), "A", range_max=0.1).source
+    source = accuracy(load(EXAMPLE), "A", range_max=0.01).source
     assert "temperature not stated" in source
     assert "validity not checked" in source
+    assert "aperture not known" in source
+
+
+@pytest.mark.parametrize("degrees", [400.0, -273.0, 296.15])
+def test_a_temperature_that_cannot_be_meant_is_refused(degrees: float, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"temperature_c is {degrees:g}"):
+        accuracy(load(EXAMPLE), "A", range_max=0.1, temperature_c=degrees)
+    with pytest.raises(DataError, match="temperature_c"):
+        load(written(tmp_path, SMALL | {"temperature_c": degrees}))
+
+
+def test_the_length_of_readings_is_the_rails_own_or_its_period_or_as_given(tmp_path: Path) -> None:
+    short = SMALL["range"][0] | {"aperture": [{"below_s": 0.002, "of_range_percent": 0.01}]}
+    path = str(written(tmp_path, SMALL | {"range": [short]}))
+
+    def offset(rail: Rail, **more: float) -> float:
+        found = stated(rail, path, **more).accuracy  # type: ignore[arg-type]
+        assert found is not None
+        return found.offset
+
+    plain, added = pytest.approx(0.05), pytest.approx(0.05 + 0.001)
+    assert offset(Rail("r", rate_hz=1000.0)) == added
+    assert offset(Rail("r", rate_hz=100.0)) == plain
+    assert offset(Rail("r", rate_hz=100.0, aperture_s=1e-4)) == added
+    assert offset(Rail("r"), aperture_s=0.01) == plain
+    assert offset(Rail("r")) == added  # nobody knows, so it may be short
 
 
 @pytest.mark.parametrize("day", [date(2026, 2, 2), date(2027, 2, 4)])
@@ -99,7 +125,7 @@ def test_a_rail_takes_the_limits_in_its_own_unit(tmp_path: Path) -> None:
         ({"range": []}, "range"),
         ({"range": [5]}, "range[0]"),
         ({"range": [{"unit": "A"}]}, "range[0].full_scale"),
-        ({"range": [SMALL["range"][0] | {"unit": "V"}]}, "range[0].unit"),
+        ({"range": [SMALL["range"][0] | {"unit": "B"}]}, "range[0].unit"),
         ({"range": [SMALL["range"][0] | {"full_scale": 0}]}, "range[0].full_scale"),
         ({"range": [SMALL["range"][0] | {"of_reading_percent": -1}]}, "range[0].of_reading_percent"),
         ({"range": [SMALL["range"][0] | {"aperture": [{"below_s": 1}]}]}, "range[0].aperture[0].of_range_percent"),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import threading
 import time
@@ -17,7 +18,9 @@ import numpy as np
 import pytest
 
 from drivers.meters import joulescope
+from drivers.meters.joulescope_marks import Bits
 from fixtures.live_plant import LivePlant, live_plant
+from fixtures.plant import ORIGIN_NS
 from fixtures.scpi_bench import TICK_HZ, Bench, Probe
 from rig.conformance import check_meter
 from rig.errors import MeterError, MeterSilentError, MissingExtraError, SetupError, UsageError
@@ -41,8 +44,8 @@ class FakeDriver:
         self.listeners: dict[str, list[Callable[[str, Any], None]]] = {}
         self.skip_s, self.mute, self.from_tick, self.finalized = 0.0, False, 0.0, False
         self.probe = Probe(self.plant, BENCH)
-        self._halt = threading.Event()
-        self._thread: threading.Thread | None = None
+        self.origin: float | None = None
+        self._live: dict[str, tuple[threading.Thread, threading.Event]] = {}
 
     def device_paths(self, timeout: Any = None) -> list[str]:
         return list(self.paths)
@@ -73,39 +76,71 @@ class FakeDriver:
             raise RuntimeError("jsdrv_publish failed 5 PARAMETER_INVALID")
         self.state[topic] = value
         if topic.endswith("/ctrl"):
-            self._stop()
-            if value:
-                self._halt.clear()
-                self._thread = threading.Thread(target=self._live, args=(topic.split("/")[-2],), daemon=True)
-                self._thread.start()
+            signal = topic.removeprefix(f"{PATH}/s/").removesuffix("/ctrl")
+            self._stop(signal)
+            if value and signal != "gpi/3":
+                halt = threading.Event()
+                target = self._bits if signal.startswith("gpi") else self._values
+                self._live[signal] = threading.Thread(target=target, args=(signal, halt), daemon=True), halt
+                self._live[signal][0].start()
 
     def unplug(self) -> None:
         self._stop()
         for fn in self.listeners.get("@/!remove", []):
             fn("@/!remove", PATH)
 
-    def _stop(self) -> None:
-        self._halt.set()
-        if self._thread is not None:
-            self._thread.join(2.0)
-        self._thread = None
+    def _stop(self, signal: str | None = None) -> None:
+        for name in [signal] if signal is not None else list(self._live):
+            thread, halt = self._live.pop(name, (None, None))
+            if thread is not None and halt is not None:
+                halt.set()
+                thread.join(2.0)
 
-    def _live(self, signal: str) -> None:
+    def _begun(self, hz: float) -> int:
+        """The number, at a rate, of the first sample from now on; the instrument's own count goes on by itself."""
+        now = self.probe.tick()
+        self.origin = now if self.origin is None else self.origin
+        return math.ceil((now - self.origin) / TICK_HZ * hz)
+
+    def _send(self, signal: str, k: int, factor: int, data: np.ndarray) -> None:
+        block = {"sample_id": 4_000_000 + k * factor, "sample_rate": BASE_HZ, "decimate_factor": factor, "utc": 0}
+        for fn in list(self.listeners.get(f"{PATH}/s/{signal}/!data", [])):
+            fn(f"{PATH}/s/{signal}/!data", block | {"data": data})
+
+    def _values(self, signal: str, halt: threading.Event) -> None:
         hz = self.state[f"{PATH}/h/fs"]
-        factor, n, k, start_id = BASE_HZ // hz, max(1, round(hz * BLOCK_S)), 0, 4_000_000
-        self.from_tick = self.probe.tick()
+        factor, n, k = BASE_HZ // hz, max(1, round(hz * BLOCK_S)), self._begun(hz)
+        assert self.origin is not None
+        self.from_tick = self.origin + k * TICK_HZ / hz
         while True:
-            ended = self._halt.wait(BLOCK_S / 2)
-            until_s = (self.probe.tick(0.02) - self.from_tick) / TICK_HZ
+            ended = halt.wait(BLOCK_S / 2)
+            until_s = (self.probe.tick(0.02) - self.origin) / TICK_HZ
             while not self.mute and (k + n) / hz <= until_s:
-                tick = self.from_tick + (k + np.arange(n)) * TICK_HZ / hz
+                tick = self.origin + (k + np.arange(n)) * TICK_HZ / hz
                 value = self.probe.seen("CURR", 1.0, tick, 1.0 / hz) * (SUPPLY_V if signal == "p" else 1.0)
-                block = {"sample_id": start_id + k * factor, "sample_rate": BASE_HZ, "decimate_factor": factor}
-                for fn in list(self.listeners.get(f"{PATH}/s/{signal}/!data", [])):
-                    fn(f"{PATH}/s/{signal}/!data", block | {"data": value.astype(np.float32), "utc": 0})
+                self._send(signal, k, factor, value.astype(np.float32))
                 skipped = round(self.skip_s * hz)
                 self.skip_s = 0.0
                 k += n + skipped
+            if ended:
+                return
+
+    def _bits(self, signal: str, halt: threading.Event) -> None:
+        """An input at half the instrument's rate; blocks that are no whole number of bytes."""
+        hz, n = BASE_HZ // 2, 9_997
+        k = self._begun(hz)
+        assert self.origin is not None
+        while True:
+            ended = halt.wait(BLOCK_S / 2)
+            until_s = (self.probe.tick(0.05) - self.origin) / TICK_HZ
+            while (k + n) / hz <= until_s:
+                pin = list(self.plant.pin)
+                began, over = (self.probe.true_ns(self.origin + at * TICK_HZ / hz) for at in (k, k + n))
+                at_s = (began - ORIGIN_NS) * 1e-9 + np.arange(n) * ((over - began) * 1e-9 / n)
+                level = np.array([self.plant.pin_rest, *(after for _, after in pin)], np.uint8)
+                seen = level[np.searchsorted([at for at, _ in pin], at_s, side="right")]
+                self._send(signal, k, 2, np.packbits(seen, bitorder="little"))
+                k += n
             if ended:
                 return
 
@@ -251,5 +286,82 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("options", [{"signal": "volts"}, {"signal": "current"}, {"rate_hz": 0.5}, {"hold_s": 0.0}])
 def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        opened(**options)
+
+
+# ---- inputs -------------------------------------------------------------------------------
+
+
+def edges_of(meter: Meter, plant: LivePlant, seconds: float = 0.2) -> tuple[np.ndarray, np.ndarray, int]:
+    """Ticks and levels that were recorded while the plant's pin is high from 20 to 50 ms, and when tick 0 was."""
+    bracket = meter.start()
+    assert bracket.tick == 0
+    now_s = (plant.clock.now_ns() - ORIGIN_NS) * 1e-9
+    plant.pin += [(now_s + 0.02, 1), (now_s + 0.05, 0)]
+    time.sleep(seconds)
+    chunks = [c for c in [*meter.read(), *meter.stop()] if c.start_tick is not None]
+    ticks = np.concatenate([np.zeros(0, np.int64), *(c.start_tick for c in chunks if c.start_tick is not None)])
+    return ticks, np.concatenate([np.zeros(0, np.uint8), *(c.value for c in chunks)]), round(1e9 * now_s)
+
+
+def test_edges_of_an_input_stand_on_the_clock_of_the_readings(plant: LivePlant, fake: type[FakeDriver]) -> None:
+    meter = opened(mark_input=0, pin="level", pin_lag_s=1e-6)
+    rail = meter.info().rails[1]
+    assert (rail.name, rail.kind, rail.rate_hz, rail.pin, rail.pin_lag_s) == (
+        "joulescope in0",
+        "edges",
+        1e6,
+        "level",
+        1e-6,
+    )
+    ticks, levels, now_ns = edges_of(meter, plant)
+    meter.close()
+    began_ns = fake.latest.probe.true_ns(fake.latest.from_tick) - ORIGIN_NS
+    assert levels.tolist() == [1, 0]
+    # the instrument runs 30 ppm fast, and sees an edge when it looks next, a microsecond later at most
+    due = (np.array([now_ns + 20_000_000, now_ns + 50_000_000]) - began_ns) * (1 + 30e-6)
+    assert np.all((ticks >= due - 200) & (ticks <= due + 1200))
+
+
+def block(first: int, bits: list[int]) -> dict[str, Any]:
+    data = np.packbits(np.array(bits, np.uint8), bitorder="little")
+    return {"sample_id": first, "sample_rate": 2e6, "decimate_factor": 2, "data": data}
+
+
+def test_bits_that_only_fill_the_last_byte_are_no_level() -> None:
+    bits = Bits()
+    bits.add(block(100, [1, 1, 1]))
+    bits.add(block(106, [1, 0, 0]))
+    bits.add(block(112, [0] * 9))
+    at, level = bits.edges(ended=True)
+    assert (at.tolist(), level.tolist()) == ([108], [0])
+
+
+def test_an_edge_among_bits_that_were_lost_is_not_made_up() -> None:
+    bits = Bits()
+    for first, level in ((100, 0), (116, 0), (148, 1), (164, 0)):
+        bits.add(block(first, 8 * [level]))
+    at, level = bits.edges(ended=False)
+    assert len(at) == 0
+    bits.add(block(180, 8 * [1]))
+    at, level = bits.edges(ended=False)
+    assert (at.tolist(), level.tolist()) == ([164], [0])
+
+
+def test_with_an_input_it_keeps_the_rules_of_a_meter(fake: type[FakeDriver]) -> None:
+    assert "edges.order" in check_meter(opened(mark_input=0), seconds=0.4)
+
+
+def test_an_input_that_streams_nothing_is_a_setup_error(fake: type[FakeDriver]) -> None:
+    with pytest.raises(SetupError, match="cannot be streamed"):
+        opened(mark_input=3, timeout_s=0.1)
+    assert fake.latest.finalized
+
+
+@pytest.mark.parametrize(
+    "options", [{"mark_input": 5}, {"mark_input": 0, "pin": "high"}, {"mark_input": 0, "mark_vref": "5"}]
+)
+def test_inputs_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         opened(**options)

@@ -29,7 +29,7 @@ from rig.errors import (
     SetupError,
     UsageError,
 )
-from rig.types import Clocked, Device, Repeats, Reply, Sample
+from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 
@@ -350,11 +350,37 @@ def test_a_board_that_is_booting_is_waited_for() -> None:
             assert asked(device, sample()).sample_id == "s0"
 
 
-def test_energy_mode_is_refused_by_option_and_by_looking() -> None:
-    assert "falling edge" in error_of(lambda: open_device(port="x", energy_mode=True)).message
+def test_a_board_that_stamps_otherwise_than_its_mode_says_is_refused() -> None:
     with TinyBoard(Chip(energy_mode=True), baud=9600) as board:
         error = error_of(lambda: open_device(port=board.port, baud=9600, **OPTIONS))
-    assert isinstance(error, SetupError) and error.field == "energy_mode" and "EnergyRunner" in error.remedy
+    assert isinstance(error, SetupError) and error.field == "mode" and "mode=energy" in error.remedy
+    with TinyBoard(Chip(), baud=9600) as board:
+        error = error_of(lambda: open_device(port=board.port, mode="energy", **OPTIONS))
+    assert isinstance(error, SetupError) and error.field == "mode" and "mode=performance" in error.remedy
+
+
+def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> None:
+    chip = Chip(energy_mode=True, input_bytes=4)
+    options = OPTIONS | {"mode": "energy", "iterations": 3}
+    with TinyBoard(chip, baud=9600) as board, closing(open_device(port=board.port, **options)) as device:
+        info, reply = device.info(), asked(device, Sample("s", np.arange(4, dtype=np.int8)))
+        assert isinstance(device, Clocked) and "tells no time" in error_of(device.timer).message
+    assert info.details["baud"] == 9600 and info.clock is None and info.spans_on_pin
+    assert [(s.phase, s.on_tick, s.executions) for s in reply.spans] == [("inference", UNSTAMPED, 3)]
+    assert reply.output["label"] in LABELS
+
+
+def test_a_board_in_energy_mode_keeps_every_rule() -> None:
+    with bench(Chip(energy_mode=True), mode="energy", timeout_s=2.0) as (_, device):
+        assert "repeat.executions" in check_device(device, [sample(k) for k in range(3)])
+
+
+def test_a_stamp_in_text_is_out_of_place_in_energy_mode() -> None:
+    with bench(Chip(energy_mode=True), mode="energy") as (board, device):
+        lap = b"m-lap-us-5\r\n"
+        board.spoil = lambda line: [line.encode() + b"\r\n", *([lap] if "infer-start" in line else [])]
+        error = error_of(lambda: asked(device, sample()))
+    assert isinstance(error, DeviceError) and "energy mode" in error.message
 
 
 def test_a_port_on_which_nobody_answers_is_a_setup_error_soon() -> None:

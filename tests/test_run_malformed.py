@@ -58,7 +58,7 @@ BAD_TRACES: dict[str, Callable[[], pa.Table]] = {
     "a null tick": lambda: trace({"name": "core"}, READINGS | {"start_tick": [0, None, 20]}),
     "a fractional tick": lambda: trace({"name": "core"}, READINGS | {"end_tick": [10.5, 20.5, 30.5]}),
     "an unknown kind": lambda: trace({"name": "core", "kind": "median"}, READINGS),
-    "an unknown unit": lambda: trace({"name": "core", "conversion": {"unit": "V"}}, READINGS),
+    "an unknown unit": lambda: trace({"name": "core", "conversion": {"unit": "VA"}}, READINGS),
     "joules per reading": lambda: trace({"name": "core", "conversion": {"unit": "J"}}, READINGS),
     "a misspelt field": lambda: trace({"name": "core", "filter_tau": 1e-3}, READINGS),
     "a negative rate": lambda: trace({"name": "core", "rate_hz": -1.0}, READINGS),

@@ -237,7 +237,7 @@ def test_a_supply_that_is_off_is_a_setup_error() -> None:
         open_meter(address=server.address, voltage_address=volts.address)
 
 
-def test_two_multimeters_on_one_trigger_give_the_watts_at_the_device() -> None:
+def test_two_multimeters_on_one_trigger_keep_the_current_and_the_voltage_at_the_device() -> None:
     droop = replace(EXACT, source_ohm=5.0)
     with live(droop) as (plant, _, sim, server):
         other = TruevoltSim(plant, replace(droop, seed=2), serial="SIM0000009")
@@ -249,12 +249,16 @@ def test_two_multimeters_on_one_trigger_give_the_watts_at_the_device() -> None:
         ) as meter:  # fmt: skip
             pulse = threading.Thread(target=_trigger_both, args=([sim, other],))
             pulse.start()
-            watts = np.concatenate([c.value for c in drained(meter, 100)])
+            chunks = drained(meter, 200)
             pulse.join()
-            info = meter.info()
+            rails = meter.info().rails
 
-    assert info.rails[0].conversion.unit == "W" and info.rails[0].range_max is None
-    assert np.mean(watts) == pytest.approx(0.02, rel=2e-3)  # 3 % less than current times 1.8 V
+    amperes, volts = (np.concatenate([c.value for c in chunks if c.rail == rail.name]) for rail in rails)
+    assert [r.name for r in rails] == ["core", "core-volts"] and rails[0].conversion.supply_rail == "core-volts"
+    assert [r.conversion.unit for r in rails] == ["A", "V"]
+    assert [r.range_max for r in rails] == pytest.approx([0.12, 12.0])
+    assert len({r.gain_id for r in rails}) == 2
+    assert np.mean(amperes * volts) == pytest.approx(0.02, rel=2e-3)  # 3 % less than current times 1.8 V
 
 
 def _trigger_both(sims: Sequence[TruevoltSim]) -> None:

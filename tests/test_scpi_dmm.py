@@ -261,7 +261,7 @@ def test_the_simulated_data_log_knows_every_command_that_its_driver_can_send() -
         ({"supply_v": 1.8, "aperture_s": 2e-3}, "aperture_s"),
         ({"supply_v": 1.8, "aperture_s": 1e-6}, "aperture_s"),
         ({"supply_v": 1.8, "function": "voltage"}, "shunt_ohm"),
-        ({"voltage_address": "x", "trigger": "external", "burden_ohm": 0.1}, "function"),
+        ({"supply_v": 1.8, "voltage_calibration": "volts.toml"}, "voltage_calibration"),
         ({"supply_v": 1.8, "temperature_c": 20.0}, "temperature_c"),
     ],
 )

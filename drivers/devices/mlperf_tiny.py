@@ -4,6 +4,7 @@
 
 A sample is loaded with ``db`` commands while it is staged, which is not timed. ``infer`` is the query: its two time
 stamps, from the board's own microsecond clock, are the span, and a loop of N inferences is one span of N executions.
+In energy mode the board stamps by falling edges of a pin, which the power meter must watch.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from drivers.devices.mlperf_tiny_model import Model, model_of
-from drivers.devices.mlperf_tiny_wire import COMMAND_MOST, Board, Talk, introduced, no_energy_mode
+from drivers.devices.mlperf_tiny_wire import COMMAND_MOST, Board, Talk, introduced
 from drivers.serial_line import DEVICE, open_line, positive
 from rig.errors import DeviceError, UsageError
-from rig.types import Budget, ClockInfo, Device, DeviceInfo, Reply, Sample, Span
+from rig.types import UNSTAMPED, Budget, ClockInfo, Device, DeviceInfo, Reply, Sample, Span
 
 MODES = ("hardware",)
 
 PHASE = "inference"
 TICK_HZ = 1e6
+BAUDS = {"performance": 115200, "energy": 9600}
 CHUNK_MOST = (COMMAND_MOST - len("db %")) // 2
 
 
@@ -33,7 +35,7 @@ CHUNK_MOST = (COMMAND_MOST - len("db %")) // 2
 class Plan:
     """How a query is asked: inferences in a span, warm-ups before it, bytes in a ``db`` command, time for each;
 
-    whether the board prints its first time stamp before it begins.
+    whether the board prints its first time stamp before it begins, and whether it stamps by a pin instead.
     """
 
     iterations: int
@@ -41,6 +43,7 @@ class Plan:
     chunk: int
     timeout_s: float
     prints_first: bool
+    on_pin: bool = False
 
 
 @dataclass
@@ -100,7 +103,11 @@ class TinyBoard:
             raise
 
     def timer(self) -> int:
-        """The board's microseconds since it started, unwrapped."""
+        """The board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
+        if self._plan.on_pin:
+            raise DeviceError(
+                "in energy mode the board tells no time", field="timer", value="energy", remedy="Give mode=performance"
+            )
         if self._jobs:
             raise DeviceError(
                 "the board's clock cannot be read during an inference",
@@ -143,6 +150,8 @@ class TinyBoard:
     def _answered(self, sample: Sample, data: bytes, times: int) -> Talk[Reply]:
         yield from self._load(data)
         found = yield from self._board.infer(times, self._plan.warmups)
+        if self._plan.on_pin:
+            return Reply(sample.id, self._model.answer(found.scores), (Span(PHASE, UNSTAMPED, UNSTAMPED, times),))
         late = round(found.printed_s * TICK_HZ) if self._plan.prints_first else 0
         if found.on_tick + late > found.off_tick:
             raise self._board.failed(
@@ -162,7 +171,8 @@ class TinyBoard:
 def open_device(
     *,
     port: str = "",
-    baud: int = 115200,
+    mode: str = "performance",
+    baud: int | None = None,
     name: str = "mlperf-tiny",
     input_type: str = "int8",
     input_scale: float | None = None,
@@ -179,10 +189,11 @@ def open_device(
     prints_first: bool = False,
     dtr: bool = True,
     firmware: str | None = None,
-    energy_mode: bool = False,
 ) -> Device:
     """The board on a serial ``port``; pyserial opens it (extra ``serial``).
 
+    ``mode`` is what its firmware was built for: ``performance`` (115200 baud) or ``energy`` (9600 baud; stamps by
+    falling edges of a pin, wired to a logic input of the meter); ``baud`` for another rate.
     ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
     round(x / scale) + zero point; without it, it must already be whole numbers that fit. ``labels`` are the model's
     outputs in order, separated by commas (default 0, 1, ...); with one output the label is the second of two from
@@ -195,8 +206,9 @@ def open_device(
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.
     """
-    if energy_mode:
-        raise no_energy_mode()
+    if mode not in BAUDS:
+        raise UsageError(f"option mode is {mode!r}", field="mode", value=mode, remedy=f"Give {' or '.join(BAUDS)}")
+    on_pin, baud = mode == "energy", BAUDS[mode] if baud is None else baud
     model = model_of(input_type, input_scale, input_zero_point, labels, threshold)
     positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)
     _whole(iterations=(iterations, 1, 10**9), warmups=(warmups, 0, 10**9))
@@ -204,14 +216,15 @@ def open_device(
     digest = {} if firmware is None else {"firmware": _digest(firmware)}
     line = open_line(port, baud, DEVICE, dtr=dtr)
     try:
-        board, said = introduced(line, timer_bits, boot_s, timeout_s)
+        board, said = introduced(line, timer_bits, boot_s, timeout_s, on_pin)
         maker = said.get("name", "")
         info = DeviceInfo(
             name=name,
             mode="simulator" if maker.startswith("SIM") else "hardware",
             description=f"{'SIMULATED ' if maker.startswith('SIM') else ''}{maker}, MLPerf Tiny protocol, model "
             f"{said.get('model', 'not stated')}",
-            clock=ClockInfo(name, TICK_HZ, clock_tolerance),
+            clock=None if on_pin else ClockInfo(name, TICK_HZ, clock_tolerance),
+            spans_on_pin=on_pin,
             phases=(PHASE,),
             timeout_s=timeout_s * (iterations + warmups),
             versions={k: v for k, v in said.items() if k != "name"} | {"pyserial": version("pyserial")},
@@ -224,16 +237,21 @@ def open_device(
                 "iterations": iterations,
                 "warmups": warmups,
                 "prints_first": prints_first,
-                "span_begins": "when the first time stamp is on the wire"
-                if prints_first
-                else "at the first time stamp",
+                "mode": mode,
+                "span_begins": _begins(on_pin, prints_first),
             },
         )
-        plan = Plan(iterations, warmups, chunk_bytes, timeout_s, prints_first)
+        plan = Plan(iterations, warmups, chunk_bytes, timeout_s, prints_first and not on_pin, on_pin)
         return TinyBoard(board, info, model, plan)
     except BaseException:
         line.close()
         raise
+
+
+def _begins(on_pin: bool, prints_first: bool) -> str:
+    if on_pin:
+        return "at the falling edge of the pin"
+    return "when the first time stamp is on the wire" if prints_first else "at the first time stamp"
 
 
 def _whole(**options: tuple[int, int, int]) -> None:

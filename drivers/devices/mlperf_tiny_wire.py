@@ -19,6 +19,7 @@ from typing import TypeVar
 from drivers.devices.mlperf_tiny_clock import BoardClock
 from drivers.serial_line import SerialLine
 from rig.errors import RigError, SetupError
+from rig.types import UNSTAMPED
 
 T = TypeVar("T")
 Talk = Generator[None, str, T]
@@ -42,7 +43,8 @@ _BOOT = ("m-init-done", "m-timestamp-mode-")
 class Inferred:
     """What ``infer`` answered: the board's clock before and after, unwrapped, and the scores of the last inference.
 
-    ``printed_s`` is how long the line with the first time stamp took on the wire, after that stamp was taken.
+    ``printed_s`` is how long the line with the first time stamp took on the wire, after that stamp was taken. In
+    energy mode, where a pin stamps, both ticks are ``UNSTAMPED``.
     """
 
     on_tick: int
@@ -52,10 +54,13 @@ class Inferred:
 
 
 class Board:
-    """One board. Methods that return a ``Talk`` say nothing until it is run."""
+    """One board, which stamps in text, or with ``on_pin`` by a pin. Methods that return a ``Talk`` say nothing until
 
-    def __init__(self, line: SerialLine, clock: BoardClock, answer_s: float) -> None:
-        self.line, self._clock, self._answer_s = line, clock, answer_s
+    it is run.
+    """
+
+    def __init__(self, line: SerialLine, clock: BoardClock, answer_s: float, on_pin: bool = False) -> None:
+        self.line, self._clock, self._answer_s, self._on_pin = line, clock, answer_s, on_pin
         self._owes_ready = False
 
     # ---- conversations --------------------------------------------------------------------
@@ -121,16 +126,12 @@ class Board:
                     raise self.failed(f"began {line[14:40]} inferences when it was asked for {times}")
                 started = True
             elif line == "m-infer-done":
-                if len(laps) != 2:
+                if len(laps) != self._due:
                     raise self._laps_missing(len(laps))
                 done = True
             else:
                 self._neutral(line)
-        if len(laps) != 2 or scores is None:
-            raise self._laps_missing(len(laps)) if len(laps) != 2 else self.failed("gave no m-results-[...]")
-        if laps[1] < laps[0]:
-            raise self.failed(f"stamped the end {laps[0] - laps[1]} us before the beginning")
-        return Inferred(laps[0], laps[1], scores, printed_s)
+        return self._inferred(laps, done, scores, printed_s)
 
     def timestamp(self) -> Talk[int]:
         """Its clock, unwrapped. Returns with the stamp, so that its ``m-ready`` does not widen the round trip."""
@@ -181,12 +182,35 @@ class Board:
         return self.failed(f"said {line[:60]!r} where that cannot be: lines were lost or came out of order")
 
     def _laps_missing(self, count: int) -> RigError:
+        if self._on_pin:
+            return self.failed(
+                "gave m-lap-us time stamps in energy mode" if count else "answered without m-infer-done",
+                "Give mode=performance to a board that stamps in text",
+            )
         return self.failed(
             f"stamped {count} times where 2 are due" if count else "gave no m-lap-us time stamp",
-            "A board built for energy mode stamps by a pin and not in text; build its firmware for performance mode",
+            "A board built for energy mode stamps by a pin and not in text: give mode=energy, or rebuild its firmware",
         )
 
     # ---- parts ----------------------------------------------------------------------------
+
+    @property
+    def _due(self) -> int:
+        """Time stamps in text between the beginning and the end of an ``infer``."""
+        return 0 if self._on_pin else 2
+
+    def _inferred(
+        self, laps: Sequence[int], done: bool, scores: tuple[float, ...] | None, printed_s: float
+    ) -> Inferred:
+        if len(laps) != self._due or not done:
+            raise self._laps_missing(len(laps))
+        if scores is None:
+            raise self.failed("gave no m-results-[...]")
+        if self._on_pin:
+            return Inferred(UNSTAMPED, UNSTAMPED, scores, 0.0)
+        if laps[1] < laps[0]:
+            raise self.failed(f"stamped the end {laps[0] - laps[1]} us before the beginning")
+        return Inferred(laps[0], laps[1], scores, printed_s)
 
     def _ready(self) -> Talk[None]:
         """Take the ``m-ready`` that an earlier answer still owes."""
@@ -238,23 +262,26 @@ def _said(lines: Sequence[str]) -> str:
     return "; ".join(line[:60] for line in lines) or "nothing"
 
 
-def introduced(line: SerialLine, bits: int, boot_s: float, answer_s: float) -> tuple[Board, dict[str, str]]:
+def introduced(
+    line: SerialLine, bits: int, boot_s: float, answer_s: float, on_pin: bool = False
+) -> tuple[Board, dict[str, str]]:
     """The board on a line, and what it says it is. It may be booting, or in the middle of a command of an earlier run.
 
-    Raises ``SetupError`` when none introduces itself within ``boot_s``, or when it stamps by a pin.
+    Raises ``SetupError`` when none introduces itself within ``boot_s``, or when it stamps otherwise than ``on_pin``
+    says.
     """
     until_s = time.monotonic() + boot_s
     last = "it said nothing"
     while (left_s := until_s - time.monotonic()) > 0:
-        board = Board(line, BoardClock(bits), answer_s)
+        board = Board(line, BoardClock(bits), answer_s, on_pin)
         allowed_s = min(HELLO_S, left_s)
         try:
             line.quiet(QUIET_S)
             said = board.converse(board.hello(), allowed_s)
             line.quiet(QUIET_S)
             if "name" in said:
-                if not board.converse(board.stamps(), allowed_s):
-                    raise no_energy_mode()
+                if board.converse(board.stamps(), allowed_s) == on_pin:
+                    raise _other_mode(on_pin)
                 return board, said
             last = "it gave no name"
         except SetupError:
@@ -271,12 +298,16 @@ def introduced(line: SerialLine, bits: int, boot_s: float, answer_s: float) -> t
     )
 
 
-def no_energy_mode() -> SetupError:
-    """Why a board in energy mode is not measured."""
+def _other_mode(on_pin: bool) -> SetupError:
+    """A board that stamps in text where a pin was announced, or the other way round."""
+    found, asked = ("performance", "energy") if on_pin else ("energy", "performance")
     return SetupError(
-        "in energy mode a board stamps by the falling edge of a pin and sends no time, so that no span can be recorded",
-        field="energy_mode",
-        value=True,
-        remedy="Build its firmware for performance mode and let the meter align to its spans; or record with "
-        "EnergyRunner and import that (importer energyrunner)",
+        f"the board's firmware was built for {found} mode: it {'answers' if on_pin else 'gives'} `timestamp` "
+        f"{'in text' if on_pin else 'no text, and stamps by a falling edge of a pin'}",
+        field="mode",
+        value=asked,
+        remedy="Give mode=performance"
+        if on_pin
+        else "Give mode=energy, with its pin on a logic input of the power "
+        "meter; or build its firmware for performance mode",
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from drivers.meters.joulescope_marks import MarkedMeter, marked_rail, marking
 from drivers.meters.scpi_stream import Fetched, calibrated, calibration_details
 from drivers.meters.usb_stream import KEPT, BoundedMeter, GapFilled, first_reading
 from drivers.serial_line import positive
@@ -46,6 +47,10 @@ def open_meter(
     temperature_c: float | None = None,
     hold_s: float = 20.0,
     timeout_s: float = 2.0,
+    mark_input: int | None = None,
+    pin: str = "level",
+    pin_lag_s: float = 0.0,
+    mark_vref: str = "",
 ) -> Meter:
     """A Joulescope; ``device`` is its path (``u/js220/000123``) or a part of it, if there are several.
 
@@ -53,12 +58,16 @@ def open_meter(
     (1 to 2,000,000, in steps of 1, 2, 5), ``range_mode`` its current range's. ``clock_tolerance`` limits its sample
     timer's rate (relative). ``calibration`` names a calibration file, limits in the rail's unit; without one no
     accuracy is stated. ``hold_s`` of readings are held unread at most, ``timeout_s`` is how long it may be silent.
+    ``mark_input`` (0 to 3, 7 the trigger's) is recorded as edges beside it; ``pin`` is what the device does there: high
+    during each span (``level``), a falling edge when one begins and ends (``stamp``), or ``toggle``; it lags or leads
+    by ``pin_lag_s`` at most. ``mark_vref`` (``3v3``, ``extern``) sets the voltage of the inputs.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without pyjoulescope_driver,
     ``SetupError`` for an instrument that is not there or refuses its settings.
     """
     positive(rate_hz=rate_hz, clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s)
     _check(signal, supply_v, rate_hz)
+    mark = marking(mark_input, pin, pin_lag_s, mark_vref)
     package, driver = _driver()
     path = ""
     try:
@@ -84,7 +93,10 @@ def open_meter(
             },
         )  # fmt: skip
         source = _Stream(driver, path, SIGNALS[signal], info, timeout_s, round(hold_s * rate_hz))
-        return BoundedMeter(source, round(hold_s * rate_hz), clock, timeout_s + 2.0)
+        meter = BoundedMeter(source, round(hold_s * rate_hz), clock, timeout_s + 2.0)
+        if mark is None:
+            return meter
+        return MarkedMeter(meter, source, driver, path, marked_rail(driver, path, mark, name, timeout_s), mark)
     except BaseException:
         _let_go(driver, path)
         raise
@@ -101,6 +113,8 @@ class _Stream:
         self._held, self._heard_s, self._arrived_ns = 0, 0.0, 0
         self._gone = self._full = self._streaming = False
         self._zero: int | None = None
+        self.zero_id: int | None = None
+        """The instrument's number of the first reading, and so where its clock counts from."""
         self._grid = GapFilled(info.name, 0)
         self._clock: Clock | None = None
         self._on_data, self._on_gone = self._take, self._removed  # the package unsubscribes the same object only
@@ -114,6 +128,7 @@ class _Stream:
         rate_hz = self._info.rails[0].rate_hz
         self._blocks.clear()
         self._held, self._zero, self._arrived_ns, self._clock = 0, None, 0, clock
+        self.zero_id = None
         self._grid = GapFilled(self._info.name, round(GAP_MOST_S * rate_hz))
         self._call("subscribe", self._data, "pub", self._on_data)
         self._streaming, self._heard_s = True, time.monotonic()
@@ -173,6 +188,7 @@ class _Stream:
                 self._arrived_ns = self._clock.now_ns()
             self._full = self._full or self._held > self._most
             if len(value) and not self._full:
+                self.zero_id = int(block["sample_id"]) if self.zero_id is None else self.zero_id
                 self._blocks.append((int(block["sample_id"]) // factor, block["sample_rate"] / factor, value))
                 self._held += len(value)
 

@@ -106,8 +106,9 @@ def _rail(gpu: Gpu, source: str, looks_hz: float, update_s: float | None) -> Rai
     if update_s is not None:
         # stamped at the first look that finds a new value, which is half a look late on average
         return Rail(
-            gpu.rail, "cumulative", Conversion("J"), 1.0 / update_s, filter_tau_s=0.5 / looks_hz, gain_id=gpu.uuid
-        )
+            gpu.rail, "cumulative", Conversion("J"), 1.0 / update_s,
+            filter_tau_s=0.5 / looks_hz, resolution=1e-3, gain_id=gpu.uuid,
+        )  # fmt: skip
     covers_s = _polled(gpu, source).covers_s
     return Rail(gpu.rail, "mean", Conversion("W"), looks_hz, aperture_s=covers_s, resolution=1e-3, gain_id=gpu.uuid)
 

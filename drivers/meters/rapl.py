@@ -141,10 +141,7 @@ def open_meter(
     for zone in chosen:
         _readable(zone)
     simulated = not _in_sysfs(chosen[0].path)
-    rails = tuple(
-        Rail(z.rail, "cumulative", Conversion("J"), rate_hz, filter_tau_s=0.5 * UPDATE_S, gain_id=z.rail)
-        for z in chosen
-    )
+    rails = tuple(_declared(z, rate_hz) for z in chosen)
     info = MeterInfo(
         name=name,
         mode="simulator" if simulated else "hardware",
@@ -165,6 +162,14 @@ def open_meter(
     )
     numbers = [Polled(z.rail, EnergyCounter(z, most_w)) for z in chosen]
     return PolledMeter(info, numbers, rate_hz, clock)
+
+
+def _declared(zone: Zone, rate_hz: float) -> Rail:
+    """Its age is declared as a filter of the same mean delay; the counter has 32 bits over its range."""
+    age_s, step_j = 0.5 * UPDATE_S, zone.range_j / 2**32
+    return Rail(
+        zone.rail, "cumulative", Conversion("J"), rate_hz, filter_tau_s=age_s, resolution=step_j, gain_id=zone.rail
+    )
 
 
 def zones_of(root: Path) -> list[Zone]:

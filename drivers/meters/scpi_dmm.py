@@ -4,8 +4,8 @@
         --option rate_hz=50000 --option range_max=0.1 --option supply_v=1.8
 
 Watts need the supply's voltage. ``supply_v`` states it; ``voltage_address`` names a second multimeter on it.
-Two multimeters on one external trigger give watts, the product of readings that belong together; otherwise
-the second one measures the mean voltage when it is opened, that mean is recorded, and amperes stay raw.
+Two multimeters on one external trigger give a rail of amperes and a rail of volts, both raw, and power is their
+product reading by reading; otherwise the second one measures the mean voltage when it is opened, and that is recorded.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class Wishes:
     calibration: str | None
     calibration_range: float | None
     temperature_c: float | None
+    voltage_calibration: str | None
+    voltage_calibration_range: float | None
 
     @property
     def scale(self) -> float:
@@ -87,6 +89,8 @@ def open_meter(
     calibration: str | None = None,
     calibration_range: float | None = None,
     temperature_c: float | None = None,
+    voltage_calibration: str | None = None,
+    voltage_calibration_range: float | None = None,
     visa_library: str = "@py",
     timeout_s: float = 4.0,
 ) -> Meter:
@@ -98,6 +102,8 @@ def open_meter(
     supply and device, the meter's own included. ``clock_tolerance`` limits the sample timer's rate (relative).
     ``calibration`` names a calibration file with limits in the rail's unit, for autozero off and this aperture;
     ``calibration_range`` is the range in it, by default the multimeter's. Without a file no accuracy is stated.
+    ``voltage_calibration`` and ``voltage_calibration_range`` are the same for a second multimeter on the same trigger,
+    whose volts are before ``burden_ohm``, or at the device where that is 0.
     ``timeout_s`` is how long the link may be silent.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for an instrument that cannot do it.
@@ -105,6 +111,7 @@ def open_meter(
     w = Wishes(
         name, rail, function, rate_hz, range_max, aperture_s, trigger, supply_v, burden_ohm, shunt_ohm,
         voltage_range_max, clock_tolerance, calibration, calibration_range, temperature_c,
+        voltage_calibration, voltage_calibration_range,
     )  # fmt: skip
     _check(w, bool(voltage_address))
     with ExitStack() as opened:
@@ -153,12 +160,12 @@ def _check(w: Wishes, second: bool) -> None:
             value=None,
             remedy="Give supply_v, or the address of a second multimeter on the supply (voltage_address)",
         )
-    if second and w.trigger == "external" and (w.function != "current" or w.burden_ohm):
+    if w.voltage_calibration is not None and not (second and w.trigger == "external"):
         raise UsageError(
-            "two multimeters on one trigger measure current and voltage, at the device",
-            field="function",
-            value=w.function,
-            remedy="Use function=current and no burden_ohm, with the second multimeter behind the first",
+            "a calibration of volts is of no use without a second multimeter on the same trigger",
+            field="voltage_calibration",
+            value=w.voltage_calibration,
+            remedy="Give voltage_address and trigger=external, or leave it out",
         )
 
 
@@ -209,52 +216,50 @@ def _measured_supply(w: Wishes, dmm: Truevolt) -> dict[str, Any]:
     }
 
 
-def _rail(w: Wishes, dmms: list[Truevolt], plans: list[Plan], supply: dict[str, Any]) -> Rail:
-    """Amperes of one multimeter, or watts of two."""
-    rate_hz = round(1.0 / plans[0].period_s, 6)
-    steps = [dmm.resolution(plan) for dmm, plan in zip(dmms, plans, strict=True)]
-    if len(dmms) == 2:
-        return Rail(
-            name=w.rail,
-            rate_hz=rate_hz,
-            aperture_s=min(plan.aperture_s for plan in plans),
-            conversion=Conversion("W"),
-            resolution=steps[0] * w.voltage_range_max + steps[1] * w.range_max,
-            gain_id="*".join(dmm.identity.serial for dmm in dmms),
+def _rails(w: Wishes, dmms: list[Truevolt], plans: list[Plan], supply: dict[str, Any]) -> tuple[Rail, ...]:
+    """The amperes of the first multimeter, and the volts of a second on the same trigger, raw both."""
+    volts = f"{w.rail}-volts" if len(dmms) == 2 else None
+    conversion = Conversion("A", None if volts else supply["volts"], w.burden_ohm, volts)
+    own = [(w.rail, w.scale, conversion, w.calibration, w.calibration_range)]
+    if volts:
+        own.append((volts, 1.0, Conversion("V"), w.voltage_calibration, w.voltage_calibration_range))
+    rails = []
+    for dmm, plan, (name, scale, unit, file, range_) in zip(dmms, plans, own, strict=True):
+        rail = Rail(
+            name=name,
+            rate_hz=round(1.0 / plan.period_s, 6),
+            aperture_s=plan.aperture_s,
+            conversion=unit,
+            resolution=dmm.resolution(plan) * scale,
+            range_max=OVER_RANGE * plan.range * scale,
+            gain_id=f"{dmm.identity.serial}:{plan.function}:{plan.range:g}",
         )
-    return Rail(
-        name=w.rail,
-        rate_hz=rate_hz,
-        aperture_s=plans[0].aperture_s,
-        conversion=Conversion("A", supply["volts"], w.burden_ohm),
-        resolution=steps[0] * w.scale,
-        range_max=OVER_RANGE * plans[0].range * w.scale,
-        gain_id=f"{dmms[0].identity.serial}:{plans[0].function}:{plans[0].range:g}",
-    )
+        chosen = None if file is None else range_ or plan.range * scale
+        temperature_c = w.temperature_c if file is not None or not (w.calibration or w.voltage_calibration) else None
+        rails.append(calibrated(rail, file, dmm.identity.serial, chosen, temperature_c))
+    return tuple(rails)
 
 
 def _info(w: Wishes, dmms: list[Truevolt], plans: list[Plan], supply: dict[str, Any]) -> MeterInfo:
-    own_range = None if len(dmms) == 2 else plans[0].range * w.scale
-    chosen = None if w.calibration is None else w.calibration_range or own_range
-    serial = dmms[0].identity.serial
-    rail = calibrated(_rail(w, dmms, plans, supply), w.calibration, serial, chosen, w.temperature_c)
+    rails = _rails(w, dmms, plans, supply)
     simulated = any(dmm.identity.simulated for dmm in dmms)
     who = " and ".join(f"{dmm.identity.maker} {dmm.identity.model}" for dmm in dmms)
-    together = "product of the readings of the same number of both, on one trigger; their timers run free"
+    together = "measured reading by reading by the second multimeter, on one trigger; the timers of both run free"
     return MeterInfo(
         name=w.name,
         mode="simulator" if simulated else "hardware",
         clock=ClockInfo(w.name, TICK_HZ, w.clock_tolerance),
-        rails=(rail,),
+        rails=rails,
         omitted=("every supply but the one that the meter is in",),
-        description=f"{'SIMULATED ' if simulated else ''}{who}, {rail.rate_hz:g} readings/s",
-        buffer_s=min(dmm.memory for dmm in dmms) / rail.rate_hz,
+        description=f"{'SIMULATED ' if simulated else ''}{who}, {rails[0].rate_hz:g} readings/s",
+        buffer_s=min(dmm.memory for dmm in dmms) / rails[0].rate_hz,
         versions={f"{d.identity.model} {d.identity.serial}": d.identity.firmware for d in dmms}
         | {"pyvisa": version("pyvisa")},
         details={
             "supply": together if len(dmms) == 2 else supply,
             "shunt_ohm": w.shunt_ohm,
             "calibration": calibration_details(w.calibration),
+            "voltage_calibration": calibration_details(w.voltage_calibration),
             "multimeters": [_details(dmm, plan) for dmm, plan in zip(dmms, plans, strict=True)],
         },
     )

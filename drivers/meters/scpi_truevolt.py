@@ -208,9 +208,10 @@ def begin(meters: Sequence[Truevolt], trigger: str, clock: Clock, wait_s: float)
 
 @dataclass
 class Together:
-    """Multimeters on one trigger as a source: the product of the readings of the same number, times ``scale``.
+    """Multimeters on one trigger as a source: each fills the rail of its place in ``info``.
 
-    One multimeter is the ordinary case; its readings are what it read (amperes, or volts over ``1 / scale`` ohms).
+    One multimeter is the ordinary case; its readings are what it read (amperes, or volts over ``1 / scale`` ohms). A
+    second one gives the volts of the supply, as it read them.
     """
 
     dmms: tuple[Truevolt, ...]
@@ -239,9 +240,10 @@ class Together:
             more |= has_more
         n = min(len(value) for value, _ in parts)
         self.waiting = [(value[n:], flags[n:]) for value, flags in parts]
-        rail = self.info.rails[0].name
-        product = np.prod([value[:n] for value, _ in parts], axis=0) * self.scale
-        return Fetched({rail: product}, {rail: np.bitwise_or.reduce([flags[:n] for _, flags in parts])}, more)
+        names = [rail.name for rail in self.info.rails]
+        scales = (self.scale, *[1.0] * (len(parts) - 1))
+        taken = {name: part[:n] * k for name, (part, _), k in zip(names, parts, scales, strict=True)}
+        return Fetched(taken, {name: flags[:n] for name, (_, flags) in zip(names, parts, strict=True)}, more)
 
     def finish(self) -> list[Fetched]:
         """Stop sampling; the memories keep what they hold."""

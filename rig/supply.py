@@ -1,0 +1,123 @@
+"""The volts of a supply, brought to each reading of the amperes that it carries, and what their product leaves out.
+
+A rail of amperes that names a rail of volts (``Conversion.supply_rail``) has the power ``i * v - i**2 * r``, reading by
+reading. Between the readings of the volts a straight line is taken; a reading is held over its aperture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.errors import DataError
+from rig.types import Bools, Floats, Rail
+
+FARTHEST = 2.5
+"""Periods of the volts beyond which the time between two of their readings, or after the last, has no volts."""
+
+
+@dataclass(frozen=True)
+class Volts:
+    """The readings of a volt rail on the run's axis, shapes (n,)."""
+
+    rail: Rail
+    start_s: Floats
+    end_s: Floats
+    value: Floats
+    ok: Bools
+    overload: Bools
+
+
+@dataclass(frozen=True)
+class Supply:
+    """Of a rail of amperes, reading by reading, shapes (n,): its amperes, and its volts behind ``rail``.
+
+    ``window_s`` is how long one reading of the volts looks, ``burden_ohm`` the shunt between volts and device.
+    """
+
+    rail: Rail
+    amperes: Floats
+    volts: Floats
+    window_s: float
+    burden_ohm: float
+
+    def slope(self) -> Floats:
+        """Watts per ampere, shape (n,)."""
+        return np.asarray(self.volts - 2.0 * self.amperes * self.burden_ohm)
+
+
+def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools, Bools]:
+    """Mean volts over each interval, where they are known, and where any of them was overload; shapes of ``start_s``.
+
+    Raises ``DataError`` when there is not one reading of the volts.
+    """
+    good = np.flatnonzero(v.ok)
+    if not len(good):
+        raise DataError(
+            f"rail {v.rail.name} holds no volts",
+            field="supply_rail",
+            value=v.rail.name,
+            remedy="Check the meter on the supply, or state the voltage (supply_v)",
+        )
+    on, off, value = v.start_s[good], v.end_s[good], v.value[good]
+    at = np.column_stack([on, off]).ravel()
+    level = np.repeat(value, 2)
+    area = np.concatenate([[0.0], np.cumsum(0.5 * (level[1:] + level[:-1]) * np.diff(at))])
+    length = end_s - start_s
+    here = np.interp(0.5 * (start_s + end_s), at, level)
+    with np.errstate(all="ignore"):
+        mean = (_area(at, level, area, end_s) - _area(at, level, area, start_s)) / length
+    volts = np.where(length > 0, mean, here)
+    period_s = float(np.median(np.diff(off))) if len(off) > 1 else 0.0
+    reach_s = max(FARTHEST * period_s, float(np.max(off - on)))
+    before = np.clip(np.searchsorted(on, start_s, side="right") - 1, 0, len(on) - 1)
+    after = np.clip(np.searchsorted(off, end_s, side="left"), 0, len(off) - 1)
+    near = (np.abs(on[before] - start_s) <= reach_s) & (np.abs(off[after] - end_s) <= reach_s)
+    over = np.concatenate([[0], np.cumsum(v.overload)])
+    first = np.searchsorted(v.end_s, start_s, side="right")
+    last = np.maximum(np.searchsorted(v.start_s, end_s, side="left"), first)
+    return volts, near, over[last] > over[first]
+
+
+def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
+    """Integral of the broken line through the knots up to each time; its ends go on level."""
+    k = np.clip(np.searchsorted(at, t, side="right") - 1, 0, len(at) - 1)
+    nxt = np.minimum(k + 1, len(at) - 1)
+    gap = at[nxt] - at[k]
+    past = t - at[k]
+    rise = np.where((gap > 0) & (past > 0), (level[nxt] - level[k]) / np.where(gap > 0, gap, 1.0), 0.0)
+    return np.asarray(area[k] + level[k] * past + 0.5 * rise * past**2)
+
+
+def covariance_w(s: Supply, busy: Bools, whole: Bools, length_s: float) -> float:
+    """What the product of means misses of the mean of products while busy, in watts, by what the readings resolve.
+
+    ``busy`` are the readings that touch a span, ``whole`` those that lie inside one, shapes (n,); ``length_s`` is one's
+    aperture. Inside an aperture current and voltage are taken to move together as they do from one reading to the
+    next: half the mean product of their differences, in which independent noise averages out. Where one reading of
+    the volts looks at several of the amperes, the resistance of the supply times the variance of those joins.
+    """
+    pair = whole[1:] & whole[:-1]
+    together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]
+    within = 0.5 * abs(float(np.mean(together))) if len(together) > 2 else 0.0
+    many = round(s.window_s / length_s) if length_s > 0 else 0
+    if many < 2 or len(s.amperes) < 4 * many or not np.any(busy):
+        return within
+    centred = s.amperes - s.amperes.mean()
+    mean, square, volts, work = (_running(x, many) for x in (centred, centred**2, s.volts, busy.astype(float)))
+    spread = np.maximum(square - mean**2, 0.0)[work > 0.5 / many]
+    return within + abs(_sag_ohm(mean, volts)) * float(spread.sum()) / float(np.count_nonzero(busy))
+
+
+def _running(x: Floats, many: int) -> Floats:
+    """Means over so many readings that follow each other, from every one on."""
+    total = np.concatenate([[0.0], np.cumsum(x)])
+    return np.asarray((total[many:] - total[:-many]) / many)
+
+
+def _sag_ohm(amperes: Floats, volts: Floats) -> float:
+    """The resistance of the supply: how its volts fall with the amperes, by a straight line."""
+    lever = amperes - amperes.mean()
+    square = float(np.sum(lever**2))
+    return -float(np.sum(lever * volts)) / square if square > 0 else 0.0
