@@ -1,0 +1,230 @@
+"""Lines of text as readings: columns declared as NAME:UNIT, and what a line must be to count. No port, no clock.
+
+``time:ms, vdd:mW, bus:V, current:mA, n:count, -, sum:xor8`` names every column in order: one of time (s, ms, us, ns),
+rails (W, A, V, J with a prefix), a line counter, columns to skip, and in the last place a checksum in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from operator import xor
+from typing import Literal
+
+from drivers.importers.units import ALIASES, NS, unit_of
+from rig.errors import UsageError
+
+SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "whitespace": None}
+CHECKSUMS: dict[str, tuple[int, Callable[[bytes], int]]] = {
+    "xor8": (2, lambda data: reduce(xor, data, 0)),
+    "sum8": (2, lambda data: sum(data) & 0xFF),
+    "crc32": (8, zlib.crc32),
+}
+NO_NUMBER = ("ovf", "inf", "+inf", "-inf", "nan", "-nan", "ol", "overflow")
+"""What Arduino's ``Print`` and common sketches write in place of a number out of range."""
+UNITS = ("W", "A", "V", "J")
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.(?P<part>\d*))?|\.(?P<bare>\d+))(?P<power>[eE][+-]?\d{1,3})?")
+
+
+class LineError(ValueError):
+    """A line that is no reading; its text is the end of a sentence about the line."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. ``factor`` takes its numbers to the SI unit ``si``; of a time, to nanoseconds."""
+
+    name: str
+    role: Literal["time", "rail", "count", "check", "skip"]
+    unit: str = ""
+    si: str = ""
+    factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class Row:
+    """A whole line: its time (ns of the board, as printed, and what its last digit stands for) and counter where there
+
+    are any; by rail a value in the rail's SI unit (NaN where the board wrote that it is no number), whether it was
+    flagged, and the last digit's step.
+    """
+
+    time_ns: int | None
+    time_step_ns: float
+    count: int | None
+    value: tuple[float, ...]
+    flag: tuple[bool, ...]
+    step: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What every line looks like. ``separator`` None is any run of spaces and tabs."""
+
+    columns: tuple[Column, ...]
+    separator: str | None
+    prefix: str
+    ignore: re.Pattern[str] | None
+
+    @property
+    def rails(self) -> tuple[Column, ...]:
+        """The columns that become rails, in order."""
+        return tuple(c for c in self.columns if c.role == "rail")
+
+    def has(self, role: str) -> bool:
+        """Whether there is a column of a role."""
+        return any(c.role == role for c in self.columns)
+
+    def ignored(self, text: str) -> bool:
+        """Whether a line is a comment, a heading or nothing at all."""
+        return not text or (self.ignore is not None and self.ignore.match(text) is not None)
+
+    def row(self, text: str) -> Row:
+        """Read one line. Raises ``LineError`` for whatever is not exactly what was declared."""
+        if not text.startswith(self.prefix):
+            raise LineError(f"does not begin with {self.prefix!r}")
+        cells = self._cells(text[len(self.prefix) :])
+        if len(cells) != len(self.columns):
+            raise LineError(f"has {len(cells)} columns, and {len(self.columns)} are declared")
+        time_ns, time_step_ns, count = None, 0.0, None
+        found: list[tuple[float, bool, float]] = []
+        for column, cell in zip(self.columns, cells, strict=True):
+            if column.role == "time":
+                time_ns, time_step_ns = _time(column, cell)
+            elif column.role == "count":
+                count = _whole(column, cell)
+            elif column.role == "rail":
+                found.append(_value(column, cell))
+        value, flag, step = zip(*found, strict=True)
+        return Row(time_ns, time_step_ns, count, value, flag, step)
+
+    def _cells(self, body: str) -> list[str]:
+        last = self.columns[-1]
+        tail: list[str] = []
+        if last.role == "check":
+            body, sum_ = _cut(body, self.separator)
+            _checked(last, body, sum_)
+            tail = [sum_]
+        return [cell.strip() for cell in body.split(self.separator)] + tail
+
+
+def layout_of(columns: str, separator: str, prefix: str = "", ignore: str = "") -> Layout:
+    """Read the declaration. Raises ``UsageError`` for one that cannot be meant."""
+    found = tuple(_column(part.strip()) for part in columns.split(",")) if columns.strip() else ()
+    for role, most in (("time", 1), ("count", 1), ("check", 1)):
+        if sum(c.role == role for c in found) > most:
+            raise _bad("columns", columns, f"has more than one column of {role}", "Skip all but one with -")
+    names = [c.name for c in found if c.role == "rail"]
+    if not names or len(set(names)) < len(names):
+        what = "names no rail" if not names else "names a rail twice"
+        raise _bad("columns", columns, what, "Write columns='time:ms, vdd:mW', every column in its order")
+    if any(c.role == "check" for c in found[:-1]):
+        raise _bad("columns", columns, "has a checksum before the last column", "It must stand at the end of the line")
+    if separator not in (*SEPARATORS, ",", ";"):
+        raise _bad("separator", separator, "is no separator", f"Give {', '.join(SEPARATORS)}")
+    try:
+        pattern = re.compile(ignore) if ignore else None
+    except re.error as error:
+        raise _bad(
+            "ignore", ignore, f"is no regular expression: {error}", "Lines that it matches are left out"
+        ) from error
+    return Layout(found, SEPARATORS.get(separator, separator), prefix, pattern)
+
+
+def by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, str]:
+    """``1.2`` for all of ``names``, or ``vdd=1.2, io=1.8`` for some. Raises ``UsageError`` for another name."""
+    if text is None or not text.strip():
+        return {}
+    if "=" not in text:
+        return dict.fromkeys(names, text.strip())
+    found = {}
+    for part in text.split(","):
+        name, _, value = (side.strip() for side in part.partition("="))
+        if name not in names or not value:
+            raise _bad(option, text, f"says {part.strip()!r}", f"Write RAIL=VALUE with a rail of {', '.join(names)}")
+        found[name] = value
+    return found
+
+
+def numbers_by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, float]:
+    """The same, as numbers above zero."""
+    found = by_rail(option, text, names)
+    for value in found.values():
+        if not (_NUMBER.fullmatch(value) and 0 < float(value) < math.inf):
+            raise _bad(option, value, "is no number above zero", "Write 1.2, or RAIL=1.2, RAIL=1.8")
+    return {name: float(value) for name, value in found.items()}
+
+
+def _column(text: str) -> Column:
+    if text == "-":
+        return Column("-", "skip")
+    name, _, unit = (side.strip() for side in text.rpartition(":"))
+    plain = ALIASES.get(unit.lower(), unit)
+    if name and plain in NS:
+        return Column(name, "time", plain, "s", float(NS[plain]))
+    if name and unit == "count":
+        return Column(name, "count", unit)
+    if name and unit in CHECKSUMS:
+        return Column(name, "check", unit)
+    found = unit_of(unit)
+    if not name or found is None or found[0] not in UNITS:
+        known = f"W, A, V or J with a prefix (mW, uA), s, ms, us, ns, count, {', '.join(CHECKSUMS)}, or - to skip it"
+        raise _bad("columns", text, "does not state a unit", f"Write NAME:UNIT with {known}")
+    return Column(name, "rail", unit, found[0], found[1])
+
+
+def _cut(body: str, separator: str | None) -> tuple[str, str]:
+    """The line before its last separator, or before its ``*``, and the checksum behind it."""
+    at = body.rfind("*")
+    parts = [body[:at], body[at + 1 :]] if at >= 0 else body.rsplit(separator, 1)
+    if len(parts) != 2:
+        raise LineError("has no checksum")
+    return parts[0], parts[1].strip()
+
+
+def _checked(column: Column, body: str, text: str) -> None:
+    digits, compute = CHECKSUMS[column.unit]
+    if not re.fullmatch(rf"(?:0[xX])?[0-9a-fA-F]{{1,{digits}}}", text):
+        raise LineError(f"has {text!r} where its {column.unit} should be")
+    if int(text, 16) != compute(body.encode("latin-1")):
+        raise LineError(f"has another {column.unit} than it says")
+
+
+def _whole(column: Column, cell: str) -> int:
+    if not re.fullmatch(r"\d{1,18}", cell):
+        raise LineError(f"has {cell!r} for {column.name}")
+    return int(cell)
+
+
+def _time(column: Column, cell: str) -> tuple[int, float]:
+    found = _NUMBER.fullmatch(cell)
+    if found is None or cell[0] == "-" or found["power"] or len(cell) > 24:
+        raise LineError(f"has {cell!r} for {column.name}")
+    decimals = len(found["part"] or found["bare"] or "")
+    return round(Decimal(cell) * int(column.factor)), column.factor / 10**decimals
+
+
+def _value(column: Column, cell: str) -> tuple[float, bool, float]:
+    """The number, whether it is none by the board's own word, and the step of its last digit, in SI."""
+    for mark in (f"{column.name}:", f"{column.name}="):
+        cell = cell.removeprefix(mark).strip()
+    cell = cell.removesuffix(column.unit).strip()
+    if cell.lower() in NO_NUMBER:
+        return math.nan, True, 0.0
+    found = _NUMBER.fullmatch(cell)
+    if found is None:
+        raise LineError(f"has {cell!r} for {column.name}")
+    value = float(cell) * column.factor
+    if not math.isfinite(value):
+        return math.nan, True, 0.0
+    step = float(f"1{found['power'] or 'e0'}") * 10.0 ** -len(found["part"] or found["bare"] or "")
+    return value, False, step * column.factor
+
+
+def _bad(option: str, value: str, what: str, remedy: str) -> UsageError:
+    return UsageError(f"option {option}={value!r} {what}", field=option, value=value, remedy=remedy)
