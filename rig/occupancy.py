@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 
 from rig.types import Floats
 
+BLOCK = 1 << 16
+"""Readings looked at together, so that what is computed on the way stays in the cache, whatever the trace's length."""
 SETTLE_TAU = 5.0
 """Filter time constants after which a step counts as settled (0.7 % of it is left)."""
 
@@ -46,16 +49,23 @@ def seen(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> Fl
         return np.zeros_like(start_s)
     level = np.cumsum(edges.jump)
     area = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(edges.at_s))])
-    length = end_s - start_s
     lagged = _lagged(edges.at_s, level, tau_s) if tau_s > 0 else None
-    if not np.any(length > 0):
+    if not np.any(end_s > start_s):
         return _level_at(edges.at_s, level, lagged, end_s, tau_s)
-    total = _area_to(edges.at_s, level, area, end_s) - _area_to(edges.at_s, level, area, start_s)
-    if lagged is not None:
-        rise = _level_at(edges.at_s, level, lagged, end_s, tau_s)
-        rise -= _level_at(edges.at_s, level, lagged, start_s, tau_s)
-        total = total - tau_s * rise
-    return np.asarray(total / length)
+    out = np.empty(len(start_s))
+    for part in _blocks(len(out)):
+        start, end = start_s[part], end_s[part]
+        total = _area_to(edges.at_s, level, area, end) - _area_to(edges.at_s, level, area, start)
+        if lagged is not None:
+            rise = _level_at(edges.at_s, level, lagged, end, tau_s)
+            rise -= _level_at(edges.at_s, level, lagged, start, tau_s)
+            total = total - tau_s * rise
+        out[part] = total / (end - start)
+    return out
+
+
+def _blocks(n: int) -> Iterator[slice]:
+    return (slice(first, first + BLOCK) for first in range(0, n, BLOCK))
 
 
 def _area_to(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
@@ -102,14 +112,20 @@ def touches(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.boo
     """Which readings overlap any of the disjoint sorted windows; shape of ``start_s``."""
     if not len(windows_s):
         return np.zeros(len(start_s), bool)
-    k = np.searchsorted(windows_s[:, 0], end_s, side="left") - 1
-    return np.asarray((k >= 0) & (windows_s[np.clip(k, 0, None), 1] > start_s))
+    out = np.zeros(len(start_s), bool)
+    for part in _blocks(len(out)):
+        k = np.searchsorted(windows_s[:, 0], end_s[part], side="left") - 1
+        out[part] = (k >= 0) & (windows_s[np.clip(k, 0, None), 1] > start_s[part])
+    return out
 
 
 def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.int64]:
     """For each reading, the index of the window that wholly holds it, or -1."""
     if not len(windows_s):
         return np.full(len(start_s), -1, dtype=np.int64)
-    k = np.searchsorted(windows_s[:, 0], start_s, side="right") - 1
-    held = (k >= 0) & (windows_s[np.clip(k, 0, None), 1] >= end_s)
-    return np.where(held, k, -1)
+    out = np.empty(len(start_s), dtype=np.int64)
+    for part in _blocks(len(out)):
+        k = np.searchsorted(windows_s[:, 0], start_s[part], side="right") - 1
+        held = (k >= 0) & (windows_s[np.clip(k, 0, None), 1] >= end_s[part])
+        out[part] = np.where(held, k, -1)
+    return out

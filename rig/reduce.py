@@ -1,10 +1,9 @@
-"""Window energies of a long uniform trace, streamed from its file: memory does not grow with the trace."""
+"""Window energies of a long trace, streamed from its file: memory does not grow with the trace."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,21 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError
+from rig.reduce_sums import Block, Parts, Sums, Watts, check_inside, grid_sums, parts_of
 from rig.types import Floats
 
 BLOCK_BYTES = 1 << 18
 """Read at once: what the processor's second cache holds together with its conversion to double precision."""
 KINDS = (np.dtype("<f4"), np.dtype("<f8"))
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Samples ``start`` to ``end`` of one window, each with this weight."""
-
-    start: int
-    end: int
-    weight: float
-    window: int
+AS_IS = Watts()
 
 
 def window_energies(path: Path, windows_s: Floats, rate_hz: float, *, t0_s: float = 0.0) -> NDArray[np.float64]:
@@ -40,65 +31,87 @@ def window_energies(path: Path, windows_s: Floats, rate_hz: float, *, t0_s: floa
     Raises ``DataError`` for a file that is no such trace, for windows outside it and for readings that are no numbers,
     ``UsageError`` for a rate that cannot be.
     """
-    if not (math.isfinite(rate_hz) and rate_hz > 0.0):
-        raise UsageError(f"rate_hz is {rate_hz}", field="rate_hz", value=rate_hz, remedy="Give the sampling rate in Hz")
+    check_rate(rate_hz)
     try:
         if path.suffix == ".arrows":
-            return _arrow(path, windows_s, rate_hz, t0_s)
-        with path.open("rb", buffering=0) as file:
-            kind, offset = _layout(path, file)
-            length = path.stat().st_size - offset
-            if length % kind.itemsize:
-                raise _bad(path, "ends within a reading", length)
-            parts = _parts(np.asarray(windows_s, dtype=np.float64), rate_hz, t0_s, length // kind.itemsize)
-            return _sums(parts, _blocks(file, kind, offset, parts), len(windows_s), path) / rate_hz
+            found = _arrow(path, windows_s, rate_hz, t0_s)
+        else:
+            found = file_sums(path, None if path.suffix == ".npy" else KINDS[0], windows_s, rate_hz, t0_s=t0_s)
     except OSError as error:
-        raise _bad(path, f"cannot be read: {error.strerror or error}", None) from error
+        raise bad(path, f"cannot be read: {error.strerror or error}", None) from error
+    broken = np.flatnonzero(found.missing)
+    if len(broken):
+        raise bad(path, f"holds readings that are no numbers in window {broken[0]}", int(broken[0]))
+    return np.asarray(found.energy_j, dtype=np.float64)
+
+
+def file_sums(
+    path: Path,
+    kind: np.dtype[Any] | None,
+    windows_s: Floats,
+    rate_hz: float,
+    *,
+    t0_s: float = 0.0,
+    watts: Watts = AS_IS,
+    told: Callable[[int, int], None] | None = None,
+) -> Sums:
+    """The same of a raw file of any ``kind`` (little-endian numbers; None: a ``.npy``), in raw units of ``watts``.
+
+    What is missing is counted, not refused. ``told(done, of)`` hears of readings passed, after every block. Raises
+    ``DataError`` and ``UsageError`` as ``window_energies``, and ``OSError``.
+    """
+    check_rate(rate_hz)
+    with path.open("rb", buffering=0) as file:
+        kind, offset = _layout(path, file) if kind is None else (kind, 0)
+        length = path.stat().st_size - offset
+        if length % kind.itemsize:
+            raise bad(path, f"ends within a reading: {length} bytes are not a multiple of {kind.itemsize}", length)
+        n = length // kind.itemsize
+        parts = _parts(np.asarray(windows_s, dtype=np.float64), rate_hz, t0_s, n)
+        blocks = _blocks(file, kind, offset, parts)
+        return grid_sums(parts, heard(blocks, n, told), len(windows_s), rate_hz, watts, path.name)
+
+
+def check_rate(rate_hz: float) -> None:
+    """Refuse what is no sampling rate. Raises ``UsageError``."""
+    if not (math.isfinite(rate_hz) and rate_hz > 0.0):
+        raise UsageError(f"rate_hz is {rate_hz}", field="rate_hz", value=rate_hz, remedy="Give the sampling rate in Hz")
 
 
 def _layout(path: Path, file: BinaryIO) -> tuple[np.dtype[Any], int]:
-    """The type of the readings and where they begin."""
-    if path.suffix != ".npy":
-        return KINDS[0], 0
+    """The type of the readings of a ``.npy`` and where they begin."""
     try:
         layout: Any = np.lib.format
         version = layout.read_magic(file)
         shape, _, kind = (layout.read_array_header_1_0 if version == (1, 0) else layout.read_array_header_2_0)(file)
     except ValueError as error:
-        raise _bad(path, f"is no .npy file: {error}", None) from error
+        raise bad(path, f"is no .npy file: {error}", None) from error
     offset = file.tell()
     if len(shape) != 1 or kind not in KINDS or path.stat().st_size - offset != shape[0] * kind.itemsize:
-        raise _bad(path, f"holds {kind} of shape {shape}, not one axis of float32 or float64, whole", str(kind))
+        raise bad(path, f"holds {kind} of shape {shape}, not one axis of float32 or float64, whole", str(kind))
     return kind, offset
 
 
-def _parts(windows_s: Floats, rate_hz: float, t0_s: float, n: int) -> list[_Part]:
-    """Whole readings and cut ones of every window, sorted by where they begin."""
+def _parts(windows_s: Floats, rate_hz: float, t0_s: float, n: int) -> Parts:
+    """Whole readings and cut ones of every window. Raises ``DataError`` for windows that are not inside ``n``."""
     if windows_s.ndim != 2 or windows_s.shape[1:] != (2,):
         raise DataError("windows are not pairs", field="windows", value=windows_s.shape, remedy="Give shape (k, 2)")
-    parts: list[_Part] = []
-    for k, (low, high) in enumerate(((windows_s - t0_s) * rate_hz).tolist()):
-        if not (-1e-6 <= low <= high <= n + 1e-6):
-            raise DataError(
-                f"window {k} runs from reading {low:.9g} to {high:.9g} of {n}",
-                field="windows",
-                value=k,
-                remedy="Windows must lie inside the trace, begin before end",
-            )
-        parts += _pieces(max(low, 0.0), min(high, float(n)), k)
-    return sorted(parts, key=lambda p: p.start)
+    low, high = ((windows_s - t0_s) * rate_hz).T
+    check_inside(low, high, n, (t0_s, t0_s + n / rate_hz))
+    return parts_of(np.maximum(low, 0.0), np.minimum(high, float(n)))
 
 
-def _pieces(low: float, high: float, window: int) -> list[_Part]:
-    """The reading that a window cuts at its begin, the whole ones, and the one that it cuts at its end."""
-    first, last = math.ceil(low), math.floor(high)
-    if last < first:
-        return [_Part(last, last + 1, high - low, window)]
-    pieces = ((first - 1, first, first - low), (first, last, 1.0), (last, last + 1, high - last))
-    return [_Part(a, b, weight, window) for a, b, weight in pieces if b > a and weight > 0.0]
+def _stretches(parts: Parts, gap: int) -> list[tuple[int, int]]:
+    """Ranges of readings that hold parts; what is less than a block apart is read through."""
+    if not len(parts.start):
+        return []
+    reach = np.maximum.accumulate(parts.end)
+    breaks = np.flatnonzero(parts.start[1:] > reach[:-1] + gap)
+    starts, ends = parts.start[np.append(0, breaks + 1)], reach[np.append(breaks, len(reach) - 1)]
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
 
 
-def _blocks(file: BinaryIO, kind: np.dtype[Any], offset: int, parts: list[_Part]) -> Iterator[tuple[int, Floats]]:
+def _blocks(file: BinaryIO, kind: np.dtype[Any], offset: int, parts: Parts) -> Iterator[Block]:
     """Index of its first reading and each block that holds any part, in one buffer that is used again."""
     buffer = np.empty(BLOCK_BYTES // kind.itemsize, kind)
     raw = memoryview(buffer.data).cast("B")
@@ -115,37 +128,15 @@ def _blocks(file: BinaryIO, kind: np.dtype[Any], offset: int, parts: list[_Part]
             yield start, buffer[: wanted // kind.itemsize]
 
 
-def _stretches(parts: list[_Part], gap: int) -> list[tuple[int, int]]:
-    """Ranges of readings that hold parts; what is less than a block apart is read through."""
-    out: list[tuple[int, int]] = []
-    for part in parts:
-        if out and part.start <= out[-1][1] + gap:
-            out[-1] = (out[-1][0], max(out[-1][1], part.end))
-        else:
-            out.append((part.start, part.end))
-    return out
+def heard(blocks: Iterable[Block], n: int, told: Callable[[int, int], None] | None) -> Iterator[Block]:
+    """The same blocks; ``told`` hears how many of ``n`` readings have passed."""
+    for start, values in blocks:
+        yield start, values
+        if told is not None:
+            told(start + len(values), n)
 
 
-def _sums(parts: list[_Part], blocks: Iterator[tuple[int, Floats]], windows: int, path: Path) -> NDArray[np.float64]:
-    """Weighted sums of the readings, by window."""
-    totals = [0.0] * windows
-    waiting, active = 0, list[_Part]()
-    for start, block in blocks:
-        end = start + len(block)
-        while waiting < len(parts) and parts[waiting].start < end:
-            active.append(parts[waiting])
-            waiting += 1
-        for part in active:
-            held = block[max(part.start - start, 0) : part.end - start]
-            totals[part.window] += part.weight * float(np.add.reduce(held, dtype=np.float64))
-        active = [part for part in active if part.end > end]
-    broken = [k for k, total in enumerate(totals) if not math.isfinite(total)]
-    if broken:
-        raise _bad(path, f"holds readings that are no numbers in window {broken[0]}", broken[0])
-    return np.array(totals, dtype=np.float64)
-
-
-def _arrow(path: Path, windows_s: Floats, rate_hz: float, t0_s: float) -> NDArray[np.float64]:
+def _arrow(path: Path, windows_s: Floats, rate_hz: float, t0_s: float) -> Sums:
     """A stream of record batches, mapped rather than read, twice: to count the readings, and to sum them."""
     import pyarrow as pa
 
@@ -158,22 +149,31 @@ def _arrow(path: Path, windows_s: Floats, rate_hz: float, t0_s: float) -> NDArra
         counts = []
         for values in batches():
             if not pa.types.is_floating(values.type) or values.null_count:
-                raise _bad(path, f"has a column value of {values.type} with {values.null_count} nulls", None)
+                raise bad(path, f"has a column value of {values.type} with {values.null_count} nulls", None)
             counts.append(len(values))
         parts = _parts(np.asarray(windows_s, dtype=np.float64), rate_hz, t0_s, sum(counts))
-        starts = np.concatenate([[0], np.cumsum(counts)]).tolist()
-        held = ((start, v.to_numpy()) for start, v in zip(starts, batches(), strict=False))
-        return _sums(parts, _cut(held), len(windows_s), path) / rate_hz
+        held = in_order(v.to_numpy() for v in batches())
+        return grid_sums(parts, cut(held), len(windows_s), rate_hz, AS_IS, path.name)
     except (pa.ArrowException, KeyError, EOFError) as error:
-        raise _bad(path, f"is no trace in Arrow: {str(error)[:100]}", None) from error
+        raise bad(path, f"is no trace in Arrow: {str(error)[:100]}", None) from error
 
 
-def _cut(held: Iterator[tuple[int, Floats]]) -> Iterator[tuple[int, Floats]]:
+def in_order(arrays: Iterable[NDArray[Any]]) -> Iterator[Block]:
+    """Arrays with the index of their first reading."""
+    start = 0
+    for values in arrays:
+        yield start, values
+        start += len(values)
+
+
+def cut(held: Iterable[Block]) -> Iterator[Block]:
+    """Long blocks as several that the cache can hold."""
     for start, values in held:
         step = BLOCK_BYTES // values.itemsize
         for first in range(0, len(values), step):
             yield start + first, values[first : first + step]
 
 
-def _bad(path: Path, what: str, value: object) -> DataError:
+def bad(path: Path, what: str, value: object) -> DataError:
+    """The error for a file that is no such trace."""
     return DataError(f"{path.name} {what}", field="trace", value=value, remedy="Check the file, its type and length")
