@@ -5,23 +5,58 @@ Drivers are imported, for their options; nothing is opened.
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
+from typing import Any
 
-from rig.bench_lines import Where
+from rig.bench_lines import Where, line_of
 from rig.bench_read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value, closest
+from rig.bench_values import clashes, wrong_value
 from rig.errors import MissingExtraError, RigError, UnknownNameError
-from rig.plugins import Factory, Option, load, options_of
+from rig.plugins import Factory, Option, load, located, options_of
 
 Entry = DeviceEntry | MeterEntry
 OWN_KEYS = ("rail", "supply_v", "calibration")
 """Options of meters that a bench file says beside the driver and not among its options."""
-WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+MOST_V = 400.0
+"""More feeds no board and no server: what is meant are millivolts."""
 
 
 def factory_of(bench: BenchFile, entry: Entry) -> Factory:
-    """The entry's driver. Raises a ``RigError`` when there is none, or it cannot be imported."""
+    """The entry's driver, whose errors of opening name file and line. Raises a ``RigError`` when there is none, or it
+
+    cannot be imported.
+    """
+    factory = _loaded(bench, entry)
+    if isinstance(factory, type):  # its options are those of __init__, which a wrapper would hide
+        return factory
+
+    @functools.wraps(factory)
+    def opening(*given: Any, **options: Any) -> Any:
+        with located(places_of(bench, entry)):
+            return factory(*given, **options)
+
+    return opening
+
+
+def places_of(bench: BenchFile, entry: Entry) -> dict[str, str]:
+    """FILE:LINE and key of each option, where it stands in the file or else its table; of the table by ``""``."""
+    where = where_of(entry)
+    table = f"{bench.path}:{line_of(bench.lines, where)}: {'.'.join(where)}"
+    try:
+        known = [*options_of(_loaded(bench, entry))]
+    except RigError:
+        known = []
+    found = {"": table}
+    for key in known:
+        path = (*where, key) if (*where, key) in bench.lines else (*where, "options", key)
+        line = line_of(bench.lines, path)
+        found[key] = f"{bench.path}:{line}: {'.'.join(path)}" if path in bench.lines else table
+    return found
+
+
+def _loaded(bench: BenchFile, entry: Entry) -> Factory:
     return load("meters" if isinstance(entry, MeterEntry) else "devices", driver_name(bench, entry))
 
 
@@ -53,6 +88,10 @@ def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | No
             _check_options(notes, entry, options, driver_name(bench, entry))
         if isinstance(entry, MeterEntry):
             _check_calibration(notes, entry, today or datetime.now(UTC).date())
+    for first, second, option, place in clashes(entries, {n: d or {} for n, d in declared.items()}):
+        key = (*where_of(entries[second]), "options", option)
+        what = f"is {place}, where {first} is already (line {line_of(bench.lines, where_of(entries[first]))})"
+        notes.add(key, what, place, "Give each instrument its own address, port or channel")
     meters = {n: e for n, e in entries.items() if isinstance(e, MeterEntry)}
     _check_rails(notes, {n: _rails(m, declared[n] or {}) for n, m in meters.items()}, meters)
     return notes.problems
@@ -100,25 +139,16 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
             notes.add((*above, key), "is not said here", value, f"Write it as {key} = ... in [{'.'.join(above[:2])}]")
         elif key not in declared:
             notes.add((*above, key), f"is no option of {driver}", value, closest(key, {*declared} - {*own}))
-        elif wrong := _wrong_value(declared[key], value):
+        elif wrong := wrong_value(declared[key], value):
             notes.add((*above, key), f"is {value!r}", value, f"Give {wrong}")
     if isinstance(entry, MeterEntry):
+        if entry.supply_v is not None and entry.supply_v > MOST_V:
+            notes.add((*above[:2], "supply_v"), f"is {entry.supply_v:g}", entry.supply_v, "Give volts, not millivolts")
         for key in _own(entry):
             if key not in declared and key != "rail":  # a rail is wiring, whether or not the driver can name it
                 notes.add((*above[:2], key), f"is no option of {driver}", key, "Leave it out")
         if len(entry.rails) > 1 and "rail" in declared:
             notes.add((*above[:2], "rail"), f"names {len(entry.rails)}, and {driver} sees one", entry.rails, "Name one")
-
-
-def _wrong_value(option: Option, value: object) -> str:
-    """What the option wants instead of a value, or nothing."""
-    if option.optional and value == "none":
-        return ""
-    allowed = {float: (int, float), int: (int,), bool: (bool,)}.get(option.kind, (str,))
-    fits = isinstance(value, allowed) and isinstance(value, bool) == (option.kind is bool)
-    if fits and isinstance(value, float) and not math.isfinite(value):
-        return "a finite number"
-    return "" if fits else WANTED.get(option.kind, "a text")
 
 
 def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:

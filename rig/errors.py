@@ -50,7 +50,7 @@ class UnknownNameError(UsageError):
             f"unknown {kind} {name!r}",
             field=kind,
             value=name,
-            remedy=f"Known: {', '.join(sorted(known)) or 'none'}",
+            remedy=f"Known: {', '.join(sorted(set(known))) or 'none'}",
         )
         self.known = tuple(known)
 

@@ -20,9 +20,11 @@ def run(args: argparse.Namespace) -> int:
     """Import, and name what was written. Raises a ``RigError`` for what is not of the format or must be stated."""
     from rig.importing import run_import
 
-    paths = [str(path) for path in run_import(args.format, args.source, args.out, args.option)]
+    notes: list[str] = []
+    paths = [str(path) for path in run_import(args.format, args.source, args.out, args.option, notes.append)]
     if args.json:
-        sys.stdout.write(json.dumps({"runs": paths}) + "\n")
-    else:
-        sys.stdout.write("".join(f"run     {path}\n" for path in paths) + f"next    rig report {args.out}\n")
+        sys.stdout.write(json.dumps({"runs": paths, "notes": notes}) + "\n")
+        return 0
+    sys.stdout.write("".join(f"run     {path}\n" for path in paths))
+    sys.stdout.write("".join(f"note    {note}\n" for note in notes) + f"next    rig report {args.out}\n")
     return 0

@@ -56,7 +56,7 @@ class ImportedRun:
     ``brackets`` place every other clock on it, by name; how wide they are is how far the placing is doubted.
     ``idle_ns`` are the declared idle windows, host time. ``peers`` are the run's ``peer`` lines, from which
     ``rig.peer`` computes the figures of the program that made the recording. ``originals`` are the files, by the
-    name they are kept under.
+    name they are kept under. ``notes`` are sentences on what the files lacked; they go into the run.
     """
 
     name: str
@@ -71,6 +71,7 @@ class ImportedRun:
     task: str = ""
     peers: tuple[Mapping[str, Any], ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def clocks(self) -> dict[str, ClockInfo]:
         """Every clock by name, the host's among them."""
@@ -112,6 +113,55 @@ def check_windows(run: ImportedRun) -> None:
     for on, off in run.idle_ns:
         if not -LIMIT < on <= off < LIMIT:
             raise wild("idle", "an idle window runs from and to", (on, off))
+    _check_idle(run)
+
+
+def _check_idle(run: ImportedRun) -> None:
+    """Refuse idle windows in which the device was at work, but for one tick in which its stamps are rounded."""
+    if not run.spans or not run.idle_ns:
+        return
+    place, tick_ns = run.placing(run.span_clock), 1e9 / run.clocks()[run.span_clock].tick_hz
+    spans = np.array([(place(s.on_tick), place(s.off_tick)) for s in run.spans], dtype=np.float64)
+    for on, off in run.idle_ns:
+        within = np.flatnonzero((spans[:, 0] < off - tick_ns) & (spans[:, 1] > on + tick_ns))
+        if len(within):
+            k = int(within[0])
+            begin, end = spans[k] * 1e-9
+            name = run.spans[k].sample_id or f"window {k + 1}"
+            raise DataError(
+                f"the idle window from {on * 1e-9:.9g} s to {off * 1e-9:.9g} s overlaps "
+                f"{name}, {run.spans[k].phase} from {begin:.9g} s to {end:.9g} s",
+                field="idle",
+                value=f"{on * 1e-9:.9g}:{off * 1e-9:.9g}",
+                remedy=f"Declare as idle only what lies between or beside windows; in this one: {len(within)}",
+            )
+
+
+def idle_within(run: ImportedRun, extents: Mapping[str, tuple[int, int]]) -> tuple[list[tuple[int, int]], list[str]]:
+    """The idle windows as far as the traces reach, host ns, and a note for each that was cut.
+
+    ``extents`` holds the first and the last tick of each rail. Raises ``DataError`` for one that lies outside.
+    """
+    placed = [(run.placing(run.rail(rail)[0].clock.name), ends) for rail, ends in extents.items()]
+    if not placed:
+        return list(run.idle_ns), []
+    first, last = min(place(a) for place, (a, _) in placed), max(place(b) for place, (_, b) in placed)
+    kept, notes = [], []
+    for on, off in run.idle_ns:
+        a, b = max(on, first), min(off, last)
+        window = f"from {on * 1e-9:.9g} s to {off * 1e-9:.9g} s"
+        if a > b:
+            raise DataError(
+                f"the idle window {window} lies outside the trace, which runs from {first * 1e-9:.9g} s to "
+                f"{last * 1e-9:.9g} s",
+                field="idle",
+                value=f"{on * 1e-9:.9g}:{off * 1e-9:.9g}",
+                remedy="Check its unit of time, and that it belongs to this trace",
+            )
+        kept.append((a, b))
+        if (b - a) < 0.999 * (off - on):
+            notes.append(f"The idle window {window} was cut to the trace: from {a * 1e-9:.9g} s to {b * 1e-9:.9g} s")
+    return kept, notes
 
 
 def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
@@ -153,11 +203,12 @@ def _check_ticks(rail: str, start: Indices, end: Indices, before: int | None) ->
         )
 
 
-def check_overlap(run: ImportedRun, extents: Mapping[str, tuple[int, int]]) -> None:
+def check_overlap(run: ImportedRun, extents: Mapping[str, tuple[int, int]]) -> list[str]:
     """Refuse windows that all lie outside a trace: a mistaken unit, zone or file. Raises ``DataError``.
 
-    ``extents`` holds the first and the last tick of each rail.
+    ``extents`` holds the first and the last tick of each rail. Gives a note where some lie outside.
     """
+    notes = []
     device = run.placing(run.span_clock)
     spans = [(device(s.on_tick), device(s.off_tick)) for s in run.spans]
     for rail, (first, last) in extents.items():
@@ -171,6 +222,9 @@ def check_overlap(run: ImportedRun, extents: Mapping[str, tuple[int, int]]) -> N
                 value=spans[0][0],
                 remedy="Check their unit of time and their zone, and that they belong to this trace",
             )
+        if outside := sum(on < begin or off > end for on, off in spans):
+            notes.append(f"Rail {rail}: {outside} of {len(spans)} windows lie outside the trace, in part or wholly")
+    return notes
 
 
 def wild(field_: str, what: str, value: object) -> DataError:

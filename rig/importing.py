@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from rig.errors import DataError, StoreError, UsageError
+from rig.import_gaps import Lacks
 from rig.imported import (
     CRYSTAL,
     ImportedRun,
@@ -28,6 +29,7 @@ from rig.imported import (
     check_overlap,
     check_windows,
     checked,
+    idle_within,
     wild,
 )
 from rig.store import SCHEMA, Recorder
@@ -36,12 +38,16 @@ from rig.types import Reply, Sample, Span
 __all__ = ["CRYSTAL", "ImportedRun", "ImportedSpan", "ImportedTrace", "run_import", "wild", "write"]
 
 KEPT = "artifacts/original"
+Say = Callable[[str], None]
 
 
-def run_import(format_: str, source: Path, out: Path, options: Sequence[str] = ()) -> list[Path]:
+def run_import(
+    format_: str, source: Path, out: Path, options: Sequence[str] = (), say: Say | None = None
+) -> list[Path]:
     """``rig import``: the run directories written, one at ``out`` or several bound by a session there.
 
-    ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``, ``options`` are ``key=value``.
+    ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``, ``options`` are ``key=value``;
+    ``say`` is told the notes that each run holds: what its files lacked.
     Raises ``UsageError`` for what must be stated and was not, ``DataError`` for files that are not of the format.
     """
     from rig.plugins import build, load, split_options, values_of
@@ -64,13 +70,13 @@ def run_import(format_: str, source: Path, out: Path, options: Sequence[str] = (
     about = {"format": format_, "source": source.name, "options": values_of(factory, given)}
     around = environment()
     if len(runs) == 1:
-        return [write(runs[0], out, about=about, argv=sys.argv, environment=around)]
+        return [write(runs[0], out, about=about, argv=sys.argv, environment=around, say=say)]
     _refuse_used(out)
     names = _names(runs)
     partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
     try:
         for run, name in zip(runs, names, strict=True):
-            write(run, partial / name, about=about, argv=sys.argv, environment=around)
+            write(run, partial / name, about=about, argv=sys.argv, environment=around, say=_prefixed(say, name))
         bind(partial, [(name, "all") for name in names])
         os.replace(partial, out)  # noqa: PTH105
     finally:
@@ -86,8 +92,11 @@ def write(
     argv: Sequence[str] = (),
     environment: Mapping[str, Any] | None = None,
     verify: bool = True,
+    say: Say | None = None,
 ) -> Path:
     """Write one recording into ``out``, whole or not at all, and read it back (``verify``).
+
+    What it lacks stands in lines of the type ``note``, and ``say`` is told each once all is written.
 
     Raises ``DataError`` for readings and windows that no run can hold, ``StoreError`` for a directory in use.
     """
@@ -101,7 +110,7 @@ def write(
             originals = {name: _keep(path, partial / KEPT, name) for name, path in run.originals.items()}
             start = _start(run, out.name, {**(about or {}), "recording": run.name, "originals": originals})
             recorder.event("start", **start, argv=list(argv), environment=dict(environment or {}))
-            _record(run, recorder)
+            notes = _record(run, recorder)
         if verify:
             open_run(partial)
         os.replace(partial, out)  # noqa: PTH105
@@ -111,7 +120,14 @@ def write(
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    if say is not None:
+        for note in notes:
+            say(note)
     return out
+
+
+def _prefixed(say: Say | None, name: str) -> Say | None:
+    return None if say is None else lambda note: say(f"{name}: {note}")
 
 
 def _start(run: ImportedRun, run_id: str, imported: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,13 +154,12 @@ def _start(run: ImportedRun, run_id: str, imported: Mapping[str, Any]) -> dict[s
     }
 
 
-def _record(run: ImportedRun, recorder: Recorder) -> None:
+def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
+    """Everything but the start line; the notes that were written."""
     for clock, rows in run.brackets.items():
         # the rate of a clock that was read once is taken from when its readings reached the host, which nobody
         # recorded here: twice the same bracket says that there is no more to be learnt
         recorder.brackets(clock, rows if len(rows) > 1 else [*rows, *rows], "imported")
-    for on, off in run.idle_ns:
-        recorder.event("idle", on_ns=on, off_ns=off)
     for peer in run.peers:
         recorder.event("peer", **peer)
     place = run.placing(run.span_clock)
@@ -153,32 +168,43 @@ def _record(run: ImportedRun, recorder: Recorder) -> None:
         recorder.sample(Sample(name, np.zeros(0, np.uint8), inferences=span.inferences))
         reply = Reply(name, None, (Span(span.phase, span.on_tick, span.off_tick, span.executions),))
         recorder.reply(k, reply, None, place(span.on_tick), place(span.off_tick), span.warmup)
-    check_overlap(run, {trace.rail: _record_trace(run, trace, recorder) for trace in run.traces})
+    lacks: list[str] = []
+    extents = {trace.rail: _record_trace(run, trace, recorder, lacks) for trace in run.traces}
+    lacks += check_overlap(run, extents)
+    idle, cut = idle_within(run, extents)
+    for on, off in idle:
+        recorder.event("idle", on_ns=on, off_ns=off)
+    notes = [*(("files", text) for text in (*run.notes, *cut)), *(("trace", text) for text in lacks)]
+    for about, text in notes:
+        recorder.event("note", about=about, text=text)
     recorder.stop(issues=len(run.spans), replies=len(run.spans))
+    return [text for _, text in notes]
 
 
-def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder) -> tuple[int, int]:
-    """First and last tick of the readings."""
+def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder, notes: list[str]) -> tuple[int, int]:
+    """First and last tick of the readings; what they lack is added to ``notes``."""
     meter, rail = run.rail(trace.rail)
     recorder.open_trace(meter, rail, trace.t0_tick)
     place = run.placing(meter.clock.name)
-    first, last, count = trace.t0_tick, trace.t0_tick, 0
+    first, last = trace.t0_tick, trace.t0_tick
+    lacks = Lacks(rail, meter.clock.tick_hz)
     for chunk in checked(trace, rail):
         if chunk.start_tick is not None and chunk.end_tick is not None:
-            first = first if count else int(chunk.start_tick[0])
+            first = first if lacks.readings else int(chunk.start_tick[0])
             last = int(chunk.end_tick[-1])
         else:
-            last = trace.t0_tick + round((count + len(chunk.value)) * meter.clock.tick_hz / rail.rate_hz)
-        count += len(chunk.value)
+            last = trace.t0_tick + round((lacks.readings + len(chunk.value)) * meter.clock.tick_hz / rail.rate_hz)
+        lacks.see(chunk)
         recorder.chunk(chunk, place(last))
         recorder.flush()
-    if count < 2:
+    if lacks.readings < 2:
         raise DataError(
-            f"the trace of rail {rail.name} holds {count} readings",
+            f"the trace of rail {rail.name} holds {lacks.readings} readings",
             field=rail.name,
-            value=count,
+            value=lacks.readings,
             remedy="A trace needs two at least",
         )
+    notes += lacks.notes(place)
     return first, last
 
 

@@ -44,15 +44,18 @@ def runtime_dir() -> Path:
 
 
 @contextmanager
-def device_lock(device: str, wait: bool = True, say: Say | None = None) -> Iterator[None]:
+def device_lock(device: str, wait: bool = True, say: Say | None = None, which: str = "") -> Iterator[None]:
     """Nobody else on this host measures ``device`` (a name, or path.py:function) inside.
+
+    ``which`` tells it apart from others of its driver, as by their ports; see ``rig.opening.which_of``.
 
     Raises ``SetupError`` when another process holds it and ``wait`` is off.
     """
     name = str(Path(device).resolve()) if ".py:" in device else device
     safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in Path(name).name)[-40:]
-    path = runtime_dir() / f"device-{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.lock"
-    with locked(path, f"device {device}", wait, say):
+    digest = hashlib.sha256(f"{name} {which}".strip().encode()).hexdigest()
+    path = runtime_dir() / f"device-{safe}-{digest[:8]}.lock"
+    with locked(path, f"device {device}{f' ({which})' if which else ''}", wait, say):
         yield
 
 

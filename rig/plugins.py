@@ -10,10 +10,12 @@ import importlib
 import importlib.util
 import inspect
 import math
+import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -89,10 +91,13 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
     """
     declared = options_of(factory)
     arguments: dict[str, Any] = {}
+    hints = _hints(factory)
     for p in inspect.signature(factory).parameters.values():
         if p.name in declared:
             continue
         if p.name in given and given[p.name] is not None:
+            if plain_hint(hints.get(p.name)) and not isinstance(given[p.name], (str, int, float)):
+                raise _reserved(factory, p.name)
             arguments[p.name] = given[p.name]
         elif p.default is inspect.Parameter.empty and p.kind not in _VARIADIC:
             raise _unmet(factory, p.name)
@@ -107,6 +112,38 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
             value=repr(error),
             remedy="Check what it opens: its cable, its port, its files; or mend it",
         ) from error
+
+
+def plain_hint(hint: Any) -> bool:
+    """Whether an annotation is of what a user can write: a text or a number, or None beside it."""
+    members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return all(m in (str, int, float, type(None)) for m in members)
+
+
+def _reserved(factory: Factory, name: str) -> SetupError:
+    return SetupError(
+        f"{_called(factory)} has an option {name}, and that is the name of what the rig hands in",
+        field=name,
+        remedy=f"Rename the option; it may not be called {', '.join(INJECTED)}",
+    )
+
+
+@contextmanager
+def located(places: Mapping[str, str]) -> Iterator[None]:
+    """Errors inside name the place of the option that they are about: FILE:LINE and key by option, the table by ``""``.
+
+    Remedies that speak of the command line speak of the file instead.
+    """
+    try:
+        yield
+    except RigError as error:
+        if error.field in places and error.field:
+            error.message = f"{places[error.field]}: {error.message}"
+            table = places[""].rpartition(" ")[2]
+            error.remedy = re.sub(
+                r"(?:Add )?--option (\w+)=(\S+)", rf'Write \1 = "\2" among the options of [{table}]', error.remedy
+            )
+        raise
 
 
 def _unmet(factory: Factory, name: str) -> SetupError:
@@ -145,7 +182,8 @@ def takes(factory: Factory, name: str) -> bool:
 def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, dict[str, str]]:
     """``key=value`` texts to the takers (device, meter, ...) that declare the key.
 
-    ``device.key=value`` names one taker. Raises ``UnknownNameError`` for a key nobody declares.
+    ``device.key=value`` names one taker. Raises ``UnknownNameError`` for a key nobody declares, ``UsageError`` for a
+    value that is not of its taker's type.
     """
     declared = {who: options_of(factory) for who, factory in takers.items()}
     out: dict[str, dict[str, str]] = {who: {} for who in takers}
@@ -161,6 +199,7 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
         if not chosen or name not in declared[chosen[0]]:
             raise _unknown_option(key, {w: declared[w] for w in (chosen or declared)})
         for w in chosen:
+            _converted(declared[w][name], value, w)
             out[w][name] = value
     return out
 
@@ -223,7 +262,8 @@ def _plain_type(hint: Any) -> tuple[type, bool]:
     return (hint if isinstance(hint, type) else str), False
 
 
-def _converted(option: Option, text: str) -> Any:
+def _converted(option: Option, text: str, who: str = "") -> Any:
+    """The text as the option's type. ``who`` takes it, for the error."""
     if option.optional and text.lower() in ("none", ""):
         return None
     if option.kind is bool:
@@ -231,25 +271,24 @@ def _converted(option: Option, text: str) -> Any:
             return True
         if text.lower() in ("false", "no", "0", "off"):
             return False
-        raise _bad(option, text, "true or false")
+        raise _bad(option, text, "true or false", who)
     if option.kind in (int, float):
         try:
             number = option.kind(text)
         except ValueError as error:
-            raise _bad(option, text, "a whole number" if option.kind is int else "a number") from error
+            raise _bad(option, text, "a whole number" if option.kind is int else "a number", who) from error
         if isinstance(number, float) and not math.isfinite(number):
-            raise _bad(option, text, "a finite number")
+            raise _bad(option, text, "a finite number", who)
         return number
     return text
 
 
-def _bad(option: Option, text: str, wanted: str) -> UsageError:
-    return UsageError(
-        f"option {option.name} is {text!r}",
-        field=option.name,
-        value=text,
-        remedy=f"Give {wanted} (default {option.default})",
-    )
+def _bad(option: Option, text: str, wanted: str, who: str) -> UsageError:
+    remedy = f"Give {wanted} (default {option.default})"
+    if who:
+        other = "device" if who.startswith("meter") else "meter"
+        remedy += f", for it is the {who}'s; if another was meant, say whose: {other}.{option.name}={text[:40]}"
+    return UsageError(f"option {option.name} is {text!r}", field=option.name, value=text, remedy=remedy)
 
 
 def _called(factory: Factory) -> str:

@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reports import sections
 from rig.bench import Chosen, examine, find_bench, lab_of, open_bench, request_of
 from rig.bench_lines import line_of, lines_of
 from rig.errors import DataError, RigError, UnknownNameError, UsageError
+from rig.evaluate import evaluate
 from rig.opening import Request, opened
 from rig.plugins import build
 from rig.record import record
+from rig.run import open_run
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 ROOT = Path(__file__).parents[1]
@@ -409,3 +412,22 @@ def test_any_text_is_a_bench_file_or_a_named_error(tmp_path_factory: pytest.Temp
     except RigError as error:
         assert error.message.startswith(f"{path}:")
         assert error.remedy
+
+
+def test_lab_and_operator_of_the_bench_file_stand_in_the_recording_and_its_results(tmp_path: Path) -> None:
+    path = written(tmp_path, 'operator = "Ada"\n' + SIMULATED)
+    chosen = request_of(path, "sim", (), ())
+    starts = {}
+    for name, artifacts in (("named", chosen.artifacts), ("nameless", {})):
+        with opened(asked(chosen)) as o:
+            given_ = {"workload": o.workload, "rules": o.rules, "phases": ("inference",), "clock": o.bench.clock}
+            steps = build(o.scenario, given_ | {"purpose": "all"}, dict(o.scenario_options))
+            folder = record(
+                tmp_path / name, o.bench, o.workload, steps, scenario={"name": "s"}, rules=o.rules, artifacts=artifacts
+            )
+        starts[name] = evaluate(open_run(folder))
+
+    named = starts["named"].to_json()
+    assert (named["lab"], named["operator"]) == ("Room 12", "Ada")
+    assert not {"lab", "operator"} & set(starts["nameless"].to_json())
+    assert sections.environment(starts["named"].start)[:2] == [("Lab", "Room 12"), ("Operator", "Ada")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,24 @@ def test_jls_damaged_inside_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
+    """Outside pytest, which listens to all that is logged."""
+    _, watts, _ = trace()
+    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
+    data = bytearray(source.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    source.write_bytes(data)
+    script = (
+        "import sys; from pathlib import Path; from drivers.importers.joulescope_jls import open_import\n"
+        "try: open_import(Path(sys.argv[1]), windows=sys.argv[2])\n"
+        "except Exception as error: print('ours:', error, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script, str(source), windows(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]).stderr
+    assert said.startswith("ours: a.jls cannot be read by pyjls")
+    assert said.count("\n") == 1
+
+
 def test_joulescope_statistics(tmp_path: Path) -> None:
     t, watts, _ = trace(200.0)
     stamp = t + 1 / 200.0  # the end of each mean
@@ -163,8 +183,9 @@ def test_otii_one_table_with_units_and_decimal_commas(tmp_path: Path) -> None:
     header = "Timestamp (s);Arc Main current (mA);Arc Main voltage (V)"
     source = table(tmp_path / "o.csv", header, *columns, separator=";", decimal=",")
     check(otii.open_import(source, windows=windows(tmp_path), decimal=","), tmp_path / "run")
-    with pytest.raises(DataError, match="decimal"):
-        otii.open_import(source, windows=windows(tmp_path))
+    check(otii.open_import(source, windows=windows(tmp_path)), tmp_path / "found")
+    with pytest.raises(DataError, match="which is no number"):
+        otii.open_import(source, windows=windows(tmp_path), decimal=".")
 
 
 # ---- SoC Watch ----------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_the_fake_has_the_signatures_of_the_package() -> None:
 def test_the_package_without_an_instrument_is_a_setup_error() -> None:
     pytest.importorskip("pyjoulescope_driver")
     with pytest.raises(SetupError, match=r"Name one"):
-        joulescope.open_meter(device="no such instrument")
+        joulescope.open_meter(instrument="no such instrument")
 
 
 def test_it_keeps_the_rules_of_a_meter(fake: type[FakeDriver]) -> None:
@@ -275,7 +275,7 @@ def test_of_several_one_must_be_named(fake: type[FakeDriver]) -> None:
     fake.paths = (PATH, "u/js110/000007")
     with pytest.raises(SetupError, match="Connected"):
         opened()
-    opened(device="000123").close()
+    opened(instrument="000123").close()
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from fixtures.live_plant import LivePlant, live_plant
 from fixtures.otii_server import OtiiServer
 from rig.conformance import check_meter
 from rig.errors import MeterError, MeterSilentError, SetupError, UsageError
+from rig.plugins import build
 from rig.types import Meter
 
 IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
@@ -125,6 +126,19 @@ def test_no_instrument_is_a_setup_error(server: OtiiServer) -> None:
     server.attached = False
     with pytest.raises(SetupError, match="Connected: none"):
         opened(server)
+
+
+def test_one_of_several_instruments_is_named_by_name_or_id(server: OtiiServer) -> None:
+    for name in ("Arc", "Sim01"):
+        opened(server, instrument=name).close()
+    with pytest.raises(SetupError, match="0 instruments are Ace") as caught:
+        opened(server, instrument="Ace")
+    assert caught.value.field == "instrument"
+    assert "instrument=NAME. Connected: Arc" in caught.value.remedy
+
+
+def test_the_device_under_test_is_not_taken_for_its_name(server: OtiiServer) -> None:
+    build(otii.open_meter, {"device": object()}, {"port": str(server.port), "supply_v": "1.8"}).close()
 
 
 def test_no_server_is_a_setup_error() -> None:

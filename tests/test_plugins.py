@@ -8,8 +8,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.errors import SetupError, UnknownNameError, UsageError
-from rig.plugins import GROUPS, build, load, names, needs, options_of, split_options
+from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError
+from rig.plugins import (
+    GROUPS,
+    INJECTED,
+    _hints,
+    build,
+    load,
+    located,
+    names,
+    needs,
+    options_of,
+    plain_hint,
+    split_options,
+)
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 
@@ -123,6 +135,57 @@ def test_an_option_that_nobody_declares_is_refused(text: str) -> None:
 def test_an_option_without_key_and_value_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="key=value"):
         split_options([text], {"device": factory})
+
+
+def test_a_value_of_the_wrong_type_names_its_taker_and_how_to_say_another() -> None:
+    with pytest.raises(UsageError, match="option count is 'P'") as caught:
+        split_options(["count=P"], {"device": factory})
+    assert "for it is the device's" in caught.value.remedy
+    assert "meter.count=P" in caught.value.remedy
+
+
+def test_an_option_by_the_name_of_what_is_handed_in_is_refused_with_what_to_do() -> None:
+    def mistaken(*, device: str = "") -> str:
+        return device
+
+    with pytest.raises(SetupError, match="has an option device") as caught:
+        build(mistaken, {"device": object()}, {})
+    assert "Rename" in caught.value.remedy
+    assert build(mistaken, {}, {}) == ""
+
+
+PLAIN_BY_DESIGN = {"simulate", "purpose", "metered"}
+"""Handed in as a truth or a text."""
+
+
+def test_no_registered_factory_has_an_option_by_the_name_of_what_is_handed_in() -> None:
+    found = set()
+    for group in GROUPS:
+        for name in names(group):
+            try:
+                hints = _hints(load(group, name))
+            except MissingExtraError:
+                continue
+            found |= {(group, name, k) for k in set(INJECTED) - PLAIN_BY_DESIGN if k in hints and plain_hint(hints[k])}
+    assert found == set()
+
+
+PLACES = {"": "b.toml:3: meters.dmm", "address": "b.toml:7: meters.dmm.options.address"}
+
+
+def test_an_error_of_opening_names_the_place_of_the_option_in_the_file() -> None:
+    with (
+        pytest.raises(SetupError, match=r"^b\.toml:7: meters\.dmm\.options\.address: none was named") as caught,
+        located(PLACES),
+    ):
+        raise SetupError("none was named", field="address", remedy="Add --option address=TCPIP::192.0.2.7::INSTR")
+    assert caught.value.remedy == 'Write address = "TCPIP::192.0.2.7::INSTR" among the options of [meters.dmm]'
+
+
+@pytest.mark.parametrize("places", [{}, PLACES])
+def test_an_error_about_no_option_stays_as_it_was(places: dict[str, str]) -> None:
+    with pytest.raises(SetupError, match=r"^it is off$"), located(places):
+        raise SetupError("it is off", field="power")
 
 
 def test_every_registered_factory_declares_options_with_values_of_their_type() -> None:

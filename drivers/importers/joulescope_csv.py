@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from drivers.importers.axis import axis_of
-from drivers.importers.columns import header, numbers, read, stamps_ns
-from drivers.importers.single import Readings, Setting, imported
+from drivers.importers.columns import read
+from drivers.importers.layout import find
+from drivers.importers.single import Limits, Readings, Setting, imported
 from drivers.importers.windows import stated
-from rig.calibration import stated as calibrated
 from rig.errors import DataError, UsageError
 from rig.importing import CRYSTAL, ImportedRun
 from rig.types import Conversion, Rail
@@ -42,17 +43,22 @@ def open_import(
             field="windows",
             remedy="Give windows=FILE.csv: start,end[,phase,inferences] in seconds of this file",
         )
-    names = header(source)
-    if [n.lstrip("#") for n in names] != [n.lstrip("#") for n in COLUMNS]:
+    layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None)
+    names = layout.names
+    if _bare(names) != _bare(COLUMNS):
         raise DataError(
             f"{source.name} is no statistics recording: its columns are {', '.join(names)[:200]}",
             field="source",
             value=str(source),
             remedy=f"It begins with {','.join(COLUMNS)}",
         )
-    frame = read(source, [names[0], "power"])
-    axis = axis_of(stamps_ns(source, frame, names[0], "s"), "end")
+    table = read(source, [names[0], "power"], layout)
+    axis = axis_of(table.stamps_ns(names[0], "s"), "end")
     rail = Rail("joulescope", "mean", Conversion("W"))
-    rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c)
-    setting = Setting("Joulescope statistics", sync_s=sync_s, clock_tolerance=clock_tolerance)
-    return imported(source, setting, [Readings(rail, axis, numbers(source, frame, "power"))], found)
+    limits = Limits(calibration, calibration_range, temperature_c)
+    setting = Setting("Joulescope statistics", sync_s=sync_s, clock_tolerance=clock_tolerance, limits=limits)
+    return imported(source, setting, [Readings(rail, axis, table.numbers("power"))], found, notes=table.notes())
+
+
+def _bare(names: Sequence[str]) -> list[str]:
+    return [n.lstrip("#") for n in names]

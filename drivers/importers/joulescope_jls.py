@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import struct
 import tempfile
@@ -14,9 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from drivers.importers.axis import BLOCK, Axis
-from drivers.importers.single import Readings, Setting, imported, positive, watts
+from drivers.importers.single import Limits, Readings, Setting, imported, supply, watts
 from drivers.importers.windows import stated
-from rig.calibration import stated as calibrated
 from rig.errors import DataError, MissingExtraError, UsageError
 from rig.importing import CRYSTAL, ImportedRun
 from rig.types import Chunk, Conversion, Floats, Rail
@@ -64,12 +64,12 @@ def open_import(
     file = _File(source)
     chosen = _chosen(file.signals, instrument, source)
     unit, taken = _taken(chosen, source)
-    volts = positive("supply_v", supply_v, "the supply voltage") if unit == "A" else None
+    volts = supply(supply_v) if unit == "A" else None
     first = taken[0]
     rail = Rail(RAIL, "mean", Conversion(unit, volts), first.rate_hz)
-    rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c)
     details = {"signals": [s.name for s in taken], "source": first.source}
-    setting = Setting("Joulescope", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details)
+    limits = Limits(calibration, calibration_range, temperature_c)
+    setting = Setting("Joulescope", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details, limits=limits)
     readings = Readings(rail, Axis(0, first.rate_hz), stream=file.chunks(taken))
     return imported(source, setting, [readings], found)
 
@@ -123,6 +123,7 @@ class _File:
                 value="joulescope-jls",
                 remedy="pip install 'neurorig[joulescope]'",
             ) from error
+        _hush()
         try:
             with Reader(str(self._copy)) as reader:
                 return use(reader)
@@ -130,6 +131,13 @@ class _File:
             raise
         except (RuntimeError, ValueError, TypeError, KeyError, OSError, MemoryError, OverflowError) as error:
             raise _bad(self._source, f"cannot be read by pyjls: {str(error)[:100]}") from error
+
+
+def _hush() -> None:
+    """Keep what pyjls says of a damaged file from standard error, where our error says it; who logs still hears it."""
+    log = logging.getLogger("pyjls")
+    if not log.handlers:
+        log.addHandler(logging.NullHandler())
 
 
 def _check_closed(source: Path) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from drivers.importers.axis import axis_of
-from drivers.importers.columns import header, numbers, read, separator_of, stamps_ns
-from drivers.importers.single import Readings, Setting, imported, positive, watts
+from drivers.importers.columns import read
+from drivers.importers.layout import find
+from drivers.importers.single import Limits, Readings, Setting, imported, supply, watts
 from drivers.importers.units import NS, named_unit, unit_of
 from drivers.importers.windows import from_channel, stated
-from rig.calibration import stated as calibrated
 from rig.errors import DataError, UsageError
 from rig.importing import CRYSTAL, ImportedRun
 from rig.types import Conversion, Floats, Indices, Rail
@@ -32,7 +33,7 @@ def open_import(
     windows: str | None = None,
     idle: str | None = None,
     separator: str | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
     sync_s: float = 0.0,
     clock_tolerance: float = CRYSTAL,
     calibration: str | None = None,
@@ -47,11 +48,11 @@ def open_import(
     current at ``supply_v`` (V), which must then be stated. Windows are the stretches in which the digital input
     ``window_channel`` (gpi1, gpi2) is ``window_active``, each of ``inferences``, or stand in the table ``windows``
     (start,end[,phase,inferences], seconds of the recording); ``idle`` declares idle windows as START:END,....
-    ``separator`` and ``decimal`` describe exports of other countries.
+    ``separator`` and ``decimal`` describe exports of other countries, where those leave it open.
 
     Raises ``UsageError`` for what must be stated, ``DataError`` for files that are no such export.
     """
-    series = _series(source, separator, decimal)
+    series, notes = _series(source, separator, decimal)
     taken = {kind: series[f"{channel} {kind}"] for kind in CHANNELS if f"{channel} {kind}" in series}
     if "power" not in taken and "current" not in taken:
         raise UsageError(
@@ -63,7 +64,7 @@ def open_import(
     if inferences < 1:
         raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="Give 1 or more")
     main, values, unit = _watts_or_amperes(taken)
-    volts = positive("supply_v", supply_v, "the supply voltage") if unit == "A" else None
+    volts = supply(supply_v) if unit == "A" else None
     found = stated(windows, idle)
     if window_channel is not None:
         mark = series.get(window_channel.lower())
@@ -82,10 +83,11 @@ def open_import(
             remedy="Give windows=FILE.csv, or window_channel=gpi1",
         )
     rail = Rail(RAIL, "mean", Conversion("A", volts) if unit == "A" else Conversion("W"))
-    rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c)
-    setting = Setting("Otii", sync_s=sync_s, clock_tolerance=clock_tolerance, details={"channel": channel})
+    limits = Limits(calibration, calibration_range, temperature_c)
+    details = {"channel": channel}
+    setting = Setting("Otii", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details, limits=limits)
     readings = Readings(rail, axis_of(main.stamps_ns, None), values)
-    return imported(source, setting, [readings], found, sorted({s.path for s in series.values()}))
+    return imported(source, setting, [readings], found, sorted({s.path for s in series.values()}), notes)
 
 
 @dataclass(frozen=True)
@@ -97,16 +99,17 @@ class _Series:
     values: Floats
 
 
-def _series(source: Path, separator: str | None, decimal: str) -> dict[str, _Series]:
-    """Every channel that is known, by its name in lower case without the instrument's."""
-    if decimal not in (".", ","):
-        raise UsageError(f"decimal is {decimal!r}", field="decimal", value=decimal, remedy="Give . or ,")
+def _series(source: Path, separator: str | None, decimal: str | None) -> tuple[dict[str, _Series], tuple[str, ...]]:
+    """Every channel that is known, by its name in lower case without the instrument's; and notes of their files."""
     files = sorted(source.glob("*.csv")) if source.is_dir() else [source]
     if not files:
         raise DataError(f"{source} holds no CSV file", field="source", value=str(source), remedy="Name the export")
     found: dict[str, _Series] = {}
+    notes: tuple[str, ...] = ()
     for path in files:
-        for name, series in _of_file(path, separator_of(path, separator), decimal).items():
+        own, said = _of_file(path, separator, decimal)
+        notes += said
+        for name, series in own.items():
             if name in found:
                 raise DataError(
                     f"{path.name} and {found[name].path.name} both hold {name}",
@@ -115,31 +118,36 @@ def _series(source: Path, separator: str | None, decimal: str) -> dict[str, _Ser
                     remedy="Import the recordings one by one",
                 )
             found[name] = series
-    return found
+    return found, notes
 
 
-def _of_file(path: Path, separator: str, decimal: str) -> dict[str, _Series]:
-    names = header(path, separator)
-    (time, time_unit), *rest = [named_unit(n) for n in names]
-    if not time.lower().startswith("time") or not rest:
+def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[dict[str, _Series], tuple[str, ...]]:
+    layout = find(path, _timed, separator, decimal, asks=True)
+    (time, time_unit), *rest = [named_unit(n) for n in layout.names]
+    if _timed(layout.names) is None:
         raise DataError(
-            f"{path.name} is no Otii export: its columns are {', '.join(names)[:200]}",
+            f"{path.name} is no Otii export: its columns are {', '.join(layout.names)[:200]}",
             field="source",
             value=str(path),
             remedy="Export the recording as CSV",
         )
     if (time_unit or "s") not in NS:
-        raise DataError(f"{path.name} states time in {time_unit}", field="time", value=time_unit, remedy="Use s")
-    frame = read(path, names, separator, decimal)
-    stamps = stamps_ns(path, frame, names[0], time_unit or "s")
+        raise DataError(f"{path.name} states {time} in {time_unit}", field="time", value=time_unit, remedy="Use s")
+    table = read(path, layout.names, layout)
+    stamps = table.stamps_ns(layout.names[0], time_unit or "s")
     single = len(rest) == 1 and rest[0][0].lower() == "value"
     found = {}
-    for full, (name, unit) in zip(names[1:], rest, strict=True):
+    for full, (name, unit) in zip(layout.names[1:], rest, strict=True):
         channel = _channel(path.stem if single else name)
         if channel:
             scale = _scale(path, channel, full, unit, single)
-            found[channel] = _Series(path, stamps, scale * numbers(path, frame, full, whole="gpi" in channel))
-    return found
+            found[channel] = _Series(path, stamps, scale * table.numbers(full, whole="gpi" in channel))
+    return found, table.notes()
+
+
+def _timed(names: Sequence[str]) -> Sequence[str] | None:
+    """All columns, where time is the first of several."""
+    return names if len(names) > 1 and names[0].lower().startswith("time") else None
 
 
 def _channel(text: str) -> str:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from drivers.importers.axis import Axis, axis_of
-from drivers.importers.columns import numbers, read, separator_of, stamps_ns
-from drivers.importers.single import Readings, Setting, imported, positive, watts
-from drivers.importers.units import ALIASES, NS, expect, iso_ns
-from drivers.importers.windows import stated
-from rig.calibration import stated as calibrated
+from drivers.importers.columns import Columns, read
+from drivers.importers.layout import all_of, find
+from drivers.importers.single import Limits, Readings, Setting, imported, positive, supply, watts
+from drivers.importers.units import ALIASES, NS, agree, expect, iso_ns
+from drivers.importers.windows import Windows, stated
 from rig.errors import DataError, UsageError
 from rig.importing import CRYSTAL, ImportedRun
-from rig.types import Conversion, Floats, Indices, Rail, TraceKind
+from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}
-Declared = list[tuple[str, float]]
+Declared = list[tuple[str, str]]
+"""Columns, each with its unit."""
 
 
 def open_import(
@@ -37,14 +36,16 @@ def open_import(
     kind: str = "mean",
     timezone: str | None = None,
     separator: str | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
+    comment: str | None = None,
+    overrule_header: bool = False,
     windows: str | None = None,
     idle: str | None = None,
     sync_s: float = 0.0,
     clock_tolerance: float = CRYSTAL,
     simulated: bool = False,
     meter: str = "recorded trace",
-    device: str = "device under test",
+    system: str = "device under test",
     calibration: str | None = None,
     calibration_range: float | None = None,
     temperature_c: float | None = None,
@@ -57,10 +58,38 @@ def open_import(
     stamped at the start, the middle or the end of its interval; unknown, half an interval is doubted. ``windows``
     names a table start,end[,phase,inferences] in seconds of the same axis (ISO stamps for an iso axis), ``idle``
     declares idle windows as START:END,... in seconds; ``sync_s`` is how far the windows' clock may be off, if it is
-    another. ``simulated`` says that the trace was computed. ``separator`` and ``decimal`` describe the file.
+    another. ``simulated`` says that the trace was computed; ``meter`` and ``system`` name instrument and device.
+
+    The header is the line that holds the declared columns; what stands before it is passed over, and so are lines that
+    begin with ``comment`` (one character). ``separator`` and ``decimal`` describe the file, where it leaves them open.
+    A unit that the header states and that is declared otherwise is refused, but for ``overrule_header``.
 
     Raises ``UsageError`` for what must be stated, ``DataError`` for what is no such table.
     """
+    found = _windows(windows, idle, timezone)
+    if kind not in ("mean", "point"):
+        raise UsageError(f"kind is {kind!r}", field="kind", value=kind, remedy="Give mean or point")
+    said = {"power": power, "current": current, "voltage": voltage, "energy": energy}
+    declared = {name: _declared(name, text) for name, text in said.items() if text is not None}
+    _check_sources(declared)
+    at = _time_column(time, rate_hz)
+    asked = {"time": [at] if at else []} | declared
+    columns = list(dict.fromkeys(name for pairs in asked.values() for name, _ in pairs))
+    layout = find(source, all_of(columns), separator, decimal, comment, asks=True)
+    for option, name, unit in [(o, *pair) for o, pairs in asked.items() for pair in pairs if not overrule_header]:
+        agree(name, layout.unit_below(name) if name in layout.names else "", unit, option)
+    table = read(source, columns, layout)
+    what: TraceKind = "cumulative" if energy is not None else "point" if kind == "point" else "mean"
+    axis = _axis(table, at, rate_hz, stamp, what, timezone)
+    readings = [Readings(rail, axis, values) for rail, values in _rails(table, declared, supply_v, what)]
+    day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] == "iso" else None
+    limits = Limits(calibration, calibration_range, temperature_c, day)
+    mode: Mode = "simulator" if simulated else "hardware"
+    setting = Setting(meter, system, mode, sync_s, clock_tolerance, limits=limits)
+    return imported(source, setting, readings, found, notes=table.notes())
+
+
+def _windows(windows: str | None, idle: str | None, timezone: str | None) -> Windows:
     found = stated(windows, idle, timezone)
     if not found.spans:
         raise UsageError(
@@ -68,11 +97,10 @@ def open_import(
             field="windows",
             remedy="Give windows=FILE.csv: start,end[,phase,inferences] in seconds of the trace",
         )
-    if kind not in ("mean", "point") or decimal not in (".", ","):
-        field, value = ("kind", kind) if decimal in (".", ",") else ("decimal", decimal)
-        raise UsageError(f"{field} is {value!r}", field=field, value=value, remedy="kind=mean|point, decimal=.|,")
-    said = {"power": power, "current": current, "voltage": voltage, "energy": energy}
-    declared = {name: _declared(name, text) for name, text in said.items() if text is not None}
+    return found
+
+
+def _check_sources(declared: dict[str, Declared]) -> None:
     sources = [name for name in ("power", "current", "energy") if name in declared]
     if len(sources) != 1:
         raise UsageError(
@@ -80,22 +108,10 @@ def open_import(
             field="power",
             remedy="Declare one of power=COLUMN:W, current=COLUMN:A (with voltage= or supply_v=), energy=COLUMN:J",
         )
-    at = _time_column(time, rate_hz)
-    columns = list(dict.fromkeys(name for pairs in declared.values() for name, _ in pairs))
-    frame = read(source, ([at[0]] if at else []) + columns, separator_of(source, separator), decimal)
-    what: TraceKind = "cumulative" if energy is not None else "point" if kind == "point" else "mean"
-    axis = _axis(source, frame, at, rate_hz, stamp, what, timezone)
-    readings = []
-    day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] == "iso" else None
-    for rail, values in _rails(source, frame, declared, supply_v, what):
-        known = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c, on=day)
-        readings.append(Readings(known, axis, values))
-    setting = Setting(meter, device, "simulator" if simulated else "hardware", sync_s, clock_tolerance)
-    return imported(source, setting, readings, found)
 
 
 def _declared(option: str, text: str) -> Declared:
-    """``COL:mW;COL2:mW`` -> [("COL", 1e-3), ("COL2", 1e-3)]. Raises ``UsageError`` for a unit left out."""
+    """``COL:mW;COL2:mW`` -> [("COL", "mW"), ("COL2", "mW")]. Raises ``UsageError`` for a unit left out."""
     pairs: Declared = []
     for part in text.split(";"):
         name, _, unit = part.rpartition(":")
@@ -106,7 +122,8 @@ def _declared(option: str, text: str) -> Declared:
                 value=text,
                 remedy=f"Write {option}=COLUMN:{UNITS[option]}, or m{UNITS[option]} and the like",
             )
-        pairs.append((name, expect(unit, UNITS[option], option, f"{option}={part}")[1]))
+        expect(unit, UNITS[option], option, f"{option}={part}")
+        pairs.append((name, unit))
     if len(pairs) > 1 and option != "power":
         raise UsageError(f"{option} names several columns", field=option, value=text, remedy="Only power may")
     if len({name for name, _ in pairs}) < len(pairs):
@@ -138,8 +155,7 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
 
 
 def _axis(
-    source: Path,
-    frame: pd.DataFrame,
+    table: Columns,
     at: tuple[str, str] | None,
     rate_hz: float | None,
     stamp: str | None,
@@ -150,17 +166,17 @@ def _axis(
         hz = positive("rate_hz", rate_hz, "the sampling rate")
         if not 1e-6 <= hz <= 1e9:
             raise UsageError(f"rate_hz is {hz}", field="rate_hz", value=hz, remedy="Give Hz, from 1e-6 to 1e9")
-        if len(frame) / hz > 4e9:
+        if len(table) / hz > 4e9:
             raise UsageError(f"rate_hz is {hz}", field="rate_hz", value=hz, remedy="The trace would last a century")
         return Axis(0 if kind == "mean" else -round(1e9 / hz), hz)  # a point is read at the end of its period
     place = None if kind != "mean" else stamp
     if at[1] != "iso":
-        return axis_of(stamps_ns(source, frame, at[0], at[1]), place, "mean" if kind == "mean" else "point")
-    cells: list[Any] = frame[at[0]].tolist()
+        return axis_of(table.stamps_ns(*at), place, "mean" if kind == "mean" else "point")
+    cells = table.cells(at[0])
     if not all(isinstance(c, str) for c in cells):
         row = next(k for k, c in enumerate(cells) if not isinstance(c, str))
         raise DataError(
-            f"{source.name}: {at[0]} is {cells[row]!r} in data row {row + 1}, which is no time stamp",
+            f"{table.path.name}: {at[0]} is {cells[row]!r} in data row {row + 1}, which is no time stamp",
             field=at[0],
             value=str(cells[row]),
             remedy="Write ISO 8601, or declare the unit of its numbers",
@@ -170,23 +186,27 @@ def _axis(
 
 
 def _rails(
-    source: Path, frame: pd.DataFrame, declared: dict[str, Declared], supply_v: float | None, kind: TraceKind
+    table: Columns, declared: dict[str, Declared], supply_v: float | None, kind: TraceKind
 ) -> list[tuple[Rail, Floats]]:
     """Each rail with its readings, in the unit of its conversion."""
     if "energy" in declared:
-        name, factor = declared["energy"][0]
-        return [(Rail(name, "cumulative", Conversion("J")), factor * numbers(source, frame, name))]
+        name, values = _si(table, declared["energy"][0], "energy")
+        return [(Rail(name, "cumulative", Conversion("J")), values)]
     if "power" in declared:
-        pairs = declared["power"]
-        return [(Rail(n, kind, Conversion("W")), f * numbers(source, frame, n)) for n, f in pairs]
-    name, factor = declared["current"][0]
-    amperes = factor * numbers(source, frame, name)
+        taken = [_si(table, pair, "power") for pair in declared["power"]]
+        return [(Rail(name, kind, Conversion("W")), values) for name, values in taken]
+    name, amperes = _si(table, declared["current"][0], "current")
     if "voltage" in declared:
         if supply_v is not None:
             raise UsageError(
                 "voltage and supply_v are both stated", field="supply_v", value=supply_v, remedy="State one of them"
             )
-        volts_name, volts_factor = declared["voltage"][0]
-        volts = volts_factor * numbers(source, frame, volts_name)
+        volts = _si(table, declared["voltage"][0], "voltage")[1]
         return [(Rail(name, kind, Conversion("W")), watts(amperes, volts))]
-    return [(Rail(name, kind, Conversion("A", positive("supply_v", supply_v, "the supply voltage"))), amperes)]
+    return [(Rail(name, kind, Conversion("A", supply(supply_v))), amperes)]
+
+
+def _si(table: Columns, pair: tuple[str, str], option: str) -> tuple[str, Floats]:
+    """A column's name and its values in the SI unit of what it was declared as."""
+    name, unit = pair
+    return name, expect(unit, UNITS[option], option, name)[1] * table.numbers(name)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from drivers.importers.axis import axis_of
-from drivers.importers.columns import header, numbers, read, stamps_ns
-from drivers.importers.single import Readings, Setting, imported, positive
+from drivers.importers.columns import Columns, read
+from drivers.importers.layout import find
+from drivers.importers.single import Limits, Readings, Setting, imported, supply
 from drivers.importers.units import expect, named_unit
 from drivers.importers.windows import Windows, from_channel, stated
-from rig.calibration import stated as calibrated
 from rig.errors import DataError, UsageError
 from rig.importing import CRYSTAL, ImportedRun
 from rig.types import Bools, Conversion, Rail
 
 CHANNELS = tuple(f"D{k}" for k in range(8))
+_REMEDY = (
+    "The export writes Timestamp(ms) and Current(uA): write the units into the header if you know them, or import with "
+    "--format plain-csv, where columns and units are declared"
+)
 
 
 def open_import(
@@ -29,6 +33,7 @@ def open_import(
     inferences: int = 1,
     windows: str | None = None,
     idle: str | None = None,
+    decimal: str | None = None,
     sync_s: float = 0.0,
     clock_tolerance: float = CRYSTAL,
     calibration: str | None = None,
@@ -40,43 +45,49 @@ def open_import(
     ``supply_v`` (V, at the device) must be stated, since the file holds currents. Windows are the stretches in which
     the digital input ``window_channel`` (D0 to D7) is ``window_active``, each of ``inferences``; or stand in the
     table ``windows`` (start,end[,phase,inferences], seconds of this file); ``idle`` declares idle windows as
-    START:END,... in the same seconds. ``sync_s`` is how far the windows' clock may be off, if it is another.
+    START:END,... in the same seconds. ``decimal`` is the mark of decimals in a file separated by semicolons, where its
+    numbers leave that open. ``sync_s`` is how far the windows' clock may be off, if it is another.
     ``clock_tolerance`` limits the instrument's clock rate (relative), ``calibration`` names its calibration file.
 
     Raises ``UsageError`` for what must be stated, ``DataError`` for what is no such file.
     """
-    names = header(source)
-    units = {name.lower(): (full, unit) for full in names for name, unit in [named_unit(full)]}
-    if "timestamp" not in units or "current" not in units:
+    layout = find(source, _columns, decimal=decimal, asks=True)
+    wanted = _columns(layout.names)
+    if wanted is None:
         raise DataError(
-            f"{source.name} is no PPK2 export: its columns are {', '.join(names)[:200]}",
+            f"{source.name} is no PPK2 export: its columns are {', '.join(layout.names)[:200]}",
             field="source",
             value=str(source),
             remedy="Export with time stamp and current",
         )
-    volts = positive("supply_v", supply_v, "the supply voltage")
-    (time, time_unit), (current, current_unit) = units["timestamp"], units["current"]
-    _, second = expect(time_unit, ("s",), "source", f"the column {time}")
-    _, factor = expect(current_unit, ("A",), "source", f"the column {current}")
-    marked = _channel_columns(names, window_channel)
-    frame = read(source, [time, current, *marked])
-    stamps = stamps_ns(source, frame, time, {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}[second])
+    volts = supply(supply_v)
+    time, current = wanted
+    _, second = expect(named_unit(time)[1], ("s",), "time", f"the column {time}", _REMEDY)
+    _, factor = expect(named_unit(current)[1], ("A",), "current", f"the column {current}", _REMEDY)
+    marked = _channel_columns(layout.names, window_channel)
+    table = read(source, [time, current, *marked], layout)
+    stamps = table.stamps_ns(time, {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}[second])
     axis = axis_of(stamps, "start")
     found = stated(windows, idle)
     if window_channel is not None:
         if inferences < 1:
             raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="Give 1 up")
-        level = _level(source, frame, marked[0], window_channel)
+        level = _level(table, marked[0], window_channel)
         found = found.joined(from_channel(level, stamps, window_active, inferences))
     _need_windows(found)
-    rail = Rail("supply", "mean", Conversion("A", volts))
-    rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c)
-    setting = Setting("Nordic PPK2", sync_s=sync_s, clock_tolerance=clock_tolerance)
-    readings = Readings(rail, axis, factor * numbers(source, frame, current))
-    return imported(source, setting, [readings], found)
+    limits = Limits(calibration, calibration_range, temperature_c)
+    setting = Setting("Nordic PPK2", sync_s=sync_s, clock_tolerance=clock_tolerance, limits=limits)
+    readings = Readings(Rail("supply", "mean", Conversion("A", volts)), axis, factor * table.numbers(current))
+    return imported(source, setting, [readings], found, notes=table.notes())
 
 
-def _channel_columns(names: list[str], channel: str | None) -> list[str]:
+def _columns(names: Sequence[str]) -> list[str] | None:
+    """Time stamp and current, whatever their units."""
+    bare = {named_unit(name)[0].lower(): name for name in names}
+    return [bare[k] for k in ("timestamp", "current")] if "timestamp" in bare and "current" in bare else None
+
+
+def _channel_columns(names: Sequence[str], channel: str | None) -> list[str]:
     """The column that holds a channel: its own, or the eight digits of ``D0-D7``."""
     if channel is None:
         return []
@@ -92,14 +103,14 @@ def _channel_columns(names: list[str], channel: str | None) -> list[str]:
     )
 
 
-def _level(source: Path, frame: pd.DataFrame, column: str, channel: str) -> Bools:
+def _level(table: Columns, column: str, channel: str) -> Bools:
     """Whether the channel is high, shape (n,). The digits of ``D0-D7`` run from D0 to D7."""
-    values = numbers(source, frame, column, whole=True)
+    values = table.numbers(column, whole=True)
     digits = 8 if column == "D0-D7" else 1
     held = [np.floor(values / 10.0 ** (digits - 1 - k)) % 10.0 for k in range(digits)]
     if not np.all((values >= 0.0) & (values < 10.0**digits) & (values == np.floor(values)) & (np.max(held, 0) <= 1.0)):
         raise DataError(
-            f"{source.name}: {column} is not {digits} digits of 0 and 1 throughout",
+            f"{table.path.name}: {column} is not {digits} digits of 0 and 1 throughout",
             field=column,
             remedy="Export the digital channels again",
         )

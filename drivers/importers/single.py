@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import numpy as np
 
 from drivers.importers.axis import Axis, chunks
 from drivers.importers.windows import Windows
+from rig.calibration import stated
 from rig.errors import UsageError
 from rig.imported import LIMIT, PLAUSIBLE
 from rig.importing import CRYSTAL, ImportedRun, ImportedTrace, wild
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
 RECORDING, WINDOWS = "recording", "windows"
+MOST_SUPPLY_V = 400.0
+"""More is no supply of a board or a server, and what is meant are millivolts."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,27 @@ class Readings:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """The calibration file of an instrument and what is said of its use; see ``rig.calibration.stated``."""
+
+    path: str | None = None
+    range_max: float | None = None
+    temperature_c: float | None = None
+    on: date | None = None
+
+    def known(self, rail: Rail, axis: Axis) -> Rail:
+        """The rail at the rate of its axis, with the limits for readings of that length."""
+        paced = replace(rail, rate_hz=axis.rate_hz)
+        aperture_s = None
+        if axis.start_ns is not None and axis.end_ns is not None:
+            aperture_s = float(np.min(axis.end_ns - axis.start_ns)) * 1e-9
+        return stated(
+            paced, self.path, range_max=self.range_max, temperature_c=self.temperature_c, on=self.on,
+            aperture_s=aperture_s,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Setting:
     """What was said about the instrument, beside its files."""
 
@@ -44,15 +69,22 @@ class Setting:
     sync_s: float = 0.0
     clock_tolerance: float = CRYSTAL
     details: Mapping[str, Any] = field(default_factory=dict)
+    limits: Limits = Limits()
 
 
 def imported(
-    source: Path, setting: Setting, readings: Sequence[Readings], windows: Windows, files: Sequence[Path] = ()
+    source: Path,
+    setting: Setting,
+    readings: Sequence[Readings],
+    windows: Windows,
+    files: Sequence[Path] = (),
+    notes: Sequence[str] = (),
 ) -> ImportedRun:
     """One run. Windows and readings share an axis, unless ``sync_s`` says how far two clocks may be apart.
 
     Ticks are ns of the recording's clock since the first reading, or, where the windows are known to a sample of a
-    channel only, such samples; its rate is trusted to ``clock_tolerance``. Raises ``UsageError``.
+    channel only, such samples; its rate is trusted to ``clock_tolerance``. Limits of error are looked up here, where
+    it is known how long a reading lasts. Raises ``UsageError``, and what ``rig.calibration.stated`` raises.
     """
     for name, value in (("sync_s", setting.sync_s), ("clock_tolerance", setting.clock_tolerance)):
         if not 0.0 <= value <= 1e3:
@@ -71,7 +103,7 @@ def imported(
     if setting.sync_s > 0.0:
         stamped = ClockInfo(WINDOWS, hz, setting.clock_tolerance)
         brackets[WINDOWS] = (Bracket(zero, 0, zero),)
-    rails = tuple(replace(r.rail, rate_hz=r.axis.rate_hz) for r in readings)
+    rails = tuple(setting.limits.known(r.rail, r.axis) for r in readings)
     phases = tuple(dict.fromkeys(s.phase for s in windows.spans if not s.warmup)) or ("inference",)
     spans = [(round((s.on_tick - zero) * (hz / 1e9)), round((s.off_tick - zero) * (hz / 1e9))) for s in windows.spans]
     return ImportedRun(
@@ -85,6 +117,7 @@ def imported(
         idle_ns=windows.idle_ns,
         t0_ns=zero,
         task="imported",
+        notes=tuple(notes),
     )
 
 
@@ -92,7 +125,8 @@ def watts(current: Floats, voltage: Floats) -> Floats:
     """Volts times amperes, reading by reading; what overflows is refused as any wild reading is."""
     with np.errstate(all="ignore"):
         found = np.asarray(current * voltage)
-    return np.where(np.isinf(found), np.sign(found) * 10.0 * PLAUSIBLE, found)
+    overflown = np.isinf(found) & np.isfinite(current) & np.isfinite(voltage)
+    return np.where(overflown, np.sign(found) * 10.0 * PLAUSIBLE, found)
 
 
 def positive(name: str, value: float | None, what: str) -> float:
@@ -105,3 +139,13 @@ def positive(name: str, value: float | None, what: str) -> float:
             remedy=f"State it: {name}=NUMBER",
         )
     return value
+
+
+def supply(value: float | None) -> float:
+    """The option ``supply_v``. Raises ``UsageError`` where it is missing, or no voltage that a device is fed with."""
+    volts = positive("supply_v", value, "the supply voltage")
+    if volts > MOST_SUPPLY_V:
+        raise UsageError(
+            f"supply_v is {volts:g}", field="supply_v", value=volts, remedy="Give volts, not millivolts: supply_v=1.8"
+        )
+    return volts

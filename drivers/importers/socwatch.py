@@ -12,10 +12,9 @@ import numpy as np
 
 from drivers.importers.axis import Axis, axis_of
 from drivers.importers.columns import FARTHEST_S
-from drivers.importers.single import Readings, Setting, imported
+from drivers.importers.single import Limits, Readings, Setting, imported
 from drivers.importers.units import NS, named_unit, unit_of
 from drivers.importers.windows import stated
-from rig.calibration import stated as calibrated
 from rig.errors import DataError, UsageError
 from rig.importing import CRYSTAL, ImportedRun
 from rig.types import Conversion, Floats, Indices, Rail
@@ -63,10 +62,10 @@ def open_import(
     readings = []
     for name in names:
         rail, axis, values = _rail(chosen, name, stamps, energy, stamp)
-        rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c)
         readings.append(Readings(rail, axis, values))
     details = {"table": chosen.title}
-    setting = Setting("Intel SoC Watch", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details)
+    limits = Limits(calibration, calibration_range, temperature_c)
+    setting = Setting("Intel SoC Watch", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details, limits=limits)
     return imported(source, setting, readings, found)
 
 

@@ -13,12 +13,19 @@ PREFIX = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "
 BASES = ("A", "V", "W", "J", "s", "C", "Ah", "Wh")
 ALIASES = {
     "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "us", "nsec": "ns",
-    "watts": "W", "watt": "W", "volts": "V", "amps": "A", "joules": "J",
+    "watts": "W", "watt": "W", "volts": "V", "volt": "V", "amps": "A", "amp": "A", "amperes": "A", "ampere": "A",
+    "joules": "J", "joule": "J",
 }  # fmt: skip
+_SMALL = {f"{prefix}{base}".lower(): f"{prefix}{base}" for base in "AVWJ" for prefix in ("n", "u", "m", "")}
+"""Units as programs write them at the end of a name: ``current_ma``."""
 NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "µs": 10**3, "μs": 10**3, "ns": 1}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FARTHEST_NS = 2**62
+LONGEST_NAME = 500
+"""Characters of a header's cell; what is longer is none."""
 _IN_HEADER = re.compile(r"^(?P<name>.*?)\s*[(\[](?P<unit>[^)\]]*)[)\]]\s*$")
+_IN_BRACKETS = re.compile(r"[(\[]([^)\]]*)[)\]]")
+_AT_THE_END = re.compile(r"\S\s*[/_ ]\s*([^\W\d_]{1,4})\s*$")
 
 
 def unit_of(text: str) -> tuple[str, float] | None:
@@ -30,7 +37,7 @@ def unit_of(text: str) -> tuple[str, float] | None:
     return None
 
 
-def expect(unit: str, allowed: Sequence[str], option: str, where: str) -> tuple[str, float]:
+def expect(unit: str, allowed: Sequence[str], option: str, where: str, remedy: str = "") -> tuple[str, float]:
     """The SI unit, one of ``allowed``, and the factor. Raises ``UsageError`` naming the option to state it with."""
     found = unit_of(unit)
     if found is None or found[0] not in allowed:
@@ -38,15 +45,40 @@ def expect(unit: str, allowed: Sequence[str], option: str, where: str) -> tuple[
             f"{where} is in {unit or 'no unit'!r}, which is not {' or '.join(allowed)}",
             field=option,
             value=unit,
-            remedy=f"State it: {option}=COLUMN:UNIT, such as m{allowed[0]}",
+            remedy=remedy or f"State it: {option}=COLUMN:UNIT, such as m{allowed[0]}",
         )
     return found
 
 
 def named_unit(header: str) -> tuple[str, str]:
     """``Power (mW)`` -> ("Power", "mW"); without brackets the unit is empty."""
-    found = _IN_HEADER.match(header.strip())
-    return (found["name"].strip(), found["unit"].strip()) if found else (header.strip(), "")
+    text = header.strip()
+    found = _IN_HEADER.match(text) if text[-1:] in (")", "]") and len(text) <= LONGEST_NAME else None
+    return (found["name"].strip(), found["unit"].strip()) if found else (text, "")
+
+
+def agree(header: str, below: str, declared: str, option: str) -> None:
+    """Refuse a declared unit that a column's own header, or the row of units ``below`` it, contradicts.
+
+    A header states its unit in brackets, after a slash or at its end: ``I (mA)``, ``I / mA``, ``I_mA``. One letter at
+    the end may also be a name, such as ``core_A``, and counts only where it is of the declared kind.
+    Raises ``UsageError`` naming both, and how to insist.
+    """
+    wanted = unit_of(declared)
+    said = [(text, unit_of(text)) for text in (*_IN_BRACKETS.findall(header), below.strip().strip("()[]")) if text]
+    if at_end := _AT_THE_END.search(header):
+        text = at_end[1]
+        found = unit_of(text) or unit_of(_SMALL.get(text.lower(), ""))
+        if found is not None and (len(text) > 1 or (wanted is not None and found[0] == wanted[0])):
+            said.append((text, found))
+    for text, found in said:
+        if found is not None and wanted is not None and found != wanted:
+            raise UsageError(
+                f"the column {header!r} states {text} and {option} declares {declared}",
+                field=option,
+                value=declared,
+                remedy=f"Declare {text}; or insist with overrule_header=true if the header is wrong",
+            )
 
 
 def zone(text: str, option: str = "timezone") -> tzinfo:

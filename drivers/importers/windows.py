@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from drivers.importers.columns import header, numbers, read, separator_of, stamps_ns
+from drivers.importers.columns import Columns, read
+from drivers.importers.layout import find
 from drivers.importers.units import ALIASES, NS, iso_ns, named_unit
 from rig.errors import DataError, UsageError
 from rig.importing import ImportedSpan
@@ -46,31 +47,36 @@ def read_windows(path: Path, timezone: str | None = None) -> Windows:
     """A table ``start,end[,phase,inferences]``, one row per window.
 
     Times are seconds on the trace's own axis; ``start (ms)`` or ``start_ms`` name another unit, and ISO 8601 stamps
-    are moments in UTC. The phase ``idle`` declares an idle window, ``warmup`` what enters no figure; without a phase
-    it is ``inference``. Raises ``UsageError`` and ``DataError``.
+    are moments in UTC. Columns may be separated by semicolons or tabs, with decimal commas. The phase ``idle`` declares
+    an idle window, ``warmup`` what enters no figure; without a phase it is ``inference``. Raises ``UsageError`` and
+    ``DataError``.
     """
-    separator = separator_of(path, None)
-    known = header(path, separator)
-    plain = {_plain(name)[0]: name for name in known if _bare(name) in COLUMNS}
+    layout = find(path, _bounds)
+    plain = {_plain(name)[0]: name for name in layout.names if _bare(name) in COLUMNS}
     if "start" not in plain or "end" not in plain:
         raise DataError(
             f"{path.name} has no columns start and end",
             field="windows",
-            value=", ".join(known)[:200],
+            value=", ".join(layout.names)[:200],
             remedy="Write start,end[,phase,inferences]; times in seconds of the trace",
         )
-    wanted = [plain[name] for name in COLUMNS if name in plain]
-    frame = read(path, wanted, separator)
-    begin, end = (_times(path, frame, plain[name], timezone) for name in ("start", "end"))
-    phases = [DEFAULT_PHASE] * len(frame)
+    table = read(path, [plain[name] for name in COLUMNS if name in plain], layout)
+    begin, end = (_times(table, plain[name], timezone) for name in ("start", "end"))
+    phases = [DEFAULT_PHASE] * len(table)
     if "phase" in plain:
-        column = frame[plain["phase"]]
+        column = table.frame[plain["phase"]]
         phases = [str(phase).strip() for phase in column.where(column.notna(), DEFAULT_PHASE)]
-    counts: Floats = np.ones(len(frame))
+    counts: Floats = np.ones(len(table))
     if "inferences" in plain:
-        given = numbers(path, frame, plain["inferences"])
+        given = table.numbers(plain["inferences"])
         counts = np.where(np.isnan(given), 1.0, given)
     return _windows(path, begin, end, phases, counts)
+
+
+def _bounds(names: Sequence[str]) -> list[str] | None:
+    """The columns of begin and end, where both are there."""
+    bare = {_bare(name): name for name in names}
+    return [bare[k] for k in ("start", "end")] if "start" in bare and "end" in bare else None
 
 
 def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts: Floats) -> Windows:
@@ -133,14 +139,16 @@ def from_channel(high: Bools, stamps: Indices, active: str, inferences: int, pha
     return Windows(tuple(spans), tick_ns=float(stamps[-1] - stamps[0]) / (len(stamps) - 1))
 
 
-def _times(path: Path, frame: pd.DataFrame, name: str, timezone: str | None) -> Indices:
-    column, unit = frame[name], _plain(name)[1]
+def _times(table: Columns, name: str, timezone: str | None) -> Indices:
+    column, unit = table.cells(name), _plain(name)[1]
     texts = [str(x) for x in column if isinstance(x, str)]
     if texts and any("-" in t.strip()[1:] and ":" in t for t in texts):
         if len(texts) < len(column):
-            raise DataError(f"{path.name}: {name} mixes stamps and numbers", field="windows", remedy="Write one kind")
+            raise DataError(
+                f"{table.path.name}: {name} mixes stamps and numbers", field="windows", remedy="Write one kind"
+            )
         return np.array([iso_ns(t, timezone) for t in texts], dtype=np.int64)
-    return stamps_ns(path, frame, name, unit)
+    return table.stamps_ns(name, unit)
 
 
 def _bare(name: str) -> str:

@@ -34,7 +34,7 @@ GAP_MOST_S = 10.0
 def open_meter(
     clock: Clock | None = None,
     *,
-    device: str = "",
+    instrument: str = "",
     name: str = "joulescope",
     rail: str = "supply",
     signal: str = "power",
@@ -52,7 +52,7 @@ def open_meter(
     pin_lag_s: float = 0.0,
     mark_vref: str = "",
 ) -> Meter:
-    """A Joulescope; ``device`` is its path (``u/js220/000123``) or a part of it, if there are several.
+    """A Joulescope; ``instrument`` is its path (``u/js220/000123``) or a part of it, if there are several.
 
     ``signal`` is ``power`` (W) or ``current`` (A, which needs ``supply_v``). ``rate_hz`` is one of the instrument's
     (1 to 2,000,000, in steps of 1, 2, 5), ``range_mode`` its current range's. ``clock_tolerance`` limits its sample
@@ -71,7 +71,7 @@ def open_meter(
     package, driver = _driver()
     path = ""
     try:
-        path = _path(driver, device)
+        path = _path(driver, instrument)
         own_filter = _settings(driver, path, rate_hz, range_mode)
         serial = path.rsplit("/", 1)[-1]
         conversion = Conversion("W") if signal == "power" else Conversion("A", supply_v)
@@ -87,7 +87,7 @@ def open_meter(
             buffer_s=hold_s,
             versions={"pyjoulescope_driver": str(getattr(package, "__version__", ""))},
             details={
-                "device": path, "signal": signal, "range_mode": range_mode, "supply_v": supply_v,
+                "instrument": path, "signal": signal, "range_mode": range_mode, "supply_v": supply_v,
                 "rate_filter": own_filter, "lost_readings": "NaN, as the readings' numbers tell",
                 "calibration": calibration_details(calibration),
             },
@@ -202,7 +202,7 @@ class _Stream:
         silent_s = time.monotonic() - self._heard_s
         if self._gone:
             raise MeterError(
-                f"the Joulescope {self._path} was unplugged", field="device", value=self._path,
+                f"the Joulescope {self._path} was unplugged", field="instrument", value=self._path,
                 remedy=f"Check its cable. {KEPT}",
             )  # fmt: skip
         if self._full:
@@ -221,7 +221,7 @@ class _Stream:
             getattr(self._driver, what)(*values, timeout=self._timeout_s)
         except Exception as error:  # RuntimeError, TimeoutError and what a callback throws
             raise MeterError(
-                f"the Joulescope {self._path} did not take {what} {values[0]}: {error}", field="device",
+                f"the Joulescope {self._path} did not take {what} {values[0]}: {error}", field="instrument",
                 value=self._path, remedy=f"Check its cable. {KEPT}",
             ) from error  # fmt: skip
 
@@ -257,13 +257,13 @@ def _driver() -> tuple[Any, Any]:
         ) from error  # fmt: skip
 
 
-def _path(driver: Any, device: str) -> str:
+def _path(driver: Any, instrument: str) -> str:
     paths = [str(p) for p in driver.device_paths()]
-    found = [p for p in paths if device.lower() in p.lower()]
+    found = [p for p in paths if instrument.lower() in p.lower()]
     if len(found) != 1:
         raise SetupError(
-            f"{len(found)} Joulescopes are {device or 'connected'}", field="device", value=device,
-            remedy=f"Name one: device=PATH. Connected: {', '.join(paths) or 'none'}",
+            f"{len(found)} Joulescopes are {instrument or 'connected'}", field="instrument", value=instrument,
+            remedy=f"Name one: instrument=PATH. Connected: {', '.join(paths) or 'none'}",
         )  # fmt: skip
     return found[0]
 
@@ -276,7 +276,7 @@ def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
         driver.publish(f"{path}/s/i/range/mode", range_mode)
     except Exception as error:
         raise SetupError(
-            f"the Joulescope {path} refuses its settings: {error}", field="device", value=path,
+            f"the Joulescope {path} refuses its settings: {error}", field="instrument", value=path,
             remedy="Close every other program that uses it, and check rate_hz and range_mode",
         ) from error  # fmt: skip
     try:

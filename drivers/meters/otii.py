@@ -37,7 +37,7 @@ def open_meter(
     *,
     host: str = "127.0.0.1",
     port: int = 1905,
-    device: str = "",
+    instrument: str = "",
     name: str = "otii",
     rail: str = "supply",
     channel: str = "current",
@@ -52,7 +52,7 @@ def open_meter(
     hold_s: float = 20.0,
     timeout_s: float = 3.0,
 ) -> Meter:
-    """An Otii on the TCP server at ``host`` and ``port``; ``device`` is its name or id, if there are several.
+    """An Otii on the TCP server at ``host`` and ``port``; ``instrument`` is its name or id, if there are several.
 
     Its main output is set to ``supply_v`` (V) and cut off above ``max_current_a``, and switched ``on`` and left on,
     switched ``off-at-close``, or all of it is ``keep``t as it is. ``channel`` is ``current`` (A, and watts by
@@ -67,7 +67,7 @@ def open_meter(
     positive(max_current_a=max_current_a, clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s)
     link = OtiiLink(host, port, timeout_s)
     try:
-        found = _setup(lambda: _found(link, device))
+        found = _setup(lambda: _found(link, instrument))
         own = {"device_id": str(found["device_id"])}
         taken = CHANNELS[channel]
         hz, about = _setup(lambda: _configure(link, own, taken, supply_v, max_current_a, rate_hz, power))
@@ -200,19 +200,19 @@ def _setup(step: Any) -> Any:
         raise SetupError(error.message, field=error.field, value=error.value, remedy=error.remedy) from error
 
 
-def _found(link: OtiiLink, device: str) -> dict[str, Any]:
+def _found(link: OtiiLink, instrument: str) -> dict[str, Any]:
     if not link.ask("otii_is_logged_in").get("logged_in", False):
         raise SetupError(
             "nobody is logged in to the Otii application", field="licence", value=link.where,
             remedy="Log in there and reserve an Automation licence",
         )  # fmt: skip
     devices = [d for d in link.ask("otii_get_devices", timeout=1).get("devices", ()) if d.get("type") in KINDS]
-    wanted = [d for d in devices if not device or device in (d.get("name"), d.get("device_id"))]
+    wanted = [d for d in devices if not instrument or instrument in (d.get("name"), d.get("device_id"))]
     if len(wanted) != 1:
         names = ", ".join(str(d.get("name")) for d in devices) or "none"
         raise SetupError(
-            f"{len(wanted)} instruments are {device or 'there'}", field="device", value=device,
-            remedy=f"Name one: device=NAME. Connected: {names}",
+            f"{len(wanted)} instruments are {instrument or 'there'}", field="instrument", value=instrument,
+            remedy=f"Name one: instrument=NAME. Connected: {names}",
         )  # fmt: skip
     return dict(wanted[0])
 

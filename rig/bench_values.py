@@ -1,0 +1,90 @@
+"""Values in a bench file that no driver can mean, and instruments that two entries claim, known without opening."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rig.bench_read import DeviceEntry, MeterEntry, Value
+from rig.calibration import PLAUSIBLE_C
+from rig.plugins import Option
+
+WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+WHERE = ("address", "voltage_address", "port")
+"""Options that say where an instrument is; a text that is empty says nothing."""
+APART = ("host", "channel", "instrument", "serial_number", "index", "board")
+"""Options that tell two meters at one place apart: outputs of one supply, instruments of one server."""
+POSITIVE = (
+    "rate_hz",
+    "range_max",
+    "voltage_range_max",
+    "timeout_s",
+    "hold_s",
+    "aperture_s",
+    "baud",
+    "calibration_range",
+)
+"""Options that are above zero, but for a default that is not."""
+
+
+def wrong_value(option: Option, value: object) -> str:
+    """What the option wants instead of a value, or nothing."""
+    if option.optional and value == "none":
+        return ""
+    allowed = {float: (int, float), int: (int,), bool: (bool,)}.get(option.kind, (str,))
+    fits = isinstance(value, allowed) and isinstance(value, bool) == (option.kind is bool)
+    if not fits:
+        return WANTED.get(option.kind, "a text")
+    if isinstance(value, (int, float)):
+        return _wrong_number(option, value)
+    if option.name in WHERE and isinstance(value, str) and not value.strip():
+        return f"the {option.name.replace('_', ' ')}, or leave it out where it is not needed"
+    return ""
+
+
+def _wrong_number(option: Option, value: float) -> str:
+    if not math.isfinite(value):
+        return "a finite number"
+    if option.name in POSITIVE and value <= 0 and value != option.default:
+        return "a number above zero"
+    low, high = PLAUSIBLE_C
+    if option.name == "temperature_c" and not low <= value <= high:
+        return f"degrees Celsius, {low:g} to {high:g}"
+    return ""
+
+
+def clashes(
+    entries: Mapping[str, DeviceEntry | MeterEntry], declared: Mapping[str, Mapping[str, Option]]
+) -> list[tuple[str, str, str, str]]:
+    """Entries that are one instrument, as (first, second, option of the second, place); two devices may be.
+
+    One board may stand under two names, with other options; a meter that two entries claim can be opened by one.
+    """
+    found, seen = [], list[tuple[str, str, str, dict[str, Value]]]()
+    for name, entry in entries.items():
+        values = {k: o.default for k, o in declared[name].items()} | dict(entry.options)
+        apart = {k: values[k] for k in APART if values.get(k) not in (None, "")}
+        for option, place in _places(values):
+            for other, theirs, kind, them in seen:
+                same = theirs == place and all(them[k] == apart[k] for k in set(them) & set(apart))
+                if same and other != name and "meters" in (kind, _kind(entry)):
+                    found.append((other, name, option, place))
+                    break
+            seen.append((name, place, _kind(entry), apart))
+    return found
+
+
+def _kind(entry: DeviceEntry | MeterEntry) -> str:
+    return "meters" if isinstance(entry, MeterEntry) else "devices"
+
+
+def _places(values: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Where an entry's instrument is, by option. A port of a network is one only with its host."""
+    found = []
+    for option in WHERE:
+        value = values.get(option)
+        if isinstance(value, str) and value.strip():
+            found.append((option, value.strip().casefold() if "address" in option else value.strip()))
+        elif isinstance(value, int) and not isinstance(value, bool) and "host" in values:
+            found.append((option, f"{values['host']}:{value}"))
+    return found
