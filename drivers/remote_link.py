@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -21,6 +23,8 @@ PROTOCOL = 1
 _GONE = None
 """What the inbox holds when the worker is gone; no message is None."""
 _LOG_TAIL = 1500
+_ENDING_S = 0.5
+"""From the end of the link to that of the process."""
 
 
 class Link:
@@ -155,23 +159,38 @@ class Link:
         where = self.worker.host or "this computer"
         if not self.hello:
             return SetupError(
-                f"the worker of {self.worker.name} on {where} ended before it said hello{self._tail()}",
+                f"the worker of {self.worker.name} on {where} ended before it said hello{self._end()}",
                 field="interpreter",
                 value=self.worker.interpreter,
                 remedy="See what its interpreter does, or give another (option interpreter)",
             )
         return DeviceError(
-            f"the worker of {self.worker.name} on {where} ended unasked{self._tail()}",
+            f"the worker of {self.worker.name} on {where} ended unasked{self._end()}",
             field="worker",
             value=self.worker.name,
             remedy="The recording up to here is kept; see what its interpreter does, and whether memory was short",
         )
 
+    def _end(self) -> str:
+        """How its process ended, and what it last wrote."""
+        with suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(_ENDING_S)
+            how = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
+            return f" ({how}){self._tail()}"
+        return self._tail()
+
     def _tail(self) -> str:
-        """What it last wrote to stderr."""
+        """What it last wrote to stderr, without what Python says when a process is no longer there to tidy up."""
         with suppress(OSError):
             size = os.fstat(self._log).st_size
             text = os.pread(self._log, _LOG_TAIL, max(0, size - _LOG_TAIL)).decode("utf-8", errors="replace")
-            if lines := text.strip().splitlines():
+            if lines := [line for line in text.strip().splitlines() if "resource_tracker" not in line]:
                 return "; the last it wrote: " + " | ".join(lines[-3:])
         return ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -17,6 +17,8 @@ _PREFIXES = {
     **{-24: "y", -21: "z", -18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: ""},
     **{3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E", 21: "Z", 24: "Y"},
 }
+_ROUNDING = 1e-10
+"""Percent below which a share is what is left of rounding."""
 _PREFIXABLE = {"W", "J", "s", "Hz", "A", "V", "Ohm"}
 _SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm": "Ohm"}
 
@@ -60,6 +62,7 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     half = _half_width(q)
     factor, unit = prefix(max(abs(value), half if q.unit != "1" and math.isfinite(half) else 0.0), q.unit, scale)
     value, half = value * factor, half * factor
+    value = 0.0 if unit == "%" and abs(value) < _ROUNDING else value
     if not (math.isfinite(half) and half > 0.0):
         return _significant(value, 4), "" if half == 0.0 else "unknown", unit
     exponent = int(f"{half:.1e}".split("e")[1])
@@ -142,10 +145,10 @@ def clean(text: object) -> str:
 
 
 def flatten(value: Any, key: str = "", depth: int = 3) -> Iterable[tuple[str, str]]:
-    """Nested JSON as (dotted key, text) pairs; a unit that ends a key goes to its number."""
+    """Nested JSON as (keys joined by colons, text) pairs; a unit that ends a key goes to its number."""
     if isinstance(value, Mapping) and value and depth > 0:
         for k, v in value.items():
-            yield from flatten(v, f"{key}.{k}" if key else str(k), depth - 1)
+            yield from flatten(v, f"{key}: {k}" if key else str(k), depth - 1)
     else:
         stem, _, suffix = key.rpartition("_")
         unit = _SUFFIXES.get(suffix) if stem else None

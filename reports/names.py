@@ -76,6 +76,7 @@ _TO_GAP = re.compile(
     r"(?P<what>time_to|energy_to|reached)_gap_(?P<target>.+?)_(?P<gap>\d+(?:_\d+)?)(?P<official>_official)?(?:_share)?"
 )
 _GAP = re.compile(r"gap_(?P<target>.+)_(?P<what>mean|spread_problems|spread_solves)")
+_TARGET_COST = re.compile(r"target_(?P<target>.+)_mean")
 _GAPS = {"mean": "mean", "spread_problems": "deviation between problems", "spread_solves": "deviation within a problem"}
 _UNIT = re.compile(r"_(?:s|w|j|hz)$")
 _PERCENTILE = re.compile(r"(?P<stem>.+)_p(?P<p>\d+(?:_\d+)?)(?P<stopped>_early_stopping)?", re.S)
@@ -137,18 +138,26 @@ def _words(leaf: str) -> str:
     if leaf in _TITLES:
         return _TITLES[leaf]
     plain = _UNIT.sub("", clean(leaf))
-    if match := _TO_GAP.fullmatch(plain):
-        share = f"{100 * float(match['gap'].replace('_', '.')):g} %"
-        every = ", reached by all" if match["official"] else ""
-        return f"{_stem(match['what'])} a gap of {share} ({_target(match['target'])}){every}"
-    if match := _GAP.fullmatch(plain):
-        return f"Gap to the {_target(match['target'])}, {_GAPS[match['what']]}"
+    if of_target := _of_target(plain):
+        return of_target
     if match := _PERCENTILE.fullmatch(plain):
         tail = ", early stopping" if match["stopped"] else ""
         return f"{_stem(match['stem'])}, {ordinal(match['p'].replace('_', '.'))}{tail}"
     if match := _MOMENT.fullmatch(plain):
         return f"{_stem(match['stem'])}, {_MOMENTS[match['what']]}"
     return _stem(plain) or clean(leaf)
+
+
+def _of_target(plain: str) -> str:
+    if match := _TO_GAP.fullmatch(plain):
+        share = f"{100 * float(match['gap'].replace('_', '.')):g} %"
+        every = ", reached by all" if match["official"] else ""
+        return f"{_stem(match['what'])} a gap of {share} ({_target(match['target'])}){every}"
+    if match := _TARGET_COST.fullmatch(plain):
+        return f"Cost of the {_target(match['target'])}, mean"
+    if match := _GAP.fullmatch(plain):
+        return f"Gap to the {_target(match['target'])}, {_GAPS[match['what']]}"
+    return ""
 
 
 def _target(name: str) -> str:
@@ -162,7 +171,7 @@ def _stem(text: str) -> str:
 
 def target_of(name: str) -> str:
     """The target that a solver's figure of this name speaks of; empty for none."""
-    match = _GAP.fullmatch(name) or _TO_GAP.fullmatch(_UNIT.sub("", name))
+    match = _GAP.fullmatch(name) or _TARGET_COST.fullmatch(name) or _TO_GAP.fullmatch(_UNIT.sub("", name))
     return match["target"] if match else ""
 
 

@@ -12,6 +12,7 @@ from reports.format import clean, prefix
 from reports.style import COLOURS, INK, LIMIT, MUTED, TRACE, WIDTH_IN, Floats, new_figure
 from rig.gap import THRESHOLDS
 from rig.solving import Solve
+from rig.target_table import PREFERRED
 
 _HEIGHT_IN, _KEY_IN = 3.9, 1.95
 _LINES = 40  # solves drawn one by one; more are drawn as a band
@@ -60,9 +61,10 @@ def solver_figure(solves: Sequence[Solve]) -> Any:
 
 
 def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
-    """The target that most solves have, and those solves."""
+    """The target that most solves have, of several that which solves are told to come close to, and those solves."""
     names = [name for s in solves for name, cost in s.targets.items() if cost]
-    target = max(dict.fromkeys(names), key=names.count, default="")
+    known = [name for name in dict.fromkeys((*PREFERRED, *names)) if name in names]
+    target = max(known, key=names.count, default="")
     return target, [s for s in solves if s.targets.get(target)]
 
 

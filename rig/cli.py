@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OTHERS = {
     "doctor": ("rig.doctor", "add_arguments", "run", "open every device and meter, and say what is wrong with it"),
     "import": ("rig.import_command", "add_arguments", "run", "make a run directory of a trace that others recorded"),
+    "reduce": ("rig.reduce_command", "add_arguments", "run", "sum a long trace over windows, in bounded memory"),
     "sweep": ("rig.sweep", "add_arguments", "run", "measure a grid, resumable after any interruption"),
     "targets": ("rig.problems", "add_targets_arguments", "targets", "compute and verify best known costs"),
     "workload": ("rig.problems", "add_workload_arguments", "export", "write a problem of a workload to a file"),
@@ -62,7 +63,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     )
     measure.add_argument("--meter", action="append", help="default: the device's own; `none` for none; repeatable")
     measure.add_argument("--scenario", default="single-stream", help="default: %(default)s")
-    measure.add_argument("--workload", default="asc", help="default: %(default)s")
+    measure.add_argument("--workload", help="default: asc; of scenario optimization, qubo-mis")
     measure.add_argument("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
     measure.add_argument("--data", metavar="DIR", help="the workload's data set; without it, synthetic samples")
     measure.add_argument("--amortise", type=float, metavar="SECONDS", help="power on longer sequences, in a second run")
@@ -103,16 +104,17 @@ def _command(commands: Any, name: str, text: str, run: Any) -> argparse.Argument
 def _measure(args: argparse.Namespace) -> int:
     from rig.bench import find_bench, request_of
     from rig.measure import measure
-    from rig.opening import Request
+    from rig.opening import Request, workload_for
 
     chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option))
     request = Request(
         device=chosen.device,
         meters=chosen.meters,
         artifacts=chosen.artifacts,
+        places=chosen.places,
         exclusive=True,
         scenario=args.scenario,
-        workload=args.workload,
+        workload=workload_for(args.scenario, args.workload),
         simulate=args.simulate,
         data=args.data,
         amortise_s=args.amortise,
@@ -139,6 +141,7 @@ def _report(args: argparse.Namespace) -> int:
 def _show(path: Path, as_json: bool, out: Path | None) -> int:
     """Read back from disk, evaluate, render; a session makes a report of each run and one of itself."""
     from rig.evaluate import evaluate
+    from rig.room import check_recording
     from rig.run import open_run
     from rig.session import is_session, runs_in, tried_in
     from rig.store import DERIVED
@@ -148,6 +151,7 @@ def _show(path: Path, as_json: bool, out: Path | None) -> int:
     session = is_session(path)
     documents = []
     for folder, purpose in runs_in(path):
+        check_recording(folder)
         run = open_run(folder)
         result = evaluate(run)
         parts.append(Part(folder.name, purpose, run, result))

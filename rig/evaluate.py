@@ -17,6 +17,7 @@ from rig.place import Placed, place
 from rig.quantity import Quantity
 from rig.queries import Queries, queries_of
 from rig.result import ClockSummary, RailSeries, Refusal, Result, Series
+from rig.room import check_room
 from rig.run import Run
 from rig.service import in_time_share, service_figures
 from rig.solving import Solve, solves_of, solving_checks, solving_figures, solving_notes
@@ -26,7 +27,11 @@ from rig.validity import Validity, judge
 
 
 def evaluate(run: Run) -> Result:
-    """All figures of a run. Raises ``DataError`` when the recording contradicts itself."""
+    """All figures of a run. Raises ``DataError`` when the recording contradicts itself.
+
+    ``MeasurementRefusedError`` where its traces are longer than memory holds.
+    """
+    check_room([len(t.value) for t in run.traces.values() if t.rail.kind != "edges"])
     pins = pinned(run)
     run = run if pins is None else pins.run
     device_clock = run.start["device"].get("clock")
@@ -39,7 +44,8 @@ def evaluate(run: Run) -> Result:
     figures |= _served(run, queries, stream, activity, placed)
     solves = solves_of(run, device)
     figures |= _solved(run, solves, figures.get("average_power_w"))
-    notes += solving_notes(solves, *_schedule(run))
+    told = (run.start["workload"].get("details") or {}).get("notes") or ()
+    notes += solving_notes(solves, *_schedule(run), tuple(map(str, told)))
     clocks = {device.clock.name: device} | {p.timebase.clock.name: p.timebase for p in placed}
     return Result(
         run_id=str(run.start["run_id"]),
@@ -128,6 +134,7 @@ def _figures(
 
 def _remarks(run: Run) -> list[str]:
     out = [f"{name} ends in a torn batch, which was left out" for name in run.truncated]
+    out += [str(e["text"]) for e in run.of_type("note") if e.get("about") == "files"]
     if run.stop is None:
         out.append("The recording has no stop line: it ended in a crash and is read to its last whole batch")
     elif not run.sealed:

@@ -61,17 +61,10 @@ class Graph:
 
     def checked(self, x: Any) -> Vector:
         """``x`` as uint8 of shape (nodes,). Raises ``UsageError``."""
-        try:
-            vector = np.asarray(x)
-        except ValueError as error:
-            raise _bad_vector("x is no vector", type(x).__name__, self.nodes) from error
+        vector = _bits(x)
         if vector.shape != (self.nodes,):
-            raise _bad_vector(f"x has shape {vector.shape}", vector.shape, self.nodes)
-        wrong = ~((vector == 0) | (vector == 1))
-        if np.any(wrong):
-            at = int(np.argmax(wrong))
-            raise UsageError(f"x[{at}] is {vector[at]}", field="x", value=str(vector[at]), remedy="Give only 0 and 1")
-        return vector.astype(np.uint8)
+            raise _bad_vector(f"x has shape {vector.shape}, for {self.nodes} nodes", vector.shape)
+        return vector
 
     def q_matrix(self) -> NDArray[np.int8]:
         """Q, dense: int8 of shape (nodes, nodes), symmetric, so ``x @ Q @ x`` in wide integers is the cost.
@@ -138,8 +131,14 @@ def from_payload(payload: NDArray[Any]) -> Graph:
 
 
 def to_hex(x: Any) -> str:
-    """A 0/1 vector as the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the first byte's highest bit."""
-    return np.packbits(np.asarray(x, np.uint8)).tobytes().hex()
+    """A 0/1 vector as the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the first byte's highest bit.
+
+    Raises ``UsageError`` for what is no vector of 0 and 1.
+    """
+    vector = _bits(x)
+    if vector.ndim != 1:
+        raise _bad_vector(f"x has shape {vector.shape}", vector.shape)
+    return np.packbits(vector).tobytes().hex()
 
 
 def from_hex(text: str, nodes: int) -> Vector:
@@ -179,10 +178,26 @@ def _in_order(edges: NDArray[Any], nodes: int) -> bool:
     return True
 
 
-def _bad_vector(what: str, value: object, nodes: int) -> UsageError:
-    return UsageError(
-        f"{what}, for {nodes} nodes", field="x", value=value, remedy=f"Give one value per node, shape ({nodes},)"
-    )
+def _bits(x: Any) -> Vector:
+    """An array of the numbers 0 and 1, real ones, as uint8. Raises ``UsageError`` for anything else."""
+    try:
+        array = np.asarray(x)
+    except (ValueError, OverflowError) as error:
+        raise _bad_vector("x is no vector", type(x).__name__) from error
+    if array.dtype.kind not in "biuf":
+        if array.size:
+            raise _bad_vector(f"x is of type {array.dtype}, not of real numbers", str(array.dtype))
+        return np.zeros(array.shape, np.uint8)
+    wrong = ~((array == 0) | (array == 1))
+    if np.any(wrong):
+        at = int(np.argmax(wrong))
+        value = str(array.reshape(-1)[at])
+        raise UsageError(f"x[{at}] is {value}", field="x", value=value, remedy="Give only 0 and 1")
+    return array.astype(np.uint8)
+
+
+def _bad_vector(what: str, value: object) -> UsageError:
+    return UsageError(what, field="x", value=str(value), remedy="Give one value per node, 0 or 1, shape (nodes,)")
 
 
 def _bad_hex(text: object, nodes: int) -> DataError:

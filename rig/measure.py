@@ -13,7 +13,7 @@ from typing import Any
 from rig.clock import HostClock
 from rig.errors import RigError, StoreError, UsageError
 from rig.locks import device_lock
-from rig.opening import Opened, Request, opened
+from rig.opening import Opened, Request, opened, which_of
 from rig.plugins import build, load, takes, values_of
 from rig.probing import Planned, largest_size, peak_rate
 from rig.record import record, run_name
@@ -119,7 +119,8 @@ def _record(request: Request, o: Opened, planned: Planned, path: Path, quiet: bo
     scenario: dict[str, Any] = {"name": request.scenario, "options": values_of(o.scenario, options)}
     if planned.purpose == "power" and request.amortise_s is not None:
         scenario["amortise_s"] = request.amortise_s
-    with _live(planned.workload, quiet) as progress:
+    solves = int(scenario["options"].get("solves") or 1)
+    with _live(solves * len(planned.workload.samples), quiet) as progress:
         try:
             return record(
                 path,
@@ -184,16 +185,16 @@ def _held(request: Request, o: Opened) -> Iterator[None]:
     if not request.exclusive or not isinstance(o.bench.clock, HostClock):
         yield
         return
-    with device_lock(request.device, wait=False):
+    with device_lock(request.device, wait=False, which=which_of(request.device, request.options)):
         yield
 
 
 @contextmanager
-def _live(workload: Workload, quiet: bool) -> Iterator[Any]:
+def _live(total: int, quiet: bool) -> Iterator[Any]:
     if quiet:
         yield None
         return
-    with load("reports", "live")(len(workload.samples)) as progress:
+    with load("reports", "live")(total) as progress:
         yield progress
 
 

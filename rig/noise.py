@@ -20,6 +20,8 @@ from rig.types import Floats
 MAX_LINES = 3
 SEGMENT = 1 << 17
 HORIZON_S = 1000.0
+BLOCK = 1 << 16
+"""Readings looked at together where what is computed on the way would take more memory than the trace."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]
     used = np.flatnonzero(weight)
     if not len(used):
         return {"white": 0.0, "flicker": 0.0, "lines": 0.0}
-    t, w = t_s[used], weight[used]
+    t, w = (t_s, weight) if len(used) == len(weight) else (t_s[used], weight[used])
+    del used
     flicker = noise.flicker_w2 * _flicker_gain(t, w, noise.period_s) if noise.flicker_w2 > 0 else 0.0
     lines = sum(0.5 * a * a * _line_gain(t, w, f, df) for f, a, df in noise.lines)
     return {"white": white, "flicker": flicker, "lines": lines}
@@ -87,9 +90,13 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
     Below a fourth of the inverse length of the stretch W is its own sum, so that a difference of levels
     is blind there and an absolute level is not. What is slower than the horizon counts as calibration.
     """
-    slot = np.round((t_s - t_s[0]) / period_s).astype(np.int64)
-    stride = max(1, int(np.ceil((slot[-1] + 1) / SEGMENT)))
-    grid = np.bincount(slot // stride, weights=weight)
+    last = int(np.round((t_s[-1] - t_s[0]) / period_s))
+    stride = max(1, int(np.ceil((last + 1) / SEGMENT)))
+    slot = np.empty(len(t_s), dtype=np.int64)
+    for part in (slice(k, k + BLOCK) for k in range(0, len(slot), BLOCK)):
+        slot[part] = np.round((t_s[part] - t_s[0]) / period_s).astype(np.int64) // stride
+    grid = np.bincount(slot, weights=weight)
+    del slot
     n = 4 * _fast_length(len(grid))
     gain = np.abs(np.fft.rfft(grid, n)[1:]) ** 2
     lowest_hz = 1.0 / (n * period_s * stride)
@@ -98,10 +105,12 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
-    centre = t_s - t_s.mean()
-    worst = 0.0
+    mean, worst = t_s.mean(), 0.0
+    turned = np.empty(len(t_s), dtype=np.complex128)
     for f in f_hz + df_hz * np.linspace(-1.0, 1.0, 5):
-        worst = max(worst, float(np.abs(np.sum(weight * np.exp(-2j * np.pi * f * centre))) ** 2))
+        for part in (slice(k, k + BLOCK) for k in range(0, len(turned), BLOCK)):
+            turned[part] = weight[part] * np.exp(-2j * np.pi * f * (t_s[part] - mean))
+        worst = max(worst, float(np.abs(np.sum(turned)) ** 2))
     return worst
 
 

@@ -15,7 +15,7 @@ from rig.run import Run, Trace
 from rig.supply import Volts
 from rig.sync import Timebase
 from rig.timeline import Activity, Readings, readings_of, timebase_of, volts_of
-from rig.types import Floats, Rail
+from rig.types import Bools, Floats, Rail
 from rig.view import View, view_of
 
 DISAGREE = 4.0
@@ -200,5 +200,5 @@ def _excess(view: View, timebase: Timebase) -> Excess:
     first, last = float(r.start_s[0]), float(r.end_s[-1])
     low, high = float(view.idle_weights(first) @ r.watts), float(view.idle_weights(last) @ r.watts)
     line = low + (high - low) * (view.middle_s - first) / max(last - first, 1e-12)
-    ok = r.ok
+    ok: Bools | slice = slice(None) if r.ok.all() else r.ok  # a mask would copy every array
     return Excess(r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], view.reading_u_w(True), r.period_s, r.tau_s, low)

@@ -76,9 +76,13 @@ def integrated(view: View, windows_s: Floats, other_s: Floats) -> Estimate | Non
     if busy <= 0:
         return None
     at = float(np.sum(z * view.middle_s) / z.sum())
-    dynamic = (z - z.sum() * view.idle_weights(at)) / busy
     # a reading that holds an edge averages the current, and the shunt's drop goes with its square
     uneven = float(np.sum(z * fill * (1.0 - fill))) / busy
+    del fill
+    dynamic = view.idle_weights(at)
+    dynamic *= z.sum()
+    np.subtract(z, dynamic, out=dynamic)
+    dynamic /= busy
     return _estimate(view, dynamic, windows_s[member], float(np.mean(member)), uneven)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rig.errors import IntegrityError, UsageError
 from rig.graph import Graph
+from rig.one_file import regular
+from rig.target_table import SPECIFIED, Key, Target, better, read_rows, write_rows
 
 Draw = Callable[[int, float, int], Graph]
 
@@ -28,9 +29,15 @@ def add_workload_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_targets_arguments(parser: argparse.ArgumentParser) -> None:
     """``rig targets NODES DENSITY SEED...`` or ``rig targets --verify``."""
-    parser.add_argument("--verify", action="store_true", help="check every certificate of the table again")
-    parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="of search for each; default: 10")
-    parser.add_argument("problem", nargs="*", metavar="NODES DENSITY SEED", help="a size, a density, then seeds")
+    add = parser.add_argument
+    add("--verify", action="store_true", help="check certificates of the table again: of the problems named, or all")
+    add("--seconds", type=float, default=10.0, metavar="S", help="about, of search or proof for each; default: 10")
+    add(
+        "--method", default="search", metavar="METHOD",
+        help="search (and try to prove), exact (only that), or tabu: as the benchmark specifies; default: %(default)s",
+    )  # fmt: skip
+    add("--out", type=Path, metavar="FILE.json", help="add the rows to this file, for --option targets=FILE.json")
+    add("problem", nargs="*", metavar="NODES DENSITY SEED", help="a size, a density, then seeds")
 
 
 def _problem_arguments(parser: argparse.ArgumentParser, one: bool) -> None:
@@ -43,9 +50,10 @@ def export(args: argparse.Namespace) -> int:
     """Write one problem. Raises a ``RigError`` for arguments that name none, or a file that cannot be."""
     from rig.plugins import load
 
-    path = load("exports", args.name)(args.nodes, args.density, args.seed, args.out)
-    said = {"workload": args.name, "nodes": args.nodes, "density": args.density, "seed": args.seed, "file": str(path)}
-    sys.stdout.write(json.dumps(said) + "\n" if args.json else f"{path}\n")
+    written = load("exports", args.name)(args.nodes, args.density, args.seed, args.out)
+    said = {"workload": args.name, "nodes": args.nodes, "density": args.density, "seed": args.seed}
+    said |= {"edges": written.edges, "digest_sha256": written.digest_sha256, "file": str(written.path)}
+    sys.stdout.write(json.dumps(said) + "\n" if args.json else f"{written.path}\n")
     return 0
 
 
@@ -54,56 +62,106 @@ def targets(args: argparse.Namespace) -> int:
     from rig.plugins import load
 
     draw: Draw = load("generators", "gnm")
+    keys = _keys(args.problem, args.verify)
     if args.verify:
-        return _verified(load("targets", "verify")(draw), args.json)
-    if len(args.problem) < 3:
-        raise UsageError(
-            "no problem was named",
-            field="problem",
-            value=" ".join(args.problem),
-            remedy="Write `rig targets NODES DENSITY SEED...`, or `rig targets --verify`",
-        )
+        if args.out is not None:
+            raise UsageError(
+                "--verify writes no file", field="out", value=str(args.out), remedy="Leave --out or --verify out"
+            )
+        return _verified(load("targets", "verify")(draw, _rows_of(keys) if keys else None), args.json)
     if not args.seconds > 0:
         raise UsageError(f"{args.seconds} s of search", field="seconds", value=args.seconds, remedy="Give more than 0")
-    nodes, density, *seeds = args.problem
-    rows = [_row(draw, _whole(nodes), _number(density), _whole(seed), args.seconds) for seed in seeds]
+    kept = _kept(args.out)
+    said = []
+    for key in keys:
+        found, others = _found(draw, key, args.method, args.seconds)
+        if args.out is not None:  # after each, since one may take minutes
+            place = (found.key, found.name)
+            kept[place] = found if found.name == SPECIFIED else better(kept.get(place), found)
+            write_rows(kept.values(), args.out)
+        if args.json:
+            said.append({**asdict(found), **others, "verified": True})
+        else:
+            sys.stdout.write(_line(found, others, args.seconds))
     if args.json:
-        sys.stdout.write(json.dumps(rows) + "\n")
-    else:
-        for row in rows:
-            sys.stdout.write(_line(row))
+        sys.stdout.write(json.dumps(said) + "\n")
+    elif args.out is not None:
+        sys.stdout.write(f"wrote {args.out}: measure with --option targets={args.out}\n")
     return 0
 
 
-def _row(draw: Draw, nodes: int, density: float, seed: int, seconds: float) -> dict[str, Any]:
-    """One problem: computed now, verified, beside what the tables hold."""
+def _keys(problem: Sequence[str], may_be_none: bool) -> list[Key]:
+    if not problem and may_be_none:
+        return []
+    if len(problem) < 3:
+        raise UsageError(
+            f"{' '.join(problem)} is no problem" if problem else "no problem was named",
+            field="problem",
+            value=" ".join(problem),
+            remedy="Write `rig targets NODES DENSITY SEED...`, or `rig targets --verify`",
+        )
+    nodes, density, *seeds = problem
+    return [(_whole(nodes), _number(density), _whole(seed)) for seed in seeds]
+
+
+def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
+    """The rows that the file has already. Raises ``UsageError`` for what is no file, ``DataError`` for no table."""
+    if out is None or not regular(out).exists():
+        return {}
+    return {(target.key, target.name): target for target in read_rows(out)}
+
+
+def _rows_of(keys: Sequence[Key]) -> dict[Key, Target]:
     from rig.plugins import load
 
-    graph = draw(nodes, density, seed)
-    found = load("targets", "compute")(nodes, density, seed, draw=lambda *_: graph, seconds=seconds)
-    found = load("targets", "prove")(found, graph, seconds)
-    load("targets", "certify")(nodes, graph.edges, found.certificate, found.cost)
-    kept = load("targets", "best-known")(nodes, density, seed)
-    official = load("targets", "official")(nodes, density, seed)
-    return {**asdict(found), "official": official, "best_known": None if kept is None else kept.cost, "verified": True}
+    rows = {key: load("targets", "best-known")(*key) for key in keys}
+    if missing := [key for key, row in rows.items() if row is None]:
+        n, density, seed = missing[0]
+        raise UsageError(
+            f"the table has no row for n {n}, density {density:g}, seed {seed}",
+            field="problem",
+            value=f"{n} {density:g} {seed}",
+            remedy=f"Compute one: rig targets {n} {density:g} {seed}",
+        )
+    return rows
 
 
-def _line(row: dict[str, Any]) -> str:
-    proof = f"proven by {row['proven']}" if row["proven"] else "not proven"
-    others = ", ".join(f"{name} {row[key]}" for name, key in (("official", "official"), ("table", "best_known")))
-    return (
-        f"n {row['nodes']} density {row['density']:g} seed {row['seed']}: cost {row['cost']} ({proof}); "
-        f"{others}; found after {row['found_s'] or 0:.3g} s\n"
-    )
+def _found(draw: Draw, key: Key, method: str, seconds: float) -> tuple[Target, dict[str, int | None]]:
+    """One problem: computed now, verified, and what the tables hold."""
+    from rig.plugins import load
+
+    graph = draw(*key)
+    found: Target = load("targets", "compute")(*key, draw=lambda *_: graph, method=method, seconds=seconds)
+    if method == "search":
+        found = load("targets", "prove")(found, graph, seconds)
+    load("targets", "certify")(graph.nodes, graph.edges, found.certificate, found.cost)
+    kept = load("targets", "best-known")(*key)
+    return found, {"official": load("targets", "official")(*key), "best_known": None if kept is None else kept.cost}
 
 
-def _verified(checks: Iterator[tuple[Any, str | None]], as_json: bool) -> int:
+def _line(found: Target, others: Mapping[str, int | None], seconds: float) -> str:
+    proof = "not proven" if found.proven is None else f"proven by {found.proven}".removesuffix(f" by {found.method}")
+    words = [f"{found.name}: {found.cost} by {found.method} ({proof})"]
+    for name, text in (("official", "official"), ("best_known", "table")):
+        cost = others[name]
+        if cost is not None:
+            worse = "" if cost == found.cost else ", which is better" if cost < found.cost else ", which this beats"
+            words.append(f"{text} {cost}{worse}")
+    if others["official"] is None and others["best_known"] is None:
+        words.append("no other target is known")
+    took_s = found.searched_s if found.found_s is None else found.found_s
+    late = f", past the {seconds:g} s asked for" if took_s > seconds and found.name != SPECIFIED else ""
+    words.append(f"{'found after' if found.found_s is not None else 'took'} {took_s:.3g} s{late}")
+    return f"n {found.nodes} density {found.density:g} seed {found.seed}: {'; '.join(words)}\n"
+
+
+def _verified(checks: Iterator[tuple[Target, str | None]], as_json: bool) -> int:
     wrong, count, proven = [], 0, 0
     for target, fault in checks:
         count += 1
         proven += target.proven is not None
         if fault is not None:
-            wrong.append(f"n {target.nodes} density {target.density:g} seed {target.seed}: {fault}")
+            wrong.append(f"{target}: {fault}")
     said = {"certificates": count, "proven": proven, "wrong": wrong}
     text = f"{count} certificates checked, {proven} of them proven optimal, {len(wrong)} wrong\n"
     sys.stdout.write(json.dumps(said) + "\n" if as_json else text)

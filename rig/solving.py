@@ -149,6 +149,9 @@ def solving_figures(
         figures["overrun_mean_s"] = Quantity(float(over.mean()), "s", (), 0.0, n, method)
         figures["overrun_max_s"] = Quantity(float(over.max()), "s", (), 0.0, n, method)
     for target in sorted({name for s in solves for name in s.targets}):
+        costs = {s.sample_id: s.targets[target] for s in solves if target in s.targets}
+        method = f"mean of the {target} target costs of {len(costs)} problems"
+        figures[f"target_{target}_mean"] = Quantity(sum(costs.values()) / len(costs), "1", (), 0.0, len(costs), method)
         figures |= _gaps([s for s in solves if target in s.targets], target)
         if timed:
             figures |= _times_to([s for s in solves if target in s.targets], target, power, to_gap or 0.0)
@@ -224,11 +227,16 @@ def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, meth
     return Quantity(mean, unit, (Component("scatter", u, groups - 1),) if u else (), 0.0, n, method)
 
 
-def solving_notes(solves: Sequence[Solve], timed: bool, to_gap: float | None) -> Iterator[str]:
-    """Why no time to a gap is told, where none is."""
+def solving_notes(
+    solves: Sequence[Solve], timed: bool, to_gap: float | None, told: Sequence[str] = ()
+) -> Iterator[str]:
+    """Why no gap, or no time to one, is told, where none is; ``told`` is what the workload says of it itself."""
     if not solves:
         return
+    yield from told
     if not any(s.targets for s in solves):
+        if told:
+            return
         yield "No target is known for these problems, so no gap is told (`rig targets` computes targets)"
     elif not timed:
         yield (

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("path", nargs="?", type=Path, metavar="FILE|DIR", help="a grid in TOML; or a sweep, to go on with it")
     add("--device", nargs="+", action="extend", metavar="NAME", help="names from `rig list`, or path.py:function")
     add("--scenario", help="default: single-stream")
-    add("--workload", help="default: asc")
+    add("--workload", help="default: asc; of scenario optimization, qubo-mis")
     add("--vary", action="append", metavar="KEY=V1,V2,...", help="an option and its values; repeatable: every product")
     add("--option", action="append", metavar="KEY=VALUE", help="an option that all cells share")
     add("--data", metavar="DIR", help="the workload's data set")
@@ -111,7 +111,7 @@ def _out(args: argparse.Namespace) -> Path:
 def _asked(args: argparse.Namespace) -> Asked:
     import msgspec
 
-    from rig.sweep_grid import Asked, from_texts, values_in
+    from rig.sweep_grid import Asked, from_texts, values_in, with_workload
 
     if not args.device:
         raise UsageError("a grid needs a device", field="device", value=None, remedy="Name one with --device")
@@ -121,7 +121,7 @@ def _asked(args: argparse.Namespace) -> Asked:
     given |= {
         name: getattr(args, name) for name in ("scenario", "workload", "rules", "mode", "simulate", "repetitions")
     }
-    return msgspec.convert({name: value for name, value in given.items() if value is not None}, Asked)
+    return msgspec.convert(with_workload({name: value for name, value in given.items() if value is not None}), Asked)
 
 
 def _means(args: argparse.Namespace) -> Means:

@@ -16,7 +16,8 @@ import msgspec
 
 from rig.errors import IntegrityError, Interrupted, RigError, StoreError
 from rig.locks import Say, claimed, device_lock
-from rig.sweep_grid import Cell
+from rig.opening import which_of
+from rig.sweep_grid import Cell, texts
 from rig.sweep_rows import keep_row, keep_seconds, one_thread
 from rig.sweep_store import (
     PENDING,
@@ -88,7 +89,8 @@ def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
         set_aside(folder, work, cell.key)
     seconds = None
     if not work.exists():
-        with device_lock(cell.device, task.wait, say) if cell.exclusive else nullcontext():
+        which = which_of(cell.device, texts(cell.options)) if cell.exclusive else ""
+        with device_lock(cell.device, task.wait, say, which) if cell.exclusive else nullcontext():
             began_s = time.monotonic()
             if (ended := _record(folder, cell, work)) is not None:
                 return ended

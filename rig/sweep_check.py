@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
-from rig.errors import UsageError
+from rig.errors import RigError, UsageError
 from rig.locks import Say, device_lock
 from rig.measure import MODES
-from rig.opening import PLANT, opened
+from rig.opening import PLANT, opened, which_of
 from rig.plugins import Factory, load, needs, options_of, split_options, takes, values_of
-from rig.sweep_grid import AUTO, NONE, Asked, Cell, Facts, Grid, cells_of, check_size, plain
+from rig.sweep_grid import AUTO, NONE, Asked, Cell, Facts, Grid, cells_of, check_size, plain, texts
+from rig.types import Workload
 
 Takers = dict[str, Factory]
 
@@ -66,23 +67,68 @@ def _own_takers(asked: Asked, device: str) -> Takers:
 
 
 def _opened_once(asked: Asked, device: str, in_plant: bool, wait: bool, say: Say | None) -> Facts:
-    first = msgspec.structs.replace(
-        asked, devices=(device,), vary={k: v[:1] for k, v in asked.vary.items()}, repetitions=1
-    )
+    """What is known of a device, from the first of its cells whose values it takes; others fail when it is their turn.
+
+    Raises what the first cell raised when no value of a varied key is taken, and whatever has another reason.
+    """
+    vary, first = dict(asked.vary), None
+    while True:
+        try:
+            return _opened(asked, vary, device, in_plant, wait, say)
+        except UsageError as error:
+            first = first or error
+            key = next((k for k in vary if k.rpartition(".")[2] == error.field.rpartition(".")[2]), None)
+            if key is None or len(vary[key]) == 1:
+                raise first from None
+            vary[key] = vary[key][1:]
+
+
+def _opened(
+    asked: Asked, vary: Mapping[str, tuple[str, ...]], device: str, in_plant: bool, wait: bool, say: Say | None
+) -> Facts:
+    first = msgspec.structs.replace(asked, devices=(device,), vary={k: v[:1] for k, v in vary.items()}, repetitions=1)
     options = first.options | {key: values[0] for key, values in first.vary.items()}
     trial = Grid(first, options, {}, {device: {}}, {device: Facts(not in_plant, ())})
     (cell,) = cells_of([trial])
+    own = {k: v for k, v in vary.items() if _of_workload(k, load("workloads", asked.workload))}
     if in_plant:
-        return _facts(cell, in_plant)
-    with device_lock(device, wait, say):
-        return _facts(cell, in_plant)
+        return _facts(cell, in_plant, own)
+    with device_lock(device, wait, say, which_of(device, texts(cell.options))):
+        return _facts(cell, in_plant, own)
 
 
-def _facts(cell: Cell, in_plant: bool) -> Facts:
+def _of_workload(key: str, workload: Factory) -> bool:
+    who, dot, name = key.rpartition(".")
+    return name in options_of(workload) and (not dot or who == "workload")
+
+
+def _facts(cell: Cell, in_plant: bool, own: Mapping[str, tuple[str, ...]]) -> Facts:
+    """``own``: the varied options of the workload, which is opened again to see whether it is the same."""
     with opened(cell.request(Path("nowhere"))) as o:
         info = o.bench.device.info()
+        _check_same(o.workload, o.other_workload, {})
+        for changed in ({key.rpartition(".")[2]: value} for key, values in own.items() for value in values[1:]):
+            try:
+                one = o.other_workload(changed)
+            except RigError:  # it fails its own cells
+                continue
+            _check_same(one, o.other_workload, changed)
     meters = tuple(n for n in cell.meters if n != NONE) if cell.meters else (info.onboard_meter or "",)
     return Facts(exclusive=not (in_plant and info.mode == "simulator"), meters=meters)
+
+
+def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload], changed: Mapping[str, str]) -> None:
+    """Raises ``UsageError`` for a workload that is another when it is opened again, as every cell opens it."""
+    other = open_it(changed)
+    if one.digest_sha256 != other.digest_sha256:
+        seeds = one.details.get("seeds")
+        named = f"seeds={','.join(map(str, seeds))}" if isinstance(seeds, list) and len(seeds) <= 50 else "its seeds"
+        raise UsageError(
+            f"workload {one.name} draws anew each time it is opened, so that no two cells would measure the same",
+            field="workload",
+            value=one.name,
+            remedy=f"Name what it is to draw: --option {named}, in place of what makes it draw",
+        )
 
 
 def _owners(asked: Asked, own: Takers, meters: Takers) -> dict[tuple[str, str], str]:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import UsageError
-from rig.opening import Request
+from rig.opening import Request, workload_for
 
 Value = str | int | float | bool
 MOST_CELLS = 1_000_000
@@ -131,12 +131,18 @@ def from_file(path: Path) -> Asked:
         if isinstance(content.get(table), dict):
             content[table] = {key: _as_texts(f"{table}.{key}", value) for key, value in _flat(content[table])}
     try:
-        return msgspec.convert(content, Asked)
+        return msgspec.convert(with_workload(content), Asked)
     except msgspec.ValidationError as error:
         known = ", ".join(Asked.__struct_fields__)
         raise UsageError(
             f"{path}: {str(error).replace('$.', '')}", field="file", value=str(path), remedy=f"Keys are {known}"
         ) from error
+
+
+def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given for ``Asked``, with the workload that goes with its scenario where none was named."""
+    scenario = given.get("scenario")
+    return {"workload": workload_for(scenario if isinstance(scenario, str) else "")} | dict(given)
 
 
 def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:

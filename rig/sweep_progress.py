@@ -33,7 +33,7 @@ def declared_s(cell: Cell) -> float:
 class Progress:
     """Counts outcomes, and knows from those of one kind how long the others of that kind may take.
 
-    Where none of a kind has ended, a straight line through those that have, over the seconds that options declare.
+    Where none of a kind has ended, a straight line through two or more that have, over the seconds declared.
 
     ``left`` names the cells that are open, ``took_s`` how long some of the others took.
     """
@@ -67,6 +67,9 @@ class Progress:
         if not self._sums or not self._worked_s:
             return None
         means_s = {kind: s / n for kind, (s, n) in self._sums.items()}
+        unlike = {self._declared_s[self._kinds[key]] for key in self._left} - {self._declared_s[k] for k in means_s}
+        if unlike and len({self._declared_s[kind] for kind in means_s}) < 2:
+            return None
         fixed_s, slope = self._line(means_s)
         each_s = sum(
             means_s.get(kind, fixed_s + slope * self._declared_s[kind])
@@ -76,14 +79,14 @@ class Progress:
         return max(each_s / at_once - (time.monotonic() - self._noted_s), 0.0)
 
     def _line(self, means_s: Mapping[tuple[str, ...], float]) -> tuple[float, float]:
-        """Fixed seconds and slope over the declared ones: least squares, neither below 0, one kind: in proportion."""
+        """Fixed seconds and slope over the declared ones: least squares, neither below 0."""
         x = [self._declared_s[kind] for kind in means_s]
         y = list(means_s.values())
         mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-        if len(set(self._declared_s.values())) == 1:
-            return mean_y, 0.0
         spread = sum((a - mean_x) ** 2 for a in x)
-        slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread if spread else math.inf
+        if spread == 0.0:
+            return mean_y, 0.0
+        slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread
         slope = min(max(slope, 0.0), mean_y / mean_x)
         return mean_y - slope * mean_x, slope
 

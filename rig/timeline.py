@@ -239,7 +239,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         ok, overload = ok & known, overload | over
         window_s = float(np.median(volts.end_s - volts.start_s))
         supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm)
-    watts = to_watts(np.where(ok, raw, 0.0), c, v)
+    watts = to_watts(raw if ok.all() else np.where(ok, raw, 0.0), c, v)
     burden = c.burden_ohm / c.supply_v**2 if c.unit == "A" and c.supply_v else 0.0
     tau_s, step_j = trace.rail.filter_tau_s, (trace.rail.resolution or 0.0) if counter else 0.0
     return Readings(

@@ -65,10 +65,17 @@ class View:
         total = g.sum()
         mean = float(np.sum(g * self.middle_s) / total)
         lever = self.middle_s - mean
-        sxx = float(np.sum(g * lever**2))
+        square = lever**2
+        square *= g
+        sxx = float(np.sum(square))
         if self.drift_u_w == math.inf or sxx <= 0:
             return np.asarray(g / total)
-        return np.asarray(g / total + g * lever * ((at_s - mean) / sxx))
+        # g / total + g * lever * ((at_s - mean) / sxx), without five arrays more
+        lever *= g
+        lever *= (at_s - mean) / sxx
+        g /= total
+        g += lever
+        return g
 
 
 def view_of(readings: Readings, activity: Activity, clock: str, sigma_s: float, idle_sigma_s: float) -> View | None:
@@ -91,14 +98,20 @@ def view_of(readings: Readings, activity: Activity, clock: str, sigma_s: float, 
     length = r.end_s - r.start_s
     # between two readings of a counter, what it counted is what counts
     uneven = r.counter or (len(length) > 1 and float(length.max()) > 1.5 * float(length.min()))
-    weight = np.where(r.ok, length if uneven else 1.0, 0.0)
+    # the same number for all is not written down for each
+    even = not uneven and bool(r.ok.all())
+    weight = np.broadcast_to(1.0, len(length)) if even else np.where(r.ok, length if uneven else 1.0, 0.0)
+    del length
     middle = 0.5 * (r.start_s + r.end_s)
     drift, drift_u = _counted_drift(r, idle, where) if r.counter else _drift(r.watts, idle, where, middle)
     held = inside(busy_s, r.start_s, r.end_s)
     residual = r.watts - idle_line(r, middle, idle, drift_u)
     fill = seen(edges_of(busy_s), r.start_s, r.end_s, r.tau_s)
-    left = np.where(r.ok, residual - fill * _level(residual, fill, weight if r.counter else r.ok.astype(float)), 0.0)
-    noise, jitter = _noise(r, residual, idle, where, held, _slow(r, left, busy_s))
+    level = _level(residual, fill, weight if r.counter else r.ok.astype(float))
+    slow = _slow(r, _left(r, residual, fill, level), busy_s)
+    noise, jitter = _noise(r, residual, idle, where, held, slow)
+    steady = held >= 0
+    del held
     view = View(
         readings=r,
         clock=clock,
@@ -108,7 +121,7 @@ def view_of(readings: Readings, activity: Activity, clock: str, sigma_s: float, 
         weight=weight,
         all_busy_s=busy_s,
         busy=touches(busy_s, r.start_s, r.end_s),
-        held=held >= 0,
+        held=steady,
         noise=noise,
         drift_w=drift,
         drift_u_w=drift_u,
@@ -116,7 +129,17 @@ def view_of(readings: Readings, activity: Activity, clock: str, sigma_s: float, 
         jitter=jitter,
         at_looks=_at_looks(r, busy_s) if r.counter else None,
     )
-    return replace(view, bend_w=math.hypot(_bend(view, left, fill), _unsettled(view, residual, where)))
+    bend_w = _bend(view, _left(r, residual, fill, level), fill)
+    del fill
+    return replace(view, bend_w=math.hypot(bend_w, _unsettled(view, residual, where)))
+
+
+def _left(r: Readings, residual: Floats, fill: Floats, level: float) -> Floats:
+    """What the fitted levels leave; computed twice rather than kept."""
+    left = fill * level
+    np.subtract(residual, left, out=left)
+    left[~r.ok] = 0.0
+    return left
 
 
 def idle_line(r: Readings, middle: Floats, idle: Bools, drift_u: float) -> Floats:

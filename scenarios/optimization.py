@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from rig.errors import UsageError
-from rig.types import Budget, Issue, Rules, Sample, Step, Workload
+from rig.types import Budget, Issue, Rules, Step, Workload
 from scenarios.steps import at_least, chosen, framed, positive
+from scenarios.stops import check_problems, stop_costs
 
 
 def optimization(
@@ -24,30 +24,26 @@ def optimization(
 ) -> Iterator[Step]:
     """Idle, each problem ``solves`` times for ``timeout_s`` each, idle. The device draws a new seed for each solve.
 
-    ``to_gap`` ends a solve that comes that close to the problem's target, relative (0.05 for 5 %). ``repeat`` loops a
-    solve inside one span; left out, a run with a meter (``metered``) loops what is shorter than a power window of
-    ``window_s`` until it fills one. Of a loop, the first solve's solution and progress are kept.
+    ``to_gap`` ends a solve that comes that close to the problem's target, relative (0.05 for 5 %): the official one,
+    else the specified, else the best known. ``repeat`` loops a solve inside one span; left out, a run with a meter
+    (``metered``) loops what is shorter than a power window of ``window_s`` until it fills one. Of a loop, the first
+    solve's solution and progress are kept.
+
+    Raises ``UsageError`` for a workload in which there is nothing to optimize, and for ``to_gap`` without a target.
     """
     idle = chosen(idle_s, rules.idle_s)
     positive(timeout_s=timeout_s, window_s=window_s)
     times = chosen(repeat, math.ceil(window_s / timeout_s) if metered and to_gap is None else 1)
     at_least(idle_s=(idle, 0.0), solves=(solves, 1), repeat=(times, 1), to_gap=(chosen(to_gap, 0.0), 0.0))
-    return framed(_solves(workload, timeout_s, to_gap, solves, int(times)), workload, idle, 0)
+    check_problems(workload)
+    stops = {} if to_gap is None else stop_costs(workload, to_gap)
+    return framed(_solves(workload, timeout_s, stops, solves, int(times)), workload, idle, 0)
 
 
-def _solves(workload: Workload, timeout_s: float, to_gap: float | None, solves: int, repeat: int) -> Iterator[Step]:
+def _solves(
+    workload: Workload, timeout_s: float, stops: Mapping[str, float], solves: int, repeat: int
+) -> Iterator[Step]:
     for sample in workload.samples:
-        budget = Budget(timeout_s, None if to_gap is None else _stop_at(sample, to_gap))
+        budget = Budget(timeout_s, stops.get(sample.id))
         for _ in range(solves):
             yield Issue((sample,), repeat=repeat, budget=budget)
-
-
-def _stop_at(sample: Sample, to_gap: float) -> float:
-    if sample.target_cost is None:
-        raise UsageError(
-            f"problem {sample.id} has no target to come close to",
-            field="to_gap",
-            value=to_gap,
-            remedy="Leave to_gap out, or choose a problem of the published grid",
-        )
-    return sample.target_cost + to_gap * abs(sample.target_cost)

@@ -212,3 +212,32 @@ def test_a_gap_that_is_not_defined_is_refused(cost: float, target: float, field:
     with pytest.raises(UsageError) as caught:
         gap(cost, target)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [1 + 0j, 0, 0],
+        [0.5, 0, 0],
+        [2, 0, 0],
+        [-1, 0, 0],
+        [2**70, 0, 0],
+        ["1", "0", "0"],
+        [None, 0, 0],
+        [[1], [0, 0]],
+        [float("nan"), 0, 0],
+    ],
+)
+def test_only_the_real_numbers_0_and_1_make_a_vector(x: list[Any]) -> None:
+    graph = Graph(3, np.array([[0, 1]], np.int32))
+    for taken in (graph.cost, graph.conflicts, to_hex):
+        with pytest.raises(UsageError) as caught:
+            taken(x)
+        assert caught.value.field == "x"
+
+
+def test_a_solution_to_be_written_is_a_vector() -> None:
+    with pytest.raises(UsageError, match="shape"):
+        to_hex([[1, 0]])
+    assert to_hex([]) == ""
+    assert to_hex([True, False, 1.0]) == "a0"

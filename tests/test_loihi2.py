@@ -161,7 +161,7 @@ def test_every_option_has_a_plain_type_and_is_described() -> None:
     declared = options_of(loihi2.open_device)
     assert all(option.kind in (str, int, float) for option in declared.values())
     assert loihi2.open_device.__doc__
-    assert [name for name in declared if f"``{name}``" not in loihi2.open_device.__doc__] == ["seed"]
+    assert [name for name in declared if f"``{name}``" not in loihi2.open_device.__doc__] == []
 
 
 # ---- interpreters -------------------------------------------------------------------------

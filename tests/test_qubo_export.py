@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rig import cli
 from rig.errors import MissingExtraError, UsageError
 from rig.graph import Graph
 from scenarios.workloads.gnm import gnm_edges
@@ -50,7 +53,7 @@ def test_a_frame_has_a_row_for_each_edge() -> None:
 @given(st.integers(2, 30), st.sampled_from([0.01, 0.25, 1.0]), st.integers(0, 2**63 - 1))
 @settings(deadline=None, max_examples=20)
 def test_an_exported_graph_comes_back(tmp_path_factory: Any, nodes: int, density: float, seed: int) -> None:
-    path = export(nodes, density, seed, tmp_path_factory.mktemp("export") / "graph.npz")
+    path = export(nodes, density, seed, tmp_path_factory.mktemp("export") / "graph.npz").path
     with np.load(path, allow_pickle=False) as file:
         graph = Graph(int(file["nodes"]), file["edges"])
         assert np.array_equal(graph.edges, gnm_edges(nodes, density, seed).edges)
@@ -59,9 +62,9 @@ def test_an_exported_graph_comes_back(tmp_path_factory: Any, nodes: int, density
 
 
 def test_the_same_export_is_the_same_file_and_replaces_the_old_one(tmp_path: Path) -> None:
-    first, second = export(50, 0.1, 0, tmp_path / "a.npz"), export(50, 0.1, 1, tmp_path / "b.npz")
+    first, second = (export(50, 0.1, seed, tmp_path / name).path for seed, name in enumerate(("a.npz", "b.npz")))
     assert first.read_bytes() != second.read_bytes()
-    assert export(50, 0.1, 0, second).read_bytes() == first.read_bytes()
+    assert export(50, 0.1, 0, second).path.read_bytes() == first.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
 
 
@@ -89,3 +92,22 @@ def test_an_export_of_no_graph_is_refused(tmp_path: Path) -> None:
         export(10, 0.0, 0, tmp_path / "graph.npz")
     assert caught.value.field == "density"
     assert not list(tmp_path.iterdir())
+
+
+def test_the_command_tells_digest_and_edges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["workload", "export", "qubo-mis", "50", "0.1", "0", "--out", str(tmp_path / "g.npz"), "--json"]
+    assert cli.main(words) == 0
+    said = json.loads(capsys.readouterr().out)
+    with np.load(tmp_path / "g.npz", allow_pickle=False) as file:
+        assert (said["edges"], said["digest_sha256"]) == (len(file["edges"]), str(file["digest"]))
+
+
+def test_a_pipe_is_no_place_for_a_graph_and_a_link_stays_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "real").write_bytes(b"")
+    (tmp_path / "link").symlink_to("real")
+    with pytest.raises(UsageError, match="not a regular file"):
+        export(10, 0.25, 0, tmp_path / "pipe")
+    export(10, 0.25, 0, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").stat().st_size > 0

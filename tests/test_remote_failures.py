@@ -50,6 +50,19 @@ def test_a_worker_that_dies_is_a_device_error_with_its_last_words() -> None:
     body = 'def output(self, sample, budget):\n    os.write(2, b"out of luck")\n    os.kill(os.getpid(), 9)'
     error = failing(body, DeviceError, "ended unasked")
     assert "out of luck" in str(error)
+    assert "(killed by SIGKILL)" in str(error)
+
+
+def test_what_python_says_of_shared_memory_is_not_taken_for_the_reason() -> None:
+    noise = (
+        "/usr/lib/python3.10/multiprocessing/resource_tracker.py:224: UserWarning: resource_tracker: There appear to "
+        "be 4 leaked shared_memory objects to clean up at shutdown\\n"
+        "  warnings.warn('resource_tracker: There appear to be"
+    )
+    body = f'def output(self, sample, budget):\n    os.write(2, b"{noise}")\n    os._exit(3)'
+    error = failing(body, DeviceError, "ended unasked")
+    assert "resource_tracker" not in str(error)
+    assert "(exit code 3)" in str(error)
 
 
 def test_answers_before_a_death_are_handed_out_first() -> None:

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from reports.format import budget, clean, quantity_text, si
-from reports.names import brief, groups, ordinal, split_name, text_of, title
+from reports.format import budget, clean, flatten, quantity_text, si
+from reports.names import brief, groups, ordinal, split_name, target_of, text_of, title
 from reports.trace_figure import envelope
 from rig.quantity import Component, Quantity
 
@@ -40,6 +40,16 @@ def test_quantities_read_well(quantity: Quantity, text: str) -> None:
     assert quantity_text(quantity) == text
 
 
+def test_what_rounding_left_of_a_share_is_nothing() -> None:
+    assert quantity_text(Quantity(1.939e-18, "1")) == "0 % (no uncertainty stated)"
+    assert quantity_text(Quantity(1e-7, "1", bias=2e-8)) == "0.0000100 ± 0.0000020 %"
+
+
+def test_a_name_with_a_dot_is_not_broken_at_it() -> None:
+    found = dict(flatten({"targets": {"best_known": {"mis-n250-d0.05-s0": -96}}}))
+    assert found == {"targets: best_known: mis-n250-d0.05-s0": "-96"}
+
+
 def test_plain_numbers_read_well() -> None:
     assert si(1280.0, "Hz") == "1.28 kHz"
     assert si(None, "s") == "not stated"
@@ -57,6 +67,8 @@ def test_names_are_taken_apart() -> None:
     assert split_name("").kind == "other"
     assert title("rail.io.dynamic_power_w") == "Dynamic power"
     assert title("time_to_solution_s") == "Time to solution"
+    assert title("target_best_known_mean") == "Cost of the best known target, mean"
+    assert target_of("target_best_known_mean") == "best_known"
     names = ("x.y.z", "rail.io.a", "trimmed.a", "phase.p.rail.io.a", "accuracy", "phase.p.a")
     kinds = [g.kind for g in groups(dict.fromkeys(names, Quantity(1.0, "W")))]
     assert kinds == ["overall", "phase", "rail", "phase and rail", "cross-check", "other"]

@@ -511,7 +511,7 @@ def test_what_no_cell_of_a_kind_has_shown_is_reckoned_by_the_seconds_declared(
     progress = Progress(made, [cell.key for cell in made], 0, {})
     now_s[0] = 2.0
     progress.note(Outcome("a", "done", 2.0))
-    assert progress.left_s() == pytest.approx(20.0 + 200.0)  # one alone says no more than in proportion
+    assert progress.left_s() is None  # one alone says nothing of those that are given more
     now_s[0] = 5.8
     progress.note(Outcome("b", "done", 3.8))
     assert progress.left_s() == pytest.approx(1.8 + 2.0 * 10.0)

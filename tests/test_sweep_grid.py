@@ -235,3 +235,47 @@ def test_a_cell_is_measured_alone_by_its_command() -> None:
     cell = Cell("k", "mock", "server", "asc", "quick", "together", True, ("mock",), {"a": "1"}, 0, False)
     words = "rig measure --device mock --scenario server --workload asc --rules quick --mode together --simulate"
     assert " ".join(cell.command()) == f"{words} --meter mock --option a=1 --out cells/k"
+
+
+# ---- problems -------------------------------------------------------------------------------
+
+
+def problems(**given: object) -> Asked:
+    base = {"scenario": "optimization", "workload": "qubo-mis", "simulate": False, "meters": ["none"]}
+    file = Path(__file__).with_name("lazy_solver.py")
+    return asked(**base | {"devices": [f"{file}:solver"], "options": {"nodes": "12"}} | given)
+
+
+@pytest.mark.parametrize("how", [{"options": {"draw": "2"}}, {"vary": {"draw": ["0", "2"]}}])
+def test_a_workload_that_draws_anew_for_each_cell_is_refused_with_the_seeds_it_drew(how: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="draws anew each time") as caught:
+        checked(problems(**how))
+    assert "--option seeds=" in caught.value.remedy
+
+
+def test_named_seeds_are_the_same_problems_in_every_cell() -> None:
+    assert len(cells_of([checked(problems(vary={"seeds": ["0-4", "7,8"], "timeout_s": ["0.1", "1"]}))])) == 4
+
+
+@pytest.mark.parametrize("sizes", [["0", "12"], ["12", "0"]])
+def test_a_value_out_of_range_fails_its_own_cells_wherever_it_stands(sizes: list[str]) -> None:
+    grid = checked(problems(options={}, vary={"workload.nodes": sizes}))
+    assert [cell.options["workload.nodes"] for cell in cells_of([grid])] == sizes
+
+
+def test_a_grid_of_which_no_value_is_taken_is_refused() -> None:
+    with pytest.raises(UsageError, match="nodes 0"):
+        checked(problems(options={}, vary={"nodes": ["0", "1"]}))
+    with pytest.raises(UsageError, match="density"):
+        checked(problems(options={"density": "7"}, vary={"nodes": ["12", "13"]}))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "workload"), [("optimization", "qubo-mis"), ("single-stream", "asc"), (None, "asc")]
+)
+def test_a_scenario_has_its_workload_unless_one_is_named(tmp_path: Path, scenario: str | None, workload: str) -> None:
+    said = "" if scenario is None else f'scenario = "{scenario}"\n'
+    (tmp_path / "g.toml").write_text(f'devices = ["mock"]\n{said}')
+    assert from_file(tmp_path / "g.toml").workload == workload
+    (tmp_path / "g.toml").write_text(f'devices = ["mock"]\nworkload = "mine"\n{said}')
+    assert from_file(tmp_path / "g.toml").workload == "mine"

@@ -41,7 +41,7 @@ def open_device(
     start_s: float = 60.0,
     load_s: float = 180.0,
 ) -> Device:
-    """Open Lava's QUBO solver. Solve k of this device draws from ``seed + k``.
+    """Open Lava's QUBO solver. Solve k of this device draws from a seed that is made of ``seed`` and k.
 
     ``interpreter``: the Python 3.10 that has Lava; by default RIG_LAVA_PYTHON, the one that the doctor built, or a
     pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". ``neuron_model``: "nebm" simulated,
@@ -94,7 +94,8 @@ def doctor(build: bool = False, *, interpreter: str = "", say: Say = print) -> l
         except RigError as error:
             # without Intel's extension this is no host of a board, and nothing is broken
             no_host = not simulate and error.field == "lava-loihi"
-            findings.append(Finding(no_host, f"{what}: {error.message}", error.remedy))
+            told = f"{what}: none can be driven from this host, which is one for --simulate ({error.message})"
+            findings.append(Finding(no_host, told if no_host else f"{what}: {error.message}", error.remedy))
             continue
         versions = ", ".join(f"{name} {version}" for name, version in device.info().versions.items())
         device.close()

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,11 +19,11 @@ import numpy as np
 
 from rig.errors import UsageError
 from rig.graph import Graph
-from rig.plugins import load
+from rig.one_file import regular, replacing
 from rig.types import Reply, Sample
 from scenarios.workloads.gnm import MAX_SEED, checked, gnm_edges
 from scenarios.workloads.qubo_scoring import Problem, score_solutions
-from scenarios.workloads.qubo_targets import TUNING_SEEDS, official_target, revised_target, source
+from scenarios.workloads.qubo_targets import TUNING_SEEDS, TargetFile, details_of, official_target, open_file
 
 NAME = "qubo-mis"
 TASK = "qubo-mis"
@@ -88,7 +86,13 @@ class QuboWorkload:
 
 
 def open_workload(
-    *, nodes: int = 100, density: float = 0.05, seeds: str = _TUNING_TEXT, draw: int = 0, announced: bool = False
+    *,
+    nodes: int = 100,
+    density: float = 0.05,
+    seeds: str = _TUNING_TEXT,
+    draw: int = 0,
+    announced: bool = False,
+    targets: str = "",
 ) -> QuboWorkload:
     """Open the workload.
 
@@ -97,14 +101,19 @@ def open_workload(
     seeds: problem seeds, such as "0-4" or "7,11,20-22".
     draw: draw so many seeds at random in place of ``seeds``, none of them a tuning seed; ``details`` records them.
     announced: the seeds are those that NeuroBench announced for evaluation.
+    targets: a file of `rig targets --out`, whose targets stand beside those that the rig knows.
 
-    Each graph is drawn once here for the digest. Raises UsageError for options that cannot be meant, and for more
-    nodes than memory holds.
+    Each graph is drawn once here, for the digest and to verify the file's certificates. Raises UsageError for options
+    that cannot be meant, and for more nodes than memory holds; DataError for a file, or a row of it, that is wrong.
     """
     nodes, density, _ = checked(nodes, density, 0)
     chosen = _seeds(seeds, draw, announced)
     samples = LazyGraphs(tuple(_problem(nodes, density, seed) for seed in chosen))
-    digests = {str(p.seed): graph_digest(samples.graph(p), density, p.seed) for p in samples.problems}
+    file = open_file(Path(targets)) if targets else TargetFile()
+    digests, more = {}, {}
+    for p in samples.problems:
+        digests[str(p.seed)] = graph_digest(samples.graph(p), density, p.seed)
+        more[p.id] = file.of(p, samples.graph(p))
     edges = len(samples.graph(samples.problems[-1]).edges)
     kinds = {str(seed): _kind(seed, draw, announced) for seed in chosen}
     details = {
@@ -115,7 +124,8 @@ def open_workload(
         "seed_kind": next(iter(kinds.values())) if len(set(kinds.values())) == 1 else MIXED,
         "seed_kinds": kinds,
         "graphs_sha256": digests,
-        **_target_details(samples.problems),
+        **details_of(samples.problems, more),
+        **({"targets_file": dict(file.about)} if targets else {}),
     }
     whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
     return QuboWorkload(NAME, TASK, VERSION, whole, samples, details)
@@ -129,35 +139,30 @@ def graph_digest(graph: Graph, density: float, seed: int) -> str:
     return hasher.hexdigest()
 
 
-def export(nodes: int, density: float, seed: int, out: Path) -> Path:
-    """Write one graph to an ``.npz`` and return its path.
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A problem in a file."""
+
+    path: Path
+    edges: int
+    digest_sha256: str
+
+
+def export(nodes: int, density: float, seed: int, out: Path) -> Written:
+    """Write one graph to an ``.npz``.
 
     ``edges`` is int32 of shape (m, 2), u < v, rows sorted; ``nodes``, ``density``, ``seed`` and ``digest`` (of
     ``graph_digest``) are scalars. The file appears whole or not at all, and the same arguments give the same bytes.
-    Raises UsageError for what is no graph, and for a path that is a directory or cannot be written.
+    Raises UsageError for what is no graph, and for a path that cannot be written or is no regular file.
     """
     nodes, density, seed = checked(nodes, density, seed)
     path = Path(out)
-    if path.is_dir():
-        raise _usage("out", str(path), "is a directory", "Name a file, such as graph.npz")
+    regular(path)  # before minutes go into a large graph
     graph = gnm_edges(nodes, density, seed)
     digest = graph_digest(graph, density, seed)
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, edges=graph.edges, nodes=nodes, density=density, seed=seed, digest=digest)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _unwritable(path, error) from error
-        raise
-    return path
+    with replacing(path) as file:
+        np.savez(file, edges=graph.edges, nodes=nodes, density=density, seed=seed, digest=digest)
+    return Written(path, len(graph.edges), digest)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -211,26 +216,8 @@ def _problem(nodes: int, density: float, seed: int) -> Problem:
     return Problem(f"mis-n{nodes}-d{density!r}-s{seed}", nodes, density, seed, target)
 
 
-def _target_details(problems: Sequence[Problem]) -> dict[str, Any]:
-    known = {str(p.seed): p.target for p in problems if p.target is not None}
-    revised = {str(p.seed): revised_target(p.nodes, p.density, p.seed) for p in problems}
-    differing = {seed: cost for seed, cost in revised.items() if cost is not None}
-    details: dict[str, Any] = {"official_targets": known}
-    best = {p.id: load("targets", "best-known")(p.nodes, p.density, p.seed) for p in problems}
-    details["targets"] = {"best_known": {name: target.cost for name, target in best.items() if target is not None}}
-    if known:
-        details["target_source"] = dict(source())
-    if differing:
-        details["targets_in_other_revision"] = differing
-    return details
-
-
 def _is_seed(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_SEED))
-
-
-def _unwritable(path: Path, error: OSError) -> UsageError:
-    return _usage("out", str(path), f"cannot be written ({error.strerror or error})", "Choose a path that can be")
 
 
 def _usage(name: str, value: object, what: str, remedy: str) -> UsageError:

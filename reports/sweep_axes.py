@@ -1,0 +1,121 @@
+"""Points, intervals and axes of a sweep's picture: where values stand, what is logarithmic, what is never negative."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from reports.format import clean
+from reports.names import scale
+
+Row = Mapping[str, Any]
+HALF = ".half_width_95"
+_WIDE = 30.0  # greatest over least, from which an axis is logarithmic
+_DECADE, _EVEN = 10.0, 2.5  # or from here on, where the steps are alike as factors
+_TICKS = 9  # values that are all written at a logarithmic axis
+_SIGNED = re.compile(r"(?:.*[._])?dynamic_.*|(?:cost|gap|target)_.*", re.S)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn: ``quantity`` times ``factor`` against ``key``, whose values stand at ``x_of``.
+
+    ``held`` are the least and greatest that the quantity can be.
+    """
+
+    quantity: str
+    key: str
+    factor: float
+    x_of: Mapping[Any, float]
+    held: tuple[float, float]
+
+    def interval(self, row: Row) -> tuple[float, float, float]:
+        """The point of a row, and the ends of its interval."""
+        y, half = float(row[self.quantity]), float(row.get(self.quantity + HALF) or 0.0)
+        low, high = max(y - half, min(self.held[0], y)), min(y + half, max(self.held[1], y))
+        return y * self.factor, low * self.factor, high * self.factor
+
+
+def places(values: Sequence[Any]) -> tuple[dict[Any, float], list[str]]:
+    """Where each value of the key stands, and the names of places that are no numbers."""
+    if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
+        return {v: float(v) for v in values}, []
+    names = list(dict.fromkeys(values))
+    return {v: float(k) for k, v in enumerate(names)}, [said(v) for v in names]
+
+
+def said(value: Any) -> str:
+    """A value of a key, as people write it."""
+    if isinstance(value, float) and math.isfinite(value):
+        return f"{value:g}"
+    return "default" if value is None else clean(value)
+
+
+def bounds(quantity: str, unit: str) -> tuple[float, float]:
+    """The least and the greatest that a quantity can be: times, powers and shares are not negative.
+
+    What is a difference may be, such as dynamic power, and so may costs and gaps.
+    """
+    if _SIGNED.fullmatch(quantity):
+        return -math.inf, math.inf
+    if unit == "1":
+        return (0.0, 1.0) if scale(quantity) == "percent" else (-math.inf, math.inf)
+    return 0.0, math.inf
+
+
+def draw_line(axis: Any, rows: Sequence[Row], drawn: Drawn, style: Mapping[str, Any]) -> None:
+    """A point with its interval for each row, and a line through the means of those at one place."""
+    x = [drawn.x_of[row[drawn.key]] for row in rows]
+    points = [drawn.interval(row) for row in rows]
+    at: dict[float, list[float]] = {}
+    for place, (y, _, _) in zip(x, points, strict=True):
+        at.setdefault(place, []).append(y)
+    xs = sorted(at)
+    axis.plot(xs, [sum(at[x]) / len(at[x]) for x in xs], color=style["color"], linewidth=1.1, alpha=0.8, zorder=2)
+    bars = [[y - low for y, low, _ in points], [high - y for y, _, high in points]]
+    axis.errorbar(
+        x, [y for y, _, _ in points], yerr=bars, **style, linestyle="none", markersize=4.2, elinewidth=1.0,
+        capsize=2.0, alpha=0.9, zorder=3,
+    )  # fmt: skip
+
+
+def scale_axes(axis: Any, rows: Sequence[Row], drawn: Drawn, names: Sequence[str]) -> None:
+    """Linear or logarithmic, with the values of the key or their ``names`` at the ticks."""
+    x = [drawn.x_of[row[drawn.key]] for row in rows]
+    if names:
+        axis.set_xticks(range(len(names)), names)
+    elif logarithmic(x):
+        _logarithm(axis.xaxis, axis.set_xscale)
+        several = sorted(set(x))
+        if len(several) <= _TICKS:
+            axis.set_xticks(several, [f"{v:g}" for v in several])
+    points = [drawn.interval(row) for row in rows]
+    y = [value for value, _, _ in points]
+    if _wide(y):
+        _logarithm(axis.yaxis, axis.set_yscale)
+        axis.set_ylim(min(y) / 2.0, 1.5 * max(*(high for _, _, high in points), *y))
+    elif drawn.held[0] == 0.0 and min(low for _, low, _ in points) <= 0.0 and max(y) > 0.0:
+        axis.set_ylim(bottom=0.0)  # what cannot be negative needs no room below
+
+
+def _logarithm(side: Any, set_scale: Any) -> None:
+    set_scale("log")
+    side.set_major_formatter(lambda v, _: f"{v:g}")
+    side.set_minor_formatter(lambda v, _: "")
+
+
+def _wide(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) >= _WIDE
+
+
+def logarithmic(values: Sequence[float]) -> bool:
+    """Whether the values of a key are: over a wide span, or a decade in steps that are alike as factors."""
+    several = sorted(set(values))
+    if several[0] <= 0 or len(several) < 3 or several[-1] / several[0] < _DECADE:
+        return _wide(values)
+    steps = [math.log(b / a) for a, b in pairwise(several)]
+    return _wide(values) or max(steps) <= _EVEN * min(steps)
