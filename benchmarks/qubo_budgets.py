@@ -26,7 +26,7 @@ import pandas as pd
 from fixtures.busy_cores import RAIL, BusyCores
 from fixtures.powercap_tree import PowercapTree, TreeZone
 from rig.run import open_run
-from rig.sweep_store import CELLS
+from rig.sweep.store import CELLS
 
 DEVICES = ("cpu-mis", "cpu-sa", "cpu-tabu")
 LAVA = "loihi2"

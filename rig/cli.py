@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 
 OTHERS = {
-    "doctor": ("rig.doctor", "add_arguments", "run", "open every device and meter, and say what is wrong with it"),
+    "doctor": (
+        "rig.doctor.command",
+        "add_arguments",
+        "run",
+        "open every device and meter, and say what is wrong",
+    ),
     "import": ("rig.import_command", "add_arguments", "run", "make a run directory of a trace that others recorded"),
-    "reduce": ("rig.reduce_command", "add_arguments", "run", "sum a long trace over windows, in bounded memory"),
-    "sweep": ("rig.sweep", "add_arguments", "run", "measure a grid, resumable after any interruption"),
+    "reduce": ("rig.reduce.command", "add_arguments", "run", "sum a long trace over windows, in bounded memory"),
+    "sweep": ("rig.sweep.command", "add_arguments", "run", "measure a grid, resumable after any interruption"),
     "targets": ("rig.problems", "add_targets_arguments", "targets", "compute and verify best known costs"),
     "workload": ("rig.problems", "add_workload_arguments", "export", "write a problem of a workload to a file"),
 }
@@ -102,7 +107,7 @@ def _command(commands: Any, name: str, text: str, run: Any) -> argparse.Argument
 
 
 def _measure(args: argparse.Namespace) -> int:
-    from rig.bench import find_bench, request_of
+    from rig.bench.station import find_bench, request_of
     from rig.measure import measure
     from rig.opening import Request, workload_for
 

@@ -49,6 +49,8 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
         error = Interrupted("interrupted", remedy="What was recorded until now is kept; `rig report` reads it")
     except RigError as caught:
         error = caught
+    except MemoryError as caught:
+        error = SetupError(f"more than memory holds: {caught!r}", remedy="Take a smaller problem, or fewer samples")
     except Exception as caught:
         error = SetupError(
             f"the scenario failed: {caught!r}", remedy="This is a defect of the scenario or its workload"

@@ -89,7 +89,7 @@ def start_document(
 
 def _whose(bench_file: bytes | None) -> dict[str, str]:
     """Lab and operator, as far as the bench file that was used names them."""
-    from rig.bench_read import lab_of
+    from rig.bench.read import lab_of
 
     if bench_file is None:
         return {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rig.store import SEAL
-from rig.sweep import add_arguments, run
+from rig.sweep.command import add_arguments, run
 
 QUICK = (
     "--simulate", "--option", "samples=2", "--option", "audio_hz=1000", "--option", "idle_s=0.1",

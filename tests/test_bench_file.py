@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports import sections
-from rig.bench import Chosen, examine, find_bench, lab_of, open_bench, request_of
-from rig.bench_lines import line_of, lines_of
+from rig.bench.lines import line_of, lines_of
+from rig.bench.station import Chosen, examine, find_bench, lab_of, open_bench, request_of
 from rig.errors import DataError, RigError, UnknownNameError, UsageError
 from rig.evaluate import evaluate
 from rig.opening import Request, opened

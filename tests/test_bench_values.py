@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rig.bench import examine, open_bench, request_of
-from rig.bench_check import factory_of
+from rig.bench.check import factory_of
+from rig.bench.station import examine, open_bench, request_of
 from rig.errors import RigError, SetupError, UsageError
 from rig.opening import Request, opened, which_of
 from rig.plugins import build, options_of

@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.doctor_bench import bench_of_three
-from rig import doctor
-from rig.doctor_clock import clock_findings
-from rig.doctor_host import host_findings, permission_findings
-from rig.doctor_items import own_doctor
-from rig.doctor_meter import Taken, noise_finding, reading_findings
-from rig.doctor_watch import watched
+from rig.doctor import command as doctor
+from rig.doctor.clock import clock_findings
+from rig.doctor.host import host_findings, permission_findings
+from rig.doctor.items import own_doctor
+from rig.doctor.meter import Taken, noise_finding, reading_findings
+from rig.doctor.watch import watched
 from rig.errors import DeviceError, MissingExtraError, SetupError, UnknownNameError, UsageError
 from rig.findings import Finding, broken, doubtful, exit_code, ok, si, summary
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig import reduce
 from rig.errors import DataError, RigError
-from rig.reduce import window_energies
+from rig.reduce import energies as reduce
+from rig.reduce.energies import window_energies
 
 N = 200_000  # three blocks and a part of one
 VALUES = (1.0 + np.random.default_rng(0).normal(0.0, 0.3, N)).astype(np.float32)

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rig import cli
-from rig.reduce_command import progress
-from rig.reduce_run import rail_file
+from rig.reduce.command import progress
+from rig.reduce.run import rail_file
 from rig.run import open_run
 
 RATE_HZ, N = 1e4, 100_000  # two blocks of float32 and a part of one
@@ -31,7 +31,7 @@ Rig = Callable[..., tuple[int, dict[str, Any]]]
 @pytest.fixture
 def rig(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rig:
     """The command as a user types it: its exit code and its JSON document."""
-    monkeypatch.setitem(cli.OTHERS, "reduce", ("rig.reduce_command", "add_arguments", "run", "sum windows"))
+    monkeypatch.setitem(cli.OTHERS, "reduce", ("rig.reduce.command", "add_arguments", "run", "sum windows"))
 
     def call(*argv: object) -> tuple[int, dict[str, Any]]:
         capsys.readouterr()
@@ -294,7 +294,7 @@ def test_an_interruption_leaves_nothing_behind(
         raise KeyboardInterrupt
 
     windows = table(tmp_path, (0, 5))
-    monkeypatch.setattr("rig.reduce_command.file_sums", interrupted)
+    monkeypatch.setattr("rig.reduce.command.file_sums", interrupted)
     code, found = rig(trace, "--rate", RATE_HZ, "--windows", windows, "--out", tmp_path / "o.csv")
     assert (code, found["error"]) == (130, "Interrupted")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["windows.csv"]

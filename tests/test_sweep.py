@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from sweep_bench import QUICK, aside, column, quick, rows, seals, states, sweep
 
-import rig.sweep_cells
+import rig.sweep.cells
+import rig.sweep.rows
 from rig.errors import DeviceError, IntegrityError, Interrupted, MissingExtraError, SetupError, StoreError, UsageError
 from rig.evaluate import evaluate
 from rig.locks import claimed, device_lock, locked
@@ -23,13 +24,14 @@ from rig.measure import measure
 from rig.opening import Request
 from rig.run import open_run
 from rig.store import EVENTS, SEAL
-from rig.sweep_cells import Outcome, Task, perform
-from rig.sweep_grid import Cell, cells_of
-from rig.sweep_progress import Progress, span
-from rig.sweep_rows import content_digest, figures_by
-from rig.sweep_store import frozen, place_of
+from rig.sweep.cells import Outcome, Task, perform
+from rig.sweep.grid import Cell, cells_of
+from rig.sweep.progress import Progress, span
+from rig.sweep.rows import _sources, content_digest, figures_by
+from rig.sweep.store import frozen, place_of
 
 GRID = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
+ROWS = Path(rig.sweep.rows.__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -127,14 +129,14 @@ def test_the_table_is_rebuilt_to_the_byte(copy: Path) -> None:
 
 
 def test_a_row_is_not_computed_twice(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rig.sweep_rows.row_of", None)
+    monkeypatch.setattr("rig.sweep.rows.row_of", None)
     assert go_on(copy, "--table") == 0
     assert states(copy) == ["done"] * 4
 
 
 def test_a_row_of_other_estimators_is_computed_anew(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures_by()
-    monkeypatch.setattr("rig.sweep_rows.figures_by", lambda: "newer")
+    monkeypatch.setattr("rig.sweep.rows.figures_by", lambda: "newer")
     (copy / "table.csv").unlink()
     go_on(copy, "--table")
     kept = [
@@ -333,7 +335,7 @@ def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeyp
         raise StoreError("no space left")
 
     monkeypatch.setattr("rig.measure.measure", full)
-    monkeypatch.setattr("rig.sweep_cells._writable", lambda folder: False)
+    monkeypatch.setattr("rig.sweep.cells._writable", lambda folder: False)
     with pytest.raises(StoreError, match="no space left"):
         quick(tmp_path / "s", *GRID)
     monkeypatch.undo()
@@ -440,7 +442,7 @@ def test_a_place_that_is_taken_meanwhile_is_left(copy: Path, monkeypatch: pytest
     cell = cells(copy)[0]
     before = seals(copy)
     shutil.copytree(place_of(copy, cell), copy / "pending" / cell.key / cell.key)
-    monkeypatch.setattr(rig.sweep_cells, "state_of", lambda folder, cell: "open")
+    monkeypatch.setattr(rig.sweep.cells, "state_of", lambda folder, cell: "open")
     assert perform(Task("cell", str(copy), cell, rows=True)).state == "done"
     assert seals(copy) == before
     assert aside(copy) == [f"{cell.key}.1"]
@@ -484,12 +486,18 @@ def test_a_session_for_each_cell_when_asked(tmp_path: Path) -> None:
     assert len((tmp_path / "s" / "runs.csv").read_text().splitlines()) == 1 + 3
 
 
+def test_figures_are_by_every_estimator_and_by_nothing_of_the_sweep() -> None:
+    names = {path.relative_to(ROWS.parents[1]).as_posix() for path in _sources(ROWS)}
+    assert {"evaluate.py", "power.py", "noise.py", "counter.py", "align.py", "edges.py", "solving.py"} <= names
+    assert {name for name in names if name.startswith("sweep/")} == {"sweep/rows.py"}
+
+
 # ---- how long the rest may take -------------------------------------------------------------
 
 
 def test_what_is_left_is_reckoned_by_kind_and_by_how_many_work_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [0.0]
-    monkeypatch.setattr("rig.sweep_progress.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("rig.sweep.progress.time.monotonic", lambda: now_s[0])
     made = [Cell(f"{n}-{k}", "d", "", "", "", "", True, (), {"n": n, "seed": k}, 0, False) for n in "ab" for k in "123"]
     progress = Progress(made, [cell.key for cell in made], 0, {})
     assert progress.left_s() is None
@@ -505,7 +513,7 @@ def test_what_no_cell_of_a_kind_has_shown_is_reckoned_by_the_seconds_declared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = [0.0]
-    monkeypatch.setattr("rig.sweep_progress.time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("rig.sweep.progress.time.monotonic", lambda: now_s[0])
     budgets = {"a": "0.1", "b": "1", "c": "10"}
     made = [Cell(n, "d", "", "", "", "", True, (), {"timeout_s": b}, 0, False) for n, b in budgets.items()]
     progress = Progress(made, [cell.key for cell in made], 0, {})

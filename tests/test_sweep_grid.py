@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sweep_bench import QUICK, quick, sweep
 
 from rig.errors import StoreError, UnknownNameError, UsageError
-from rig.sweep_check import checked
-from rig.sweep_grid import Asked, Cell, Facts, Grid, cells_of, difference, from_file, plain
+from rig.sweep.check import checked
+from rig.sweep.grid import Asked, Cell, Facts, Grid, cells_of, difference, from_file, plain
 
 KEYS = st.text("abcdefgh_.", min_size=1, max_size=12)
 VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=30)

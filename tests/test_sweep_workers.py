@@ -15,7 +15,7 @@ from sweep_bench import QUICK, aside, quick, rows, seals, started, states, sweep
 
 from rig.errors import Interrupted, SetupError
 from rig.run import open_run
-from rig.sweep_pool import Brake, spread
+from rig.sweep.pool import Brake, spread
 
 PATIENCE_S = 60.0
 SLOW = ("--option", "plant.speed=1", "--option", "inference_s=0.12", "--repetitions", "3")
@@ -117,13 +117,13 @@ def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signal
 
 def test_a_worker_that_cannot_start_is_an_error_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick(tmp_path / "s")
-    monkeypatch.setattr("rig.sweep_pool.sys.executable", "/bin/false")
+    monkeypatch.setattr("rig.sweep.pool.sys.executable", "/bin/false")
     with pytest.raises(SetupError, match="die before they begin"):
         sweep(str(tmp_path / "s"), "--table", "--fresh", "--jobs", "1")
 
 
 def test_nothing_to_do_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rig.sweep_pool.subprocess", None)
+    monkeypatch.setattr("rig.sweep.pool.subprocess", None)
     assert list(spread([], 2, Brake(), print, True)) == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rig.bench_read import DeviceEntry, MeterEntry, Value
+from rig.bench.read import DeviceEntry, MeterEntry, Value
 from rig.calibration import PLAUSIBLE_C
 from rig.plugins import Option
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from rig.errors import Interrupted, RigError, SetupError
 from rig.locks import Say, locked
-from rig.sweep_cells import Outcome, Task
-from rig.sweep_grid import Cell, cells_of
-from rig.sweep_pool import Brake, here, spread
-from rig.sweep_progress import Progress
-from rig.sweep_rows import kept_row, seconds_of
-from rig.sweep_store import Frozen, failure_of, place_of, set_aside, state_of, torn
+from rig.sweep.cells import Outcome, Task
+from rig.sweep.grid import Cell, cells_of
+from rig.sweep.pool import Brake, here, spread
+from rig.sweep.progress import Progress
+from rig.sweep.rows import kept_row, seconds_of
+from rig.sweep.store import Frozen, failure_of, place_of, set_aside, state_of, torn
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, cores: int, brake
         progress.say(f"{len(cells)} cells need their device for themselves and are measured here, not by the cluster")
     tasks = [Task("cell", str(folder), cell, means.wait) for cell in cells]
     if means.scheduler is not None and not exclusive:
-        from rig.sweep_dask import over_cluster
+        from rig.sweep.dask import over_cluster
 
         outcomes = over_cluster(tasks, means.scheduler, means.scheduler_timeout_s, brake, progress.say)
     elif jobs == 0:

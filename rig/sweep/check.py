@@ -13,7 +13,7 @@ from rig.locks import Say, device_lock
 from rig.measure import MODES
 from rig.opening import PLANT, opened, which_of
 from rig.plugins import Factory, load, needs, options_of, split_options, takes, values_of
-from rig.sweep_grid import AUTO, NONE, Asked, Cell, Facts, Grid, cells_of, check_size, plain, texts
+from rig.sweep.grid import AUTO, NONE, Asked, Cell, Facts, Grid, cells_of, check_size, plain, texts
 from rig.types import Workload
 
 Takers = dict[str, Factory]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.bench_lines import Where, line_of, lines_of
+from rig.bench.lines import Where, line_of, lines_of
 from rig.errors import DataError, UsageError
 
 FILE = "bench.toml"

@@ -25,7 +25,7 @@ import msgspec
 from rig.errors import IntegrityError, RigError, StoreError
 from rig.session import is_session, runs_in
 from rig.store import EVENTS, SEAL, sha256_of
-from rig.sweep_grid import Asked, Cell, Grid, digest
+from rig.sweep.grid import Asked, Cell, Grid, digest
 
 SCHEMA = "neurorig-sweep/1"
 FILE = "sweep.json"

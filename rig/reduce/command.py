@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from rig.errors import DataError, UsageError
-from rig.reduce import bad, check_rate, cut, file_sums, heard, in_order
-from rig.reduce_sums import Sums, Watts, check_inside, grid_sums, parts_of
-from rig.reduce_text import document, reduced, refusal, table, write_csv
-from rig.reduce_windows import read_windows
+from rig.reduce.energies import bad, check_rate, cut, file_sums, heard, in_order
+from rig.reduce.sums import Sums, Watts, check_inside, grid_sums, parts_of
+from rig.reduce.text import document, reduced, refusal, table, write_csv
+from rig.reduce.windows import read_windows
 from rig.store import EVENTS
 from rig.types import Floats
 
@@ -159,7 +159,7 @@ def _of_jls(args: argparse.Namespace) -> Streamed:
     from rig.plugins import build, load
 
     _refuse_raw(args, "a JLS file")
-    from rig.reduce_run import declared, watts_of
+    from rig.reduce.run import declared, watts_of
 
     names, windows_s = read_windows(args.windows)
     options = {"windows": str(args.windows)} | ({} if args.supply_v is None else {"supply_v": str(args.supply_v)})
@@ -176,7 +176,7 @@ def _of_jls(args: argparse.Namespace) -> Streamed:
 
 
 def _of_run(args: argparse.Namespace) -> Streamed:
-    from rig.reduce_run import declared, extent_s, opened, overloads, own_windows, rail_file, run_sums, timebase
+    from rig.reduce.run import declared, extent_s, opened, overloads, own_windows, rail_file, run_sums, timebase
 
     _refuse_raw(args, "a run directory")
     if not (args.trace / EVENTS).is_file():

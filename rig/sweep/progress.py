@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from rig.sweep_cells import Outcome
-from rig.sweep_grid import Cell
+from rig.sweep.cells import Outcome
+from rig.sweep.grid import Cell
 
 PLAIN_EVERY_S = 5.0
 TERMINAL_EVERY_S = 0.2

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.bench import BenchFile, Entry, MeterEntry, Problem, examine, find_bench
-from rig.bench_check import driver_name, factory_of, texts_of
-from rig.bench_read import PATIENCE_S
+from rig.bench.check import driver_name, factory_of, texts_of
+from rig.bench.read import PATIENCE_S
+from rig.bench.station import BenchFile, Entry, MeterEntry, Problem, examine, find_bench
 from rig.clock import HostClock
-from rig.doctor_host import extra_findings, host_findings, permission_findings
-from rig.doctor_items import Patient, Steps, doctor_of, examine_device, examine_meter, own_doctor
-from rig.doctor_watch import watched
+from rig.doctor.host import extra_findings, host_findings, permission_findings
+from rig.doctor.items import Patient, Steps, doctor_of, examine_device, examine_meter, own_doctor
+from rig.doctor.watch import watched
 from rig.errors import MissingExtraError, RigError, UnknownNameError, UsageError
 from rig.findings import Finding, broken, doubtful, exit_code, of_error, ok, summary
 from rig.opening import PLANT

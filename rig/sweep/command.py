@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rig.errors import RigError, SetupError, UsageError
 
 if TYPE_CHECKING:
-    from rig.sweep_grid import Asked, Cell
-    from rig.sweep_loop import Means
-    from rig.sweep_store import Frozen
-    from rig.sweep_table import Table
+    from rig.sweep.grid import Asked, Cell
+    from rig.sweep.loop import Means
+    from rig.sweep.store import Frozen
+    from rig.sweep.table import Table
 
 FIGURE = "sweep.svg"
 GRID = ("device", "scenario", "workload", "rules", "mode", "simulate", "meter", "data", "option", "vary")
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked; the exit code is 0, or that of the first failed cell's error. Raises a ``RigError``."""
-    from rig.sweep_loop import work_off
+    from rig.sweep.loop import work_off
 
     folder, asked = _target(args)
     means = _means(args)
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _target(args: argparse.Namespace) -> tuple[Path, Asked | None]:
     """The sweep's directory, and the grid that was asked for; None to go on with what is frozen there."""
-    from rig.sweep_grid import from_file
+    from rig.sweep.grid import from_file
 
     given = [f"--{n.replace('_', '-')}" for n in (*GRID, *REPEATED) if getattr(args, n) is not None]
     path: Path | None = args.path
@@ -111,7 +111,7 @@ def _out(args: argparse.Namespace) -> Path:
 def _asked(args: argparse.Namespace) -> Asked:
     import msgspec
 
-    from rig.sweep_grid import Asked, from_texts, values_in, with_workload
+    from rig.sweep.grid import Asked, from_texts, values_in, with_workload
 
     if not args.device:
         raise UsageError("a grid needs a device", field="device", value=None, remedy="Name one with --device")
@@ -125,7 +125,7 @@ def _asked(args: argparse.Namespace) -> Asked:
 
 
 def _means(args: argparse.Namespace) -> Means:
-    from rig.sweep_loop import Means
+    from rig.sweep.loop import Means
 
     if args.jobs is not None and args.jobs < 0:
         raise UsageError(f"{args.jobs} jobs", field="jobs", value=args.jobs, remedy="Give 0 or more")
@@ -139,9 +139,9 @@ def _means(args: argparse.Namespace) -> Means:
 
 def _grids(args: argparse.Namespace, folder: Path, asked: Asked | None) -> Sequence[Frozen]:
     """The grids to work off: those frozen in the directory, with that which was asked for among them."""
-    from rig.sweep_check import checked
-    from rig.sweep_grid import difference
-    from rig.sweep_store import check_empty, freeze, frozen, is_sweep
+    from rig.sweep.check import checked
+    from rig.sweep.grid import difference
+    from rig.sweep.store import check_empty, freeze, frozen, is_sweep
 
     if asked is None:
         return frozen(folder)
@@ -161,11 +161,11 @@ def _grids(args: argparse.Namespace, folder: Path, asked: Asked | None) -> Seque
 
 
 def _tabled(args: argparse.Namespace, folder: Path, means: Means) -> Sequence[Frozen]:
-    from rig.sweep_grid import cells_of
-    from rig.sweep_loop import compute_rows
-    from rig.sweep_pool import Brake
-    from rig.sweep_rows import row_path
-    from rig.sweep_store import frozen, place_of
+    from rig.sweep.grid import cells_of
+    from rig.sweep.loop import compute_rows
+    from rig.sweep.pool import Brake
+    from rig.sweep.rows import row_path
+    from rig.sweep.store import frozen, place_of
 
     grids = frozen(folder)
     cells = cells_of(entry.grid for entry in grids)
@@ -180,9 +180,9 @@ def _tabled(args: argparse.Namespace, folder: Path, means: Means) -> Sequence[Fr
 def _written(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> tuple[list[Cell], Table, list[Path]]:
     """Write the table and the picture of what is there."""
     from rig.plugins import load, names
-    from rig.sweep_grid import cells_of
-    from rig.sweep_store import write_whole
-    from rig.sweep_table import table_of, write
+    from rig.sweep.grid import cells_of
+    from rig.sweep.store import write_whole
+    from rig.sweep.table import table_of, write
 
     cells = cells_of(entry.grid for entry in grids)
     table = table_of(folder, cells, [entry.grid for entry in grids], args.all_columns)
@@ -197,7 +197,7 @@ def _written(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) ->
 
 
 def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> int:
-    from rig.sweep_store import error_of, failure_of
+    from rig.sweep.store import error_of, failure_of
 
     cells, table, files = _written(args, folder, grids)
     states = [str(row["state"]) for row in table.rows]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 
-from rig.doctor_items import Steps, failed
+from rig.doctor.items import Steps, failed
 from rig.errors import SetupError
 from rig.findings import Finding, broken
 

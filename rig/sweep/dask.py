@@ -12,10 +12,10 @@ from typing import Any
 
 from rig.errors import DeviceError, MissingExtraError, RigError, SetupError
 from rig.locks import Say
-from rig.sweep_cells import Outcome, Task, give_up, perform
-from rig.sweep_pool import TICK_S, Brake
-from rig.sweep_rows import figures_by
-from rig.sweep_store import PENDING
+from rig.sweep.cells import Outcome, Task, give_up, perform
+from rig.sweep.pool import TICK_S, Brake
+from rig.sweep.rows import figures_by
+from rig.sweep.store import PENDING
 
 AHEAD = 2
 """Tasks handed out for each thread of the cluster."""

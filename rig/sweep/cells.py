@@ -17,9 +17,9 @@ import msgspec
 from rig.errors import IntegrityError, Interrupted, RigError, StoreError
 from rig.locks import Say, claimed, device_lock
 from rig.opening import which_of
-from rig.sweep_grid import Cell, texts
-from rig.sweep_rows import keep_row, keep_seconds, one_thread
-from rig.sweep_store import (
+from rig.sweep.grid import Cell, texts
+from rig.sweep.rows import keep_row, keep_seconds, one_thread
+from rig.sweep.store import (
     PENDING,
     error_of,
     note_failure,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError
-from rig.reduce_sums import Block, Parts, Sums, Watts, check_inside, grid_sums, parts_of
+from rig.reduce.sums import Block, Parts, Sums, Watts, check_inside, grid_sums, parts_of
 from rig.types import Floats
 
 BLOCK_BYTES = 1 << 18

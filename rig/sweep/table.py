@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rig.sweep_grid import Cell, Grid
-from rig.sweep_rows import Row, kept_row
-from rig.sweep_store import CELLS, State, error_of, state_of, write_whole
+from rig.sweep.grid import Cell, Grid
+from rig.sweep.rows import Row, kept_row
+from rig.sweep.store import CELLS, State, error_of, state_of, write_whole
 
 HALF = ".half_width_95"
 TABLE, PARQUET, RUNS = "table.csv", "table.parquet", "runs.csv"

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from rig import run as runs
 from rig import shape
 from rig.errors import DataError, RigError, StoreError, UsageError
-from rig.reduce import bad, cut, heard, in_order
-from rig.reduce_sums import Sums, Watts, check_inside, grid_sums, parts_of, stamped_sums
+from rig.reduce.energies import bad, cut, heard, in_order
+from rig.reduce.sums import Sums, Watts, check_inside, grid_sums, parts_of, stamped_sums
 from rig.run import Run, rail_from_json
 from rig.sync import Timebase, fit_brackets, host_timebase
 from rig.tables import TABLES

@@ -1,6 +1,6 @@
 """Worker processes on this machine: one task each at a time, so that it is known whose cell died with whom.
 
-    python -m rig.sweep_pool     a worker: tasks as JSON lines on standard input, outcomes on standard output
+    python -m rig.sweep.pool     a worker: tasks as JSON lines on standard input, outcomes on standard output
 
 A worker outlives its master by the cell it has in hand.
 """
@@ -25,8 +25,8 @@ import msgspec
 
 from rig.errors import DeviceError, SetupError
 from rig.locks import Say
-from rig.sweep_cells import Outcome, Task, give_up, perform
-from rig.sweep_rows import THREADS
+from rig.sweep.cells import Outcome, Task, give_up, perform
+from rig.sweep.rows import THREADS
 
 TICK_S = 0.2
 DEATHS = 2
@@ -114,10 +114,10 @@ def _exclusive(task: Task) -> bool:
 
 
 def _hired(crew: _Crew, quiet_cores: bool) -> Worker:
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     path = os.pathsep.join(dict.fromkeys([root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
     environment = {**os.environ, **(THREADS if quiet_cores else {}), "PYTHONPATH": path}
-    command = [sys.executable, "-m", "rig.sweep_pool"]
+    command = [sys.executable, "-m", "rig.sweep.pool"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     worker = Worker(process)
     crew.workers.append(worker)

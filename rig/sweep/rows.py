@@ -24,12 +24,12 @@ from rig.errors import IntegrityError, RigError
 from rig.quantity import Quantity
 from rig.run import Run
 from rig.store import DERIVED, SEAL
-from rig.sweep_grid import Cell
-from rig.sweep_store import place_of, sizes, sync, torn, write_whole
+from rig.sweep.grid import Cell
+from rig.sweep.store import place_of, sizes, sync, torn, write_whole
 
 ROW = "sweep-row.json"
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_IMPORT = re.compile(r"^ *(?:from rig\.(\w+) import|from rig import ([\w, ]+))", re.M)
+_IMPORT = re.compile(r"^ *(?:from rig\.([\w.]+) import|from rig import ([\w, ]+))", re.M)
 VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
 """What of the start line differs between two recordings of one simulated cell."""
 
@@ -184,13 +184,13 @@ def figures_by() -> str:
 
 def _sources(*roots: Path) -> set[Path]:
     """These files of the rig and all that they import of it, wherever in a file."""
-    found: set[Path] = set()
+    rig, found = Path(__file__).parents[1], set[Path]()
     waiting = list(roots)
     while waiting:
         path = waiting.pop()
         found.add(path)
         for module, several in _IMPORT.findall(path.read_text(encoding="utf-8")):
             names = [module] if module else [name.split()[0] for name in several.split(",")]
-            files = {path.with_name(f"{name}.py") for name in names}
-            waiting += [file for file in files - found if file.is_file() and not file.name.startswith("sweep")]
+            files = {rig / f"{name.replace('.', '/')}.py" for name in names if not name.startswith("sweep.")}
+            waiting += [file for file in files - found if file.is_file()]
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rig.errors import DataError, StoreError
-from rig.reduce_sums import Sums
+from rig.reduce.sums import Sums
 from rig.types import Bools, Floats
 
 SCHEMA = "neurorig-reduce/1"

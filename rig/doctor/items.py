@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from rig.doctor_clock import bracketed, clock_findings
-from rig.doctor_meter import reading_findings, take
+from rig.doctor.clock import bracketed, clock_findings
+from rig.doctor.meter import reading_findings, take
 from rig.errors import DeviceError, MeterError, RigError
 from rig.findings import Finding, broken, of_error, ok, si
 from rig.plugins import Factory, build, takes

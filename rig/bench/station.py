@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rig.bench_check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
-from rig.bench_read import FILE, BenchFile, DeviceEntry, MeterEntry, Problem, lab_of, read
+from rig.bench.check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
+from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Problem, lab_of, read
 from rig.errors import MissingExtraError, UnknownNameError, UsageError
 from rig.plugins import names, options_of
 
@@ -166,7 +166,7 @@ def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
 
 def _shadows(bench: BenchFile) -> list[Problem]:
     """An entry that is called like a driver which it is not would change what that name means."""
-    from rig.bench_read import Notes
+    from rig.bench.read import Notes
 
     notes = Notes(bench.path, bench.lines)
     for kind, entries in (("devices", bench.devices), ("meters", bench.meters)):

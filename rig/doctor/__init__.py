@@ -1,0 +1,1 @@
+"""What ``rig doctor`` opens, tries and says. ``command`` is where it begins."""

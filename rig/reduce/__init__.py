@@ -1,0 +1,1 @@
+"""Window energies of traces of any length: ``energies`` sums, ``command`` is ``rig reduce``."""

@@ -1,0 +1,1 @@
+"""A grid of measurements: frozen, recorded cell by cell, tabled. ``command`` is where it begins."""
