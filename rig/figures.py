@@ -13,7 +13,7 @@ from rig.coverage import hidden_w, missing_notes, overload_note, watched
 from rig.latency import mean_time, per_inference_s, spread
 from rig.occupancy import merged
 from rig.place import Placed
-from rig.power import MIN_SHARE, Estimate, TooShort, gaps_differ, integrated, stamp_jitter_s, trimmed
+from rig.power import MIN_SHARE, Estimate, TooShort, gaps_differ, gaps_unseen, integrated, stamp_jitter_s, trimmed
 from rig.quantity import Quantity, linear, product
 from rig.result import Refusal
 from rig.sync import Timebase
@@ -127,6 +127,11 @@ def rail_figures(p: Placed, activity: Activity, busy: dict[str, BusyTime]) -> Ra
             f"Rail {rail.name}: between spans the device draws {level:+.3g} W against the idle windows, "
             "so trimmed windows are used instead of integration into the gaps"
         )
+    if gaps_unseen(view, activity.busy_windows_s()):
+        notes.append(
+            f"Rail {rail.name}: no reading lies between spans, so what is drawn there counts as theirs; where trimmed "
+            "windows disagree, that is stated as bias. Leave more time between spans, or use a faster meter"
+        )
     figures: Figures = {}
     refusals: list[Refusal] = []
     for scope in _scopes(activity, busy):
@@ -177,6 +182,10 @@ def _scope_figures(rail: Rail, view: View, scope: Scope, rate_sigma: float, diff
         apart = abs(cut.value_w - whole.value_w)
         doubt = noise_u(view, cut.dynamic - whole.dynamic)
         check = replace(check, bias=check.bias + max(apart - doubt, 0.0))
+        if gaps_unseen(
+            view, scope.windows_s
+        ):  # it may be work of the host's between spans, or a burst at their ends: nobody saw
+            dynamic = replace(dynamic, bias=dynamic.bias + max(apart - doubt, 0.0))
         figures[f"trimmed.{name}dynamic_power_w"] = check
         figures[f"trimmed.{name}active_power_w"] = active_power(view, rail, cut, check)
     figures[f"{name}idle_power_w"] = idle_power(view, rail, chosen)

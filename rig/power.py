@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.occupancy import SETTLE_TAU, edges_of, inside, merged, reach, seen, touches
-from rig.types import Floats
+from rig.types import Bools, Floats
 from rig.view import View, idle_line
 
 MIN_SHARE = 0.5
@@ -135,15 +135,29 @@ def _before_shunt(power_w: float, burden_per_w: float) -> float:
     return (1.0 - math.sqrt(max(1.0 - 4.0 * burden_per_w * power_w, 0.0))) / (2.0 * burden_per_w)
 
 
+def _in_gaps(view: View) -> Bools:
+    """Readings wholly between spans, and not of the idle windows; shape (n,)."""
+    r = view.readings
+    guard = merged(view.all_busy_s + reach(view.sigma_s, r.tau_s))
+    between = (r.start_s > view.all_busy_s[0, 0]) & (r.end_s < view.all_busy_s[-1, 1])
+    return np.asarray(between & r.ok & ~touches(guard, r.start_s, r.end_s) & ~view.idle)
+
+
+def gaps_unseen(view: View, windows_s: Floats) -> bool:
+    """Whether spans follow each other so closely that no reading tells what is drawn between them."""
+    if len(merged(windows_s)) < 2:
+        return False
+    r = view.readings
+    among = (r.start_s > windows_s[:, 0].min()) & (r.end_s < windows_s[:, 1].max())
+    return not np.any(among & (_in_gaps(view) | view.idle))
+
+
 def gaps_differ(view: View) -> tuple[bool, float]:
     """Whether the gaps between spans, where readings fit into them, are at another level than idle.
 
     Returns the verdict and the level found, in watts above idle (0 when no reading fits).
     """
-    r = view.readings
-    guard = merged(view.all_busy_s + reach(view.sigma_s, r.tau_s))
-    between = (r.start_s > view.all_busy_s[0, 0]) & (r.end_s < view.all_busy_s[-1, 1])
-    gap = between & r.ok & ~touches(guard, r.start_s, r.end_s) & ~view.idle
+    r, gap = view.readings, _in_gaps(view)
     count = np.count_nonzero(gap)
     if count == 0 or not np.any(view.busy):
         return False, 0.0

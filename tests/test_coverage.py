@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,36 @@ def test_a_range_that_was_never_reached_is_not_spoken_of(measure: Measure) -> No
     _, result = measure({"clip": 3.0})
     assert "range" not in told(result)
     assert result.quantities["dynamic_power_w"].bias == 0.0
+
+
+def _loading(plant: SimPlant, submit: Callable[..., None], samples: Any, budget: Any) -> None:
+    done_ns = plant.clock.now_ns() + 8_000_000
+    plant.occupy("inference", done_ns - 8_000_000, done_ns)
+    plant.clock.sleep_until(done_ns)
+    submit(samples, budget)
+
+
+def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Path) -> None:
+    """A host that loads the next problem draws power just before each span; a slow meter takes it for the span's."""
+    truths, biases = [], []
+    for rate_hz in (20.0, 2000.0):
+        plant = open_plant()
+        device = open_device(plant, inference_s=0.5)
+        device.submit = partial(_loading, plant, device.submit)  # type: ignore[method-assign]
+        meter = open_meter(plant, rate_hz=rate_hz, noise=0.001, **NAMED)
+        bench = Bench(device, (meter,), plant.clock)
+        steps = single_stream(blank(10), quick("single-stream"), phases=("inference",), idle_s=2.0)
+        run = tmp_path / f"{rate_hz:g}"
+        record(run, bench, blank(10), steps, scenario={"name": "single-stream"}, argv=[])
+        result = evaluate(open_run(run))
+        figure = result.quantities["dynamic_power_w"]
+        low, high = figure.interval()
+        true_w = plant.phase_w["inference"]["core"] - plant.idle_w["core"]
+        truths.append(low <= true_w <= high)
+        biases.append(figure.bias)
+        assert ("no reading lies between spans" in told(result)) == (rate_hz == 20.0)
+    assert truths == [True, True]
+    assert biases[0] > 0.0 == biases[1]
 
 
 def readings(n: int = 1000, **changed: Any) -> Readings:
