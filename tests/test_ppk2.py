@@ -118,17 +118,23 @@ def test_lost_words_and_torn_ones_are_nan_and_counted(plant: LivePlant, sim: Ppk
 
 
 def test_a_loss_that_the_counter_cannot_show_is_nan_and_shifts_nothing(plant: LivePlant, sim: Ppk2Sim) -> None:
+    """Or the run ends, on a machine that is too busy to tell; ``test_ppk2_follow`` has both without a clock."""
     meter = opened(sim)
     meter.start()
-    time.sleep(0.1)
+    time.sleep(0.5)  # before there is a floor of lags a loss is not seen
     sim.lose_words(UNSEEN)
     time.sleep(0.6)  # where in a stretch it happened nobody knows
     off_ns = pulsed(plant)
-    got = values([*meter.read(), *meter.stop()])  # stop waits until it is certain
+    try:
+        got = values([*meter.read(), *meter.stop()])  # stop waits until it is certain
+    except MeterError as error:
+        assert "readings were lost, or this machine was too busy to tell" in error.message
+        return
+    finally:
+        meter.close()
     assert meter.lost() == (0, UNSEEN)
     assert np.count_nonzero(np.isnan(got)) >= UNSEEN
     assert misplaced(got, sim, off_ns) <= 1.1
-    meter.close()
 
 
 def pulsed(plant: LivePlant) -> int:
