@@ -67,6 +67,8 @@ def check_device(
     if not samples:
         raise UsageError("no samples to check the device with", field="samples", value=0, remedy="Give one or more")
     c = Checks(clock or HostClock(), prompt_s)
+    if not c.complete(device, "info", "stage", "submit", "poll", "close"):
+        return c.verdict()
     with c.calling("info()"):
         run = _DeviceRun(c, device, device.info())
         if _device_info(c, run.info, device.info()):

@@ -23,6 +23,8 @@ def check_meter(
     ``clock``, the host's unless given. Raises ``ConformanceError``.
     """
     c = Checks(clock or HostClock(), prompt_s)
+    if not c.complete(meter, "info", "start", "read", "stop", "close"):
+        return c.verdict()
     with c.calling("info()"):
         info = meter.info()
         if _meter_info(c, info, meter.info()):

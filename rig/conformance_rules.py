@@ -57,6 +57,12 @@ class Checks:
         self._checked.setdefault(rule, None)
         return ok
 
+    def complete(self, driver: object, *methods: str) -> bool:
+        """Whether it is an opened driver at all: one that has these methods. What was handed in may be its factory."""
+        lacks = [name for name in methods if not callable(getattr(driver, name, None))]
+        found = f"{type(driver).__name__} without {', '.join(lacks)}"
+        return self.rule("methods", not lacks, found, f"an opened driver with {', '.join(methods)}")
+
     def promptly(self, rule: str, call: Callable[[], _T], waits_s: float = 0.0) -> _T:
         """The call's value; a finding when it takes longer than it may."""
         before_ns = self.clock.now_ns()

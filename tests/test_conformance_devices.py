@@ -176,6 +176,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("pulse.phase", pulse(phase=lambda s: "solve")),
     ("pulse.length", pulse(off_tick=lambda s: s.on_tick)),
     ("pulse.clock", pulse(on_tick=lambda s: s.on_tick - 20_000)),
+    ("methods", lambda driver: setattr(driver, "poll", None)),
     ("close.twice", does("close", lambda d: refuse)),
 ]
 

@@ -154,6 +154,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("chunk.grow", gives("ticked", lambda c: replace(c, start_tick=c.start_tick * 0))),
     ("chunk.order", gives("ticked", lambda c: replace(c, end_tick=c.start_tick - 1))),
     ("stop.rest", does("stop", still_running)),
+    ("methods", lambda driver: setattr(driver, "read", None)),
     ("close.twice", does("close", lambda m: refuse)),
 ]
 
