@@ -396,3 +396,29 @@ def test_a_command_that_is_refused_is_told_in_its_own_words() -> None:
 def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
     error = refused(**options)
     assert isinstance(error, UsageError) and error.field == field
+
+
+class _Said:
+    """A line on which everything has been said before."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = list(lines)
+
+    def write(self, data: bytes) -> None:
+        """Nobody listens."""
+
+    def line(self, until_s: float) -> str | None:
+        return self._lines.pop(0) if self._lines else None
+
+
+def test_a_refusal_to_stop_that_comes_late_is_not_taken_for_the_next_answer() -> None:
+    """On a busy host what nothing-to-stop is answered with arrives after the next command was sent."""
+    board = lpm01a_link.PowerShield.__new__(lpm01a_link.PowerShield)
+    board._timeout_s = 1.0
+    board._line = _Said(  # type: ignore[assignment]
+        "PowerShield > error stop", "Error detail: No acquisition on going", "PowerShield > ack htc"
+    )
+    assert board._asked("htc") == ""
+    board._line = _Said("PowerShield > error htc", "Error detail: in use")  # type: ignore[assignment]
+    with pytest.raises(SetupError, match="refuses 'htc': error htc Error detail: in use"):
+        board._asked("htc")

@@ -187,6 +187,8 @@ class PowerShield:
             text = line.removeprefix(PROMPT).strip()
             if text.startswith(f"ack {command}"):
                 return text.removeprefix(f"ack {command}").lstrip(": ").strip()
+            if text.startswith("error stop") and command != "stop":
+                continue  # what opening stops may not be running; on a busy host that is said late
             if text.startswith(("error", "err ")):
                 detail = self._line.line(min(until_s, time.monotonic() + 0.2)) or ""
                 raise SetupError(
