@@ -15,8 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
+from drivers.real_time import check_real_time
 from rig.clock import HostClock
-from rig.errors import MeterError, RigError, SetupError
+from rig.errors import MeterError, RigError
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo
 
 HOST = ClockInfo("host", 1e9, 0.0)
@@ -82,13 +83,7 @@ class PolledMeter:
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        if abs(self._clock.now_ns() - time.monotonic_ns()) > 1_000_000_000:
-            raise SetupError(
-                f"meter {info.name} looks at this computer in real time, and this run lives in simulated time",
-                field="meter",
-                value=info.name,
-                remedy="Use it with a real device, or take the simulated device's own meter",
-            )
+        check_real_time(self._clock, info.name)
 
     def info(self) -> MeterInfo:
         """What is looked up."""

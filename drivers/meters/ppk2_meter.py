@@ -14,8 +14,9 @@ from drivers.meters.ppk2_follow import NEAR_S, Follower
 from drivers.meters.ppk2_grid import Grid, Stretch
 from drivers.meters.ppk2_stream import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers
 from drivers.meters.usb_stream import KEPT, first_reading
+from drivers.real_time import check_real_time
 from drivers.serial_line import SerialLine
-from rig.errors import MeterError, RigError, SetupError
+from rig.errors import MeterError, RigError
 from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail
 
 FIRST_S = 0.1
@@ -50,13 +51,7 @@ class Ppk2Meter:
     def __init__(
         self, line: SerialLine, info: MeterInfo, clock: Clock, modifiers: Modifiers, range_: int, timeout_s: float
     ) -> None:
-        if abs(clock.now_ns() - time.monotonic_ns()) > 1_000_000_000:
-            raise SetupError(
-                f"meter {info.name} samples in real time, and this run lives in simulated time",
-                field="meter",
-                value=info.name,
-                remedy="Use it with a real device, or take the simulated device's own meter",
-            )
+        check_real_time(clock, info.name)
         self._line, self._info, self._clock, self._modifiers = line, info, clock, modifiers
         self._range, self._timeout_s = range_, timeout_s
         self._session: _Session | None = None

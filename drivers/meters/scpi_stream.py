@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import math
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.real_time import check_real_time
 from rig.calibration import load, stated
 from rig.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError
@@ -93,14 +93,11 @@ class SampledMeter:
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        if abs(self._clock.now_ns() - time.monotonic_ns()) > 1_000_000_000:
+        try:
+            check_real_time(self._clock, self._info.name)
+        except SetupError:
             source.close()
-            raise SetupError(
-                f"meter {self._info.name} samples in real time, and this run lives in simulated time",
-                field="meter",
-                value=self._info.name,
-                remedy="Use it with a real device, or take the simulated device's own meter",
-            )
+            raise
 
     def info(self) -> MeterInfo:
         """What the instrument was set to, as it confirmed it."""

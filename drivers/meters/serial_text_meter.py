@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from drivers.meters.serial_text_lines import Layout, LineError, Row
 from drivers.meters.serial_text_order import KEPT, Order, Pace
 from drivers.meters.serial_text_place import Batch, Plan
+from drivers.real_time import check_real_time
 from drivers.serial_line import LINE_MOST, SerialLine
 from rig.clock import HostClock
 from rig.errors import MeterError, RigError, SetupError
@@ -49,13 +50,7 @@ class TextMeter:
         self._session: _Session | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        if abs(self._clock.now_ns() - time.monotonic_ns()) > 1_000_000_000:
-            raise SetupError(
-                f"meter {info.name} prints in real time, and this run lives in simulated time",
-                field="meter",
-                value=info.name,
-                remedy="Use it with a real device, or take the simulated device's own meter",
-            )
+        check_real_time(self._clock, info.name)
 
     def info(self) -> MeterInfo:
         """What the lines are declared to be."""

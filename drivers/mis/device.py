@@ -115,8 +115,8 @@ class SolverDevice(Generic[T]):
         before, self._loaded = self._loaded, {}
         for sample in samples:  # a graph that is loaded is not loaded again: that is work just before the span
             known = before.get(sample.id)
-            kept = known is not None and known[2] is sample.payload
-            self._loaded[sample.id] = known if known is not None and kept else self._prepared(sample)
+            same = known is not None and known[2] is sample.payload
+            self._loaded[sample.id] = known if known and same else self._prepared(sample)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Queue the samples. Raises ``UsageError`` for a budget that cannot be kept, ``DeviceError`` unless staged."""
