@@ -31,14 +31,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fixtures.counter_meter import Counter, CounterMeter
-from fixtures.plant import SimPlant, open_plant
-from fixtures.truth import FIGURES, blank, steps, truth
-from rig.evaluate import evaluate
-from rig.record import record
-from rig.run import open_run
+from fixtures.bench.counter_meter import Counter, CounterMeter
+from fixtures.bench.plant import SimPlant, open_plant
+from fixtures.worlds.truth import FIGURES, blank, steps, truth
+from rig.analysis.evaluate import evaluate
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
+from rig.recording.reader import open_run
 from rig.types import Budget, DeviceInfo, Reply, Sample, Span
-from rig.watch import Bench
 
 KINDS = {
     "rapl-200": Counter(looks_hz=200.0),

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.import_cases import Case, cases
+from rig.analysis.evaluate import evaluate
+from rig.analysis.reference_methods import peer_figures
 from rig.errors import RigError
-from rig.evaluate import evaluate
-from rig.importing import ImportedRun, write
-from rig.peer import peer_figures
-from rig.run import open_run
+from rig.importing.write import ImportedRun, write
+from rig.recording.reader import open_run
 
 HOSTILE = (
     "nan",

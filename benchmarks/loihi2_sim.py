@@ -15,11 +15,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from drivers.devices import cpu_tabu, loihi2
+from drivers.devices.cpu import cpu_tabu
+from drivers.devices.loihi2 import device as loihi2
+from rig.analysis.solving.gap import gap
 from rig.errors import MissingExtraError
-from rig.gap import gap
 from rig.types import Budget, Device, Sample
-from scenarios.workloads.qubo_mis import open_workload
+from scenarios.workloads.qubo_mis.workload import open_workload
 
 HEAD = (
     f"{'nodes':>6}{'budget':>8}{'cost':>8}{'gap':>8}{'steps/s':>9}{'overrun':>10}{'largest':>10}{'load':>7}"

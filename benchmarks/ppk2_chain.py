@@ -27,20 +27,20 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.meters.ppk2 import open_meter
-from drivers.meters.ppk2_follow import UNSEEN
-from drivers.meters.ppk2_meter import Ppk2Meter
-from drivers.meters.ppk2_stream import RATE_HZ
-from fixtures.live_plant import live_plant
-from fixtures.mock_device import open_device
-from fixtures.ppk2_sim import BENCH, Ppk2Sim
-from fixtures.truth import blank, truth
+from drivers.meters.ppk2.factory import open_meter
+from drivers.meters.ppk2.follow import UNSEEN
+from drivers.meters.ppk2.meter import Ppk2Meter
+from drivers.meters.ppk2.stream import RATE_HZ
+from fixtures.bench.live_plant import live_plant
+from fixtures.bench.mock_device import open_device
+from fixtures.instruments.ppk2_sim import BENCH, Ppk2Sim
+from fixtures.worlds.truth import blank, truth
+from rig.analysis.evaluate import evaluate
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
 from rig.errors import RigError
-from rig.evaluate import evaluate
-from rig.record import record
-from rig.run import open_run
+from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Mark, Step
-from rig.watch import Bench
 
 IDLE_W, BUSY_W, SUPPLY_V, LARGEST_A = 0.02, 0.06, 1.8, 0.06
 PLACED_S = 3e-4

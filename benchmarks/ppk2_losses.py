@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.meters.ppk2_follow import UNSEEN, Follower, Loss
-from drivers.meters.ppk2_stream import RATE_HZ
+from drivers.meters.ppk2.follow import UNSEEN, Follower, Loss
+from drivers.meters.ppk2.stream import RATE_HZ
 from rig.errors import MeterError
 from rig.types import Floats, Indices
 

@@ -1,7 +1,7 @@
 """What compiling the generator with numba would bring: the same graphs from a bitmap that one loop fills.
 
-Not part of the rig. ``benchmarks.qubo_generate`` times it beside ``scenarios.workloads.gnm``, whose numpy needs no
-compiler; the figures say why that is enough.
+Not part of the rig. ``benchmarks.qubo_generate`` times it beside ``scenarios.workloads.qubo_mis.gnm``, whose numpy
+needs no compiler; the figures say why that is enough.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.workloads.gnm import _words, edge_count
+from scenarios.workloads.qubo_mis.gnm import _words, edge_count
 
 _BLOCK = 1 << 16
 Edges = NDArray[np.int32]

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from drivers.mis import search, targets
-from drivers.mis.exact import maximum_independent_set
-from drivers.mis.second_opinion import specified_tabu
-from rig.graph import Graph
-from scenarios.workloads.gnm import gnm_edges
-from scenarios.workloads.qubo_targets import DENSITIES, NODES, TUNING_SEEDS, official_target
+from drivers.devices.cpu.mis import search, targets
+from drivers.devices.cpu.mis.exact import maximum_independent_set
+from drivers.devices.cpu.mis.second_opinion import specified_tabu
+from rig.analysis.solving.graph import Graph
+from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target
 
 SEARCHED_FROM = 50
 MATCH_S = 1.0

@@ -3,9 +3,10 @@
     python -m benchmarks.reduce_trace [--samples 1000000000] [--format f32|npy|arrows] [--folder /tmp]
 
 Makes a float32 trace, reads it once to warm the cache, then in turn reads it by ``readinto`` into one buffer and
-reduces it (``rig.reduce.energies``), five times each; checks every energy against ``math.fsum`` on a tenth of the
-windows; and deletes the file. Prints both times, their ratio, the largest relative error and the anonymous memory, and
-last one JSON line. Exits 1 when a goal is missed: three times the time of reading, 512 MiB, 1e-9.
+reduces it (``rig.analysis.streaming.energies``), five times each; checks every energy against ``math.fsum`` on a
+tenth of the windows; and deletes the file. Prints both times, their ratio, the largest relative error and the
+anonymous memory, and last one JSON line. Exits 1 when a goal is missed: three times the time of reading, 512 MiB,
+1e-9.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rig.reduce.energies import BLOCK_BYTES, window_energies
+from rig.analysis.streaming.energies import BLOCK_BYTES, window_energies
 
 GOAL_RATIO, GOAL_MIB, GOAL_ERROR = 3.0, 512.0, 1e-9
 RATE_HZ = 1e6
@@ -120,7 +121,7 @@ def exact(path: Path, window_s: np.ndarray) -> float:
 
 
 def slice_of(path: Path, first: int, last: int) -> np.ndarray:
-    """Readings ``first`` to ``last`` by another way than ``rig.reduce.energies``'s."""
+    """Readings ``first`` to ``last`` by another way than ``rig.analysis.streaming.energies``'s."""
     if path.suffix == ".npy":
         return np.asarray(np.load(path, mmap_mode="r")[first:last])
     if path.suffix == ".f32":

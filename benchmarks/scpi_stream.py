@@ -2,7 +2,7 @@
 
     python -m benchmarks.scpi_stream --seconds 60
 
-The instrument is the simulator of ``fixtures.scpi_dmm_sim`` in a process of its own: its memory fills in
+The instrument is the simulator of ``fixtures.instruments.scpi_dmm_sim`` in a process of its own: its memory fills in
 real time, and it shows a plant on which a simulated device works, in real time too. Four runs, each through
 engine, disk and estimators: a sound link; the same with an instrument without gain and offset errors, whose
 interval is as narrow as its noise; a link that falls silent for 2 s while the memory holds 2,000,000 readings
@@ -26,16 +26,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from drivers.meters.scpi_dmm import open_meter
-from fixtures.live_plant import FarPlant
-from fixtures.mock_device import open_device
-from fixtures.truth import blank, truth
+from drivers.meters.scpi.dmm import open_meter
+from fixtures.bench.live_plant import FarPlant
+from fixtures.bench.mock_device import open_device
+from fixtures.worlds.truth import blank, truth
+from rig.analysis.evaluate import evaluate
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
 from rig.errors import MeterError, RigError
-from rig.evaluate import evaluate
-from rig.record import record
-from rig.run import open_run
+from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Mark, Step
-from rig.watch import Bench
 
 RATE_HZ, RANGE_A, SUPPLY_V = 50_000.0, 0.1, 1.8
 SPAN_S, IDLE_S = 0.1, 1.0
@@ -53,7 +53,7 @@ def simulator(options: str, seed: int, gain: float) -> Iterator[tuple[int, FarPl
     """The instrument's process: its SCPI port, and its plant as seen from here."""
     arguments = ["--port", "0", "--plant-port", "0", "--options", options, "--seed", str(seed)]
     limits = ["--gain-limit", str(gain), "--offset-limit", str(OFFSET_LIMIT), "--supply-v", str(SUPPLY_V)]
-    command = [sys.executable, "-m", "fixtures.scpi_dmm_sim", *arguments, *limits]
+    command = [sys.executable, "-m", "fixtures.instruments.scpi_dmm_sim", *arguments, *limits]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port, plant_port = map(int, process.stdout.readline().split())

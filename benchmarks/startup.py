@@ -22,7 +22,7 @@ GOAL_S = 0.150
 def commands() -> dict[str, list[str]]:
     """What is timed, by name; the installed script where there is one."""
     script = Path(sys.executable).with_name("rig")
-    start = [str(script)] if script.exists() else [sys.executable, "-c", "from rig.cli import main; main()"]
+    start = [str(script)] if script.exists() else [sys.executable, "-c", "from rig.commands.main import main; main()"]
     return {
         "python -c pass": [sys.executable, "-c", "pass"],
         "rig --help": [*start, "--help"],

@@ -28,13 +28,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.store import SEAL
+from rig.recording.writer import SEAL
 from rig.sweep.grid import cells_of
 from rig.sweep.store import BROKEN, CELLS, frozen, torn
 
 SWEEP = """
 import argparse, sys
-from rig.sweep.command import add_arguments, run
+from rig.commands.sweep import add_arguments, run
 parser = argparse.ArgumentParser()
 parser.add_argument("--json", action="store_true")
 add_arguments(parser)

@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fixtures.truth import FIGURES, draw, measured, truth
-from rig.evaluate import evaluate
-from rig.quantity import Quantity
-from rig.run import open_run
+from fixtures.worlds.truth import FIGURES, draw, measured, truth
+from rig.analysis.evaluate import evaluate
+from rig.analysis.quantity import Quantity
+from rig.recording.reader import open_run
 
 DOMINATES = 0.7
 Array = NDArray[np.float64]

@@ -8,7 +8,7 @@ chip in place of ``classify``. ``fft_size`` is an option: --option fft_size=4096
 
 import numpy as np
 
-from rig.adapt import blocking
+from rig.engine.blocking import blocking
 from rig.types import Device, DeviceInfo, Sample
 
 

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 from reports.format import NO_NUMBER, clean
 from reports.names import Group, brief, groups, parts_of, title
 from reports.verdict import Verdict, verdict_of
-from rig.result import Result
+from rig.analysis.result import Result
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from rig.quantity import Component, Quantity
+from rig.analysis.quantity import Component, Quantity
 
 NOT_STATED = "not stated"
 NO_NUMBER = "n/a"

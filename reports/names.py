@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from reports.format import Scale, clean, quantity_parts, quantity_text
-from rig.quantity import Quantity
+from rig.analysis.quantity import Quantity
 
 KINDS = {  # in the order in which they are shown
     "overall": "Whole device",

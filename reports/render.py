@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import results, sections
-from reports.figures import draw
+from reports.figures.draw import draw
 from reports.format import clean, say
 from reports.names import title
 from reports.session import members, session_of
 from reports.stream import stream_csv
 from reports.verdict import verdict_of
-from rig.result import Result
-from rig.run import Run
+from rig.analysis.result import Result
+from rig.recording.reader import Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment

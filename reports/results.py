@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from reports.format import budget, clean, si
 from reports.names import KINDS, groups, parts_of, target_of, text_of, title
-from rig.quantity import Quantity
-from rig.result import Result
+from rig.analysis.quantity import Quantity
+from rig.analysis.result import Result
 
 _SERVED = ("idle_power_w", "average_power_w", "average_energy_per_sample_j")
 _CARDS: Mapping[str, tuple[str, ...]] = {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from reports.format import NOT_STATED, clean, flatten, say, si
 from reports.names import parts_of
-from rig.result import ClockSummary, Result
+from rig.analysis.result import ClockSummary, Result
 
 Pairs = list[tuple[str, str]]
 Json = Mapping[str, Any]

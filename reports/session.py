@@ -9,10 +9,10 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from reports.format import clean
-from rig.result import Result
-from rig.run import Run
-from rig.session import is_session, runs_in
-from rig.store import DERIVED
+from rig.analysis.result import Result
+from rig.recording.reader import Run
+from rig.recording.session import is_session, runs_in
+from rig.recording.writer import DERIVED
 
 _GAVE: Mapping[str, str] = {
     "performance": "times, throughput and latency",

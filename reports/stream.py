@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reports.figures.style import Floats
 from reports.format import clean
-from reports.style import Floats
-from rig.onset import Stream
+from rig.analysis.service.change_detection import Stream
 from rig.types import Bools, Indices
 
 MAX_SCENES = 120

@@ -157,7 +157,7 @@ def _unmet(factory: Factory, name: str) -> SetupError:
         f"{_called(factory)} takes a {name}, which the rig does not hand in",
         field=name,
         remedy=f"Name a function that opens the driver. It is handed {', '.join(INJECTED)} by name; its options are "
-        "keyword-only; and rig.adapt.blocking(f) makes a device of a function f of a sample",
+        "keyword-only; and rig.engine.blocking.blocking(f) makes a device of a function f of a sample",
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rig.analysis.solving.target_file import OFFICIAL, PREFERRED
 from rig.errors import UsageError
-from rig.target_table import OFFICIAL, PREFERRED
 from rig.types import Workload
 
 

@@ -13,19 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fixtures.mock_device import open_device as open_mock_device
-from fixtures.plant import open_plant
+from fixtures.bench.mock_device import open_device as open_mock_device
+from fixtures.bench.plant import open_plant
 from rig import errors
-from rig.cli import main, parser
-from rig.clock import HostClock
-from rig.conformance import check_device, check_meter
+from rig.analysis.quantity import from_json
+from rig.commands.main import main, parser
+from rig.conformance.device import check_device, check_meter
+from rig.engine.clock import HostClock
 from rig.errors import MeasurementRefusedError
 from rig.plugins import build, load
-from rig.quantity import from_json
 from rig.types import Sample
+from tests.support.paths import EXAMPLES, ROOT
 
-ROOT = Path(__file__).parents[1]
-EXAMPLES = ROOT / "examples"
 DEVICE = f"{EXAMPLES / 'my_device.py'}:open_device"
 METER = f"{EXAMPLES / 'my_meter.py'}:open_meter"
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.harness import reading
 from benchmarks.harness.goals import Found, Goal, Say
 from benchmarks.harness.runs import Job, Row, Stage
-from rig.early_stopping import discarded, estimate, needed
+from rig.analysis.service.early_stopping import discarded, estimate, needed
 
 COUNTS = {
     0.9: (63, 64, 100, 1000, 10_007, 100_000, 738_666, 1_000_000),

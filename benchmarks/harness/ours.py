@@ -16,10 +16,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.harness.load import arrays, costed, said, waiting
-from rig.clock import HostClock
-from rig.record import record
+from rig.engine.acquisition import Bench
+from rig.engine.clock import HostClock
+from rig.engine.record import record
 from rig.types import Budget, Device, DeviceInfo, Reply, Rules, Sample, Span, Step
-from rig.watch import Bench
 from scenarios.rules import quick
 from scenarios.server import server
 from scenarios.single_stream import single_stream

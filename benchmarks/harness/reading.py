@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from rig.early_stopping import nearest_rank
-from rig.run import open_run
-from rig.service import gap_distance
+from rig.analysis.service.early_stopping import nearest_rank
+from rig.analysis.service.serving import gap_distance
+from rig.recording.reader import open_run
 from rig.types import Indices
 
 _SAMPLE = re.compile(

@@ -1,0 +1,1 @@
+"""Files that other programs recorded, read into an ``ImportedRun``."""

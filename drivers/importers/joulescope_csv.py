@@ -11,7 +11,7 @@ from drivers.importers.layout import find
 from drivers.importers.single import Limits, Readings, Setting, imported
 from drivers.importers.windows import stated
 from rig.errors import DataError, UsageError
-from rig.importing import CRYSTAL, ImportedRun
+from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Conversion, Rail
 
 COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]

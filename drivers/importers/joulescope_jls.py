@@ -18,7 +18,7 @@ from drivers.importers.axis import BLOCK, Axis
 from drivers.importers.single import Limits, Readings, Setting, imported, supply, watts
 from drivers.importers.windows import stated
 from rig.errors import DataError, MissingExtraError, UsageError
-from rig.importing import CRYSTAL, ImportedRun
+from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Chunk, Conversion, Floats, Rail
 
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"

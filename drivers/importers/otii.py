@@ -15,7 +15,7 @@ from drivers.importers.single import Limits, Readings, Setting, imported, supply
 from drivers.importers.units import NS, named_unit, unit_of
 from drivers.importers.windows import from_channel, stated
 from rig.errors import DataError, UsageError
-from rig.importing import CRYSTAL, ImportedRun
+from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Conversion, Floats, Indices, Rail
 
 CHANNELS = {"current": "A", "power": "W", "voltage": "V"}

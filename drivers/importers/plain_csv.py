@@ -14,7 +14,7 @@ from drivers.importers.single import Limits, Readings, Setting, imported, positi
 from drivers.importers.units import ALIASES, NS, agree, expect, iso_ns
 from drivers.importers.windows import Windows, stated
 from rig.errors import DataError, UsageError
-from rig.importing import CRYSTAL, ImportedRun
+from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}

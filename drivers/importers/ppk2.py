@@ -14,7 +14,7 @@ from drivers.importers.single import Limits, Readings, Setting, imported, supply
 from drivers.importers.units import expect, named_unit
 from drivers.importers.windows import Windows, from_channel, stated
 from rig.errors import DataError, UsageError
-from rig.importing import CRYSTAL, ImportedRun
+from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Bools, Conversion, Rail
 
 CHANNELS = tuple(f"D{k}" for k in range(8))

@@ -12,10 +12,10 @@ import numpy as np
 
 from drivers.importers.axis import Axis, chunks
 from drivers.importers.windows import Windows
-from rig.calibration import stated
+from rig.bench.calibration import stated
 from rig.errors import UsageError
-from rig.imported import LIMIT, PLAUSIBLE
-from rig.importing import CRYSTAL, ImportedRun, ImportedTrace, wild
+from rig.importing.imported import LIMIT, PLAUSIBLE
+from rig.importing.write import CRYSTAL, ImportedRun, ImportedTrace, wild
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
 RECORDING, WINDOWS = "recording", "windows"
@@ -40,7 +40,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class Limits:
-    """The calibration file of an instrument and what is said of its use; see ``rig.calibration.stated``."""
+    """The calibration file of an instrument and what is said of its use; see ``rig.bench.calibration.stated``."""
 
     path: str | None = None
     range_max: float | None = None
@@ -84,7 +84,7 @@ def imported(
 
     Ticks are ns of the recording's clock since the first reading, or, where the windows are known to a sample of a
     channel only, such samples; its rate is trusted to ``clock_tolerance``. Limits of error are looked up here, where
-    it is known how long a reading lasts. Raises ``UsageError``, and what ``rig.calibration.stated`` raises.
+    it is known how long a reading lasts. Raises ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
     """
     for name, value in (("sync_s", setting.sync_s), ("clock_tolerance", setting.clock_tolerance)):
         if not 0.0 <= value <= 1e3:

@@ -16,7 +16,7 @@ from drivers.importers.single import Limits, Readings, Setting, imported
 from drivers.importers.units import NS, named_unit, unit_of
 from drivers.importers.windows import stated
 from rig.errors import DataError, UsageError
-from rig.importing import CRYSTAL, ImportedRun
+from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Conversion, Floats, Indices, Rail
 
 TIME = re.compile(r"(?:.*\s)?time(?:stamp)?", re.I)

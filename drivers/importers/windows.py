@@ -12,7 +12,7 @@ from drivers.importers.columns import Columns, read
 from drivers.importers.layout import find
 from drivers.importers.units import ALIASES, NS, iso_ns, named_unit
 from rig.errors import DataError, UsageError
-from rig.importing import ImportedSpan
+from rig.importing.write import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices
 
 IDLE, WARMUP, DEFAULT_PHASE = "idle", "warmup", "inference"

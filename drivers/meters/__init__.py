@@ -1,0 +1,1 @@
+"""Instruments: one folder or file for each family, its factory in ``meter.py`` or ``factory.py``."""

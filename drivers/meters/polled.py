@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
-from drivers.real_time import check_real_time
-from rig.clock import HostClock
+from drivers.links.real_time import check_real_time
+from rig.engine.clock import HostClock
 from rig.errors import MeterError, RigError
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo
 

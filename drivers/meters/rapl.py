@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivers.links.serial_line import positive
 from drivers.meters.polled import HOST, KEPT, Polled, PolledMeter
-from drivers.serial_line import positive
 from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 

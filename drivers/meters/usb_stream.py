@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.meters.scpi_stream import Fetched, SampledMeter, Source
+from drivers.meters.sampled import Fetched, SampledMeter, Source
 from rig.errors import MeterError
 from rig.types import Bracket, Chunk, Clock, Floats, MeterInfo
 

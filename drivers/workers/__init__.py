@@ -1,1 +1,1 @@
-"""Sources that are shipped to another interpreter. Nothing here is imported by the rig."""
+"""Programs that are shipped to another interpreter as source. Nothing here imports them."""

@@ -1,4 +1,4 @@
-"""The loop a worker runs in its own interpreter. Shipped as source by ``drivers/remote_link.py``.
+"""The loop a worker runs in its own interpreter. Shipped as source by ``drivers/links/remote_link.py``.
 
 Python 3.8 or newer with its standard library is all it needs; nothing of ours. Only dictionaries, lists, numbers, texts
 and bytes cross the channel. The worker itself comes as sources in the first message, each importable by the name it has

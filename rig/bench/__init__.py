@@ -1,1 +1,4 @@
-"""The bench file of a lab: read with its lines, checked, made into devices and meters (``station``)."""
+"""The bench of a lab: its file, its instruments' calibration, and what drivers are registered.
+
+In: ``bench.toml``, calibration files. Out: drivers with options, accuracies. Imported by sessions, sweeps, drivers.
+"""

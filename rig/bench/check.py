@@ -154,7 +154,7 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
 def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
     if m.calibration is None:
         return
-    from rig.calibration import load as load_calibration
+    from rig.bench.calibration import load as load_calibration
 
     where = (*where_of(m), "calibration")
     try:

@@ -3,7 +3,7 @@
     path = find_bench(None)
     chosen = request_of(path, "board1", (), ())
 
-What a run used of a bench file is kept with it: ``Chosen.artifacts`` are for ``rig.record.record``.
+What a run used of a bench file is kept with it: ``Chosen.artifacts`` are for ``rig.engine.record.record``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ VARIABLE = "RIG_BENCH"
 
 @dataclass(frozen=True)
 class Chosen:
-    """Names of a bench file as drivers and options that ``rig.opening.Request`` takes, and what to keep of it."""
+    """Names of a bench file as drivers and options that ``rig.session.setup.Request`` takes, and what to keep of it."""
 
     device: str
     meters: tuple[str, ...]
     options: tuple[str, ...]
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Where in the file the options of each taker stand; for ``rig.opening.Request``."""
+    """Where in the file the options of each taker stand; for ``rig.session.setup.Request``."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -110,7 +110,7 @@ def request_of(path: Path | None, device: str, meters: Sequence[str], options: S
 
 
 def _slot(number: int) -> str:
-    """The meter's name among those who take options; see ``rig.opening``."""
+    """The meter's name among those who take options; see ``rig.session.setup``."""
     return f"meter{number}" if number else "meter"
 
 

@@ -1,1 +1,4 @@
-"""What ``rig doctor`` opens, tries and says. ``command`` is where it begins."""
+"""What is wrong with a bench: each instrument is opened, asked, read and closed under a deadline.
+
+In: a bench file. Out: findings with remedies. Imported by commands.
+"""

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from rig.analysis.timing.timebase import fit_brackets
+from rig.doctor.findings import Finding, broken, doubtful, ok, rounded, si
 from rig.errors import DeviceError, RigError
-from rig.findings import Finding, broken, doubtful, ok, rounded, si
-from rig.sync import fit_brackets
 from rig.types import Bracket, Clock, ClockInfo
 
 BURST, BURSTS = 8, 9

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rig.clock import SPIN_NS, HostClock
+from rig.bench.registered import describe
+from rig.doctor.findings import Finding, Number, broken, doubtful, ok, si
+from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import MissingExtraError, StoreError
-from rig.findings import Finding, Number, broken, doubtful, ok, si
-from rig.listing import describe
 
 TRIED = ((3, 11), (3, 12))
 """Python versions that the project is tested with."""

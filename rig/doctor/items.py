@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from rig.doctor.clock import bracketed, clock_findings
+from rig.doctor.findings import Finding, broken, of_error, ok, si
 from rig.doctor.meter import reading_findings, take
 from rig.errors import DeviceError, MeterError, RigError
-from rig.findings import Finding, broken, of_error, ok, si
 from rig.plugins import Factory, build, takes
 from rig.types import Clock, Clocked, ClockInfo, DeviceInfo, MeterInfo
 
@@ -104,7 +104,7 @@ def failed(item: str, step: str, error: BaseException) -> Finding:
     if isinstance(error, RigError):
         return of_error(item, "open" if step == "opening it" else "use", error)
     text = f"its driver failed while {step}: {type(error).__name__}: {error}"
-    return broken(item, "driver", text, "Mend its driver; try rig.conformance on it", DeviceError)
+    return broken(item, "driver", text, "Mend its driver; try rig.conformance.device on it", DeviceError)
 
 
 def _clock(

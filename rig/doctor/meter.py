@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rig.convert import to_watts
+from rig.doctor.findings import Finding, Number, broken, doubtful, ok, rounded, si
 from rig.errors import DataError, MeterError, MeterSilentError, SetupError
-from rig.findings import Finding, Number, broken, doubtful, ok, rounded, si
+from rig.recording.conversion import to_watts
 from rig.types import Bracket, Chunk, Clock, Floats, Meter, MeterInfo, Rail
 
 EVERY_S = 0.02

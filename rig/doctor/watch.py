@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 
+from rig.doctor.findings import Finding, broken
 from rig.doctor.items import Steps, failed
 from rig.errors import SetupError
-from rig.findings import Finding, broken
 
 LEAVE_S = 2.0
 """How long an examination that is interrupted may take to close what it opened."""

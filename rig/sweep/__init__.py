@@ -1,1 +1,4 @@
-"""A grid of measurements: frozen, recorded cell by cell, tabled. ``command`` is where it begins."""
+"""A grid of measurements: frozen, recorded cell by cell, resumed after any interruption, tabled.
+
+In: a grid. Out: a directory of runs and a table. Imported by commands.
+"""

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, Interrupted, RigError, StoreError
-from rig.locks import Say, claimed, device_lock
-from rig.opening import which_of
+from rig.session.locks import Say, claimed, device_lock
+from rig.session.setup import which_of
 from rig.sweep.grid import Cell, texts
 from rig.sweep.rows import keep_row, keep_seconds, one_thread
 from rig.sweep.store import (
@@ -109,7 +109,7 @@ def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
 
 def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:
     """Record into ``work``; what became of the cell if it did not come to its end."""
-    from rig.measure import measure
+    from rig.session.measure import measure
 
     try:
         measure(cell.request(work), quiet=True)

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from rig.errors import RigError, UsageError
-from rig.locks import Say, device_lock
-from rig.measure import MODES
-from rig.opening import PLANT, opened, which_of
 from rig.plugins import Factory, load, needs, options_of, split_options, takes, values_of
+from rig.session.locks import Say, device_lock
+from rig.session.measure import MODES
+from rig.session.setup import PLANT, opened, which_of
 from rig.sweep.grid import AUTO, NONE, Asked, Cell, Facts, Grid, cells_of, check_size, plain, texts
 from rig.types import Workload
 
@@ -23,7 +23,7 @@ def checked(asked: Asked, wait: bool = True, say: Say | None = None) -> Grid:
     """The grid that was asked for, with every option known to its taker and every value of the right type.
 
     Opens the bench of each device once, as the first of its cells asks for it, and closes it. Raises whatever
-    ``rig.opening.opened`` raises, and ``UsageError`` for a value that cannot be meant.
+    ``session.setup.opened`` raises, and ``UsageError`` for a value that cannot be meant.
     """
     check_size(asked)
     if asked.mode not in MODES:
@@ -57,7 +57,7 @@ def _all(asked: Asked) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _own_takers(asked: Asked, device: str) -> Takers:
-    """Those whose options are known by name, as in ``rig.opening.opened``; a plant where the device lives by one."""
+    """Those whose options are known by name, as in ``session.setup.opened``; a plant where the device lives by one."""
     factory = load("devices", device)
     takers = {"device": factory, "scenario": load("scenarios", asked.scenario)}
     takers["workload"] = load("workloads", asked.workload)

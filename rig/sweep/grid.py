@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import UsageError
-from rig.opening import Request, workload_for
+from rig.session.setup import Request, workload_for
 
 Value = str | int | float | bool
 MOST_CELLS = 1_000_000
@@ -87,7 +87,7 @@ class Cell(msgspec.Struct, frozen=True):
         return [*words, "--out", f"cells/{self.key}"]
 
     def request(self, out: Path) -> Request:
-        """What ``rig.measure.measure`` is asked for."""
+        """What ``rig.session.measure.measure`` is asked for."""
         return Request(
             device=self.device,
             meters=self.meters,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.errors import Interrupted, RigError, SetupError
-from rig.locks import Say, locked
+from rig.session.locks import Say, locked
 from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of
 from rig.sweep.pool import Brake, here, spread

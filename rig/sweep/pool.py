@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import DeviceError, SetupError
-from rig.locks import Say
+from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.rows import THREADS
 

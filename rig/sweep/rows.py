@@ -20,10 +20,10 @@ from typing import Any
 
 import msgspec
 
+from rig.analysis.quantity import Quantity
 from rig.errors import IntegrityError, RigError
-from rig.quantity import Quantity
-from rig.run import Run
-from rig.store import DERIVED, SEAL
+from rig.recording.reader import Run
+from rig.recording.writer import DERIVED, SEAL
 from rig.sweep.grid import Cell
 from rig.sweep.store import place_of, sizes, sync, torn, write_whole
 
@@ -109,10 +109,10 @@ def _keep(path: Path, content: bytes) -> None:
 
 def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
     """The row of a run directory or session: read back, verified, evaluated, as `rig report` does it."""
-    from rig.evaluate import evaluate
-    from rig.run import open_run
-    from rig.session import is_session, runs_in
-    from rig.summary import Part, summarise
+    from rig.analysis.evaluate import evaluate
+    from rig.analysis.summary import Part, summarise
+    from rig.recording.reader import open_run
+    from rig.recording.session import is_session, runs_in
 
     if why := torn(path, cell):
         raise IntegrityError(why, field="run", value=str(path), remedy="Without --table it is set aside and done again")

@@ -23,8 +23,8 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, RigError, StoreError
-from rig.session import is_session, runs_in
-from rig.store import EVENTS, SEAL, sha256_of
+from rig.recording.session import is_session, runs_in
+from rig.recording.writer import EVENTS, SEAL, sha256_of
 from rig.sweep.grid import Asked, Cell, Grid, digest
 
 SCHEMA = "neurorig-sweep/1"

@@ -1,0 +1,1 @@
+"""What is streamed: one folder for each workload."""

@@ -1,0 +1,1 @@
+"""Solvers on this computer: local search, simulated annealing, tabu."""

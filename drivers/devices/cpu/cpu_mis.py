@@ -1,0 +1,93 @@
+"""Independent-set local search on this computer as a QUBO solver: anytime, on one core.
+
+The search is ``drivers/devices/cpu/mis/search.py``. Its walk depends on the seed alone, not on the budget: a shorter
+budget sees the beginning of the same walk. Compiling and loading end before ``stage`` does. Between slices of the
+walk the clock is looked at; slices shrink towards the deadline.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
+from rig.analysis.solving.graph import Graph
+from rig.errors import MissingExtraError
+from rig.types import Device, DeviceInfo
+
+NAME = "cpu-mis"
+_MEASURED_MOVES = 4096
+_LONGEST_SLICE_S = 0.01
+_SHARE = 0.25
+"""Of the time left that one slice may take."""
+_LEAST_MOVES = 4
+
+
+def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
+    """Open the local search. Solve k of this device walks from a seed drawn of ``seed`` and k.
+
+    ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given, and what
+    a solve gets that has only a cost to stop at. Raises ``UsageError`` for options out of range,
+    ``MissingExtraError`` without numba.
+    """
+    checked_options(seed, default_s, longest_s)
+    try:
+        from drivers.devices.cpu.mis import search
+    except ImportError as error:
+        raise MissingExtraError(
+            f"device {NAME} needs {error.name or 'numba'}, which is not installed",
+            field="device",
+            value=NAME,
+            remedy="pip install 'neurorig[qubo]'",
+        ) from error
+    walker = _Walker(search)
+    return SolverDevice(
+        _info(longest_s), walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s
+    )
+
+
+@dataclass(frozen=True)
+class _Walker:
+    """The search module, whose import compiles."""
+
+    search: Any
+
+    def load(self, graph: Graph) -> tuple[Any, float]:
+        """The graph as the search reads it, and the moves per second of a walk of its own."""
+        loaded = self.search.load(graph)
+        walk = self.search.Search(loaded, -1)
+        walk.advance(_MEASURED_MOVES)
+        before, began = walk.moves, time.perf_counter()
+        while walk.moves - before < _MEASURED_MOVES:
+            walk.advance(_MEASURED_MOVES)
+        return loaded, (walk.moves - before) / (time.perf_counter() - began)
+
+    def solve(self, loaded: tuple[Any, float], tally: Tally) -> None:
+        """Walk until the tally says that nothing is left."""
+        graph, moves_per_s = loaded
+        walk = self.search.Search(graph, tally.seed)
+        tally.tuning = asdict(graph.parameters)
+        least_s = _LEAST_MOVES / moves_per_s
+        while (left_s := tally.left_s()) > least_s:
+            if walk.advance(max(_LEAST_MOVES, int(moves_per_s * min(_SHARE * left_s, _LONGEST_SLICE_S)))):
+                tally.offer(walk.cost, walk.solution())
+
+
+def _info(longest_s: float) -> DeviceInfo:
+    return DeviceInfo(
+        NAME,
+        "hardware",
+        "independent-set local search on one core of this computer",
+        phases=(PHASE,),
+        timeout_s=1.1 * longest_s + 5.0,
+        versions={name: version(name) for name in ("numba", "numpy")},
+        details={
+            "schedule_depends_on_budget": False,
+            "cost": "tracked by the solver within the span",
+            "tuning": "drivers/devices/cpu/mis/search.py; by nodes and density alone, its values with every answer",
+            "processor": platform.processor() or platform.machine(),
+        },
+    )

@@ -1,0 +1,91 @@
+"""D-Wave's simulated annealing (dwave-samplers) on this computer as a QUBO solver with a deadline.
+
+The sampler has no timeout. It is called for one read at a time, each with twice the sweeps of the one before or
+what fits the time left, by rates measured when the graph was loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.devices.cpu import dwave
+from drivers.devices.solver import SolverDevice, Tally, checked_options
+from rig.analysis.solving.graph import Graph
+from rig.types import Device
+
+NAME = "cpu-sa"
+TUNING = "temperatures by dwave-samplers' rule for the largest degree expected; reads of 16 sweeps, then twice as many"
+_FIRST_SWEEPS = 16
+_MEASURED_SWEEPS = 128
+_MARGIN = 1.1
+"""How much longer than measured a call may take."""
+
+
+def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
+    """Open simulated annealing. Solve k of this device anneals from a seed drawn of ``seed`` and k.
+
+    ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given. Raises
+    ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
+    """
+    checked_options(seed, default_s, longest_s)
+    dimod, samplers = dwave.imported(NAME)
+    annealer = _Annealer(dimod, samplers.SimulatedAnnealingSampler())
+    info = dwave.info(NAME, "simulated annealing of dwave-samplers on one core of this computer", TUNING, longest_s)
+    return SolverDevice(info, annealer.load, annealer.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+
+
+def beta_range(nodes: int, density: float) -> tuple[float, float]:
+    """Inverse temperatures at the first and last sweep, of nodes and density alone.
+
+    By the rule of dwave-samplers (``_default_ising_beta_range``), with what an instance's largest degree would be
+    expected to be: at first a flip against all neighbours has an even chance, at last one of ``nodes`` spins flips
+    against the least field, 1/2 of a node's own, with a chance of 0.01. As spins an edge couples by 2, and a node of
+    degree k has the field 2 k - 1/2.
+    """
+    degree = density * nodes
+    most = min(degree + math.sqrt(2.0 * degree * math.log(max(nodes, 2))), nodes - 1.0)
+    return math.log(2.0) / (2.0 * (4.0 * most + 0.5)), math.log(nodes / 0.01) / (2.0 * 0.5)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    graph: Graph
+    spins: Any
+    beta_range: tuple[float, float]
+    call_s: float
+    sweep_s: float
+
+
+@dataclass(frozen=True)
+class _Annealer:
+    dimod: Any
+    sampler: Any
+
+    def load(self, graph: Graph) -> _Problem:
+        """The model in spins, its temperatures, and how long a call and a sweep take."""
+        spins = dwave.binary_model(self.dimod, graph).change_vartype("SPIN", inplace=False)
+        problem = _Problem(graph, spins, beta_range(graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2), 0.0, 0.0)
+        short_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS, 0))
+        long_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS + _MEASURED_SWEEPS, 0))
+        # a short call that was held up would make sweeps seem to cost nothing
+        sweep_s = max((long_s - short_s) / _MEASURED_SWEEPS, 0.25 * long_s / (_FIRST_SWEEPS + _MEASURED_SWEEPS))
+        return _Problem(graph, spins, problem.beta_range, max(short_s - _FIRST_SWEEPS * sweep_s, 1e-5), sweep_s)
+
+    def solve(self, problem: _Problem, tally: Tally) -> None:
+        """Reads, each longer than the last, while one more fits."""
+        sweeps, read = _FIRST_SWEEPS, 0
+        tally.tuning = {"beta_range": list(problem.beta_range), "first_sweeps": sweeps, "sweeps_grow_by": 2}
+        while (spare_s := tally.left_s() / _MARGIN - problem.call_s) > problem.sweep_s:
+            fitting = int(spare_s / problem.sweep_s)
+            tally.offer(*self._read(problem, max(1, min(sweeps, fitting)), (tally.seed * 1009 + read) % 2**31))
+            sweeps, read = 2 * sweeps, read + 1
+
+    def _read(self, problem: _Problem, sweeps: int, seed: int) -> tuple[int, Any]:
+        found = self.sampler.sample(
+            problem.spins, num_reads=1, num_sweeps=sweeps, seed=seed, beta_range=problem.beta_range
+        )
+        places = found.variables  # the sampler may have put them in another order
+        solution = (found.record.sample[0] > 0).astype("u1")[[places.index(v) for v in range(problem.graph.nodes)]]
+        return problem.graph.cost(solution), solution

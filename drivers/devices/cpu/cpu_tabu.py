@@ -1,0 +1,98 @@
+"""D-Wave's multistart tabu search (dwave-samplers) on this computer as a QUBO solver with a deadline.
+
+The sampler's timeout counts whole milliseconds of each read's search and leaves out its set-up, which grows with
+the square of the nodes. It is called for one read at a time, each allowed twice the time of the one before or what
+fits the time left, by a set-up time measured when the graph was loaded. Where less is left than a first read takes,
+the read is one tabu search of as many updates as fit, by a measured rate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.devices.cpu import dwave
+from drivers.devices.solver import SolverDevice, Tally, checked_options
+from rig.analysis.solving.graph import Graph
+from rig.types import Device
+
+NAME = "cpu-tabu"
+TUNING = "tenure a quarter of the nodes and at most 20; reads of 0.02 s, then twice as long"
+_FIRST_READ_MS = 20
+_LONGEST_READ_MS = 2**30
+_MARGIN = 1.1
+_MEASURED_UPDATES = 100_000
+_TICK_S = 1e-3
+"""Of the sampler's timeout, which it may pass by as much."""
+
+
+def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
+    """Open tabu search. Solve k of this device draws from a seed drawn of ``seed`` and k.
+
+    ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given. Raises
+    ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
+    """
+    checked_options(seed, default_s, longest_s)
+    dimod, samplers = dwave.imported(NAME)
+    tabu = _Tabu(dimod, samplers.TabuSampler())
+    info = dwave.info(NAME, "multistart tabu search of dwave-samplers on one core of this computer", TUNING, longest_s)
+    return SolverDevice(info, tabu.load, tabu.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+
+
+def tenure(nodes: int) -> int:
+    """How many updates a flip stays forbidden: dwave-samplers' own rule, a quarter of the nodes and at most 20."""
+    return min(20, nodes // 4)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    graph: Graph
+    model: Any
+    call_s: float
+    update_s: float
+
+
+@dataclass(frozen=True)
+class _Tabu:
+    dimod: Any
+    sampler: Any
+
+    def load(self, graph: Graph) -> _Problem:
+        """The model, and how long a call and an update of its search take."""
+        problem = _Problem(graph, dwave.binary_model(self.dimod, graph), 0.0, 0.0)
+        short_s = dwave.timed(lambda: self._read(problem, 0, None, updates=1))
+        long_s = dwave.timed(lambda: self._read(problem, 0, None, updates=_MEASURED_UPDATES))
+        # a short call that was held up would make updates seem to cost nothing, and the last read endless
+        return _Problem(graph, problem.model, short_s, max(long_s - short_s, 0.25 * long_s) / _MEASURED_UPDATES)
+
+    def solve(self, problem: _Problem, tally: Tally) -> None:
+        """Reads, each allowed longer than the last, while one more fits."""
+        read_ms, read = _FIRST_READ_MS, 0
+        tally.tuning = {"tenure": tenure(problem.graph.nodes), "first_read_s": read_ms * 1e-3, "reads_grow_by": 2}
+        threshold = tally.stop_at_cost if tally.stop_at_cost > float("-inf") else None
+        while (spare_s := tally.left_s() - _MARGIN * problem.call_s) >= 0:
+            seed, fitting_ms = (tally.seed * 1009 + read) % 2**31, int((spare_s - _TICK_S) * 1e3)
+            if fitting_ms >= _FIRST_READ_MS:
+                found = self._read(problem, seed, threshold, timeout_ms=min(read_ms, fitting_ms))
+            else:
+                found = self._read(problem, seed, threshold, updates=1 + int(spare_s / problem.update_s / _MARGIN))
+            tally.offer(*found)
+            read_ms, read = min(2 * read_ms, _LONGEST_READ_MS), read + 1
+
+    def _read(
+        self, problem: _Problem, seed: int, threshold: float | None, *, timeout_ms: int | None = None, updates: int = 0
+    ) -> tuple[int, Any]:
+        """One read: of ``timeout_ms``, or without one of about so many updates."""
+        short = {"num_restarts": 0, "coefficient_z_first": 0, "lower_bound_z": updates} if timeout_ms is None else {}
+        found = self.sampler.sample(
+            problem.model,
+            num_reads=1,
+            timeout=timeout_ms,
+            seed=seed,
+            energy_threshold=threshold,
+            tenure=tenure(problem.graph.nodes),
+            **short,
+        )
+        places = found.variables
+        solution = found.record.sample[0].astype("u1")[[places.index(v) for v in range(problem.graph.nodes)]]
+        return problem.graph.cost(solution), solution

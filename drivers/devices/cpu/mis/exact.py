@@ -1,0 +1,107 @@
+"""A maximum independent set, with a proof that none is larger. Imports numba: import this file when opening.
+
+Sparse graphs are reduced first (``reduce.py``). What is left is searched by branch and bound on bit sets: a cover
+of the candidates by cliques bounds what they can add, since a set takes one vertex of a clique at the most. The
+bound is that of maximum clique searches on the complement: greedy colouring in a fixed order (San Segundo,
+Rodriguez-Losada and Jimenez, Comput. Oper. Res. 38, 2011), with vertices moved between classes (Tomita et al.,
+WALCOM 2010) and pairs of classes that no third vertex can complete (San Segundo, Nikolaev and Batsyn, Comput. Oper.
+Res. 64, 2015).
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.cpu.mis.exact_kernel import BEST, STATE, branch
+from drivers.devices.cpu.mis.reduce import Adjacency, components, reduced, undone
+from drivers.devices.cpu.mis.search import improvements, load
+from rig.analysis.solving.graph import Graph, Vector
+
+Bits = NDArray[np.uint64]
+_REDUCE_BELOW = 20.0
+"""Mean degree above which no rule applies and trying costs more than it brings."""
+_FIRST_MOVES = 100_000
+"""Of the local search whose set the proof has to beat."""
+
+
+def maximum_independent_set(graph: Graph, seconds: float = 60.0) -> tuple[Vector, bool]:
+    """The largest independent set found within about ``seconds`` (uint8, shape (nodes,)), and whether it is proven.
+
+    Proven means that the branch and bound ended: no independent set of the graph is larger.
+    """
+    deadline = time.perf_counter() + seconds
+    out = np.zeros(graph.nodes, np.uint8)
+    if 2.0 * len(graph.edges) > _REDUCE_BELOW * graph.nodes:
+        chosen, closed = _solved(graph, deadline)
+        out[chosen] = 1
+        return out, closed
+    kernel = reduced(graph)
+    whole, all_closed = set[int](), True
+    for part in components(kernel.adjacency):
+        chosen, closed = _solved(_subgraph(kernel.adjacency, part), deadline)
+        whole |= {part[i] for i in chosen}
+        all_closed &= closed
+    out[sorted(undone(kernel, whole))] = 1
+    return out, all_closed
+
+
+def _subgraph(adjacency: Adjacency, part: list[int]) -> Graph:
+    place = {v: i for i, v in enumerate(part)}
+    edges = [(i, place[w]) for i, v in enumerate(part) for w in sorted(adjacency[v]) if place[w] > i]
+    return Graph(len(part), np.array(edges, np.int32).reshape(-1, 2))
+
+
+def _solved(graph: Graph, deadline: float) -> tuple[list[int], bool]:
+    """A maximum independent set of a graph without further reductions, and whether it is proven."""
+    first = list(improvements(load(graph), 0, moves=_FIRST_MOVES))[-1].solution
+    order = _order(graph)
+    compatible = _compatible(graph, order)
+    n, words = len(order), compatible.shape[1]
+    state = np.array([0, int(first.sum()), 0], np.int64)
+    depth = n + 2
+    candidates = np.zeros((depth, words), np.uint64)
+    candidates[0] = _full(n, words)
+    branches, bounds = np.zeros((depth, n), np.int32), np.zeros((depth, n), np.int32)
+    left, path, best = np.full(depth, -1, np.int64), np.zeros(depth, np.int32), np.zeros(n, np.int32)
+    classes, locked = np.zeros((n + 2, words), np.uint64), np.zeros(n + 2, np.uint8)
+    closed = False
+    while not closed and time.perf_counter() < deadline:
+        closed = bool(branch(compatible, candidates, branches, bounds, left, path, best, classes, locked, state))
+    if state[STATE] == 0:
+        return np.flatnonzero(first).tolist(), closed
+    return sorted(int(order[i]) for i in best[: state[BEST]]), closed
+
+
+def _order(graph: Graph) -> NDArray[np.int64]:
+    """Vertices by repeated removal of the one with the most neighbours left, that one last."""
+    start, indices = graph.neighbours()
+    degree = np.diff(start).astype(np.int64)
+    out = np.zeros(graph.nodes, np.int64)
+    for at in range(graph.nodes - 1, -1, -1):
+        v = int(np.argmax(degree))
+        out[at] = v
+        degree[indices[start[v] : start[v + 1]]] -= 1
+        degree[v] = -graph.nodes - 1
+    return out
+
+
+def _compatible(graph: Graph, order: NDArray[np.int64]) -> Bits:
+    """Row i: the places of the vertices that may join the vertex at place i; shape (nodes, words)."""
+    n = graph.nodes
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    allowed = np.ones((n, -(-n // 64) * 64), np.uint8)
+    allowed[:, n:] = 0
+    np.fill_diagonal(allowed, 0)
+    u, v = place[graph.edges[:, 0]], place[graph.edges[:, 1]]
+    allowed[u, v] = allowed[v, u] = 0
+    return np.packbits(allowed, axis=1, bitorder="little").view("<u8").astype(np.uint64)
+
+
+def _full(n: int, words: int) -> Bits:
+    bits = np.zeros(64 * words, np.uint8)
+    bits[:n] = 1
+    return np.packbits(bits, bitorder="little").view("<u8").astype(np.uint64)

@@ -1,0 +1,154 @@
+"""Intel Loihi 2 as a QUBO solver: Lava in an interpreter of its own, behind the Device protocol.
+
+``drivers/workers/lava_qubo.py`` does the work, ``drivers/links/remote.py`` speaks to it. One driver, two backends of
+Lava: the board, and Lava's CPU backend, which steps a network in Python processes about a thousand times a second.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from drivers.devices.loihi2.lava_setup import Finding, Say, built, chosen, looked_over
+from drivers.devices.solver import checked_options
+from drivers.links.remote import open_remote
+from drivers.links.remote_start import Worker, shipped
+from rig.analysis.solving.graph import from_payload
+from rig.errors import DataError, RigError, UsageError
+from rig.types import Budget, Device, Sample
+
+NAME = "loihi2"
+NEURON_MODELS = {True: ("nebm",), False: ("nebm-sa-refract", "sa")}
+"""By ``simulate``. Of lava-optimization 0.5; the first is the default."""
+_SOURCES = ("lava_network", "lava_qubo")
+
+
+def open_device(
+    *,
+    simulate: bool = False,
+    interpreter: str = "",
+    host: str = "",
+    neuron_model: str = "",
+    temperature: int = 1,
+    refract: int | None = None,
+    hyperparameters: str = "",
+    partition: str = "",
+    board: str = "",
+    seed: int = 0,
+    default_s: float = 1.0,
+    longest_s: float = 1000.0,
+    start_s: float = 60.0,
+    load_s: float = 180.0,
+) -> Device:
+    """Open Lava's QUBO solver. Solve k of this device draws from a seed that is made of ``seed`` and k.
+
+    ``interpreter``: the Python 3.10 that has Lava; by default RIG_LAVA_PYTHON, the one that the doctor built, or a
+    pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". ``neuron_model``: "nebm" simulated,
+    "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's (in quarters of a cost), and after each
+    flip a neuron rests for a number of steps that is drawn for it from 0 to ``refract`` (None: the larger of 3 and a
+    twelfth of the graph's mean degree). ``hyperparameters``: a JSON object that goes to Lava as it is, over these.
+    ``partition``, ``board``: of SLURM. ``default_s``: the budget of a solve that was given none; ``longest_s``: the
+    longest that may be given. ``start_s``: patience with the interpreter; ``load_s``: with building and compiling.
+
+    Raises ``UsageError`` for options that cannot be meant, ``MissingExtraError`` without execnet or without Lava,
+    ``SetupError`` without an interpreter, or without a board unless ``simulate``.
+    """
+    checked_options(seed, default_s, longest_s)
+    for field, value in (("start_s", start_s), ("load_s", load_s)):
+        if not 0 < value < math.inf:
+            raise _usage(field, value, "Give seconds above 0")
+    model = _model(neuron_model, simulate)
+    given = _hyperparameters(hyperparameters, temperature, refract, model)
+    options = {
+        "simulate": simulate,
+        "neuron_model": model,
+        "hyperparameters": given,
+        "refract": refract,
+        "partition": partition,
+        "board": board,
+        "seed": seed,
+        "longest_s": longest_s,
+    }
+    python = (interpreter or "python3") if host else chosen(interpreter).path
+    worker = Worker(NAME, [shipped(module) for module in _SOURCES], python, host, options, start_s)
+    return open_remote(worker, keep=_keeper(default_s, longest_s), check=_check, load_s=load_s)
+
+
+def doctor(build: bool = False, *, interpreter: str = "", say: Say = print) -> list[Finding]:
+    """Look for what this device needs; with ``build``, make Lava's environment first if it is missing.
+
+    The last two findings are of the simulator and of the board; a host without lava-loihi is one for ``--simulate``.
+    ``say`` gets the progress of a build. Raises ``SetupError`` when a build fails.
+    """
+    findings = looked_over(interpreter)
+    if build and not findings[-1].ok:
+        built(say, interpreter)
+        findings = looked_over("")
+    if not findings[-1].ok:
+        return findings
+    for simulate in (True, False):
+        what = "simulator" if simulate else "Loihi 2 board"
+        try:
+            device = open_device(simulate=simulate, interpreter=interpreter)
+        except RigError as error:
+            # without Intel's extension this is no host of a board, and nothing is broken
+            no_host = not simulate and error.field == "lava-loihi"
+            told = f"{what}: none can be driven from this host, which is one for --simulate ({error.message})"
+            findings.append(Finding(no_host, told if no_host else f"{what}: {error.message}", error.remedy))
+            continue
+        versions = ", ".join(f"{name} {version}" for name, version in device.info().versions.items())
+        device.close()
+        findings.append(Finding(True, f"{what}: the worker answers ({versions})"))
+    return findings
+
+
+def _model(name: str, simulate: bool) -> str:
+    known = NEURON_MODELS[simulate]
+    if name and name not in known:
+        how = "simulated" if simulate else "on the chip"
+        raise _usage("neuron_model", name, f"Lava runs {' or '.join(known)} {how}")
+    return name or known[0]
+
+
+def _hyperparameters(text: str, temperature: int, refract: int | None, model: str) -> dict[str, Any]:
+    """What goes to Lava by name. Raises ``UsageError`` for text that is no JSON object of plain values."""
+    if not 0 <= temperature < 2**16:
+        raise _usage("temperature", temperature, "Give a whole number from 0")
+    if refract is not None and not 0 <= refract < 2**7:
+        raise _usage("refract", refract, "Give a whole number of steps from 0 to 127")
+    try:
+        given = json.loads(text) if text else {}
+    except ValueError as error:
+        raise _usage("hyperparameters", text, f'Give a JSON object, such as {{"temperature": 2}} ({error})') from error
+    if not isinstance(given, dict) or not all(isinstance(v, (int, float, str)) for v in given.values()):
+        raise _usage("hyperparameters", text, "Give a JSON object of numbers and texts")
+    return {"temperature": temperature, **given} if model == "nebm" else given
+
+
+def _keeper(default_s: float, longest_s: float) -> Any:
+    def keep(budget: Budget | None) -> Budget:
+        """The budget with a timeout, whatever it had."""
+        timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
+        if timeout_s is not None and not 0 < timeout_s <= longest_s:
+            raise _usage("timeout_s", timeout_s, f"Give seconds above 0 and up to {longest_s:g} (option longest_s)")
+        if stop is not None and not math.isfinite(stop):
+            raise _usage("stop_at_cost", stop, "Give a number")
+        unbound_s = default_s if stop is None else longest_s
+        return Budget(unbound_s if timeout_s is None else timeout_s, stop)
+
+    return keep
+
+
+def _check(sample: Sample) -> None:
+    if from_payload(sample.payload).nodes < 2:
+        raise DataError(
+            f"sample {sample.id} is a graph of one node, which Lava does not take",
+            field="nodes",
+            value=1,
+            remedy="Use graphs of two nodes or more",
+        )
+
+
+def _usage(field: str, value: object, remedy: str) -> UsageError:
+    return UsageError(f"{field} is {value!r}", field=field, value=value, remedy=remedy)

@@ -1,0 +1,1 @@
+"""Boards that speak the MLPerf Tiny protocol over a serial line."""

@@ -1,0 +1,274 @@
+"""Any board that speaks the MLPerf Tiny device protocol over a serial port.
+
+    rig measure --device mlperf-tiny --option port=/dev/ttyACM0 --option labels=down,go,left,...
+
+A sample is loaded with ``db`` commands while it is staged, which is not timed. ``infer`` is the query: its two time
+stamps, from the board's own microsecond clock, are the span, and a loop of N inferences is one span of N executions.
+In energy mode the board stamps by falling edges of a pin, which the power meter must watch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from drivers.devices.mlperf_tiny.model import Model, model_of
+from drivers.devices.mlperf_tiny.wire import COMMAND_MOST, Board, Talk, introduced
+from drivers.links.serial_line import DEVICE, open_line, positive
+from rig.errors import DeviceError, UsageError
+from rig.types import UNSTAMPED, Budget, ClockInfo, Device, DeviceInfo, Reply, Sample, Span
+
+MODES = ("hardware",)
+
+PHASE = "inference"
+TICK_HZ = 1e6
+BAUDS = {"performance": 115200, "energy": 9600}
+CHUNK_MOST = (COMMAND_MOST - len("db %")) // 2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a query is asked: inferences in a span, warm-ups before it, bytes in a ``db`` command, time for each;
+
+    whether the board prints its first time stamp before it begins, and whether it stamps by a pin instead.
+    """
+
+    iterations: int
+    warmups: int
+    chunk: int
+    timeout_s: float
+    prints_first: bool
+    on_pin: bool = False
+
+
+@dataclass
+class _Job:
+    """A query under way: what it says next, and until when."""
+
+    sample: Sample
+    talk: Talk[Reply]
+    allowed_s: float
+    until_s: float = 0.0
+
+
+class TinyBoard:
+    """See the module. ``stage`` waits, ``submit`` only writes a command, ``poll`` reads what comes."""
+
+    def __init__(self, board: Board, info: DeviceInfo, model: Model, plan: Plan) -> None:
+        self._board, self._info, self._model, self._plan = board, info, model, plan
+        self._loaded: bytes | None = None
+        self._jobs: deque[_Job] = deque()
+        self._running = False
+
+    def info(self) -> DeviceInfo:
+        """What the board said when it was opened."""
+        return self._info
+
+    def stage(self, samples: Sequence[Sample]) -> None:
+        """Load the first sample; the board has room for one. Raises ``DataError`` for one that does not fit."""
+        data = [self._model.encoded(sample) for sample in samples]
+        if not self._jobs:
+            self._board.converse(self._load(data[0]))
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        """Begin the inference."""
+        self.submit_repeated(samples, 1, None, budget)
+
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
+        """Begin ``times`` inferences between two time stamps. Raises ``UsageError`` for another phase."""
+        if phase not in (None, PHASE):
+            raise UsageError(
+                f"the board has no phase {phase!r}", field="phase", value=phase, remedy=f"It has one: {PHASE}"
+            )
+        data = [self._model.encoded(sample) for sample in samples]
+        for sample, own in zip(samples, data, strict=True):
+            count = times * self._plan.iterations
+            loading_s = 0.0 if own == self._loaded else self._board.line.wire_s(4 * len(own))
+            allowed_s = self._plan.timeout_s * (count + self._plan.warmups) + loading_s
+            self._jobs.append(_Job(sample, self._answered(sample, own, count), allowed_s))
+        self._begin()
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        """Read on until an answer is whole, or ``timeout_s`` has passed. After an error nothing is under way."""
+        try:
+            return self._heard(time.monotonic() + timeout_s)
+        except BaseException:
+            self._jobs.clear()
+            self._running = False
+            raise
+
+    def timer(self) -> int:
+        """The board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
+        if self._plan.on_pin:
+            raise DeviceError(
+                "in energy mode the board tells no time", field="timer", value="energy", remedy="Give mode=performance"
+            )
+        if self._jobs:
+            raise DeviceError(
+                "the board's clock cannot be read during an inference",
+                field="timer",
+                value=self._jobs[0].sample.id,
+                remedy="Await its answer first",
+            )
+        return self._board.converse(self._board.timestamp())
+
+    def close(self) -> None:
+        """Let go of the port."""
+        self._jobs.clear()
+        self._board.line.close()
+
+    def _begin(self) -> None:
+        if self._jobs and not self._running:
+            job = self._jobs[0]
+            self._running = True
+            job.until_s = time.monotonic() + job.allowed_s
+            next(job.talk)
+
+    def _heard(self, until_s: float) -> Sequence[Reply]:
+        while self._jobs:
+            job = self._jobs[0]
+            line = self._board.line.line(min(until_s, job.until_s))
+            if line is None:
+                if time.monotonic() >= job.until_s:
+                    raise self._board.silent(job.allowed_s)
+                return ()
+            try:
+                if line:
+                    job.talk.send(line)
+            except StopIteration as end:
+                self._jobs.popleft()
+                self._running = False
+                self._begin()
+                return (end.value,)
+        return ()
+
+    def _answered(self, sample: Sample, data: bytes, times: int) -> Talk[Reply]:
+        yield from self._load(data)
+        found = yield from self._board.infer(times, self._plan.warmups)
+        if self._plan.on_pin:
+            return Reply(sample.id, self._model.answer(found.scores), (Span(PHASE, UNSTAMPED, UNSTAMPED, times),))
+        late = round(found.printed_s * TICK_HZ) if self._plan.prints_first else 0
+        if found.on_tick + late > found.off_tick:
+            raise self._board.failed(
+                f"inferred for {found.off_tick - found.on_tick} us, less than its first time stamp takes to print",
+                "Give prints_first=false, or more iterations",
+            )
+        span = Span(PHASE, found.on_tick + late, found.off_tick, times)
+        return Reply(sample.id, self._model.answer(found.scores), (span,))
+
+    def _load(self, data: bytes) -> Talk[None]:
+        if data != self._loaded:
+            self._loaded = None
+            yield from self._board.load(data, self._plan.chunk)
+            self._loaded = data
+
+
+def open_device(
+    *,
+    port: str = "",
+    mode: str = "performance",
+    baud: int | None = None,
+    name: str = "mlperf-tiny",
+    input_type: str = "int8",
+    input_scale: float | None = None,
+    input_zero_point: int = 0,
+    labels: str = "",
+    threshold: float | None = None,
+    iterations: int = 1,
+    warmups: int = 0,
+    timeout_s: float = 10.0,
+    boot_s: float = 5.0,
+    chunk_bytes: int = 31,
+    timer_bits: int = 32,
+    clock_tolerance: float = 1e-3,
+    prints_first: bool = False,
+    dtr: bool = True,
+    firmware: str | None = None,
+) -> Device:
+    """The board on a serial ``port``; pyserial opens it (extra ``serial``).
+
+    ``mode`` is what its firmware was built for: ``performance`` (115200 baud) or ``energy`` (9600 baud; stamps by
+    falling edges of a pin, wired to a logic input of the meter); ``baud`` for another rate.
+    ``input_type`` is int8, uint8, int16 or float32 (little-endian). With ``input_scale`` a payload is quantised:
+    round(x / scale) + zero point; without it, it must already be whole numbers that fit. ``labels`` are the model's
+    outputs in order, separated by commas (default 0, 1, ...); with one output the label is the second of two from
+    ``threshold`` on. ``iterations`` inferences make one span, after ``warmups`` that no span holds. Each inference
+    may take ``timeout_s``, the board ``boot_s`` to say its name. ``chunk_bytes`` are sent in one command (38 at
+    most). ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit of its rate
+    (relative). With ``prints_first`` a span begins when the line with the first time stamp has been sent, as is so
+    with the reference firmware, which prints and then infers; without it at that stamp, as MLPerf Tiny counts.
+    ``dtr=false`` leaves a line low that resets some boards. ``firmware`` names a file whose digest is kept.
+
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.
+    """
+    if mode not in BAUDS:
+        raise UsageError(f"option mode is {mode!r}", field="mode", value=mode, remedy=f"Give {' or '.join(BAUDS)}")
+    on_pin, baud = mode == "energy", BAUDS[mode] if baud is None else baud
+    model = model_of(input_type, input_scale, input_zero_point, labels, threshold)
+    positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)
+    _whole(iterations=(iterations, 1, 10**9), warmups=(warmups, 0, 10**9))
+    _whole(chunk_bytes=(chunk_bytes, 1, CHUNK_MOST), timer_bits=(timer_bits, 16, 64))
+    digest = {} if firmware is None else {"firmware": _digest(firmware)}
+    line = open_line(port, baud, DEVICE, dtr=dtr)
+    try:
+        board, said = introduced(line, timer_bits, boot_s, timeout_s, on_pin)
+        maker = said.get("name", "")
+        info = DeviceInfo(
+            name=name,
+            mode="simulator" if maker.startswith("SIM") else "hardware",
+            description=f"{'SIMULATED ' if maker.startswith('SIM') else ''}{maker}, MLPerf Tiny protocol, model "
+            f"{said.get('model', 'not stated')}",
+            clock=None if on_pin else ClockInfo(name, TICK_HZ, clock_tolerance),
+            spans_on_pin=on_pin,
+            phases=(PHASE,),
+            timeout_s=timeout_s * (iterations + warmups),
+            versions={k: v for k, v in said.items() if k != "name"} | {"pyserial": version("pyserial")},
+            artifacts=digest,
+            details={
+                "port": port,
+                "baud": baud,
+                "input": {"type": input_type, "scale": input_scale, "zero_point": input_zero_point},
+                "labels": list(model.labels),
+                "iterations": iterations,
+                "warmups": warmups,
+                "prints_first": prints_first,
+                "mode": mode,
+                "span_begins": _begins(on_pin, prints_first),
+            },
+        )
+        plan = Plan(iterations, warmups, chunk_bytes, timeout_s, prints_first and not on_pin, on_pin)
+        return TinyBoard(board, info, model, plan)
+    except BaseException:
+        line.close()
+        raise
+
+
+def _begins(on_pin: bool, prints_first: bool) -> str:
+    if on_pin:
+        return "at the falling edge of the pin"
+    return "when the first time stamp is on the wire" if prints_first else "at the first time stamp"
+
+
+def _whole(**options: tuple[int, int, int]) -> None:
+    for name, (value, low, high) in options.items():
+        if not low <= value <= high:
+            raise UsageError(
+                f"option {name} is {value}", field=name, value=value, remedy=f"Give a whole number from {low} to {high}"
+            )
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the firmware {path}: {error.strerror}",
+            field="firmware",
+            value=path,
+            remedy="Name the file that was flashed",
+        ) from error

@@ -1,0 +1,98 @@
+"""What a board's model takes and gives: a sample as the bytes of its input, its scores as an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.links.serial_line import positive
+from rig.errors import DataError, DeviceError, UsageError
+from rig.types import Sample
+
+KINDS: dict[str, np.dtype[Any]] = {
+    "int8": np.dtype("<i1"),
+    "uint8": np.dtype("<u1"),
+    "int16": np.dtype("<i2"),
+    "float32": np.dtype("<f4"),
+}
+
+
+@dataclass(frozen=True)
+class Model:
+    """How a sample becomes the bytes of the model's input, and its scores an answer."""
+
+    kind: str
+    scale: float | None
+    zero_point: int
+    labels: tuple[str, ...]
+    threshold: float | None
+
+    def encoded(self, sample: Sample) -> bytes:
+        """Little-endian bytes. Raises ``DataError`` for values that the input cannot hold."""
+        payload, dtype = np.asarray(sample.payload), KINDS[self.kind]
+        if payload.dtype.kind not in "biuf" or not payload.size or not np.all(np.isfinite(payload)):
+            raise _unfit(sample, f"{payload.dtype} of shape {payload.shape}, or not finite", "Give finite numbers")
+        if dtype.kind == "f":
+            if float(np.max(np.abs(payload))) > float(np.finfo(np.float32).max):
+                raise _unfit(sample, f"values up to {np.max(np.abs(payload))}", "Give numbers that float32 can hold")
+            return payload.astype(dtype).tobytes()
+        limits = np.iinfo(self.kind)
+        if self.scale is not None:
+            steps = np.round(payload.astype(np.float64) / self.scale) + self.zero_point
+            return np.clip(steps, limits.min, limits.max).astype(dtype).tobytes()
+        whole: NDArray[Any] = np.round(payload)
+        if np.any(whole != payload) or np.any((whole < limits.min) | (whole > limits.max)):
+            remedy = "Give the model's input_scale and input_zero_point, or another input_type"
+            raise _unfit(sample, f"values from {payload.min()} to {payload.max()}", remedy)
+        return whole.astype(dtype).tobytes()
+
+    def answer(self, scores: tuple[float, ...]) -> dict[str, Any]:
+        """The label by arg max (of one score: by the threshold), the scores, and probabilities if they are some."""
+        names = self.labels or tuple(str(k) for k in range(max(len(scores), 2 if self.threshold is not None else 0)))
+        answer: dict[str, Any] = {"scores": list(scores)}
+        if len(scores) == 1:
+            if self.threshold is not None:
+                answer["label"] = names[int(scores[0] >= self.threshold)]
+            return answer
+        if len(names) != len(scores):
+            raise DeviceError(
+                f"the model gives {len(scores)} scores, and there are {len(names)} labels",
+                field="labels",
+                value=",".join(names)[:120],
+                remedy="Give one label for each output of the model, in its order",
+            )
+        answer["label"] = names[int(np.argmax(scores))]
+        total = sum(scores)
+        if min(scores) >= 0.0 and abs(total - 1.0) <= max(0.01, 1e-3 * len(scores)):  # printed to three decimals
+            answer["probability"] = {name: score / total for name, score in zip(names, scores, strict=True)}
+        return answer
+
+
+def model_of(kind: str, scale: float | None, zero_point: int, labels: str, threshold: float | None) -> Model:
+    """The model that the options describe. Raises ``UsageError`` for options that do not fit each other."""
+    if kind not in KINDS:
+        raise UsageError(
+            f"option input_type is {kind!r}", field="input_type", value=kind, remedy=f"Give {', '.join(KINDS)}"
+        )
+    if scale is not None:
+        positive(input_scale=scale)
+    names = tuple(part.strip() for part in labels.split(",")) if labels else ()
+    if len(set(names)) != len(names) or (names and not all(names)):
+        raise UsageError("two labels are alike, or one is empty", field="labels", value=labels, remedy="Name each once")
+    if threshold is not None and len(names) not in (0, 2):
+        raise UsageError(
+            f"a threshold parts two labels, and there are {len(names)}",
+            field="labels",
+            value=labels,
+            remedy="Give two, the one below the threshold first",
+        )
+    return Model(kind, scale, zero_point, names, threshold)
+
+
+def _unfit(sample: Sample, found: str, remedy: str) -> DataError:
+    return DataError(
+        f"sample {sample.id} does not fit the board's input: {found}", field="payload", value=sample.id, remedy=remedy
+    )

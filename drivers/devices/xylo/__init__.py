@@ -1,0 +1,1 @@
+"""SynSense Xylo Audio: the network, its encoder, and the simulator."""

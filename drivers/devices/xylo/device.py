@@ -1,0 +1,319 @@
+"""SynSense Xylo Audio 2: sixteen channels of events in, a spiking network, a label out.
+
+One driver, two backends: this version has the simulator (Rockpool's bit-exact XyloSim, with on-chip
+time from Rockpool's cycle model at a declared core clock) and refuses the chip. A sample is one
+continuous stream. The analog front end hears it in real time (``preprocess``), then the core works
+through its events (``inference``); a sample of ten inferences is one stream ten times as long.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.xylo import power as xylo_power
+from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo.encoder import check_audio, encode
+from drivers.devices.xylo.network import Network, load_network
+from rig.errors import SetupError, UsageError
+from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Reply, Sample, Span
+
+MODES = ("simulator",)
+
+CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
+"""What the board's divider gives the core: 100 / (2 (wait + 1)) MHz."""
+TICK_HZ = 12.5e6
+"""Of the counter in the board's FPGA, which stamps the spans."""
+PHASES = ("preprocess", "inference")
+FRONT_ENDS = ("replay", "live")
+
+_TICK_NS = 80
+Counters = dict[str, dict[str, NDArray[np.int64]]]
+
+
+def open_device(
+    plant: Plant | None = None,
+    *,
+    simulate: bool = False,
+    network: str | None = None,
+    core_clock_hz: float = 25e6,
+    front_end: str = "replay",
+) -> Device:
+    """Open Xylo Audio 2 with a network file (None: the shipped scene network).
+
+    ``front_end`` is "replay" where each sample is played to it after it was handed over, in real time, or
+    "live" where it listened to the sample while that happened: then only inference is left, and what the
+    front end draws is part of idle.
+    Raises UsageError for a core clock that the board cannot make, SetupError without
+    ``simulate`` (no board, or a board that this version cannot drive) and for a simulation without
+    surroundings, DataError for a missing or altered network file, MissingExtraError without
+    Rockpool.
+    """
+    if core_clock_hz not in CORE_CLOCKS_HZ:
+        known = ", ".join(f"{clock:g}" for clock in CORE_CLOCKS_HZ)
+        raise UsageError(
+            f"the core clock cannot run at {core_clock_hz} Hz",
+            field="core_clock_hz",
+            value=core_clock_hz,
+            remedy=f"Use one of {known}",
+        )
+    if front_end not in FRONT_ENDS:
+        known = " or ".join(FRONT_ENDS)
+        raise UsageError(f"front_end is {front_end!r}", field="front_end", value=front_end, remedy=f"Give {known}")
+    if not simulate:
+        raise _no_hardware(rockpool_import.attached_boards())
+    if plant is None:
+        raise SetupError(
+            "the simulated Xylo needs a plant: its power and its time are virtual",
+            field="plant",
+            remedy="Use the simulated bench, or pass plant=",
+        )
+    loaded = load_network(network)
+    return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant, front_end)
+
+
+def _no_hardware(boards: Sequence[str]) -> SetupError:
+    if boards:
+        return SetupError(
+            f"found {', '.join(boards)}, but chip mode is not in this version",
+            field="device",
+            value="xylo",
+            remedy="Add --simulate to run the simulator",
+        )
+    why = "samna lists none" if rockpool_import.has_real_samna() else "samna is not installed"
+    return SetupError(
+        f"no Xylo HDK found ({why})",
+        field="device",
+        value="xylo",
+        remedy="Connect one and install samna as Rockpool's manual says, or add --simulate",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """What a backend makes of one raster.
+
+    ``output`` is the spikes of the output neurons, int64, shape (bins, classes); ``seconds`` the
+    time on the chip; ``counters`` integers by layer and name, each of shape (bins,): ``spikes``, and
+    ``deliveries``, the spikes times the synapses that they reach.
+    """
+
+    output: NDArray[np.int64]
+    seconds: float
+    counters: Counters
+
+
+class Backend(Protocol):
+    """Runs the network on one raster (int64, shape (bins, channels)), from the resting state."""
+
+    def infer(self, raster: NDArray[np.int64]) -> Inference: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SimBackend:
+    """XyloSim and the cycle model. ``fan_out`` is the synapses of each layer's neurons, input first."""
+
+    simulator: Any
+    cycles_model: Any
+    cycles_config: SimpleNamespace
+    fan_out: Mapping[str, NDArray[np.int64]]
+    core_clock_hz: float
+
+    @classmethod
+    def open(cls, network: Network, core_clock_hz: float) -> SimBackend:
+        """Import Rockpool and build the simulated chip; MissingExtraError where it is missing."""
+        xylo = rockpool_import.load_xylo_audio2()
+        simulator = xylo.simulator.from_specification(**network.specification)
+        config = _cycles_config(network.specification)
+        return cls(simulator, xylo.cycles_model, config, _fan_out(network), core_clock_hz)
+
+    def infer(self, raster: NDArray[np.int64]) -> Inference:
+        """Simulate every bin, then charge the cycle model's mean for each at the core clock."""
+        self.simulator.reset_state()
+        out, _, recorded = self.simulator.evolve(raster, record=True)
+        output = np.asarray(out, dtype=np.int64)
+        hidden = np.asarray(recorded["Spikes"], dtype=np.int64)
+        cycles, _ = self.cycles_model(self.cycles_config, raster, hidden, output)
+        seconds = float(cycles) * len(raster) / self.core_clock_hz
+        return Inference(output, seconds, self._count(raster, hidden, output))
+
+    def _count(self, raster: NDArray[np.int64], hidden: NDArray[np.int64], output: NDArray[np.int64]) -> Counters:
+        counters: Counters = {}
+        first = 0
+        for name, fan_out in self.fan_out.items():
+            if name.startswith("hidden"):
+                spikes = hidden[:, first : first + len(fan_out)]
+                first += len(fan_out)
+            else:
+                spikes = raster if name == "input" else output
+            counters[name] = {"spikes": spikes.sum(axis=1), "deliveries": spikes @ fan_out}
+        return counters
+
+
+def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:
+    """The few fields of a chip configuration that the cycle model reads.
+
+    Rockpool's own ``config_from_specification`` needs samna, which a simulation must not.
+    """
+    neurons = [SimpleNamespace(alias_target=None)] * len(spec["threshold"])
+    return SimpleNamespace(
+        input=SimpleNamespace(weights=spec["weights_in"][:, :, 0]),
+        reservoir=SimpleNamespace(weights=spec["weights_rec"][:, :, 0], neurons=neurons),
+        readout=SimpleNamespace(weights=spec["weights_out"]),
+        synapse2_enable=False,
+    )
+
+
+def _fan_out(network: Network) -> dict[str, NDArray[np.int64]]:
+    spec = network.specification
+    hidden = np.count_nonzero(spec["weights_rec"], axis=(1, 2))
+    hidden = hidden + np.count_nonzero(spec["weights_out"], axis=1)
+    parts = np.split(hidden, np.cumsum(network.layers[1:-1])[:-1])
+    return {
+        "input": np.count_nonzero(spec["weights_in"], axis=(1, 2)),
+        **{f"hidden{number}": part for number, part in enumerate(parts, start=1)},
+        "output": np.zeros(network.layers[-1], dtype=np.int64),
+    }
+
+
+class XyloDevice:
+    """Encodes, keeps the device's virtual time, and decodes; how spikes come about is the backend's."""
+
+    def __init__(self, network: Network, backend: SimBackend, plant: Plant, front_end: str = "replay") -> None:
+        self._network = network
+        self._backend: Backend = backend
+        self._info = _describe(network, backend, front_end)
+        self._plant = plant
+        self._open_ns = self._busy_until_ns = plant.clock.now_ns()
+        self._pending: deque[tuple[int, Reply]] = deque()
+        self._counters: Counters = {}
+        if front_end == "live":
+            plant.install(xylo_power.LIVE_IDLE_W, xylo_power.LIVE_PHASE_W)
+        else:
+            plant.install(xylo_power.IDLE_W, xylo_power.PHASE_W)
+
+    def info(self) -> DeviceInfo:
+        """What this device is; ``details`` holds the encoder, the network and the power profile."""
+        return self._info
+
+    def stage(self, samples: Sequence[Sample]) -> None:
+        """Check every payload and keep nothing: encoding is pre-processing, which is measured."""
+        for sample in samples:
+            check_audio(sample.payload, sample.rate_hz, sample.duration_s)
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        """Start on one sample when the device is free. UsageError for more than one or a budget."""
+        self.submit_repeated(samples, 1, None, budget)
+
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
+        """Do one phase of one sample ``times`` times, in one span; ``phase`` None: first all the
+        pre-processing, then all the inference, each in one span.
+
+        Without inference there is no decision: the reply's label is then None.
+        """
+        sample = _only(samples, times, phase, budget, self._info.phases)
+        audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)
+        # check_audio has refused a missing rate.
+        rate_hz = float(sample.rate_hz or 0.0)
+        phases = self._info.phases
+        lasting_s = {"preprocess": sample.duration_s or audio.size / rate_hz}
+        spikes = [0] * len(self._network.classes)
+        label: str | None = None
+        if phase != "preprocess":
+            result = self._backend.infer(encode(audio, rate_hz, self._network.encoder))
+            self._counters = result.counters
+            lasting_s["inference"] = result.seconds
+            spikes = [int(count) for count in result.output.sum(axis=0)]
+            label = self._network.classes[int(np.argmax(spikes))]
+        wanted = phases if phase is None else (phase,)
+        spans = tuple(self._occupy(name, lasting_s[name] * times, times) for name in wanted)
+        output = {"label": label, "spikes": spikes, "probability": _shares(self._network.classes, spikes)}
+        reply = Reply(sample.id, output, spans)
+        self._pending.append((self._busy_until_ns, reply))
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        """Sleep until the oldest sample ends, or for ``timeout_s``; replies that are then complete."""
+        if not self._pending:
+            return ()
+        clock = self._plant.clock
+        until_ns = min(self._pending[0][0], clock.now_ns() + round(max(timeout_s, 0.0) * 1e9))
+        clock.sleep_until(until_ns)
+        replies = []
+        while self._pending and self._pending[0][0] <= clock.now_ns():
+            replies.append(self._pending.popleft()[1])
+        return tuple(replies)
+
+    def timer(self) -> int:
+        """The 12.5 MHz counter now; it started at 0 when the device was opened."""
+        return self._tick(self._plant.clock.now_ns())
+
+    def activity(self) -> Mapping[str, Mapping[str, NDArray[np.int64]]]:
+        """Counters of the last inference by layer (``input``, ``hidden1`` ..., ``output``)."""
+        return self._counters
+
+    def close(self) -> None:
+        """Forget what is pending. May be called twice."""
+        self._pending.clear()
+
+    def _tick(self, ns: int) -> int:
+        return (ns - self._open_ns) // _TICK_NS
+
+    def _occupy(self, phase: str, seconds: float, executions: int) -> Span:
+        on_ns = max(self._plant.clock.now_ns(), self._busy_until_ns)
+        off_ns = on_ns + round(seconds * 1e9)
+        self._plant.occupy(phase, on_ns, off_ns)
+        self._busy_until_ns = off_ns
+        return Span(phase, self._tick(on_ns), self._tick(off_ns), executions)
+
+
+def _shares(classes: Sequence[str], spikes: Sequence[int]) -> dict[str, float]:
+    """Each class's share of the output spikes, equal shares where there is none: how sure, not how calibrated."""
+    total = sum(spikes)
+    return {name: n / total if total else 1.0 / len(classes) for name, n in zip(classes, spikes, strict=True)}
+
+
+def _only(
+    samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None, phases: Sequence[str]
+) -> Sample:
+    wrong = (
+        ("samples", len(samples), "one sample at a time", len(samples) != 1),
+        ("times", times, "at least 1", times < 1),
+        ("phase", phase, " or ".join(phases), phase is not None and phase not in phases),
+        ("budget", budget, "no budget: it is no solver", budget is not None),
+    )
+    for field, value, takes, is_wrong in wrong:
+        if is_wrong:
+            raise UsageError(f"{field} is {value!r}; the Xylo device takes {takes}", field=field, value=value)
+    return samples[0]
+
+
+def _describe(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
+    names = ("rockpool", "xylosim")
+    return DeviceInfo(
+        name="xylo",
+        mode="simulator",
+        description="SIMULATED SynSense Xylo Audio 2: bit-exact XyloSim, estimated time, declared power",
+        clock=ClockInfo("device", TICK_HZ),
+        phases=PHASES if front_end == "replay" else ("inference",),
+        onboard_meter="xylo-monitor",
+        versions={name: importlib.metadata.version(name) for name in names},
+        artifacts={"network": network.digest_sha256},
+        details={
+            "encoder": {name: getattr(network.encoder, name) for name in network.encoder.__slots__},
+            "layers": list(network.layers),
+            "classes": list(network.classes),
+            "training": dict(network.training),
+            "core_clock_hz": backend.core_clock_hz,
+            "inference_time": "estimated: Rockpool's cycle model on the simulated spikes / core_clock_hz",
+            "front_end": front_end,
+            "preprocess_time": "the sample's duration: the analog front end hears in real time",
+            "power_profile": xylo_power.profile(),
+        },
+    )

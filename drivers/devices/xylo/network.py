@@ -1,0 +1,184 @@
+"""The network file: an integer Xylo Audio 2 specification with its encoder, classes and digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.xylo.encoder import EncoderParams
+from rig.errors import DataError
+
+FORMAT = "xylo-audio2-network-1"
+SHIPPED = Path(__file__).with_name("xylo_asc.json")
+LIMITS = {"input": 16, "hidden": 1000, "output": 8}
+"""Of Xylo Audio 2: channels in, hidden neurons, channels out."""
+
+_WEIGHTS = ("weights_in", "weights_rec", "weights_out")
+_VECTORS = (
+    "dash_mem",
+    "dash_mem_out",
+    "dash_syn",
+    "dash_syn_2",
+    "dash_syn_out",
+    "threshold",
+    "threshold_out",
+    "bias",
+    "bias_out",
+)
+_SHIFTS = ("weight_shift_in", "weight_shift_rec", "weight_shift_out")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One loaded network. ``specification`` holds the arguments of ``XyloSim.from_specification``.
+
+    ``layers`` are the sizes from input to output; the hidden ones lie one after another among the
+    hidden neurons. ``digest_sha256`` covers everything in the file.
+    """
+
+    classes: tuple[str, ...]
+    encoder: EncoderParams
+    layers: tuple[int, ...]
+    specification: Mapping[str, Any]
+    training: Mapping[str, Any]
+    digest_sha256: str
+
+
+def load_network(path: str | Path | None = None) -> Network:
+    """Read and verify a network file (None: the shipped one).
+
+    Raises DataError where it is missing, is no network file, or does not match its digest.
+    """
+    where = Path(path) if path is not None else SHIPPED
+    try:
+        document = json.loads(where.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise DataError(f"cannot read the network file: {error}", field="network", value=where.name) from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise DataError(f"not a file of format {FORMAT}", field="network", value=where.name)
+    stated = document.pop("sha256", None)
+    actual = content_digest(document)
+    if stated != actual:
+        raise DataError(
+            f"the network file was altered: its content has digest {actual}, it states {stated}",
+            field="network",
+            value=where.name,
+            remedy="Restore the file, or write it again with fixtures.train_xylo_asc",
+        )
+    try:
+        return _parse(document, actual)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"malformed network file: {error!r}", field="network", value=where.name) from error
+
+
+def write_network(path: str | Path, network: Network) -> None:
+    """Write ``network`` with the digest of what is written (its own ``digest_sha256`` is ignored)."""
+    document = to_document(network)
+    document["sha256"] = content_digest(document)
+    Path(path).write_text(_canonical(document) + "\n", encoding="utf-8")
+
+
+def to_document(network: Network) -> dict[str, Any]:
+    """The file's content as JSON values, without the digest. Weights keep only their layer blocks."""
+    spec = network.specification
+    bounds = np.cumsum((0, *network.layers[1:-1]))
+    hidden = [(int(a), int(b)) for a, b in pairwise(bounds)]
+    last = hidden[-1]
+    blocks = {
+        "weights_in": [((0, network.layers[0]), hidden[0])],
+        "weights_rec": list(pairwise(hidden)),
+        "weights_out": [(last, (0, network.layers[-1]))],
+    }
+    content: dict[str, Any] = {name: _pack(spec[name], blocks[name]) for name in _WEIGHTS}
+    content |= {name: np.asarray(spec[name]).astype(int).tolist() for name in _VECTORS}
+    content |= {name: int(spec[name]) for name in _SHIFTS}
+    content |= {"aliases": [list(map(int, row)) for row in spec["aliases"]], "dt": float(spec["dt"])}
+    encoder = {name: getattr(network.encoder, name) for name in EncoderParams.__slots__}
+    return {
+        "format": FORMAT,
+        "classes": list(network.classes),
+        "encoder": encoder,
+        "layers": list(network.layers),
+        "specification": content,
+        "training": dict(network.training),
+    }
+
+
+def content_digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of the content in canonical JSON, in hex."""
+    return hashlib.sha256(_canonical(document).encode()).hexdigest()
+
+
+def _canonical(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _parse(document: Mapping[str, Any], digest: str) -> Network:
+    content = document["specification"]
+    spec: dict[str, Any] = {name: _unpack(content[name]) for name in _WEIGHTS}
+    spec |= {name: np.asarray(content[name], dtype=np.int64) for name in _VECTORS}
+    spec |= {name: int(content[name]) for name in _SHIFTS}
+    spec |= {"aliases": content["aliases"], "dt": float(content["dt"])}
+    network = Network(
+        classes=tuple(document["classes"]),
+        encoder=EncoderParams.from_json(document["encoder"]),
+        layers=tuple(document["layers"]),
+        specification=spec,
+        training=document["training"],
+        digest_sha256=digest,
+    )
+    _check_shapes(network)
+    return network
+
+
+def _check_shapes(network: Network) -> None:
+    spec, layers = network.specification, network.layers
+    inputs, hidden, outputs = layers[0], sum(layers[1:-1]), layers[-1]
+    expected: dict[str, tuple[int, ...]]
+    expected = {"weights_in": (inputs, hidden, 1), "weights_rec": (hidden, hidden, 1)}
+    expected |= {"weights_out": (hidden, outputs)}
+    for name in _VECTORS:
+        expected[name] = (outputs,) if name.endswith("_out") else (hidden,)
+    for name, shape in expected.items():
+        if spec[name].shape != shape:
+            raise ValueError(f"{name} has shape {spec[name].shape}, expected {shape}")
+    for name, size in (("input", inputs), ("hidden", hidden), ("output", outputs)):
+        if size > LIMITS[name]:
+            raise ValueError(f"{size} {name} channels; Xylo Audio 2 has {LIMITS[name]}")
+    if len(network.classes) != outputs or network.encoder.channels != inputs:
+        raise ValueError("classes or encoder channels do not match the layers")
+    if spec["dt"] != network.encoder.bin_s:
+        raise ValueError(f"the time step {spec['dt']} s is not the encoder's bin")
+    if any(np.abs(spec[name]).max() > 128 for name in _WEIGHTS):
+        raise ValueError("a weight does not fit in 8 bits")
+
+
+def _pack(matrix: NDArray[Any], blocks: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> dict[str, Any]:
+    """A matrix as its shape and its blocks; refuses one that holds anything outside of them."""
+    packed, rest = [], np.array(matrix, dtype=np.int64)
+    for (row, row_end), (column, column_end) in blocks:
+        part = rest[row:row_end, column:column_end]
+        values = part.reshape(part.shape[:2])
+        packed.append({"at": [row, column], "values": values.tolist()})
+        part[...] = 0
+    if rest.any():
+        raise ValueError("the network has connections outside its layers")
+    return {"shape": list(rest.shape), "blocks": packed}
+
+
+def _unpack(packed: Mapping[str, Any]) -> NDArray[np.int64]:
+    matrix = np.zeros(packed["shape"], dtype=np.int64)
+    for block in packed["blocks"]:
+        values = np.asarray(block["values"], dtype=np.int64)
+        row, column = block["at"]
+        target = matrix[row : row + values.shape[0], column : column + values.shape[1]]
+        target[...] = values.reshape(target.shape)
+    return matrix

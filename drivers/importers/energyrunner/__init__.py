@@ -1,0 +1,1 @@
+"""Sessions of the EnergyRunner of MLPerf Tiny."""

@@ -1,0 +1,1 @@
+"""Sessions of MLPerf Power: PTDaemon and LoadGen logs."""

@@ -1,0 +1,175 @@
+"""The two logs of an MLPerf power run, PTDaemon's and LoadGen's, on one axis of time."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drivers.importers.mlperf_power.dates import Axis, Stamp, on_one_axis, stamp_of
+from drivers.importers.mlperf_power.session import read_clocks
+from rig.errors import DataError, UsageError
+from rig.types import Floats, Indices
+
+METER_LOG, DETAIL, SUMMARY = "spl.txt", "mlperf_log_detail.txt", "mlperf_log_summary.txt"
+MOST = 2**31 - 1
+_ENDS = re.compile(r"Mark|Ch\d+|Analyzer\d+")
+"""Where the totals of a meter's line end, and what single channels or meters read begins."""
+_OLD = re.compile(
+    r"\b(power_begin|power_end)\b.*?(\d{1,2}-\d{1,2}-\d{4} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)", re.IGNORECASE
+)
+_PER_QUERY = "result_qps_with_loadgen_overhead"
+_RATES = ("result_completed_samples_per_sec", "result_samples_per_second", _PER_QUERY)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One folder: the meter's readings (UTC ms by its own clock, W; shapes (n,)) and LoadGen's window (UTC ms)."""
+
+    folder: Path
+    stamp_ms: Indices
+    watts: Floats
+    begin_ms: int
+    end_ms: int
+    said: Mapping[str, Any]
+    meter: str
+    files: Mapping[str, Path]
+
+
+def detail_of(folder: Path) -> Path | None:
+    """LoadGen's log in a folder, or the one file of that name below it (some harnesses nest it)."""
+    direct = folder / DETAIL
+    if direct.is_file():
+        return direct
+    below = sorted(p for p in folder.rglob(DETAIL) if p.is_file())
+    return below[0] if len(below) == 1 else None
+
+
+def read_part(folder: Path, axis: Axis, ranging: bool) -> Part:
+    """Read one folder. Raises ``DataError``, ``UsageError``."""
+    detail = detail_of(folder)
+    if detail is None:
+        raise DataError(
+            f"{folder.name} holds {METER_LOG} and no {DETAIL}",
+            field=DETAIL, value=str(folder), remedy=f"Copy LoadGen's {DETAIL} of the same run beside it",
+        )  # fmt: skip
+    said = _loadgen(detail)
+    stamps, watts = _meter(folder / METER_LOG)
+    window = [stamp_of(said[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
+    clocks = read_clocks(folder, ranging)
+    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, axis, clocks)
+    if not begin < end:
+        raise DataError(
+            f"{folder.name}: power_end is not after power_begin", field="power_end", value=end - begin, remedy="Check"
+        )
+    kept = {METER_LOG: folder / METER_LOG, DETAIL: detail, SUMMARY: detail.with_name(SUMMARY)}
+    files = {f"{folder.name or 'run'}/{name}": path for name, path in kept.items() if path.is_file()}
+    return Part(folder, stamp_ms, watts, begin, end, said, clocks.meter, {**files, **clocks.files})
+
+
+def _loadgen(path: Path) -> dict[str, Any]:
+    """The last value of every key of LoadGen's ``:::MLLOG`` lines; those needed must be texts.
+
+    The log format before that, which had no JSON, still gives the two stamps.
+    """
+    found: dict[str, Any] = {}
+    for line in _lines(path):
+        _, mark, text = line.partition(":::MLLOG ")
+        if not mark:
+            found |= {old[1].lower(): old[2] for old in [_OLD.search(line)] if old}
+            continue
+        try:
+            entry = json.loads(text)
+        except (ValueError, RecursionError):
+            continue  # a line cut off; what is needed and missing is named below
+        if isinstance(entry, dict) and isinstance(entry.get("key"), str):
+            found[entry["key"]] = entry.get("value")
+    for key in ("power_begin", "power_end"):
+        if not isinstance(found.get(key), str):
+            raise DataError(
+                f"{path.parent.name}/{path.name} has no {key}",
+                field=key,
+                value=str(found.get(key)),
+                remedy="Run LoadGen in a mode that logs it, or copy the whole log",
+            )
+    return found
+
+
+def _meter(path: Path) -> tuple[list[Stamp], Floats]:
+    """The fields of every stamp and the total watts; -1 and nan, by which PTDaemon says absent, are NaN."""
+    stamps: list[Stamp] = []
+    watts: list[float] = []
+    where = f"{path.parent.name}/{path.name}"
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.startswith("Time,"):
+            continue
+        cells = line.strip().split(",")
+        at = next((k for k, cell in enumerate(cells) if _ENDS.fullmatch(cell)), len(cells))
+        total = dict(zip(cells[2:at:2], cells[3:at:2], strict=False)).get("Watts", "")
+        try:
+            value = math.nan if total.lower().lstrip("+-").startswith("nan") else float(total)
+        except ValueError as error:
+            raise DataError(
+                f"{where}, line {number} holds no Watts", field="Watts", value=line[:80], remedy="Copy the log again"
+            ) from error
+        if abs(value) > 1e12:
+            raise DataError(f"{where}, line {number}: {value} W", field="Watts", value=value, remedy="Check")
+        stamps.append(stamp_of(cells[1], f"{where}, line {number}"))
+        watts.append(math.nan if value == -1.0 else value)
+    if len(stamps) < 2:
+        raise DataError(
+            f"{where} holds {len(stamps)} readings",
+            field="source",
+            value=len(stamps),
+            remedy="A trace needs two at least",
+        )
+    return stamps, np.array(watts)
+
+
+def counts_of(part: Part, inferences: int | None) -> tuple[int | None, int, str]:
+    """Queries answered, by LoadGen's own count; samples in them; and how the samples were counted, if otherwise.
+
+    LoadGen 1.0 did not count what it had issued: in the Offline scenario that is what it generated, and otherwise
+    the logged rate over the window says it to the six digits of that rate. 0 samples where nothing tells.
+    """
+    said = part.said
+    each = _whole(said.get("effective_samples_per_query", 1))
+    queries = _whole(said.get("result_query_count"))
+    if inferences is not None:
+        if not 1 <= inferences <= MOST:
+            raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="1 or more")
+        return queries, inferences, "samples as the option inferences states"
+    if queries and each:
+        return queries, queries * each, ""
+    generated = [_whole(said.get(f"generated_{name}")) for name in ("query_count", "samples_per_query")]
+    if said.get("effective_scenario") == "Offline" and all(generated):
+        return None, int(generated[0] or 0) * int(generated[1] or 0), "samples generated; the log counts none"
+    for name in _RATES:
+        rate, length_s = said.get(name), (part.end_ms - part.begin_ms) / 1e3
+        if isinstance(rate, (int, float)) and rate * length_s >= 1.0 and rate * length_s * (each or 1) < MOST:
+            samples = round(rate * length_s) * (each if each and name == _PER_QUERY else 1)
+            return None, samples, f"samples from {name} over the window; the log counts none"
+    return None, 0, "samples not counted at all: state inferences=NUMBER for figures of the rig's own"
+
+
+def _whole(x: object) -> int | None:
+    return x if isinstance(x, int) and not isinstance(x, bool) and 1 <= x <= MOST else None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            yield from file
+    except OSError as error:
+        raise DataError(
+            f"cannot read {path.parent.name}/{path.name}: {error.strerror}",
+            field=path.name,
+            value=str(path),
+            remedy=f"{METER_LOG} and {DETAIL} stand in one folder",
+        ) from error

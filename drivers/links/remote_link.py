@@ -1,0 +1,196 @@
+"""A link to a worker in another interpreter: requests, answers within a deadline, and a worker that says why it failed.
+
+``drivers/workers/serve.py`` is the other end, and says what a worker's module must offer.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import rig.errors
+from drivers.links.remote_start import Worker, ended, probe, shipped, started
+from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
+
+PROTOCOL = 1
+_GONE = None
+"""What the inbox holds when the worker is gone; no message is None."""
+_LOG_TAIL = 1500
+_ENDING_S = 0.5
+"""From the end of the link to that of the process."""
+
+
+class Link:
+    """A worker that said hello. ``hello`` holds its protocol, process id, Python version and ``about``."""
+
+    def __init__(self, worker: Worker) -> None:
+        """Raises ``MissingExtraError`` without execnet, ``SetupError`` for a worker that cannot be started or ends at
+        once, ``DeviceTimeoutError`` for one that hangs, and whatever it raises while it opens."""
+        self.worker = worker
+        self.hello: Mapping[str, Any] = {}
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._closed = False
+        until_s = time.monotonic() + worker.start_s
+        if worker.interpreter or worker.host:
+            probe(worker.interpreter, (), worker.host, worker.start_s)
+        with tempfile.TemporaryFile() as log:
+            self._process, self._gateway = started(worker, log, until_s - time.monotonic())
+            self._log = os.dup(log.fileno())
+        try:
+            self._channel = self._opened_channel()
+            self.hello = self._greeted(until_s - time.monotonic())
+        except BaseException:
+            self.close(0.0)
+            raise
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Ask for something. Raises ``DeviceError`` when the worker is gone."""
+        try:
+            self._channel.send(dict(message))
+        except OSError as error:
+            raise self._death() from error
+
+    def next(self, timeout_s: float) -> Mapping[str, Any] | None:
+        """The next answer, or None when there is none within ``timeout_s``.
+
+        Raises what the worker raised, as an error of the rig, and ``DeviceError`` when it is gone.
+        """
+        try:
+            message = self._inbox.get(timeout=max(timeout_s, 0.0))
+        except queue.Empty:
+            return None
+        if message is _GONE:
+            self._inbox.put(_GONE)
+            raise self._death()
+        if not isinstance(message, dict) or not isinstance(message.get("say"), str):
+            raise self._nonsense(f"said {message!r:.80}")
+        if message["say"] == "failed":
+            raise self._told(message)
+        return message
+
+    def expect(self, say: str, within_s: float, doing: str) -> Mapping[str, Any]:
+        """The next answer, which must be ``say``. Raises ``DeviceTimeoutError`` besides what ``next`` raises."""
+        message = self.next(within_s)
+        if message is None:
+            raise self.given_up(within_s, doing)
+        if message["say"] != say:
+            raise self._nonsense(f"said {message['say']!r} when {say!r} was due")
+        return message
+
+    def given_up(self, within_s: float, doing: str) -> DeviceTimeoutError:
+        """End a worker that hangs, lest a late answer be taken for the next one; the error to raise."""
+        error = DeviceTimeoutError(
+            f"the worker of {self.worker.name} did not answer within {within_s:.3g} s while {doing}{self._tail()}",
+            field="timeout_s",
+            value=within_s,
+            remedy="The recording up to here is kept; give it more time, or see what its interpreter does",
+        )
+        self.close(0.0)
+        return error
+
+    def close(self, grace_s: float = 2.0) -> None:
+        """End the worker and everything it started; ``grace_s`` for it to do so itself. Never raises."""
+        if self._closed:
+            return
+        self._closed = True
+        left_s = 0.0
+        if grace_s > 0:
+            with suppress(RigError):
+                self.send({"do": "close"})
+                self.expect("closed", grace_s, "closing")
+                left_s = 0.2
+        ended(self._process, left_s)
+        with suppress(OSError):
+            self._gateway.join(1.0)
+        os.close(self._log)
+        self._log = -1
+
+    def _opened_channel(self) -> Any:
+        try:
+            channel = self._gateway.remote_exec(shipped("serve")[1])
+        except OSError as error:
+            raise self._death() from error
+        channel.setcallback(self._inbox.put, endmarker=_GONE)
+        return channel
+
+    def _greeted(self, within_s: float) -> Mapping[str, Any]:
+        sources = [list(source) for source in self.worker.sources]
+        self.send({"do": "open", "sources": sources, "options": dict(self.worker.options)})
+        hello = self.expect("hello", within_s, "starting")
+        if hello.get("protocol") != PROTOCOL or not isinstance(hello.get("about"), dict):
+            raise self._nonsense(f"speaks protocol {hello.get('protocol')!r}, not {PROTOCOL}")
+        return hello
+
+    def _told(self, message: Mapping[str, Any]) -> RigError:
+        """The worker's exception as an error of the rig."""
+        described = message.get("rig")
+        if isinstance(described, dict):
+            kind = getattr(rig.errors, str(described.get("kind")), DeviceError)
+            kind = kind if isinstance(kind, type) and issubclass(kind, RigError) else DeviceError
+            error: RigError = kind(
+                str(described.get("message")),
+                field=str(described.get("field") or ""),
+                value=described.get("value"),
+                remedy=str(described.get("remedy") or ""),
+            )
+            return error
+        return DeviceError(
+            f"the worker of {self.worker.name} failed: {message.get('error')}{self._tail()}",
+            value=str(message.get("traceback")),
+            remedy="The recording up to here is kept; `rig report` reads it",
+        )
+
+    def _nonsense(self, what: str) -> DeviceError:
+        return DeviceError(
+            f"the worker of {self.worker.name} {what}",
+            field="worker",
+            value=self.worker.name,
+            remedy=f"It must speak as drivers/workers/serve.py does, protocol {PROTOCOL}",
+        )
+
+    def _death(self) -> RigError:
+        where = self.worker.host or "this computer"
+        if not self.hello:
+            return SetupError(
+                f"the worker of {self.worker.name} on {where} ended before it said hello{self._end()}",
+                field="interpreter",
+                value=self.worker.interpreter,
+                remedy="See what its interpreter does, or give another (option interpreter)",
+            )
+        return DeviceError(
+            f"the worker of {self.worker.name} on {where} ended unasked{self._end()}",
+            field="worker",
+            value=self.worker.name,
+            remedy="The recording up to here is kept; see what its interpreter does, and whether memory was short",
+        )
+
+    def _end(self) -> str:
+        """How its process ended, and what it last wrote."""
+        with suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(_ENDING_S)
+            how = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
+            return f" ({how}){self._tail()}"
+        return self._tail()
+
+    def _tail(self) -> str:
+        """What it last wrote to stderr, without what Python says when a process is no longer there to tidy up."""
+        with suppress(OSError):
+            size = os.fstat(self._log).st_size
+            text = os.pread(self._log, _LOG_TAIL, max(0, size - _LOG_TAIL)).decode("utf-8", errors="replace")
+            if lines := [line for line in text.strip().splitlines() if "resource_tracker" not in line]:
+                return "; the last it wrote: " + " | ".join(lines[-3:])
+        return ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

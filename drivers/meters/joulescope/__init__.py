@@ -1,0 +1,1 @@
+"""Joulescope JS110 and JS220 over USB."""

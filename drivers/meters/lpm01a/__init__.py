@@ -1,0 +1,1 @@
+"""ST X-NUCLEO-LPM01A over its serial line."""

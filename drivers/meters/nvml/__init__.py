@@ -1,0 +1,1 @@
+"""Energy and power counters of NVIDIA GPUs."""

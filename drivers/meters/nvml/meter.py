@@ -1,0 +1,154 @@
+"""NVML: what an NVIDIA GPU says of its own energy and power. ``nvidia-ml-py`` is imported when a meter is opened.
+
+Sources: NVML API reference (nvmlDeviceGetTotalEnergyConsumption, nvmlDeviceGetPowerUsage, field values 185 and 186);
+Yang, Adamek and Armour, "Part-time Power Measurements: nvidia-smi's Lack of Attention", arXiv 2312.02741, for how
+often the sensors look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from drivers.links.serial_line import positive
+from drivers.meters.nvml.gpu import Energy, Gpu, Power, averages, gpus_of, open_nvml, part_time, text_of, update_s
+from drivers.meters.polled import HOST, Polled, PolledMeter
+from rig.errors import SetupError, UsageError
+from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
+
+MODES = ("hardware",)
+
+SOURCES = ("energy", "instant", "average")
+BUFFER_S = 60.0
+QUICK_S = 5e-3
+"""A call into the driver takes up to some milliseconds."""
+AVERAGE_S = 1.0
+"""Over which nvmlDeviceGetPowerUsage averages on Ampere (but for GA100) and later."""
+PART_TIME_S = 0.025
+"""Of each sensor period of 0.1 s, what an A100 or H100 looks at (arXiv 2312.02741)."""
+PART_TIME = (
+    "sensors of A100 and H100 GPUs were found to look at 25 ms of every 100 ms only (arXiv 2312.02741): what happens "
+    "between is not in any of these figures, the energy counter included"
+)
+
+
+def open_meter(
+    clock: Clock | None = None,
+    *,
+    gpus: str = "0",
+    name: str = "nvml",
+    source: str = "auto",
+    rate_hz: float | None = None,
+) -> Meter:
+    """GPUs by index or UUID, separated by commas; one rail for each, of its whole board.
+
+    ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last look),
+    ``average`` (over the last second on Ampere, except GA100, and later), or ``auto``: the first that all of them
+    have. ``rate_hz`` looks a second are made: by default 100 for the counter, a reading being made only when it has
+    changed, 10 for instant, 1 for average, since more often the averages would overlap.
+
+    Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
+    without a driver, a GPU, or what it is asked for.
+    """
+    if source not in ("auto", *SOURCES):
+        raise UsageError(
+            f"option source is {source!r}", field="source", value=source, remedy=f"Give auto, {', '.join(SOURCES)}"
+        )
+    if rate_hz is not None:
+        positive(rate_hz=rate_hz)
+    nvml = open_nvml()
+    try:
+        opened = gpus_of(nvml, gpus)
+        chosen = _source(opened, source)
+        looks_hz = _looks_hz(chosen, rate_hz)
+        updates_s = {gpu.rail: update_s(gpu) for gpu in opened} if chosen == "energy" else {}
+        info = _info(name, nvml, opened, chosen, looks_hz, updates_s)
+        return PolledMeter(info, [_polled(gpu, chosen) for gpu in opened], looks_hz, clock, nvml.nvmlShutdown)
+    except BaseException:
+        nvml.nvmlShutdown()
+        raise
+
+
+def _looks_hz(source: str, asked_hz: float | None) -> float:
+    looks_hz = asked_hz or {"energy": 100.0, "instant": 10.0, "average": 1.0 / AVERAGE_S}[source]
+    if source == "average" and looks_hz > 1.0 / AVERAGE_S:
+        raise UsageError(
+            f"{looks_hz:g} averages over {AVERAGE_S:g} s a second would overlap",
+            field="rate_hz",
+            value=asked_hz,
+            remedy="Give 1 or less, or source=energy",
+        )
+    return looks_hz
+
+
+def _source(gpus: Sequence[Gpu], wanted: str) -> str:
+    for source in SOURCES if wanted == "auto" else (wanted,):
+        takers = [Energy(gpu).look if source == "energy" else Power(gpu, source).look for gpu in gpus]
+        if all(gpu.supports(take) for gpu, take in zip(gpus, takers, strict=True)):
+            return source
+    raise SetupError(
+        f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML",
+        field="source",
+        value=wanted,
+        remedy="Use source=auto, or an external meter",
+    )
+
+
+def _polled(gpu: Gpu, source: str) -> Polled:
+    if source == "energy":
+        return Polled(gpu.rail, Energy(gpu), on_change=True, quick_s=QUICK_S)
+    covers_s = AVERAGE_S if source == "average" and averages(gpu) else PART_TIME_S
+    return Polled(gpu.rail, Power(gpu, source), covers_s, quick_s=QUICK_S)
+
+
+def _rail(gpu: Gpu, source: str, looks_hz: float, update_s: float | None) -> Rail:
+    if update_s is not None:
+        # stamped at the first look that finds a new value, which is half a look late on average
+        return Rail(
+            gpu.rail, "cumulative", Conversion("J"), 1.0 / update_s,
+            filter_tau_s=0.5 / looks_hz, resolution=1e-3, gain_id=gpu.uuid,
+        )  # fmt: skip
+    covers_s = _polled(gpu, source).covers_s
+    return Rail(gpu.rail, "mean", Conversion("W"), looks_hz, aperture_s=covers_s, resolution=1e-3, gain_id=gpu.uuid)
+
+
+def _info(
+    name: str, nvml: Any, gpus: Sequence[Gpu], source: str, looks_hz: float, updates_s: dict[str, float]
+) -> MeterInfo:
+    simulated = any(gpu.name.startswith("SIM") for gpu in gpus)
+    said = {
+        "energy": "energy counter, a reading whenever it is renewed",
+        "instant": "the power sensor's last look",
+        "average": "mean power of the last second"
+        if all(map(averages, gpus))
+        else "the power sensor's last look (power usage is no average on these)",
+    }[source]
+    notes = [PART_TIME] if any(map(part_time, gpus)) else []
+    return MeterInfo(
+        name=name,
+        mode="simulator" if simulated else "hardware",
+        clock=HOST,
+        rails=tuple(_rail(gpu, source, looks_hz, updates_s.get(gpu.rail)) for gpu in gpus),
+        omitted=("the computer that the GPUs are in", "GPUs that are not named"),
+        description="; ".join(
+            [f"{'SIMULATED ' if simulated else ''}NVML, {', '.join(gpu.name for gpu in gpus)}: {said}", *notes]
+        ),
+        buffer_s=BUFFER_S,
+        versions=_versions(nvml),
+        details={
+            "source": source,
+            "looks_hz": looks_hz,
+            "update_interval_s": updates_s,
+            "gpus": {gpu.rail: {"name": gpu.name, "uuid": gpu.uuid, "part_time": part_time(gpu)} for gpu in gpus},
+            "accuracy": "not stated by NVML for these GPUs; arXiv 2312.02741 found errors proportional to the power",
+        },
+    )
+
+
+def _versions(nvml: Any) -> dict[str, str]:
+    found = {"driver": text_of(nvml.nvmlSystemGetDriverVersion()), "NVML": text_of(nvml.nvmlSystemGetNVMLVersion())}
+    try:
+        return found | {"nvidia-ml-py": version("nvidia-ml-py")}
+    except PackageNotFoundError:
+        return found

@@ -1,0 +1,1 @@
+"""Qoitech Otii over its TCP server."""

@@ -1,0 +1,1 @@
+"""Nordic Power Profiler Kit II over its serial line."""

@@ -1,0 +1,1 @@
+"""SCPI multimeters and source meters over VISA."""

@@ -1,0 +1,1 @@
+"""Boards that print readings as lines of text."""

@@ -1,0 +1,269 @@
+"""Any microcontroller that prints its readings as lines of text on a serial port: an Arduino, a board with an INA219.
+
+    rig measure --device ... --meter serial-text --option meter.port=/dev/ttyACM0 \\
+        --option columns='time:ms, bus:V, current:mA' --option voltage=bus --option kind=point
+
+Which column is what is declared and never guessed; a line that is not exactly that is no reading. docs/serial-text.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from drivers.links.serial_line import METER, SerialLine, open_line, positive
+from drivers.meters.sampled import calibrated, calibration_details
+from drivers.meters.serial_text.lines import Layout, Row, by_rail, layout_of, numbers_by_rail
+from drivers.meters.serial_text.meter import TextMeter, introduced
+from drivers.meters.serial_text.order import Pace
+from drivers.meters.serial_text.place import HOLD_S, PLACES, Choice, Plan, Stamped, plan_of
+from rig.bench.calibration import load
+from rig.errors import UsageError
+from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail, TraceKind
+
+MODES = ("hardware",)
+
+OMITTED = ("every supply that is no column",)
+PLACED = (
+    "a column of time, or rate_hz=NUMBER for stamp=count: when a line arrives says too little of when it was measured "
+    "(where a time stands in its reading is stamp_at)"
+)
+ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}
+
+
+def open_meter(
+    clock: Clock | None = None,
+    *,
+    port: str = "",
+    baud: int = 115200,
+    name: str = "serial-text",
+    columns: str = "",
+    separator: str = "comma",
+    prefix: str = "",
+    ignore: str = "#",
+    banner: str = "",
+    start_command: str = "",
+    stop_command: str = "",
+    stamp: str = "",
+    stamp_at: str = "end",
+    rate_hz: float = 0.0,
+    kind: str = "mean",
+    aperture_s: float | None = None,
+    filter_tau_s: float = 0.0,
+    timer_bits: int = 32,
+    counter_wrap: int = 0,
+    supply_v: str | None = None,
+    voltage: str | None = None,
+    resolution: str | None = None,
+    range_max: str | None = None,
+    clock_tolerance: float = 5e-3,
+    latency_s: float | None = None,
+    bad_share: float = 0.01,
+    timeout_s: float = 3.0,
+    boot_s: float = 5.0,
+    dtr: bool = True,
+    serial_number: str = "",
+    simulated: bool = False,
+    calibration: str | None = None,
+    calibration_range: float | None = None,
+    temperature_c: float | None = None,
+) -> Meter:
+    """A board on ``port`` that prints ``columns`` (NAME:UNIT for each, ``-`` to skip; one rail a column of W, A, V, J).
+
+    ``separator`` is comma, semicolon, tab or whitespace. A reading begins with ``prefix``; lines that match the regular
+    expression ``ignore`` at their beginning are comments; one that begins with ``banner`` says that it restarted. The
+    commands are sent as they stand (``\\n``, ``\\r`` meant). Amperes become watts by ``supply_v`` (1.2, or
+    vdd=1.2, io=1.8) or by the rail of volts that ``voltage`` names (bus, or vdd=bus).
+
+    ``stamp`` places readings by their time ``column`` or by ``count`` at ``rate_hz``, the first of these that is there.
+    ``stamp_at`` (start, middle, end, or empty: unknown) is where in its reading a time stands. ``kind`` is mean, point
+    or cumulative (J is always that); a mean lasts ``aperture_s``, or a period.
+    ``timer_bits`` is the width of the time in its unit, ``counter_wrap`` what the counter wraps at (0: nothing).
+    ``resolution`` and ``range_max`` are in a column's own unit. ``latency_s`` limits how late a line comes after what
+    it says; unsaid it follows from the line's length. ``bad_share`` of lines may be no readings. ``serial_number`` is
+    that of the calibration file.
+
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` when no such line comes within ``boot_s``.
+    """
+    layout = layout_of(columns, separator, prefix, ignore)
+    positive(clock_tolerance=clock_tolerance, timeout_s=timeout_s, boot_s=boot_s)
+    _within(bad_share=(bad_share, 0.0, 0.5), rate_hz=(rate_hz, 0.0, 1e6), filter_tau_s=(filter_tau_s, 0.0, 1e3))
+    _within(timer_bits=(timer_bits, 0, 64), counter_wrap=(counter_wrap, 0, 2**62), latency_s=(latency_s or 0, 0, 10.0))
+    names = tuple(c.name for c in layout.rails)
+    limits = _Limits(
+        numbers_by_rail("resolution", resolution, names),
+        numbers_by_rail("range_max", range_max, names),
+        _volts(layout, supply_v, voltage),
+    )
+    if stamp_at not in PLACES:
+        raise _usage("stamp_at", stamp_at, "start, middle or end, or nothing where nobody knows")
+    choice = Choice(
+        layout=layout,
+        stamp=_stamp(stamp, layout, rate_hz),
+        stamp_at=stamp_at,
+        rate_hz=rate_hz,
+        aperture_s=_aperture_s(kind, aperture_s, rate_hz, layout),
+        tolerance=clock_tolerance,
+        timer_bits=timer_bits,
+        counter_wrap=counter_wrap,
+        latency_s=latency_s,
+        bad_share=bad_share,
+        timeout_s=timeout_s,
+        start=_unescaped(start_command),
+        stop=_unescaped(stop_command),
+        banner=banner,
+    )
+    line = open_line(port, baud, METER, dtr=dtr)
+    try:
+        text, row = introduced(line, layout, choice.start, choice.stop, boot_s)
+        plan = plan_of(choice, name, line, len(text) + 2)
+        plain = _rails(plan, row, limits, kind, filter_tau_s)
+        info = MeterInfo(
+            name=name,
+            mode="simulator" if simulated else "hardware",
+            clock=ClockInfo(name, 1e9, clock_tolerance),
+            rails=_calibrated(plain, calibration, serial_number, calibration_range, temperature_c),
+            omitted=OMITTED,
+            description=f"{'SIMULATED ' if simulated else ''}lines of text on a serial port, placed by {plan.stamp}",
+            buffer_s=HOLD_S,
+            versions={"pyserial": version("pyserial")},
+            details=_details(line, columns, text, row, plan, stamp_at, calibration),
+        )
+        return TextMeter(info, line, plan, clock)
+    except BaseException:
+        line.close()
+        raise
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """By rail, where given: ``resolution`` and ``range_max`` in the column's unit, how amperes become watts."""
+
+    resolution: dict[str, float]
+    range_max: dict[str, float]
+    conversion: dict[str, Conversion]
+
+
+def _stamp(stamp: str, layout: Layout, rate_hz: float) -> Stamped:
+    found = stamp or ("column" if layout.has("time") else "count" if rate_hz > 0 else "")
+    if found == "count" and rate_hz > 0:
+        return "count"
+    if found == "column" and layout.has("time"):
+        return "column"
+    remedy = {"count": "count with rate_hz=NUMBER", "column": "column with a column of time, such as time:ms"}
+    raise _usage("stamp", stamp, remedy.get(found, PLACED))
+
+
+def _aperture_s(kind: str, aperture_s: float | None, rate_hz: float, layout: Layout) -> float:
+    """How long a reading lasts; 0 for a point."""
+    means = any(c.si != "J" for c in layout.rails)
+    if kind not in ("mean", "point", "cumulative") or (means and kind == "cumulative"):
+        raise _usage("kind", kind, "mean or point; cumulative is of columns in J alone")
+    if aperture_s is not None:
+        positive(aperture_s=aperture_s)
+    if kind == "point" or not means:
+        return 0.0
+    if aperture_s is None and rate_hz <= 0:
+        raise _usage("aperture_s", aperture_s, "seconds that each mean lasts, or rate_hz; or say kind=point")
+    if aperture_s is not None and rate_hz > 0 and aperture_s > 1.001 / rate_hz:
+        raise _usage("aperture_s", aperture_s, f"{1.0 / rate_hz:g}, the period, or less")
+    return aperture_s if aperture_s is not None else 1.0 / rate_hz
+
+
+def _volts(layout: Layout, supply_v: str | None, voltage: str | None) -> dict[str, Conversion]:
+    """The conversion of each rail of amperes."""
+    amperes = tuple(c.name for c in layout.rails if c.si == "A")
+    volts = [c.name for c in layout.rails if c.si == "V"]
+    fixed, read = numbers_by_rail("supply_v", supply_v, amperes), by_rail("voltage", voltage, amperes)
+    for option, given in (("supply_v", supply_v), ("voltage", voltage)):
+        if given and not amperes:
+            raise _usage(option, given, "it for columns in A alone")
+    found = {}
+    for name in amperes:
+        if (name in fixed) == (name in read):
+            raise _usage(
+                "supply_v", supply_v, f"supply_v= (volts) or voltage= (a column of volts) for {name}, one of them"
+            )
+        if name in read and read[name] not in volts:
+            raise _usage("voltage", voltage, f"a column of V: {', '.join(volts) or 'none is declared'}")
+        found[name] = Conversion("A", fixed.get(name), supply_rail=read.get(name))
+    return found
+
+
+def _rails(plan: Plan, row: Row, limits: _Limits, kind: str, filter_tau_s: float) -> list[Rail]:
+    rails = []
+    for column, step in zip(plan.layout.rails, row.step, strict=True):
+        what: TraceKind = "cumulative" if column.si == "J" else "point" if kind == "point" else "mean"
+        plain = Conversion({"W": "W", "J": "J", "V": "V", "A": "A"}[column.si])  # type: ignore[arg-type]
+        range_max = limits.range_max.get(column.name)
+        given = limits.resolution.get(column.name)
+        rails.append(
+            Rail(
+                column.name,
+                kind=what,
+                conversion=limits.conversion.get(column.name, plain),
+                rate_hz=plan.expected.rate_hz,
+                aperture_s=plan.aperture_s if plan.aperture_s and (what == "mean" or plan.stamp == "count") else None,
+                filter_tau_s=filter_tau_s,
+                resolution=(step or None) if given is None else given * column.factor,
+                range_max=None if range_max is None else range_max * column.factor,
+                gain_id=f"{plan.expected.name} {column.si}",
+            )
+        )
+    return rails
+
+
+def _calibrated(
+    rails: list[Rail], path: str | None, serial: str, range_: float | None, temperature_c: float | None
+) -> tuple[Rail, ...]:
+    """Rails of the units that the file speaks of with its limits; one of another unit stays without."""
+    units = {r.unit for r in load(Path(path)).ranges} if path is not None else set()
+    if not units & {r.conversion.unit for r in rails}:
+        units = {r.conversion.unit for r in rails}  # none fits: the file is refused by name
+    return tuple(calibrated(r, path, serial, range_, temperature_c) if r.conversion.unit in units else r for r in rails)
+
+
+def _details(
+    line: SerialLine, columns: str, text: str, row: Row, plan: Plan, stamp_at: str, calibration: str | None
+) -> dict[str, object]:
+    e, layout = plan.expected, plan.layout
+    checked = [c.unit if c.role == "check" else c.role for c in layout.columns if c.role in ("time", "count", "check")]
+    by_count = e.rate_hz > 0 and plan.stamp == "count" and not layout.has("count")
+    return {
+        "port": line.port,
+        "baud": line.baud,
+        "columns": columns,
+        "first_line": text[:200],
+        "stamp": plan.stamp,
+        "stamp_at": stamp_at or "not known",
+        "latency_s": e.latency_s,
+        "time_step_s": row.time_step_ns * 1e-9,
+        "bad_share": e.bad_share,
+        "checked_by": checked or ["the number of columns"],
+        "unseen_loss_s": Pace("", e.rate_hz, e.tolerance).unseen_s if by_count else None,
+        "commands": [plan.start.decode("latin-1"), plan.stop.decode("latin-1")],
+        "calibration": calibration_details(calibration),
+    }
+
+
+def _unescaped(text: str) -> bytes:
+    for mark, meant in ESCAPES.items():
+        text = text.replace(mark, meant)
+    return text.encode("latin-1", "replace")
+
+
+def _within(**options: tuple[float, float, float]) -> None:
+    for option, (value, low, high) in options.items():
+        if not (math.isfinite(value) and low <= value <= high):
+            raise _usage(option, value, f"a number from {low:g} to {high:g}")
+
+
+def _usage(option: str, value: object, remedy: str) -> UsageError:
+    return UsageError(
+        f"option {option} is {value!r}",
+        field=option,
+        value=None if value is None else str(value),
+        remedy=f"Give {remedy}",
+    )

@@ -1,0 +1,1 @@
+"""Intel SoC Watch, run as a program."""

@@ -1,0 +1,225 @@
+"""Intel SoC Watch as a meter: the program runs as long as the recording, and its trace is read when it has ended.
+
+    rig measure --device ... --meter socwatch --option path=/opt/intel/socwatch/socwatch
+        --option "rails=Package Power" --option stamp=end
+
+It reads the processor's own counters (package, cores, graphics): a model inside the processor, not an instrument in
+the supply. Nothing is delivered before the end, since the program writes its table only then.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from drivers.importers.axis import PLACES, Axis
+from drivers.importers.socwatch import _chosen, _rail, _stamps
+from drivers.links.serial_line import positive
+from drivers.meters.sampled import calibrated, calibration_details
+from drivers.meters.socwatch.run import ProgramRun
+from rig.engine.clock import HostClock
+from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
+from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Indices, Meter, MeterInfo, Rail
+
+MODES = ("hardware",)
+
+ARGUMENTS = "-f power -m -n {interval_ms} -r int -o {output}"
+STARTED = r"(?i)\bcollect\w*\b.*\b(start|begin|began|begun)|\b(start\w*|begin\w*)\b.*\bcollect"
+ENERGIES = ("", "interval", "cumulative")
+
+
+def open_meter(
+    clock: Clock | None = None,
+    *,
+    path: str = "socwatch",
+    name: str = "socwatch",
+    rails: str = "",
+    interval_s: float = 0.1,
+    stamp: str = "",
+    energy: str = "",
+    table: str = "",
+    time_unit: str = "",
+    arguments: str = ARGUMENTS,
+    started: str = STARTED,
+    clock_tolerance: float = 1e-3,
+    calibration: str | None = None,
+    calibration_range: float | None = None,
+    temperature_c: float | None = None,
+    start_s: float = 30.0,
+    stop_s: float = 60.0,
+) -> Meter:
+    """SoC Watch, the program at ``path``; its columns of power ``rails``, comma between them, as its trace names them.
+
+    ``stamp`` says whether a row is stamped at the ``start``, ``middle`` or ``end`` of its interval of ``interval_s``;
+    ``energy``, for columns of energy, whether they count each ``interval`` or are ``cumulative``; ``table`` names the
+    table by a part of its title, ``time_unit`` the unit of its time column, where its header does not.
+    ``arguments`` is the command line, with {interval_ms} and {output} filled in; ``started`` the pattern of the line
+    by which the program says that it collects, awaited for ``start_s``. It is told to end by SIGINT and has ``stop_s``
+    to write. ``clock_tolerance`` limits its clock's rate (relative). ``calibration`` names a calibration file; without
+    one no accuracy is stated.
+
+    Raises ``UsageError`` for what must be stated, ``SetupError`` for a program that is not there or may not be run.
+    """
+    positive(interval_s=interval_s, clock_tolerance=clock_tolerance, start_s=start_s, stop_s=stop_s)
+    names = _names(rails, stamp, energy)
+    program = _program(path)
+    try:
+        pattern = re.compile(started)
+        command = [program, *shlex.split(arguments.format(interval_ms=round(interval_s * 1e3), output="{output}"))]
+    except (re.error, KeyError, ValueError, IndexError) as error:
+        raise UsageError(
+            f"options arguments or started cannot be read: {error}", field="arguments", value=arguments,
+            remedy=f"The default is {ARGUMENTS}",
+        ) from error  # fmt: skip
+    joules = energy == "cumulative"
+    described = tuple(
+        calibrated(
+            Rail(
+                each,
+                "cumulative" if joules else "mean",
+                Conversion("J" if joules else "W"),
+                rate_hz=1.0 / interval_s,
+                gain_id=name,
+            ),
+            calibration, "", calibration_range, temperature_c,
+        )
+        for each in names
+    )  # fmt: skip
+    info = MeterInfo(
+        name=name,
+        mode="hardware",
+        clock=ClockInfo(name, 1e9, clock_tolerance),
+        rails=described,
+        omitted=("everything outside the processor's own counters",),
+        description=f"Intel SoC Watch, one row every {interval_s:g} s, each the mean over its interval",
+        details={
+            "command": command, "stamp": stamp, "energy": energy, "interval_s": interval_s,
+            "what": "the processor's own energy counters, a model and no measurement of the supply",
+            "calibration": calibration_details(calibration),
+        },
+    )  # fmt: skip
+    return SocWatch(info, command, pattern, (energy, stamp, table, time_unit), (start_s, stop_s), clock)
+
+
+class SocWatch:
+    """One program, run anew by each ``start``; see the module."""
+
+    def __init__(
+        self, info: MeterInfo, command: list[str], started: re.Pattern[str], reading: tuple[str, str, str, str],
+        waits_s: tuple[float, float], clock: Clock | None,
+    ) -> None:  # fmt: skip
+        self._info, self._command, self._started, self._reading = info, command, started, reading
+        self._start_s, self._stop_s = waits_s
+        self._clock = HostClock() if clock is None else clock
+        self._run: ProgramRun | None = None
+        self._told = False
+        if abs(self._clock.now_ns() - time.monotonic_ns()) > 1_000_000_000:
+            raise SetupError(
+                "SoC Watch measures in real time, and this run lives in simulated time", field="meter",
+                value=info.name, remedy="Use it with a real device",
+            )  # fmt: skip
+
+    def info(self) -> MeterInfo:
+        """The rails that were named, and the command that is run."""
+        return self._info
+
+    def start(self) -> Bracket:
+        """Run the program and await its word; its time is zero at some moment between."""
+        if self._run is not None:
+            raise MeterError("the meter was started twice", field="meter", value=self._info.name, remedy="Stop it")
+        before_ns = self._clock.now_ns()
+        run = ProgramRun(self._command, self._started)
+        try:
+            run.await_start(self._start_s)
+        except BaseException:
+            run.close()
+            raise
+        self._run, self._told = run, False
+        return Bracket(before_ns, 0, self._clock.now_ns())
+
+    def read(self) -> Sequence[Chunk]:
+        """Nothing until the end. Raises ``MeterError``, once, when the program has ended by itself."""
+        if self._run is not None and not self._told and self._run.ended():
+            self._told = True
+            raise self._run.failed("ended in the middle of the recording")
+        return ()
+
+    def stop(self) -> Sequence[Chunk]:
+        """End the program and deliver its trace, what there is of it when it had ended by itself."""
+        run, self._run = self._run, None
+        if run is None:
+            return ()
+        try:
+            run.finish(self._stop_s, told=self._told)
+            return self._chunks(run)
+        except RigError:
+            if self._told:
+                return ()
+            raise
+        finally:
+            run.close()
+
+    def close(self) -> None:
+        """Stop and let go. May be called twice; raises nothing."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.close()
+
+    def _chunks(self, run: ProgramRun) -> list[Chunk]:
+        energy, stamp, table, time_unit = self._reading
+        names = [rail.name for rail in self._info.rails]
+        chosen, _ = _chosen(run.tables(), table or None, ",".join(names), run.output)
+        stamps = _stamps(chosen, time_unit or None)
+        out = []
+        for rail in self._info.rails:
+            found, axis, value = _rail(chosen, rail.name, stamps, energy or None, stamp)
+            if found.conversion.unit != rail.conversion.unit:
+                raise DataError(
+                    f"the column {rail.name} is in {found.conversion.unit}, and {rail.conversion.unit} was declared",
+                    field="energy", value=energy, remedy="State energy=interval, energy=cumulative or neither",
+                )  # fmt: skip
+            out.append(Chunk(rail.name, value, *_ticks(axis, len(value))))
+        return out
+
+
+def _ticks(axis: Axis, n: int) -> tuple[Indices, Indices]:
+    """Begin and end of each row in ns of the program's clock; a counter's rows are points, where they were read."""
+    if axis.start_ns is not None and axis.end_ns is not None:
+        return axis.start_ns, axis.end_ns
+    edges = axis.t0_ns + np.round(np.arange(n + 1) * (1e9 / axis.rate_hz)).astype(np.int64)
+    return edges[:-1], edges[1:]
+
+
+def _names(rails: str, stamp: str, energy: str) -> list[str]:
+    names = [each.strip() for each in rails.split(",") if each.strip()]
+    if not names or len(set(names)) < len(names):
+        raise UsageError(
+            f"option rails is {rails!r}", field="rails", value=rails,
+            remedy="Name the columns of its trace, such as rails='Package Power'; a package contains its cores",
+        )  # fmt: skip
+    for name, value, known in (("stamp", stamp, PLACES), ("energy", energy, ENERGIES)):
+        if value not in known:
+            raise UsageError(
+                f"option {name} is {value!r}",
+                field=name,
+                value=value,
+                remedy=f"Give {', '.join(k for k in known if k)}",
+            )
+    return names
+
+
+def _program(path: str) -> str:
+    found = shutil.which(path)
+    if found is None:
+        there = Path(path).exists()
+        raise SetupError(
+            f"{path} {'may not be executed' if there else 'is not there'}", field="path", value=path,
+            remedy="Make it executable" if there else "Install Intel SoC Watch and give its program: path=.../socwatch",
+        )  # fmt: skip
+    return str(Path(found).resolve())

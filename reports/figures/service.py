@@ -1,0 +1,160 @@
+"""How a system served, as a picture: how long answers took, over time and by share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reports.figures.style import COLOURS, INK, LIMIT, TRACE, WIDTH_IN, Floats, new_figure
+from reports.format import prefix, quantity_text, si
+from rig.analysis.result import Result
+from rig.analysis.service.serving import latencies
+
+_HEIGHT_IN, _KEY_IN = 3.9, 1.95
+_MARKS = 1200  # samples drawn one by one; more are drawn by columns
+_COLUMNS = 600
+_WIDE = 30.0  # greatest over least, from which an axis is logarithmic
+_MARKED = (
+    (0.5, "o", INK),
+    (0.9, "s", COLOURS["postprocess"]),
+    (0.99, "^", COLOURS["preprocess"]),
+    (0.999, "D", COLOURS["mark"]),
+)
+
+
+def service_figure(result: Result) -> Any:
+    """Latency over time beside the share of samples answered within a time; or None."""
+    asked, took = (np.asarray(x, dtype=np.float64) for x in (result.series.asked_s, result.series.latency_s))
+    known = np.isfinite(asked) & np.isfinite(took)
+    if not np.any(known):
+        return None
+    order = np.argsort(asked[known], kind="stable")
+    asked, took = asked[known][order], took[known][order]
+    limit = _limit(result.start)
+    bound_s = limit[1] if limit else math.inf
+    low, high = float(took.min()), float(np.max(took, initial=bound_s if limit else 0.0))
+    wide = low > 0 and high / low > _WIDE
+    factor, unit = prefix(float(np.median(took)) if wide else high, "s")
+    figure = new_figure(_HEIGHT_IN)
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1.5, 1.0])
+    sides = {"left": 0.8 / WIDTH_IN, "right": 1 - _KEY_IN / WIDTH_IN}
+    figure.subplots_adjust(**sides, top=1 - 0.35 / _HEIGHT_IN, bottom=0.55 / _HEIGHT_IN, wspace=0.07)
+    _over_time(left, asked, took * factor, bound_s * factor)
+    _distribution(right, took, factor)
+    if limit:
+        label = f"{limit[0]} {si(limit[1], 's')}"
+        for axis in (left, right):
+            line = {"color": LIMIT, "linestyle": (0, (6, 2)), "linewidth": 1.2, "zorder": 4}
+            axis.axhline(bound_s * factor, label=label if axis is left else None, **line)
+    _height(left, (low * factor, high * factor), wide, bounded=limit is not None)
+    over = f", {np.count_nonzero(took > bound_s)} over the {limit[0]}" if limit else ""
+    left.set_title(f"time from asked to answered, n = {len(took)}{over}")
+    left.set_ylabel(unit)
+    _key(figure, (left, right))
+    return figure
+
+
+def _key(figure: Any, axes: Sequence[Any]) -> None:
+    """What the marks are, beside the panels, so that it hides none of them."""
+    keys = [axis.get_legend_handles_labels() for axis in axes]
+    handles, labels = ([x for key in keys for x in key[k]] for k in (0, 1))
+    place = (1 - (_KEY_IN - 0.05) / WIDTH_IN, 1 - 0.3 / _HEIGHT_IN)
+    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, fontsize=8)
+
+
+def _limit(start: Mapping[str, Any]) -> tuple[str, float] | None:
+    """What the scenario bounds latency by: its name, and seconds."""
+    scenario = start.get("scenario")
+    options = scenario.get("options") if isinstance(scenario, Mapping) else None
+    if not isinstance(options, Mapping):
+        return None
+    for name, key in (("bound", "latency_bound_s"), ("deadline", "deadline_s"), ("deadline", "stride_s")):
+        value = options.get(key)
+        if isinstance(value, (int, float)) and np.isfinite(value) and value > 0:
+            return name, float(value)
+    return None
+
+
+def _over_time(axis: Any, asked: Floats, took: Floats, bound: float) -> None:
+    if len(took) <= _MARKS:
+        dot: dict[str, Any] = {"linestyle": "", "marker": "o", "ms": 2.6, "mew": 0, "color": TRACE}
+        cross: dict[str, Any] = {"linestyle": "", "marker": "x", "ms": 4.5, "mew": 1.1, "color": LIMIT}
+        for late, style, label in ((took <= bound, dot, "a sample"), (took > bound, cross, "a sample too late")):
+            if np.any(late):
+                axis.plot(asked[late], took[late], zorder=3, label=label, **style)
+    else:
+        begin, end, least, middle, most = _columns(asked, took)
+        x, gap = 0.5 * (begin + end), np.full(len(begin), np.nan)
+        bars = np.column_stack([x, x, gap]).ravel(), np.column_stack([least, most, gap]).ravel()
+        axis.plot(*bars, color=TRACE, alpha=0.4, linewidth=1.0, zorder=2, label="least to greatest")
+        dashes = np.column_stack([begin, end, gap]).ravel(), np.column_stack([middle, middle, gap]).ravel()
+        axis.plot(*dashes, color=TRACE, linewidth=1.6, solid_capstyle="butt", zorder=3, label="median of a column")
+    room = 0.02 * (asked[-1] - asked[0]) or 0.5
+    axis.set_xlim(asked[0] - room, asked[-1] + room)
+    axis.set_xlabel("asked, s since the start of the run")
+
+
+def _columns(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """(begin, end, least, median, greatest) of the columns that hold anything; ``x`` is sorted."""
+    edges = np.linspace(x[0], x[-1], _COLUMNS + 1)
+    column = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, _COLUMNS - 1)
+    order = np.lexsort((y, column))
+    begin = np.searchsorted(column, np.arange(_COLUMNS + 1))  # lexsort leaves columns where they were
+    held = np.flatnonzero(np.diff(begin))
+    first, last, ordered = begin[held], begin[held + 1] - 1, y[order]
+    return edges[held], edges[held + 1], ordered[first], ordered[(first + last) // 2], ordered[last]
+
+
+def _distribution(axis: Any, took: Floats, factor: float) -> None:
+    """Latency against the share answered within it, on an axis that gives every nine the same room."""
+    ordered = np.sort(took)
+    n = len(ordered)
+    slower = np.unique(np.concatenate([np.geomspace(1, n, 300), np.linspace(1, n, 100)]).astype(int)) - 1
+    x, y = n / (slower + 0.5), ordered[n - 1 - slower] * factor
+    axis.step(x[::-1], y[::-1], where="mid", color=TRACE, linewidth=1.3, zorder=3)
+    figures = latencies(ordered, "latency")
+    for p, mark, colour in _MARKED:
+        if p <= 1.0 - 1.0 / n or (n == 1 and p == 0.5):
+            q = figures[f"latency_p{f'{100 * p:g}'.replace('.', '_')}_s"]
+            text = f"p{100 * p:g}: {quantity_text(q) if q.u else si(q.value, 's')}"
+            label = text.replace(": ", "\n") if len(text) > 20 else text
+            style = {"marker": mark, "ms": 6.0, "mec": "white", "mew": 0.7, "linestyle": ""}
+            axis.plot([1.0 / (1.0 - p)], [q.value * factor], color=colour, label=label, zorder=5, **style)
+    _nines(axis, 2.4 * n)
+    axis.set_xlabel("samples answered within, %")
+    axis.tick_params(labelleft=False)
+
+
+def _nines(axis: Any, end: float) -> None:
+    """A logarithmic axis of one over the share that is slower, up to ``end``, labelled by the share that is not."""
+    width_in = (WIDTH_IN - 0.8 - _KEY_IN) / 2.6
+    shares: list[float] = []
+    last_in = -1.0
+    for p in (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999):
+        at_in = width_in * math.log10(1.0 / (1.0 - p)) / math.log10(end)
+        half_in = 0.5 * 0.07 * len(f"{100 * p:.6g}")
+        if at_in - half_in > last_in + 0.04 and at_in + half_in < width_in + 0.1:
+            shares.append(p)
+            last_in = at_in + half_in
+    axis.set_xscale("log")
+    axis.set_xticks([1.0 / (1.0 - p) for p in shares], [f"{100 * p:.6g}" for p in shares])
+    axis.set_xticks([], minor=True)
+    axis.set_xlim(1.0, end)
+
+
+def _height(axis: Any, extent: tuple[float, float], wide: bool, bounded: bool) -> None:
+    """One scale for both panels: logarithmic where the spread is large, else from 0 where there is a bound."""
+    low, high = extent
+    if wide:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(lambda v, _: f"{v:g}")
+        axis.yaxis.set_minor_formatter(lambda v, _: "")
+        axis.set_ylim(low / 1.4, high * 1.4)
+    elif bounded:
+        axis.set_ylim(0.0, 1.1 * high)
+    else:
+        room = max(0.08 * (high - low), 1e-3 * high, 1e-9)
+        axis.set_ylim(low - room, high + room)

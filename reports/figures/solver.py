@@ -1,0 +1,132 @@
+"""Solves as a picture: how the gap to the target closed, and how many came how close in what time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE, WIDTH_IN, Floats, new_figure
+from reports.format import clean, prefix
+from rig.analysis.solving.gap import THRESHOLDS
+from rig.analysis.solving.solves import Solve
+from rig.analysis.solving.target_file import PREFERRED
+
+_HEIGHT_IN, _KEY_IN = 3.9, 1.95
+_LINES = 40  # solves drawn one by one; more are drawn as a band
+_MARKS = 600
+_MOMENTS = 300
+_ROOM = 1.5
+_DASHES = (("-", COLOURS["inference"]), ((0, (5, 2)), COLOURS["postprocess"]), ((0, (1, 1.5)), COLOURS["mark"]))
+Path = tuple[Floats, Floats]
+
+
+def solver_figure(solves: Sequence[Solve]) -> Any:
+    """Best gap so far over the time of each solve, beside the share that reached each threshold; or None."""
+    target, own = _target(solves)
+    paths = [_path(s, s.targets[target]) for s in own]
+    paths = [(t, g) for t, g in paths if len(t)]
+    if not paths:
+        return None
+    times = np.concatenate([t for t, _ in paths])
+    last = max(float(times.max()), 1e-9)
+    first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first claim may come with the graph, at 0
+    factor, unit = prefix(math.sqrt(first * last), "s")
+    paths = [(np.maximum(t, first / _ROOM), g) for t, g in paths]
+    figure = new_figure(_HEIGHT_IN)
+    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1.0])
+    sides = {"left": 0.8 / WIDTH_IN, "right": 1 - _KEY_IN / WIDTH_IN}
+    figure.subplots_adjust(**sides, top=1 - 0.35 / _HEIGHT_IN, bottom=0.55 / _HEIGHT_IN, wspace=0.22)
+    _closing(left, paths, factor)
+    _reached(right, paths, last, factor)
+    left.set_title(f"gap to the {clean(target).replace('_', ' ')} target, n = {len(paths)}")
+    right.set_title("share of solves as close")
+    for axis in (left, right):
+        if last > 10.0 * first:
+            axis.set_xscale("log")
+            axis.xaxis.get_major_locator().set_params(numticks=6)
+            axis.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+            axis.xaxis.set_minor_formatter(lambda v, _: "")
+            axis.set_xlim(first * factor / _ROOM, last * factor * _ROOM)
+        else:
+            axis.set_xlim(0.0, 1.05 * last * factor)
+        axis.set_xlabel(f"time of the solve, {unit}")
+    keys = [axis.get_legend_handles_labels() for axis in (left, right)]
+    handles, labels = ([x for key in keys for x in key[k]] for k in (0, 1))
+    place = (1 - (_KEY_IN - 0.05) / WIDTH_IN, 1 - 0.3 / _HEIGHT_IN)
+    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, fontsize=8)
+    return figure
+
+
+def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
+    """The target that most solves have, of several that which solves are told to come close to, and those solves."""
+    names = [name for s in solves for name, cost in s.targets.items() if cost]
+    known = [name for name in dict.fromkeys((*PREFERRED, *names)) if name in names]
+    target = max(known, key=names.count, default="")
+    return target, [s for s in solves if s.targets.get(target)]
+
+
+def _path(solve: Solve, target: float) -> Path:
+    """Seconds and the best gap claimed until then, the solution given as the last; each shape (k,)."""
+    order = np.argsort(solve.at_s, kind="stable")
+    times = np.append(solve.at_s[order], solve.seconds)
+    costs = np.append(solve.cost_at[order], solve.cost if np.isfinite(solve.cost) else solve.claimed)
+    known = np.isfinite(times) & np.isfinite(costs)
+    gaps = (np.minimum.accumulate(costs[known]) - target) / abs(target) if np.any(known) else costs[known]
+    return np.maximum(times[known], 0.0), gaps
+
+
+def _closing(axis: Any, paths: Sequence[Path], factor: float) -> None:
+    axis.set_yscale("symlog", linthresh=THRESHOLDS[-1], linscale=0.6)
+    if len(paths) <= _LINES:
+        for k, (t, g) in enumerate(paths):
+            at = _few(len(t))
+            label = "a solve" if k == 0 else None
+            axis.step(t[at] * factor, g[at], where="post", color=TRACE, alpha=0.45, linewidth=0.9, label=label)
+    else:
+        grid = np.geomspace(min(float(t[0]) for t, _ in paths), max(float(t[-1]) for t, _ in paths), _MOMENTS)
+        held = np.array([_held(t, g, grid) for t, g in paths])
+        shape: dict[str, Any] = {"step": "post", "color": TRACE, "linewidth": 0}
+        worst = np.where(np.isfinite(held), held, np.nanmax(held, initial=1.0, where=np.isfinite(held)))
+        axis.fill_between(grid * factor, worst.min(axis=0), worst.max(axis=0), alpha=0.3, label="all solves", **shape)
+        median = np.median(worst, axis=0)
+        axis.step(grid * factor, median, where="post", color=TRACE, linewidth=1.3, label="median of solves")
+    ends = np.array([(t[-1], g[-1]) for t, g in paths])[_few(len(paths))]
+    given = {"linestyle": "", "marker": "o", "ms": 4.0, "mfc": "white", "mec": INK, "mew": 0.9, "zorder": 4}
+    axis.plot(ends[:, 0] * factor, ends[:, 1], label="solution given", **given)
+    for threshold in THRESHOLDS:
+        axis.axhline(threshold, color=LIMIT, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1.5)
+    axis.axhline(0.0, color=MUTED, linewidth=0.8, zorder=1.5)
+    top = max(float(g.max()) for _, g in paths)
+    low = min(float(g.min()) for _, g in paths)
+    ticks = [0.0, *THRESHOLDS, 0.5, 1.0, 10.0, 100.0]
+    ticks = [v for v in [-1.0, -0.1, *ticks] if 1.3 * min(low, 0.0) <= v <= 1.3 * max(top, 0.15)]
+    axis.set_yticks(ticks, [f"{100 * v:g} %" for v in ticks])
+    axis.set_yticks([], minor=True)
+    axis.set_ylim(1.3 * low if low < 0 else -0.002, 1.3 * max(top, 0.15))
+
+
+def _reached(axis: Any, paths: Sequence[Path], last: float, factor: float) -> None:
+    for threshold, (dash, colour) in zip(THRESHOLDS, _DASHES, strict=True):
+        when = np.array([t[g <= threshold][0] if np.any(g <= threshold) else np.inf for t, g in paths])
+        when = np.sort(when[np.isfinite(when)])
+        label = f"gap of {100 * threshold:g} %: {len(when)} of {len(paths)}"
+        share = 100.0 * np.arange(1, len(when) + 1) / len(paths)
+        at = _few(len(when))
+        x = np.concatenate([when[:1], when[at], [last]]) if len(when) else np.array([])
+        y = np.concatenate([[0.0], share[at], share[-1:]]) if len(when) else np.array([])
+        axis.step(x * factor, y, where="post", color=colour, linestyle=dash, linewidth=1.5, label=label)
+    axis.set_ylim(0, 104)
+    axis.set_yticks(range(0, 101, 25), [f"{v} %" for v in range(0, 101, 25)])
+
+
+def _held(t: Floats, g: Floats, grid: Floats) -> Floats:
+    """The best gap at each moment of ``grid``; inf before the first claim."""
+    at = np.searchsorted(t, grid, side="right") - 1
+    return np.where(at >= 0, g[np.maximum(at, 0)], np.inf)
+
+
+def _few(n: int) -> Any:
+    return np.unique(np.linspace(0, n - 1, min(n, _MARKS)).astype(int)) if n else np.array([], dtype=int)

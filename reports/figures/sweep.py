@@ -1,0 +1,243 @@
+"""A sweep as a picture: one quantity against one varied key, a line for each combination of the others.
+
+The same table gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.figures.style import COLOURS, LIMIT, MUTED, RC, WIDTH_IN, margins, new_figure
+from reports.figures.sweep_axes import Drawn, bounds, draw_line, places, scale_axes
+from reports.figures.sweep_axes import said as _said
+from reports.format import clean, prefix
+from reports.names import scale, split_name, title
+from rig.errors import UsageError
+
+Row = Mapping[str, Any]
+WANTED = (
+    "gap_official_mean", "gap_specified_mean", "gap_best_known_mean", "cost_mean",
+    "energy_per_inference_j", "active_power_w", "latency_p99_s", "execution_time_s", "accuracy",
+)  # fmt: skip
+_UNITS = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A"}
+_TARGET = re.compile(r"target_(.+)_mean")
+_LINES = 12  # more are drawn, and not named
+_LETTERS = 34  # of a line of the legend
+_HEIGHT_IN, _LINE_IN, _LETTER_IN = 4.2, 0.125, 0.0625
+_HUES = tuple(COLOURS[name] for name in ("inference", "postprocess", "mark", "solve", "preprocess", "load"))
+_SHAPES = "osD^v<>P"
+_DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+
+
+def sweep_figure(
+    rows: Sequence[Row], varied: Sequence[str], units: Mapping[str, str], plot: str | None, against: str | None
+) -> bytes | None:
+    """SVG of ``plot`` against ``against``; None where no row has a figure and none was asked for.
+
+    ``rows`` map columns to values as in ``table.csv``, the half width of a quantity's 95 % interval under its name
+    and ``sweep_axes.HALF``; ``varied`` are the columns that span the grid, ``units`` the quantities. The line goes
+    through the mean of repetitions, each of which is a point with its own interval. Against another quantity, such as
+    the time that a solve really took, a line follows the key with most values. Costs stand beside the target's.
+
+    Raises ``UsageError`` for a quantity or key that is not there.
+    """
+    quantity = _chosen("plot", plot, list(units), _likeliest(rows, units))
+    walked = _widest(rows, varied)
+    key = _chosen("against", against, [*varied, "repetition", *units], walked)
+    walked = walked if key in units else key
+    shown = [row for row in rows if row.get(quantity) is not None and row.get(key) is not None]
+    if not shown:
+        return None
+    from matplotlib import rc_context, rcParamsDefault
+
+    base: dict[Any, Any] = {k: v for k, v in rcParamsDefault.items() if not k.startswith("backend")}
+    with rc_context({**base, **RC}):
+        figure = _drawn(shown, quantity, units, key, [k for k in varied if k != walked])
+        return _saved(figure, {bool(row.get("simulated")) for row in shown})
+
+
+def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -> str:
+    if asked is None:
+        return default
+    if asked not in known:
+        raise UsageError(
+            f"--{field} {asked!r} is not in the table",
+            field=field,
+            value=asked,
+            remedy=f"Known: {', '.join(known) or 'none yet'}",
+        )
+    return asked
+
+
+def _likeliest(rows: Sequence[Row], units: Mapping[str, str]) -> str:
+    """What people look for first, of what most rows have."""
+    count = {name: sum(row.get(name) is not None for row in rows) for name in units}
+    order = [*(name for name in WANTED if name in units), *units]
+    return max(order, key=lambda name: count[name], default="")
+
+
+def _widest(rows: Sequence[Row], varied: Sequence[str]) -> str:
+    """The key with most values, of numbers if there are any."""
+    values = {key: {row[key] for row in rows if row.get(key) is not None} for key in varied}
+    several = [key for key in varied if len(values[key]) > 1]
+    plain = [key for key in several if all(isinstance(v, (int, float)) for v in values[key])]
+    return max(plain or several, key=lambda key: len(values[key]), default="repetition")
+
+
+def _drawn(rows: Sequence[Row], quantity: str, units: Mapping[str, str], key: str, others: Sequence[str]) -> Any:
+    others = [k for k in others if len({row.get(k) for row in rows}) > 1]
+    x_of, names = places([row[key] for row in rows])
+    factor, unit = prefix(max(abs(float(row[quantity])) for row in rows), units[quantity], scale(quantity))
+    lines = _lines(rows, others)
+    styles, keys = _styled(rows, lines, others)
+    keys += _target_keys(rows, quantity)
+    named = sum(key.label.count("\n") + 1 for key in keys)
+    figure = new_figure(max(_HEIGHT_IN, 1.0 + named * 1.25 * _LINE_IN))
+    axis = figure.subplots()
+    margins(figure, top=0.4)
+    drawn = Drawn(quantity, key, factor, x_of, bounds(quantity, units[quantity]))
+    for (_, members), style in zip(lines, styles, strict=True):
+        draw_line(axis, members, drawn, style)
+    for one in keys:
+        if one.cost is None:
+            axis.plot([], [], label=one.label, linewidth=1.1, markersize=4.2, **one.style)
+        else:
+            axis.axhline(one.cost * factor, label=one.label, linewidth=0.9, zorder=1.5, **one.style)
+    scale_axes(axis, rows, drawn, names)
+    across = _told(key, units)
+    axis.set(xlabel=across, ylabel=title(quantity) + (f" ({unit})" if unit else ""))
+    unnamed = len(lines) - _LINES
+    more = f"; {unnamed} lines are not named" if unnamed > 0 and not _crossed(lines) else ""
+    axis.set_title(f"{title(quantity)} against {across}, {len(rows)} cells, 95 % intervals{more}")
+    if keys:
+        axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5, borderaxespad=0.0)
+        longest = max(len(line) for one in keys for line in one.label.split("\n"))
+        figure.subplots_adjust(right=1 - (0.6 + _LETTER_IN * longest) / WIDTH_IN)
+    return figure
+
+
+# ---- which line is which ------------------------------------------------------------------
+
+Line = tuple[tuple[Any, ...], list[Row]]
+"""The values of the keys that tell it from the others, and its rows."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of the legend; of a horizontal line at ``cost`` where that is not None."""
+
+    label: str
+    style: Mapping[str, Any]
+    cost: float | None = None
+
+
+def _lines(rows: Sequence[Row], others: Sequence[str]) -> list[Line]:
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(k) for k in others), []).append(row)
+    return sorted(groups.items(), key=_by_value)
+
+
+def _styled(
+    rows: Sequence[Row], lines: Sequence[Line], others: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[Key]]:
+    """How each line is drawn, and the legend: an entry for each colour and each mark, or else for each line."""
+    if crossed := _crossed(lines):
+        hues, shapes = crossed
+        styles = [_style(hues.index(values[:1]), shapes.index(values[1:])) for values, _ in lines]
+        of = [[row for values, members in lines if values[:1] == hue for row in members] for hue in hues]
+        told = [_label(rows, members, others[:1], hue) for hue, members in zip(hues, of, strict=True)]
+        keys = [Key(label, {"color": colour}) for label, colour in zip(told, _HUES, strict=False)]
+        grey = {"color": MUTED, "linestyle": "none"}
+        marks = [Key(_label((), (), others[1:], s), grey | {"marker": _SHAPES[k]}) for k, s in enumerate(shapes)]
+        return styles, keys + marks
+    styles = [_style(k % len(_HUES), k // len(_HUES) % len(_SHAPES)) for k in range(len(lines))]
+    named = zip(lines[:_LINES], styles, strict=False)
+    return styles, [Key(_label(rows, of, others, values), style) for (values, of), style in named if others]
+
+
+def _crossed(lines: Sequence[Line]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]] | None:
+    """The values of the first key, each a colour, and of the others, each a mark; None where that does not suit."""
+    hues, shapes = (list(dict.fromkeys(part)) for part in zip(*((v[:1], v[1:]) for v, _ in lines), strict=True))
+    fits = 1 < len(hues) <= len(_HUES) and 1 < len(shapes) <= len(_SHAPES)
+    return (hues, shapes) if fits else None
+
+
+def _style(hue: int, shape: int) -> dict[str, Any]:
+    return {"color": _HUES[hue % len(_HUES)], "marker": _SHAPES[shape]}
+
+
+def _label(rows: Sequence[Row], members: Sequence[Row], others: Sequence[str], combination: Sequence[Any]) -> str:
+    """What a line is called: in one line of the legend if that holds it, else key by key."""
+    words = [_valued(k, v) for k, v in zip(others, combination, strict=True)]
+    label = ", ".join(words)
+    simulated = {bool(row.get("simulated")) for row in members}
+    if True in simulated and len({bool(row.get("simulated")) for row in rows}) > 1:
+        told = "(SIMULATED in part)" if False in simulated else "(SIMULATED)"
+        label, words = f"{label} {told}", [*words, told]
+    return label if len(label) <= _LETTERS else "\n".join(map(_short, words))
+
+
+def _valued(key: str, value: Any) -> str:
+    """A key with its value: a device by its name alone, a number with the unit that ends its key."""
+    if key == "device":
+        return _said(value)
+    words, unit = _named(key)
+    return f"{words} = {_said(value)}" + (f" {unit}" if unit and isinstance(value, (int, float)) else "")
+
+
+def _named(key: str) -> tuple[str, str]:
+    """A key's words, and the unit that it ends in: ``timeout_s`` is "timeout" and "s"."""
+    stem, _, suffix = key.rpartition("_")
+    return (clean(stem).replace("_", " "), _UNITS[suffix]) if stem and suffix in _UNITS else (clean(key), "")
+
+
+def _told(key: str, units: Mapping[str, str]) -> str:
+    """What an axis is called."""
+    if key in units:
+        return f"{title(key)} ({units[key]})"
+    if split_name(key).kind != "other":
+        return title(key)
+    words, unit = _named(key)
+    return f"{words} ({unit})" if unit else words
+
+
+def _short(text: str) -> str:
+    """The ends of a long text: what tells paths apart stands at both."""
+    half = _LETTERS // 2 - 1
+    return text if len(text) <= _LETTERS else f"{text[:half]}…{text[-half:]}"
+
+
+def _target_keys(rows: Sequence[Row], quantity: str) -> list[Key]:
+    """Beside costs, the mean target costs of which all cells have the same."""
+    names = sorted({name for row in rows for name in row if _TARGET.fullmatch(name)})
+    found = {name: {row.get(name) for row in rows} for name in names if quantity.startswith("cost_")}
+    same = {name: values.pop() for name, values in found.items() if len(values) == 1}
+    told = [(f"{name[7:-5].replace('_', ' ')} target", cost) for name, cost in same.items() if cost is not None]
+    dashes = [{"color": LIMIT, "linestyle": dash} for dash in _DASHES]
+    return [Key(label, style, float(cost)) for (label, cost), style in zip(told, dashes, strict=False)]
+
+
+def _by_value(group: Line) -> tuple[tuple[bool, float, str], ...]:
+    plain = [isinstance(v, (int, float)) for v in group[0]]
+    return tuple((not p, v if p else 0.0, str(v)) for p, v in zip(plain, group[0], strict=True))
+
+
+def _saved(figure: Any, simulated: set[bool]) -> bytes:
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    if True in simulated:
+        told = "SIMULATED" if False not in simulated else "SIMULATED in part"
+        figure.text(0.995, 0.004, told, ha="right", va="bottom", color="#a3195b", weight="bold")
+    if simulated == {True}:
+        mark = {"ha": "center", "va": "center", "rotation": 18, "size": 64, "weight": "bold"}
+        figure.text(0.5, 0.5, "SIMULATED", color="#a3195b", alpha=0.10, zorder=10, **mark)
+    out = io.BytesIO()
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(out, metadata={**dict.fromkeys(("Date", "Creator", "Format", "Type")), "Title": "sweep"})
+    text = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue().decode(), flags=re.S)
+    return re.sub(r'(?<= d=")[^"]*', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text).encode()

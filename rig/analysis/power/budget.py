@@ -1,0 +1,191 @@
+"""Estimates to Quantities: every source of error that we know, as a component of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.analysis.power.coverage import hidden_w
+from rig.analysis.power.estimators import Estimate
+from rig.analysis.power.rail_model import View
+from rig.analysis.quantity import Component, Quantity
+from rig.analysis.timing.supply import Supply, covariance_w
+from rig.types import Floats, Rail
+
+
+@dataclass(frozen=True)
+class BusyTime:
+    """Total busy time of the windows that count, and its doubt from jittering stamps, by phase."""
+
+    seconds: float
+    jitter_u_s: Mapping[str, float]
+    n: int
+
+
+def dynamic_power(view: View, rail: Rail, e: Estimate, busy: BusyTime, rate_sigma: float, method: str) -> Quantity:
+    """Dynamic power of one rail with its budget. ``rate_sigma``: meter clock against device clock."""
+    parts = _noise_parts(view, e.dynamic)
+    parts += _resolution_parts(view, rail, e.dynamic, 2)
+    parts.append(Component("clock rate, meter to device", e.value_w * rate_sigma, shared=f"rate:{view.clock}"))
+    for phase, jitter_s in busy.jitter_u_s.items():
+        parts.append(Component("stamp jitter", -e.value_w * jitter_s / busy.seconds, shared=f"stamps:{phase}"))
+    parts.append(Component("idle drift off a straight line", view.bend_w))
+    parts.append(Component("unseen between apertures", _aperture_u(view, e)))
+    parts += _gain_parts(view, rail, e.value_w)
+    if view.readings.supply is not None:
+        parts += [*_offset_parts(view, rail, e.dynamic), *_within_parts(view, view.readings.supply)]
+    parts.append(_rounding(e))
+    return _quantity(e.value_w, parts, _clip_bias(view, e), busy.n, method)
+
+
+def idle_power(view: View, rail: Rail, e: Estimate) -> Quantity:
+    """Idle power of one rail, taken at the mean moment of activity; n counts readings."""
+    parts = _noise_parts(view, e.idle)
+    parts += _resolution_parts(view, rail, e.idle, 1)
+    parts.append(Component("idle drift off a straight line", -view.bend_w))
+    parts += [*_gain_parts(view, rail, e.idle_w), *_offset_parts(view, rail, e.idle), _rounding(e)]
+    return _quantity(e.idle_w, parts, 0.0, int(np.sum(view.idle)), "straight line through the idle windows")
+
+
+def active_power(view: View, rail: Rail, e: Estimate, dynamic: Quantity) -> Quantity:
+    """Active power: the same weights as dynamic plus idle, so that what they share cancels."""
+    weight = e.dynamic + e.idle
+    own = {
+        "white noise",
+        "1/f noise",
+        "hum",
+        "counter jitter",
+        "resolution",
+        "idle drift off a straight line",
+        "gain calibration",
+        "offset calibration",
+    }
+    kept = [c for c in dynamic.components if c.source not in own]
+    parts = _noise_parts(view, weight) + _resolution_parts(view, rail, weight, 1) + kept
+    value = e.value_w + e.idle_w
+    parts += _gain_parts(view, rail, value) + _offset_parts(view, rail, weight)
+    return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
+
+
+def noise_u(view: View, weight: Floats) -> float:
+    """Standard uncertainty of a weighted sum from noise alone."""
+    return math.sqrt(sum(view.variances(weight).values()))
+
+
+def _noise_parts(view: View, weight: Floats) -> list[Component]:
+    v = view.variances(weight)
+    parts = [
+        Component("white noise", math.sqrt(v["white"]), view.noise.dof),
+        Component("1/f noise", math.sqrt(v["flicker"])),
+        Component("hum", math.sqrt(v["lines"])),
+    ]
+    if view.jitter is not None:
+        parts.append(Component("counter jitter", math.sqrt(v["counter"]), view.jitter.dof))
+    return parts
+
+
+def _resolution_parts(view: View, rail: Rail, weight: Floats, levels: int) -> list[Component]:
+    """A step of the converter where nothing dithers it away, for a figure made of ``levels`` levels.
+
+    Rounding errs on average by at most step/pi times the dither's characteristic function at 2 pi/step
+    (Widrow and Kollar, Quantization Noise, 2008, ch. 4): exp(-2 pi^2 (sigma/step)^2) for white noise,
+    a Bessel function, here by its envelope sqrt(2/(pi x)), for hum of phase amplitude x = 2 pi a/step.
+
+    A counter's step is of joules. It enters once for each end of a stretch that the weights hold together, since what
+    a reading of the counter rounds away the next interval finds; a counter that runs on dithers itself.
+    """
+    if view.jitter is not None:
+        return [Component("resolution", math.sqrt(view.variances(weight)["step"]))]
+    if not rail.resolution:
+        return []
+    step = rail.resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
+    if (s := view.readings.supply) is not None:
+        ok = view.readings.ok
+        volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[ok])))
+        step = math.hypot(step * abs(float(np.mean(s.volts[ok]))), volts_step)
+    sigma2 = max(view.noise.white_w**2 - step**2 / 12.0, 0.0)
+    left = math.exp(-2.0 * math.pi**2 * sigma2 / step**2)
+    for _, amplitude, _ in view.noise.lines:
+        left *= min(1.0, math.sqrt(step / (math.pi**2 * amplitude))) if amplitude > 0 else 1.0
+    return [Component("resolution", step / math.sqrt(12.0) * left * math.sqrt(levels))]
+
+
+def _gain_parts(view: View, rail: Rail, value: float) -> list[Component]:
+    """Of the rail, and of the volts that its amperes were multiplied by."""
+    rails = [rail] if view.readings.supply is None else [rail, view.readings.supply.rail]
+    return [
+        Component(
+            "gain calibration", r.accuracy.of_reading * value / math.sqrt(3.0), shared=f"gain:{r.gain_id or r.name}"
+        )
+        for r in rails
+        if r.accuracy is not None
+    ]
+
+
+def _offset_parts(view: View, rail: Rail, weight: Floats) -> list[Component]:
+    """An offset is the same in every reading; where volts were measured, it counts as the weights sum the other factor.
+
+    Of constant volts dynamic power is free; an offset of the volts is not, since it goes with the amperes.
+    """
+    if (s := view.readings.supply) is not None:
+        factors = ((rail, float(weight @ s.slope())), (s.rail, float(weight @ s.amperes)))
+        return [
+            Component(
+                "offset calibration", r.accuracy.offset * k / math.sqrt(3.0), shared=f"offset:{r.gain_id or r.name}"
+            )
+            for r, k in factors
+            if r.accuracy is not None
+        ]
+    if rail.accuracy is None:
+        return []
+    per_raw = rail.conversion.supply_v if rail.conversion.unit == "A" and rail.conversion.supply_v else 1.0
+    u = rail.accuracy.offset * per_raw / math.sqrt(3.0)
+    return [Component("offset calibration", u, shared=f"offset:{rail.gain_id or rail.name}")]
+
+
+def _within_parts(view: View, s: Supply) -> list[Component]:
+    r = view.readings
+    u = covariance_w(s, view.busy, view.held & r.ok, float(np.median(r.end_s - r.start_s)))
+    return [Component("current and voltage within one aperture", u)]
+
+
+def _aperture_u(view: View, e: Estimate) -> float:
+    """What the meter did not look at, if spans are not flat.
+
+    Between apertures: a step of height h at a random moment errs by h * unseen / sqrt(12) readings.
+    Dropped readings: the scatter inside windows, for the share that is missing.
+    """
+    r = view.readings
+    if r.counter:  # it misses nothing between two looks
+        return 0.0
+    used = (e.dynamic != 0) & view.held
+    n = int(np.count_nonzero(used))
+    if n < 3:
+        return 0.0
+    noise = view.noise.busy_w**2
+    pair = used[1:] & used[:-1]
+    steps = max(float(np.mean(np.diff(r.watts)[pair] ** 2)) - 2.0 * noise, 0.0) if np.any(pair) else 0.0
+    scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
+    blind = max(1.0 - float(np.median(r.end_s - r.start_s)) / r.period_s, 0.0)
+    pace = np.diff(r.start_s) / r.period_s
+    missing = 1.0 - len(pace) / max(float(np.sum(np.round(pace))), 1.0)
+    return math.sqrt((steps * blind**2 / 12.0 + scatter * max(missing, 0.0)) / n)
+
+
+def _clip_bias(view: View, e: Estimate) -> float:
+    """What readings at the end of the range may hide; see ``rig.analysis.power.coverage``."""
+    if not np.any(view.readings.overload):
+        return 0.0
+    return float(np.abs(e.dynamic) @ hidden_w(view)[0])
+
+
+def _rounding(e: Estimate) -> Component:
+    """What double precision leaves of sums and differences of the levels."""
+    return Component("rounding", 16.0 * float(np.finfo(float).eps) * (abs(e.idle_w) + abs(e.value_w)))
+
+
+def _quantity(value: float, parts: list[Component], bias: float, n: int, method: str) -> Quantity:
+    return Quantity(value, "W", tuple(p for p in parts if p.u != 0.0), bias, n, method)

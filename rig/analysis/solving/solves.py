@@ -1,0 +1,260 @@
+"""What solvers found: costs computed again from their solutions, gaps to the targets, and how long it took."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rig.analysis.quantity import Component, Quantity, product
+from rig.analysis.solving.gap import THRESHOLDS, gap
+from rig.analysis.solving.graph import Graph, from_hex, from_payload
+from rig.analysis.timing.timebase import Timebase
+from rig.analysis.validity import Check
+from rig.errors import DataError
+from rig.recording.reader import Run
+from rig.recording.writer import payload_path
+from rig.types import Floats
+
+Figures = dict[str, Quantity]
+OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
+"""Beyond which a solve counts as having overrun its budget."""
+
+
+@dataclass(frozen=True)
+class Solve:
+    """One solve, of ``seconds`` in the mean where it was looped.
+
+    ``at_s`` and ``cost_at``, shape (k,): what it claimed when, from the graph being loaded. ``cost`` is that of
+    the solution it gave, computed here; nan where there is none to compute it from. ``over_s`` is how far it went
+    past its budget, of a loop the worst that the device names.
+    """
+
+    sample_id: str
+    seconds: float
+    budget_s: float
+    claimed: float
+    cost: float
+    conflicts: int
+    honest: bool
+    at_s: Floats
+    cost_at: Floats
+    targets: Mapping[str, float]
+    over_s: float = 0.0
+
+
+def solves_of(run: Run, device: Timebase) -> list[Solve]:
+    """Every solve of a run, in order; none when its replies are no solutions."""
+    rows = [row for row in run.replies.to_pylist() if row["output"] is not None and not row["warmup"]]
+    said = [(row, json.loads(row["output"])) for row in rows]
+    said = [(row, out) for row, out in said if isinstance(out, dict) and "cost" in out and "solution" in out]
+    if not said:
+        return []
+    progress: dict[int, list[Mapping[str, Any]]] = {}
+    for step in run.progress.to_pylist():
+        progress.setdefault(step["issue"], []).append(step)
+    graphs = {name: _graph(run.path, name) for name in {row["sample_id"] for row, _ in said}}
+    targets = _targets(run)
+    return [
+        _solve(row, out, progress.get(row["issue"], []), graphs[row["sample_id"]], targets[row["sample_id"]], device)
+        for row, out in said
+    ]
+
+
+def _solve(
+    row: Mapping[str, Any], out: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], graph: Graph | None,
+    targets: Mapping[str, float], device: Timebase,
+) -> Solve:  # fmt: skip
+    claimed, cost, conflicts, honest = float(out["cost"]), math.nan, 0, True
+    if graph is not None:
+        x = from_hex(out["solution"], graph.nodes)
+        cost, conflicts = float(graph.cost(x)), graph.conflicts(x)
+        honest = cost == claimed and all(_cost_of(graph, s["solution"]) == s["cost"] for s in steps)
+    ticks = np.array([row["on_tick"], row["off_tick"], *(s["tick"] for s in steps)], dtype=np.int64)
+    on_s, off_s, *at_s = device.seconds(ticks).tolist()
+    seconds, budget_s = (off_s - on_s) / (row["executions"] or 1), float(out.get("budget_s") or math.nan)
+    worst_s = float(out.get("overrun_s") or 0.0) if (row["executions"] or 1) > 1 else 0.0
+    return Solve(
+        sample_id=row["sample_id"],
+        seconds=seconds,
+        budget_s=budget_s,
+        claimed=claimed,
+        cost=cost,
+        conflicts=conflicts,
+        honest=honest,
+        at_s=np.array(at_s) - on_s,
+        cost_at=np.array([s["cost"] for s in steps], dtype=float),
+        targets=targets,
+        over_s=max(seconds - budget_s, worst_s, 0.0) if math.isfinite(budget_s) else math.nan,
+    )
+
+
+def _cost_of(graph: Graph, packed: bytes) -> float:
+    return float(graph.cost(from_hex(packed.hex(), graph.nodes)))
+
+
+def _graph(run: Path, sample_id: str) -> Graph | None:
+    """The problem as it was kept with the recording."""
+    file = run / payload_path(sample_id)
+    if not file.is_file():
+        return None
+    try:
+        return from_payload(np.load(file, allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{file} cannot be read: {error}", field="payload", value=sample_id, remedy="Restore the recording"
+        ) from error
+
+
+def _targets(run: Run) -> dict[str, dict[str, float]]:
+    """By sample: the official target, and any other that the workload names in its details."""
+    rows = zip(run.samples["id"].to_pylist(), run.samples["target_cost"].to_pylist(), strict=True)
+    found: dict[str, dict[str, float]] = {name: ({} if cost is None else {"official": cost}) for name, cost in rows}
+    more = (run.start["workload"].get("details") or {}).get("targets") or {}
+    for name, by_sample in more.items():
+        for sample_id, cost in by_sample.items():
+            if sample_id in found and isinstance(cost, (int, float)):
+                found[sample_id][name] = float(cost)
+    return found
+
+
+# ---- figures ------------------------------------------------------------------------------
+
+
+def solving_figures(
+    solves: Sequence[Solve], power: Quantity | None, timed: bool, to_gap: float | None = None
+) -> Figures:
+    """Costs, gaps to each target, overruns; with ``timed`` also time and energy to the thresholds of gap.
+
+    ``timed`` is for recordings whose schedule does not depend on the budget, or that stopped at the gap ``to_gap``:
+    they say nothing of closer thresholds, since they looked no further.
+    """
+    if not solves:
+        return {}
+    n = len(solves)
+    feasible = sum(s.conflicts == 0 for s in solves) / n
+    figures = {
+        "cost_mean": _scattered(solves, [s.cost for s in solves], "1", "x^T Q x of the solutions given"),
+        "cost_best": Quantity(min(s.cost for s in solves), "1", (), 0.0, n, "x^T Q x of the solutions given"),
+        "feasible_share": Quantity(feasible, "1", (), 0.0, n, "solutions that are independent sets"),
+    }
+    over = np.array([s.over_s for s in solves])
+    if np.all(np.isfinite(over)):
+        method = "end of the span past the budget's, 0 where it ended in time"
+        figures["overrun_mean_s"] = Quantity(float(over.mean()), "s", (), 0.0, n, method)
+        figures["overrun_max_s"] = Quantity(float(over.max()), "s", (), 0.0, n, method)
+    for target in sorted({name for s in solves for name in s.targets}):
+        costs = {s.sample_id: s.targets[target] for s in solves if target in s.targets}
+        method = f"mean of the {target} target costs of {len(costs)} problems"
+        figures[f"target_{target}_mean"] = Quantity(sum(costs.values()) / len(costs), "1", (), 0.0, len(costs), method)
+        figures |= _gaps([s for s in solves if target in s.targets], target)
+        if timed:
+            figures |= _times_to([s for s in solves if target in s.targets], target, power, to_gap or 0.0)
+    return figures
+
+
+def _gaps(solves: Sequence[Solve], target: str) -> Figures:
+    """Mean gap, the spread between problems, and that between solves of one problem."""
+    by_problem: dict[str, list[float]] = {}
+    for s in solves:
+        if s.targets[target]:
+            by_problem.setdefault(s.sample_id, []).append(gap(s.cost, s.targets[target]))
+    if not by_problem:
+        return {}
+    means = [sum(g) / len(g) for g in by_problem.values()]
+    within = [float(np.std(g, ddof=1)) for g in by_problem.values() if len(g) > 1]
+    method = f"(c - c_target)/|c_target| to the {target} target: worse is positive"
+    own = [s for s in solves if s.targets[target]]
+    out = {f"gap_{target}_mean": _scattered(own, [gap(s.cost, s.targets[target]) for s in own], "1", method)}
+    if len(means) > 1:
+        spread = float(np.std(means, ddof=1))
+        problems = "deviation of problems' means"
+        out[f"gap_{target}_spread_problems"] = Quantity(spread, "1", (), 0.0, len(means), problems)
+    if within:
+        mean = float(np.sqrt(np.mean(np.square(within))))
+        pooled = "deviation within a problem, pooled"
+        out[f"gap_{target}_spread_solves"] = Quantity(mean, "1", (), 0.0, len(solves), pooled)
+    return out
+
+
+def _times_to(solves: Sequence[Solve], target: str, power: Quantity | None, to_gap: float) -> Figures:
+    """Time and energy to each threshold; by the official rule only where every solve reached it."""
+    out: Figures = {}
+    for threshold in (t for t in THRESHOLDS if t >= to_gap):
+        times = [_time_to(s, s.targets[target], threshold) for s in solves]
+        reached = [(s, t) for s, t in zip(solves, times, strict=True) if math.isfinite(t)]
+        name = f"gap_{target}_{threshold:g}".replace(".", "_")
+        share = len(reached) / len(times)
+        out[f"reached_{name}_share"] = Quantity(share, "1", (), 0.0, len(times), "solves that came as close")
+        if not reached:
+            continue
+        found, seconds = [s for s, _ in reached], [t for _, t in reached]
+        told = "mean of those that reached it, from graph loaded"
+        out[f"time_to_{name}_s"] = _scattered(found, seconds, "s", told)
+        if share == 1.0:
+            every = replace(out[f"time_to_{name}_s"], method="mean of all: every solve reached it")
+            out[f"time_to_{name}_official_s"] = every
+            if power is not None:
+                out[f"energy_to_{name}_official_j"] = product(power, every, "J", "average power x time")
+    return out
+
+
+def _time_to(solve: Solve, target: float, threshold: float) -> float:
+    close = np.flatnonzero([target != 0 and gap(c, target) <= threshold for c in solve.cost_at])
+    return float(solve.at_s[close[0]]) if len(close) else math.inf
+
+
+def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, method: str) -> Quantity:
+    """The mean, one value a solve, and its doubt from their scatter.
+
+    Solves of one problem are no independent looks at problems like it: with several problems, what the problems'
+    residuals add up to is what scatters (cluster-robust variance, with P/(P - 1) for P problems; Liang and Zeger,
+    Biometrika 73, 1986), so for equally many solves each it is the scatter of the problems' means.
+    """
+    n = len(values)
+    mean = sum(values) / n
+    sums: dict[str, float] = {}
+    for solve, value in zip(solves, values, strict=True):
+        sums[solve.sample_id] = sums.get(solve.sample_id, 0.0) + value - mean
+    groups = len(sums) if len(sums) > 1 else n
+    parts = list(sums.values()) if len(sums) > 1 else [v - mean for v in values]
+    u = math.sqrt(groups / (groups - 1.0) * sum(p * p for p in parts)) / n if groups > 1 else 0.0
+    return Quantity(mean, unit, (Component("scatter", u, groups - 1),) if u else (), 0.0, n, method)
+
+
+def solving_notes(
+    solves: Sequence[Solve], timed: bool, to_gap: float | None, told: Sequence[str] = ()
+) -> Iterator[str]:
+    """Why no gap, or no time to one, is told, where none is; ``told`` is what the workload says of it itself."""
+    if not solves:
+        return
+    yield from told
+    if not any(s.targets for s in solves):
+        if told:
+            return
+        yield "No target is known for these problems, so no gap is told (`rig targets` computes targets)"
+    elif not timed:
+        yield (
+            "Time to a gap is not told: this solver's schedule depends on its budget, so what it reached on the way is "
+            "not what it would reach if told to stop there; measure with --option to_gap=GAP"
+        )
+    elif to_gap is not None:
+        yield f"Solves were told to stop at a gap of {to_gap:g}: nothing is told of closer ones"
+
+
+def solving_checks(solves: Sequence[Solve]) -> Iterator[Check]:
+    """Claims are true, and budgets were kept."""
+    if not solves:
+        return
+    n = len(solves)
+    unchecked = sum(math.isnan(s.cost) for s in solves)
+    yield Check("solutions that could be checked", str(n - unchecked), str(n), unchecked == 0)
+    lies = sum(not s.honest for s in solves)
+    yield Check("solves whose costs are not those of their solutions", str(lies), "0", lies == 0)
+    late = sum(s.over_s > max(OVERRUN_S, OVERRUN_SHARE * s.budget_s) for s in solves)
+    yield Check("solves past their budget by 1 ms and 1 %", f"{late} of {n}", "0", late == 0)

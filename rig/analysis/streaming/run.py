@@ -1,0 +1,262 @@
+"""One rail of a run directory, streamed: its spans and idle windows, and sums over its readings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rig.analysis.streaming.energies import bad, cut, heard, in_order
+from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, parts_of, stamped_sums
+from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
+from rig.analysis.timing.timeline import activity_of, timebase_of
+from rig.errors import DataError, RigError, StoreError, UsageError
+from rig.recording import reader as runs
+from rig.recording import validation as shape
+from rig.recording.reader import Run, rail_from_json
+from rig.recording.tables import TABLES
+from rig.types import Floats, Rail
+
+Told = Callable[[int, int], None]
+ROWS = 1 << 16
+"""Readings with stamps of their own that are looked at together."""
+
+
+@dataclass(frozen=True)
+class RailFile:
+    """The readings of one rail where they stand. ``grid`` is first tick, ticks between, ticks within one; or None."""
+
+    path: Path
+    rail: Rail
+    clock: str
+    grid: tuple[float, float, float] | None
+    readings: int
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Whole batches, mapped rather than read; what a crash tore off at the end is left out."""
+        try:
+            with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
+                yield from reader
+        except (pa.ArrowException, EOFError, OSError):
+            return
+
+
+def opened(path: Path) -> Run:
+    """A run without its traces; chain, seal and hashes verified as ever. Raises what ``open_run`` raises."""
+    try:
+        return _opened(path)
+    except OSError as error:
+        raise StoreError(
+            f"cannot read {path}: {error}", field="run", value=str(path), remedy="Check its files and permissions"
+        ) from error
+
+
+def _opened(path: Path) -> Run:
+    """The steps of ``rig.recording.reader`` but for the traces, which it would hold whole."""
+    events, digest = runs._read_events(path)
+    sealed, start = runs._check_seal(path, digest), runs._checked_start(path, events)
+    for event in events:
+        shape.check_event(event)
+    shape.check_counters(events)
+    stop = events[-1] if events[-1]["type"] == "stop" else None
+    files = {name: path / f"{name}.arrows" for name in TABLES}
+    if stop is not None:
+        present = [f for f in (*files.values(), *(path / "traces").glob("*.arrows")) if f.is_file()]
+        runs._check_files(path, stop, present)
+    torn: list[str] = []
+    tables = {name: runs._or_empty(runs._read_stream(file, torn), name) for name, file in files.items()}
+    return Run(path, start, tuple(events), stop, sealed, **tables, traces={}, digest=digest, truncated=tuple(torn))
+
+
+def rail_file(run: Run, name: str | None) -> RailFile:
+    """The rail called ``name``, or the only one that is power. Raises ``UsageError`` and ``DataError``."""
+    found = {f.rail.name: f for f in map(_described, sorted((run.path / "traces").glob("*.arrows")))}
+    power = {n: f for n, f in found.items() if f.rail.kind != "edges" and f.rail.conversion.unit != "V"}
+    if name is None and len(power) == 1:
+        return next(iter(power.values()))
+    if name not in found:
+        raise UsageError(
+            f"{run.path.name} has the rails {', '.join(found) or 'none'}, "
+            + ("none named" if name is None else f"no {name}"),
+            field="rail",
+            value=name,
+            remedy=f"Say which: --rail {' | '.join(power) or '(none of this run is of power)'}",
+        )
+    return found[name]
+
+
+def _described(path: Path) -> RailFile:
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+            schema = reader.schema
+        meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
+        rail, clock = rail_from_json(json.loads(meta["rail"])), meta["clock"]
+        grid = None if "start_tick" in schema.names else shape.grid_of(meta)
+    except RigError:
+        raise
+    except (pa.ArrowException, EOFError, OSError, KeyError, ValueError, TypeError) as error:
+        raise StoreError(
+            f"traces/{path.name} does not say what it is: {error}",
+            field=path.name,
+            value=str(error),
+            remedy="See docs/run-directory.md",
+        ) from error
+    value = schema.field("value").type if "value" in schema.names else None
+    if not (pa.types.is_floating(value) or pa.types.is_integer(value)):
+        raise bad(path, f"has a column value of {value}", str(value))
+    file = RailFile(path, rail, clock, grid, 0)
+    return RailFile(path, rail, clock, grid, sum(batch.num_rows for batch in file.batches()))
+
+
+def watts_of(rail: Rail) -> Watts:
+    """How its readings become watts. Raises ``UsageError`` for what is no stream of power by itself."""
+    c = rail.conversion
+    if rail.kind not in ("mean", "point") or c.unit not in ("W", "A") or c.supply_rail is not None:
+        what = f"its readings are {rail.kind} in {c.unit}" + (
+            f" with volts on {c.supply_rail}" if c.supply_rail else ""
+        )
+        raise UsageError(
+            f"rail {rail.name} cannot be summed as it stands: {what}",
+            field="rail",
+            value=rail.name,
+            remedy="Use `rig report`, or --rail with one that reads W, or A at a declared supply_v",
+        )
+    if c.unit == "W":
+        return Watts()
+    if not (c.supply_v and c.supply_v > 0):
+        raise DataError(
+            f"rail {rail.name} reads amperes and has no declared supply voltage",
+            field="supply_v",
+            value=c.supply_v,
+            remedy="Declare the voltage of the rail in its conversion",
+        )
+    return Watts(volts=c.supply_v, burden_ohm=c.burden_ohm)
+
+
+def timebase(run: Run, file: RailFile) -> Timebase:
+    """The meter's clock by its brackets alone, as ``rig report`` has it before it looks into the trace."""
+    brackets, t0_ns = run.brackets(file.clock), int(run.start["t0_ns"])
+    if len(brackets) != 1 or file.grid is None:
+        return host_timebase(t0_ns) if file.clock in ("host", "") else timebase_of(run, file.clock)
+    table = run.arrivals(file.rail.name)
+    table = table[(table[:, 0] > 0) & (table[:, 0] <= file.readings)]
+    first, period, within = file.grid
+    arrivals = np.column_stack([first + period * (table[:, 0] - 1) + within, (table[:, 1] - t0_ns) * 1e-9])
+    timebase_of(run, file.clock)  # its checks
+    return fit_brackets(run.clocks()[file.clock], brackets, t0_ns, arrivals)
+
+
+def own_windows(run: Run) -> tuple[list[str], Floats, float]:
+    """Names and run seconds, shape (k, 2), of the run's own spans, warm-up, marks and idle, by their begin; and
+
+    the doubt of the device's clock in seconds. Raises ``UsageError`` where the spans stand on a pin.
+    """
+    if run.start["device"].get("spans_on_pin"):
+        raise UsageError(
+            "the spans of this run stand on a pin, which has to be read first",
+            field="windows",
+            remedy="Use `rig report`, or give --windows FILE",
+        )
+    clock = run.start["device"].get("clock")
+    device = timebase_of(run, clock["name"] if clock else "host")
+    activity = activity_of(run, device)
+    named = {name: phase.windows_s for name, phase in activity.phases.items()}
+    named |= {"warmup": activity.warmup_s, "mark": activity.marks_s, "idle": activity.idle_s}
+    names = [name for name, windows in named.items() for _ in windows]
+    windows_s = np.concatenate([np.zeros((0, 2)), *named.values()])
+    order = np.argsort(windows_s[:, 0], kind="stable")
+    return [names[k] for k in order], windows_s[order], device.sigma_s
+
+
+def extent_s(file: RailFile, tb: Timebase) -> tuple[float, float]:
+    """When the trace begins and ends, run seconds; each reading of a grid stands for its whole period."""
+    if file.grid is not None:
+        first, period_s = _grid(file, tb)
+        return first, first + file.readings * period_s
+    ticks = [(b.column("start_tick")[0].as_py(), b.column("end_tick")[-1].as_py()) for b in file.batches() if len(b)]
+    if not ticks:
+        return 0.0, 0.0
+    begin, end = tb.seconds(np.array([ticks[0][0], ticks[-1][1]], dtype=np.int64)).tolist()
+    return begin, end
+
+
+def run_sums(file: RailFile, tb: Timebase, windows_s: Floats, told: Told | None = None) -> Sums:
+    """Sums of a rail over windows in run seconds. Raises ``DataError`` for windows outside the trace."""
+    watts = watts_of(file.rail)
+    if file.grid is not None:
+        first, period_s = _grid(file, tb)
+        low, high = ((windows_s - first) / period_s).T
+        check_inside(low, high, file.readings, extent_s(file, tb))
+        values = (_numbers(batch) for batch in file.batches())
+        blocks = heard(cut(in_order(values)), file.readings, told)
+        parts = parts_of(np.maximum(low, 0.0), np.minimum(high, float(file.readings)))
+        return grid_sums(parts, blocks, len(windows_s), 1.0 / period_s, watts, file.path.name)
+    if file.rail.kind == "point":
+        raise UsageError(
+            f"rail {file.rail.name} holds single points with stamps of their own, which last no time",
+            field="rail",
+            value=file.rail.name,
+            remedy="Use `rig report`",
+        )
+    begin, end = extent_s(file, tb)
+    per_s = file.readings / max(end - begin, 1e-300)
+    low, high = ((windows_s - begin) * per_s).T
+    check_inside(low, high, file.readings, (begin, end))
+    return stamped_sums(windows_s, _stamped(file, tb, told), watts)
+
+
+def _grid(file: RailFile, tb: Timebase) -> tuple[float, float]:
+    """Begin of the first reading and seconds between readings; a point stands in the middle of its period."""
+    first, period, within = file.grid or (0.0, 0.0, 0.0)
+    if period <= 0:
+        raise bad(file.path, "states no time between its readings", period)
+    if file.rail.kind == "point":
+        first += within - 0.5 * period
+    at = tb.seconds(np.array([first, first + period]))
+    return float(at[0]), period * tb.rate / tb.clock.tick_hz
+
+
+def _numbers(batch: pa.RecordBatch) -> NDArray[Any]:
+    return np.asarray(batch.column("value").to_numpy(zero_copy_only=False))
+
+
+def _stamped(file: RailFile, tb: Timebase, told: Told | None) -> Iterator[tuple[Floats, Floats, NDArray[Any]]]:
+    done, before = 0, -np.inf
+    for batch in file.batches():
+        for first in range(0, batch.num_rows, ROWS):
+            part = batch.slice(first, ROWS)
+            start, end = (tb.seconds(part.column(c).to_numpy()) for c in ("start_tick", "end_tick"))
+            if np.any(np.diff(start, prepend=before) <= 0) or np.any(end < start):
+                raise bad(file.path, f"does not move forward in time after reading {done}", done)
+            before = float(start[-1])
+            yield start, end, _numbers(part)
+            done += part.num_rows
+            if told is not None:
+                told(done, file.readings)
+
+
+def declared(rail: Rail) -> Mapping[str, Any]:
+    """What is said of the rail beside the figures."""
+    c = rail.conversion
+    return {"rail": rail.name, "kind": rail.kind, "unit": c.unit, "supply_v": c.supply_v, "burden_ohm": c.burden_ohm}
+
+
+def overloads(file: RailFile) -> int:
+    """Readings of the whole trace that the instrument flagged, or that stand at the end of its range."""
+    top, count = file.rail.range_max, 0
+    for batch in file.batches():
+        if top is None and "flags" not in batch.schema.names:
+            return 0
+        for first in range(0, batch.num_rows, ROWS):
+            part = batch.slice(first, ROWS)
+            over = np.zeros(part.num_rows, bool) if top is None else _numbers(part) >= top
+            if "flags" in batch.schema.names:
+                over |= part.column("flags").to_numpy(zero_copy_only=False) != 0
+            count += int(np.count_nonzero(over))
+    return count

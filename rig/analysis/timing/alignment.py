@@ -1,0 +1,279 @@
+"""Marks in the trace: shift a meter's clock until the known activity fits what the meter saw.
+
+The spans (and mark pulses) that the device stamped are a train of rectangles; the trace holds the same
+train, blurred by the aperture and the front-end filter, which are declared. A rectangle's correlation
+peaks where it belongs whatever positive shape stands inside it; the fit then gives each span's head and
+tail levels of their own, so that bursts hardly pull it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.analysis.timing.activity_signal import SETTLE_TAU, Edges, edges_of, merged, seen, touches
+from rig.types import Floats
+
+FINEST = 0.25
+"""Readings over which the finest slopes are taken."""
+FINE_STEPS = 6
+RIVAL = 0.75
+MAX_RIVALS = 6
+MOST_RATES = 16
+"""On either side of the rate that the brackets found, from which fits begin."""
+COARSE_POINTS = 1 << 18
+"""Beyond which readings are averaged for the coarse search, as far as the spans allow."""
+CERTAINTY = 25.0
+"""Twice the log-likelihood by which the best lag must beat every other (five standard deviations)."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Add ``shift_s + rate * (t - ref_s)`` to the meter's seconds. Sigmas are against the device's clock."""
+
+    shift_s: float
+    rate: float
+    ref_s: float
+    sigma_s: float
+    rate_sigma: float
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Readings above idle: start and end in run seconds, watts, shapes (n,); ``noise_w`` per reading.
+
+    ``level_w`` is the idle level beneath, whose rounding no reading can be better than.
+    """
+
+    start_s: Floats
+    end_s: Floats
+    watts: Floats
+    noise_w: float
+    period_s: float
+    tau_s: float
+    level_w: float = 0.0
+
+
+def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_reach: float = 0.0) -> Alignment | None:
+    """Fit within +-``reach_s``, and the rate within about +-``rate_reach``; None when the trace does not decide.
+
+    ``phases`` maps each phase to its windows, shape (k, 2), on the device's clock in run seconds. A
+    periodic train fits about as well one period off, so every lag that correlates nearly as well is
+    refined, and the best must explain the trace better than the next by more than noise could.
+    """
+    spans = np.concatenate([w for w in phases.values() if len(w)] or [np.zeros((0, 2))])
+    windows = merged(spans)
+    if len(spans) < 3:
+        return None
+    margin = reach_s + 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s + rate_reach * float(np.ptp(windows))
+    near = _within(excess, windows, margin)
+    if near is None:
+        return None
+    edges = np.repeat(spans.reshape(-1, 1), 2, axis=1)
+    at_edges = _within(excess, edges, margin)
+    if at_edges is None:
+        return None
+    phase_trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
+    trains = phase_trains + _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
+    # where it begins, any level of any phase, and all phases alike: what correlates depends on the rail
+    starts = {(0.0, 0.0), *_starts(near, edges_of(windows), spans, reach_s, rate_reach)}
+    if len(phase_trains) > 1:
+        starts |= set(_starts(near, _levelled(near, phase_trains), spans, reach_s, rate_reach))
+    ordered = sorted(starts, key=lambda start: (abs(start[0]), abs(start[1])))
+    fits = [_refined(at_edges, trains, spans, start, rate_reach) for start in ordered]
+    best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
+    return None if best is None else _judged(at_edges, trains, best, float(spans.mean()), rate_reach)
+
+
+def _ends(windows: Floats, ends_s: float) -> list[Edges]:
+    """Heads and tails of the windows as trains with levels of their own, so that a burst there does not pull.
+
+    Only of windows that stand alone: beside another one, a free level would let the edge between them move.
+    """
+    gap = windows[1:, 0] - windows[:-1, 1] > 2.0 * ends_s
+    alone = windows[np.append(True, gap) & np.append(gap, True)]
+    if 2 * len(alone) < len(windows):
+        return []
+    on, off = alone[:, 0], alone[:, 1]
+    cut = np.minimum((off - on) / 3.0, ends_s)
+    return [edges_of(np.column_stack(pair)) for pair in ((on, on + cut), (off - cut, off))]
+
+
+def _levelled(e: Excess, trains: list[Edges]) -> Edges:
+    """All phases as one train, each at the level that it has where the clocks stand now."""
+    columns = np.column_stack([seen(t, e.start_s, e.end_s, e.tau_s) for t in trains])
+    return _joined(trains, np.linalg.lstsq(columns, e.watts, rcond=None)[0])
+
+
+def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:
+    """The best fit, if it beats no train at all and every rival at another lag by more than noise could."""
+    if not fits:
+        return None
+    best = min(fits, key=lambda f: f.misfit)
+    floor = float(np.finfo(float).eps * abs(e.level_w))
+    noise2 = max(e.noise_w**2, best.misfit / len(e.watts), floor**2)
+    rivals = [f.misfit for f in fits if abs(f.shift_s - best.shift_s) > e.period_s]
+    gains = [0.5 * (float(np.sum(e.watts**2)) - best.misfit), *(m - best.misfit for m in rivals)]
+    return best if min(gains) >= CERTAINTY * noise2 else None
+
+
+@dataclass(frozen=True)
+class _Fit:
+    shift_s: float
+    rate: float
+    misfit: float
+
+
+def _within(excess: Excess, windows: Floats, margin_s: float) -> Excess | None:
+    use = touches(merged(windows + np.array([-margin_s, margin_s])), excess.start_s, excess.end_s)
+    if np.count_nonzero(use) < 8:
+        return None
+    return replace(excess, start_s=excess.start_s[use], end_s=excess.end_s[use], watts=excess.watts[use])
+
+
+def _starts(e: Excess, activity: Edges, spans: Floats, reach_s: float, rate_reach: float) -> list[tuple[float, float]]:
+    """Lags and rates to begin a fit from: at each lag that correlates nearly as well as the best, the best rate.
+
+    A fit that begins where the outer edges are off by more than part of a span may settle there, so rates are tried in
+    steps that move them by half of one.
+    """
+    width, middle = _width(spans), float(spans.mean())
+    steps = math.ceil(rate_reach * _half(spans) / (0.5 * width)) if width > 0 else 0
+    steps = min(steps, MOST_RATES) if rate_reach * _half(spans) > 0.25 * width else 0
+    found: list[tuple[float, float, float]] = []
+    for rate in np.linspace(-rate_reach, rate_reach, 2 * steps + 1) if steps else [0.0]:
+        moved = replace(activity, at_s=activity.at_s - rate * (activity.at_s - middle))
+        found += [(score, lag_s, float(rate)) for score, lag_s in _coarse(e, moved, reach_s, width)]
+    best = max((score for score, _, _ in found), default=0.0)
+    kept: list[tuple[float, float]] = []
+    for score, lag_s, rate in sorted(found, key=lambda f: -f[0]):
+        apart = all(abs(lag_s - other) > 0.5 * width for other, _ in kept) or not steps
+        if score >= RIVAL * best and apart and len(kept) < MAX_RIVALS:
+            kept.append((lag_s, rate))
+    return kept
+
+
+def _width(spans: Floats) -> float:
+    return float(np.median(spans[:, 1] - spans[:, 0]))
+
+
+def _half(spans: Floats) -> float:
+    return max(0.5 * float(np.ptp(spans)), 1e-12)
+
+
+def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tuple[float, float]]:
+    """Scores and lags, in whole readings, whose cross-correlation comes near the best one; best first."""
+    from scipy.signal import correlate, find_peaks
+
+    slot = np.round((e.start_s - e.start_s[0]) / e.period_s).astype(np.int64)
+    joined = max(1, int(width / (16.0 * e.period_s))) if slot[-1] > COARSE_POINTS else 1
+    period_s, slot = joined * e.period_s, slot // joined
+    steps = math.ceil(reach_s / period_s)
+    if steps == 0:
+        return [(1.0, 0.0)]
+    values = np.bincount(slot, weights=e.watts)
+    if joined > 1:
+        values = values / np.maximum(np.bincount(slot), 1)
+    start = e.start_s[0] + period_s * np.arange(-steps, len(values) + steps)
+    length = float(np.median(e.end_s - e.start_s)) if joined == 1 else period_s
+    train = seen(activity, start, start + length, e.tau_s)
+    score = correlate(train, values, mode="valid", method="fft")
+    if score.max() <= 0:
+        return []
+    peaks, _ = find_peaks(np.concatenate([[-np.inf], score, [-np.inf]]), height=RIVAL * float(score.max()))
+    ranked = sorted((peaks - 1).tolist(), key=lambda k: -score[k])[:MAX_RIVALS]
+    return [(float(score[k]), (k - steps) * period_s) for k in ranked]
+
+
+def _refined(e: Excess, trains: list[Edges], spans: Floats, start: tuple[float, float], rate_reach: float) -> _Fit:
+    """Gauss-Newton on shift and rate with every phase's level alongside, from coarse slopes to fine."""
+    lever = 0.5 * (e.start_s + e.end_s) - float(spans.mean())
+    half_span = max(float(np.max(np.abs(lever))), 1e-12)
+    shift, rate = start
+    eta = max(min(0.25 * _width(spans), rate_reach * half_span), FINEST * e.period_s)
+    fine = 0
+    while fine < FINE_STEPS:
+        columns, up, down, fitted = _columns(e, trains, shift, rate, lever, eta)
+        design = np.column_stack([*columns, up + down, (up + down) * lever])
+        scale = max(float(np.sqrt(np.mean((e.watts - fitted) ** 2))), e.noise_w)
+        known, target = _known_rate(design.shape[1], scale, rate_reach, rate)
+        solution = np.linalg.lstsq(np.vstack([design, known]), np.append(e.watts, target), rcond=None)[0]
+        limit = max(eta, e.period_s)
+        shift += float(np.clip(solution[-2], -limit, limit))
+        rate += float(np.clip(solution[-1], -limit / half_span, limit / half_span))
+        fine += eta <= FINEST * e.period_s
+        eta = max(0.7 * eta, FINEST * e.period_s)
+    columns, _, _, _ = _columns(e, trains, shift, rate, lever, eta)
+    design = np.column_stack(columns)
+    level = np.linalg.lstsq(design, e.watts, rcond=None)[0]
+    return _Fit(shift, rate, float(np.sum((e.watts - design @ level) ** 2)))
+
+
+def _known_rate(width: int, scale: float, rate_reach: float, rate: float) -> tuple[Floats, float]:
+    """One more equation: the brackets know the rate to half of ``rate_reach``."""
+    row = np.zeros(width)
+    row[-1] = 2.0 * scale / rate_reach if rate_reach > 0 else 0.0
+    return row, -rate * float(row[-1])
+
+
+def _columns(
+    e: Excess, trains: list[Edges], shift: float, rate: float, lever: Floats, eta: float
+) -> tuple[list[Floats], Floats, Floats, Floats]:
+    """Occupancy of each phase at the present shift, and the slopes for moving rising and falling edges."""
+    start, end = e.start_s + shift + rate * lever, e.end_s + shift + rate * lever
+    columns = [seen(t, start, end, e.tau_s) for t in trains]
+    level = np.linalg.lstsq(np.column_stack(columns), e.watts, rcond=None)[0]
+    all_edges = _joined(trains, level)
+    slopes = []
+    for rising in (True, False):
+        mask = (all_edges.jump > 0) == rising
+        moved = [seen(all_edges.shifted(np.where(mask, sign * eta, 0.0)), start, end, e.tau_s) for sign in (-1.0, 1.0)]
+        slopes.append((moved[0] - moved[1]) / (2.0 * eta))
+    return columns, slopes[0], slopes[1], seen(all_edges, start, end, e.tau_s)
+
+
+def _joined(trains: list[Edges], level: Floats) -> Edges:
+    """One signal in watts: each phase's train at its fitted level, coinciding edges combined."""
+    at = np.concatenate([t.at_s for t in trains])
+    jump = np.concatenate([t.jump * k for t, k in zip(trains, level, strict=True)])
+    times, which = np.unique(at, return_inverse=True)
+    return Edges(times, np.bincount(which, weights=jump).astype(float))
+
+
+def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: float) -> Alignment | None:
+    """The fit with its sigmas: noise, the disagreement of rising and falling edges, and what wanders."""
+    shift, rate = fit.shift_s, fit.rate
+    lever = 0.5 * (e.start_s + e.end_s) - ref
+    columns, up, down, fitted = _columns(e, trains, shift, rate, lever, FINEST * e.period_s)
+    both = up + down
+    if not np.any(both):
+        return None
+    residual = e.watts - fitted
+    noise = max(e.noise_w, 1e-300)
+    edge = both != 0
+    scale = max(noise, float(np.sqrt(np.mean(residual[edge] ** 2))))
+    design = np.column_stack([*columns, both, both * lever])
+    known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
+    cov = np.linalg.pinv(design.T @ design + np.outer(known, known))
+    if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace of rounding errors has no edges to go by
+        return None
+    sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
+    split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]
+    shape = 0.5 * abs(float(split[-2] - split[-1])) if np.any(up) and np.any(down) else 0.0
+    sigma = math.hypot(sigma, min(shape, e.period_s), _wander(e, residual, both, scale))
+    return Alignment(shift, rate, ref, sigma, rate_sigma)
+
+
+def _wander(e: Excess, residual: Floats, slope: Floats, noise: float) -> float:
+    """What a straight line leaves between the clocks, beyond what noise explains, over eight stretches."""
+    parts = np.array_split(np.arange(len(residual)), 8)
+    weight = np.array([float(np.sum(slope[p] ** 2)) for p in parts])
+    good = weight > 0
+    if np.count_nonzero(good) < 3:
+        return 0.0
+    moved = np.array([float(np.sum(slope[p] * residual[p])) for p in parts])[good] / weight[good]
+    excess = float(np.mean(np.clip(moved, -e.period_s, e.period_s) ** 2 - noise**2 / weight[good]))
+    return math.sqrt(max(excess, 0.0))

@@ -1,0 +1,160 @@
+"""Clock readings to a Timebase: the map from a clock's ticks to seconds of the run, with its sigma."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.types import Bracket, ClockInfo, Floats
+
+BEST_SHARE = 0.1
+ERAS = 24
+
+
+@dataclass(frozen=True)
+class Timebase:
+    """``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, seconds counted from the run's start.
+
+    ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``.
+    A meter's map that ``synchronise`` has moved states its sigmas against the device's clock. Of a clock whose spans
+    stand on a pin, ``look_s`` is the time between looks at it and ``lag_s`` the limit of what it lags or leads.
+    """
+
+    clock: ClockInfo
+    ref_tick: int
+    ref_s: float
+    rate: float
+    sigma_s: float
+    rate_sigma: float
+    method: str
+    brackets: int = 0
+    considered: Mapping[str, float] = field(default_factory=dict)
+    look_s: float = 0.0
+    lag_s: float = 0.0
+
+    @property
+    def step_s(self) -> float:
+        """Between two stamps that it can tell apart."""
+        return self.look_s or 1.0 / self.clock.tick_hz
+
+    def seconds(self, ticks: Floats | NDArray[np.int64]) -> Floats:
+        """Run seconds of ticks, float64, shape kept; integer ticks lose nothing to rounding."""
+        since: Floats = np.asarray(ticks - self.ref_tick, dtype=np.float64)
+        return self.ref_s + since * (self.rate / self.clock.tick_hz)
+
+    def sigma_at(self, t_s: float) -> float:
+        """Standard uncertainty of the map at a moment of the run."""
+        return math.hypot(self.sigma_s, self.rate_sigma * (t_s - self.ref_s))
+
+    def adjusted(self, by_s: float, rate_by: float, sigma_s: float, rate_sigma: float, method: str) -> Timebase:
+        """The same map moved by ``by_s`` at ``ref_s`` and stretched by ``1 + rate_by``."""
+        return replace(
+            self,
+            ref_s=self.ref_s + by_s,
+            rate=self.rate * (1.0 + rate_by),
+            sigma_s=sigma_s,
+            rate_sigma=rate_sigma,
+            method=method,
+        )
+
+
+def host_timebase(t0_ns: int) -> Timebase:
+    """The host's own clock: exact by definition."""
+    return Timebase(ClockInfo("host", 1e9, 0.0), t0_ns, 0.0, 1.0, 0.0, 0.0, "host clock")
+
+
+def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arrivals: Floats | None = None) -> Timebase:
+    """Regress the middles of the quickest round trips on the ticks.
+
+    A reading may have been latched anywhere in its round trip, so half of the shortest one, taken as
+    rectangular, joins the sigma: an asymmetric link biases every middle alike and no repetition shows
+    it. ``arrivals`` (shape (k, 2): tick of the latest reading, run second by which the host had it)
+    bound the rate of an instrument that cannot be asked for its time.
+
+    Raises ``ValueError`` when there is no bracket.
+    """
+    if not brackets:
+        raise ValueError(f"clock {clock.name} was never read")
+    rows = np.array([(b.before_ns - t0_ns, b.after_ns - t0_ns) for b in brackets], dtype=float) * 1e-9
+    base_tick = brackets[0].tick
+    ticks = np.array([b.tick - base_tick for b in brackets], dtype=float) / clock.tick_hz
+    half, middle = 0.5 * (rows[:, 1] - rows[:, 0]), rows.mean(axis=1)
+    quick = _quickest(middle, half)
+    x, y, h = ticks[quick], middle[quick], half[quick]
+    floor = float(half.min()) / math.sqrt(3.0)
+    resolution = 0.5 / clock.tick_hz
+    rate, rate_sigma, scatter = _slope(x, y, h, clock.tolerance)
+    if len(brackets) == 1 and arrivals is not None and len(arrivals) >= 3:
+        rate, rate_sigma = _rate_of_arrivals(arrivals, base_tick, clock)
+    weight = 1.0 / np.maximum(h, 1e-12) ** 2
+    x_mean, y_mean = float(np.average(x, weights=weight)), float(np.average(y, weights=weight))
+    ref = round(x_mean * clock.tick_hz)
+    sigma = math.sqrt(floor**2 + scatter**2 / len(x) + resolution**2)
+    return Timebase(
+        clock=clock,
+        ref_tick=base_tick + ref,
+        ref_s=y_mean + rate * (ref / clock.tick_hz - x_mean),
+        rate=rate,
+        sigma_s=sigma,
+        rate_sigma=rate_sigma,
+        method="brackets",
+        brackets=len(brackets),
+        considered={"brackets": sigma},
+    )
+
+
+def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:
+    """Indices of the best tenth of each stretch of the run, so that the slope keeps its lever."""
+    span = middle.max() - middle.min()
+    era = np.zeros(len(middle), int) if span <= 0 else ((middle - middle.min()) / span * (ERAS - 1e-9)).astype(int)
+    chosen: list[int] = []
+    for number in np.unique(era):
+        members = np.flatnonzero(era == number)
+        keep = max(1, round(BEST_SHARE * len(members)))
+        chosen.extend(members[np.argsort(half[members], kind="stable")[:keep]].tolist())
+    picked = np.array(sorted(chosen))
+    return picked[half[picked] <= 3.0 * half.min() + 1e-9] if len(picked) > 2 else picked
+
+
+def _slope(x: Floats, y: Floats, half: Floats, tolerance: float) -> tuple[float, float, float]:
+    """Weighted slope, its sigma, and the scatter about the line; nominal when there is no lever."""
+    if len(x) < 2 or np.ptp(x) <= 0:
+        return 1.0, tolerance / math.sqrt(3.0), 0.0
+    weight = 1.0 / np.maximum(half, 1e-9) ** 2
+    mean = np.average(x, weights=weight)
+    sxx = float(np.sum(weight * (x - mean) ** 2))
+    rate = float(np.sum(weight * (x - mean) * (y - np.average(y, weights=weight))) / sxx)
+    residual = y - np.average(y, weights=weight) - rate * (x - mean)
+    # what a round trip exceeds the best one by may all lie on one side
+    spare = (half - half.min()) / math.sqrt(3.0)
+    excess = np.hypot(spare, 1e-9)
+    if len(x) > 2:
+        scatter = math.sqrt(float(np.sum(weight * residual**2) / np.sum(weight)) * len(x) / (len(x) - 2))
+    else:
+        scatter = float(excess.max())
+    sigma = math.sqrt(float(np.sum((weight * (x - mean)) ** 2 * np.maximum(excess, scatter) ** 2))) / sxx
+    if sigma > tolerance / math.sqrt(3.0):
+        return 1.0, tolerance / math.sqrt(3.0), scatter
+    return rate, sigma, scatter
+
+
+def _rate_of_arrivals(arrivals: Floats, base_tick: int, clock: ClockInfo) -> tuple[float, float]:
+    """Rate from the lower envelope of (arrival - nominal time): no reading arrives before it ends."""
+    nominal = (arrivals[:, 0] - base_tick) / clock.tick_hz
+    lag = arrivals[:, 1] - nominal
+    parts = np.array_split(np.arange(len(lag)), min(12, len(lag)))
+    best = np.array([p[np.argmin(lag[p])] for p in parts])
+    x, y = nominal[best], lag[best]
+    fallback = clock.tolerance / math.sqrt(3.0)
+    if np.ptp(x) <= 0:
+        return 1.0, fallback
+    coefficients = np.polyfit(x, y, 1)
+    residual = y - np.polyval(coefficients, x)
+    sigma = float(np.sqrt(np.mean(residual**2)) / (np.std(x) * math.sqrt(max(len(x) - 2, 1))))
+    if len(x) < 4 or sigma > fallback:
+        return 1.0, fallback
+    return 1.0 + float(coefficients[0]), 2.0 * sigma

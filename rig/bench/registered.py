@@ -1,0 +1,71 @@
+"""What is registered: read from metadata and source text, nothing imported."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+from rig.plugins import names
+
+SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
+DISTRIBUTION = "neurorig"
+
+
+def describe() -> list[dict[str, Any]]:
+    """One row per plugin: group, name, modes, extra, whether its packages are installed, first line."""
+    rows = []
+    for group in SHOWN:
+        for name, entry in names(group).items():
+            modes, line = _source_facts(entry.module)
+            missing = [p for extra in entry.extras for p in _packages(extra) if not _installed(p)]
+            rows.append(
+                {
+                    "group": group,
+                    "name": name,
+                    "modes": modes,
+                    "extra": ", ".join(entry.extras),
+                    "installed": not missing,
+                    "missing": missing,
+                    "description": line,
+                }
+            )
+    return rows
+
+
+def _source_facts(module: str) -> tuple[list[str], str]:
+    """``MODES`` and the first line of the docstring, from the head of the source without running it."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        return [], ""
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    head = re.split(r"^(?:def|class|async|@)", text, maxsplit=1, flags=re.M)[0]
+    try:
+        tree = ast.parse(head)
+    except SyntaxError:  # the head of a file may end inside something
+        tree = ast.parse(text)
+    modes: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "MODES" for t in node.targets):
+            modes = list(ast.literal_eval(node.value))
+    return modes, (ast.get_docstring(tree) or "").split("\n")[0]
+
+
+def _packages(extra: str) -> list[str]:
+    try:
+        required = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    wanted = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
+    return [re.split(r"[\s\[<>=!~;]", text, maxsplit=1)[0] for text in required if wanted.search(text)]
+
+
+def _installed(package: str) -> bool:
+    try:
+        importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,247 @@
+"""What the rig asks of a driver, checked by calling it. For driver authors, in tests of their own:
+
+    check_device(open_device(), samples)
+    check_meter(open_meter(), clock=plant.clock)
+
+Both raise ``ConformanceError`` with every finding, and return the names of the rules they checked:
+rules of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only where the driver has it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, get_args
+
+from rig.conformance.meter import check_meter
+from rig.conformance.rules import (
+    Checks,
+    ConformanceError,
+    Finding,
+    Stamp,
+    clock_info,
+    close,
+    raised,
+    rate,
+    read_timer,
+    recordable,
+)
+from rig.engine.clock import HostClock
+from rig.errors import RigError, UsageError
+from rig.types import (
+    MARK_PHASE,
+    UNSTAMPED,
+    Clock,
+    Clocked,
+    Device,
+    DeviceInfo,
+    Marks,
+    Mode,
+    Repeats,
+    Reply,
+    Sample,
+    Span,
+)
+
+__all__ = ["ConformanceError", "Finding", "check_device", "check_meter"]
+
+PULSE_S = 0.05
+TIMES = 3
+_NO_PHASE = "no-such-phase"
+_POLL_S = 0.02
+_STILL_POLLS = 1000
+
+
+def check_device(
+    device: Device, samples: Sequence[Sample], *, clock: Clock | None = None, prompt_s: float = 0.1
+) -> tuple[str, ...]:
+    """Call every method of an opened device, and close it; ``samples`` must be ones it can answer.
+
+    ``clock`` is the host's unless the device lives by a plant's. ``prompt_s`` is how long a call may
+    take that must not wait. Raises ``ConformanceError``.
+    """
+    if not samples:
+        raise UsageError("no samples to check the device with", field="samples", value=0, remedy="Give one or more")
+    c = Checks(clock or HostClock(), prompt_s)
+    if not c.complete(device, "info", "stage", "submit", "poll", "close"):
+        return c.verdict()
+    with c.calling("info()"):
+        run = _DeviceRun(c, device, device.info())
+        if _device_info(c, run.info, device.info()):
+            _use(run, samples)
+    close(c, device)
+    return c.verdict()
+
+
+SURE_NS = 1_000_000
+
+
+@dataclass
+class _DeviceRun:
+    """A device while it is checked. ``lengths`` holds the ticks of the first sample's phases."""
+
+    c: Checks
+    device: Device
+    info: DeviceInfo
+    last_on: int | None = None
+    lengths: dict[str, int] = field(default_factory=dict)
+
+    def stamp(self) -> Stamp | None:
+        """The device's clock now, on its own terms; None when it cannot be read."""
+        if self.info.clock is None:
+            now_ns = self.c.clock.now_ns()
+            return Stamp(now_ns, now_ns, now_ns)
+        return read_timer(self.c, self.device) if isinstance(self.device, Clocked) else None
+
+
+def _use(run: _DeviceRun, samples: Sequence[Sample]) -> None:
+    c, device = run.c, run.device
+    with c.calling("stage(), submit() and poll()"):
+        _singles(run, samples)
+    if isinstance(device, Repeats) and run.lengths:
+        with c.calling("submit_repeated()"):
+            _repeats(run, device, samples[0])
+    if isinstance(device, Marks):
+        with c.calling("pulse()"):
+            _pulse(run, device)
+
+
+def _device_info(c: Checks, info: DeviceInfo, again: DeviceInfo) -> bool:
+    """Whether it is sane enough to go on."""
+    c.name = str(info.name) or "?"
+    phases, batch, timeout_s = info.phases, info.max_batch, info.timeout_s
+    c.rule("info.name", bool(info.name), repr(info.name), "a name")
+    c.rule("info.mode", info.mode in get_args(Mode), repr(info.mode), " or ".join(get_args(Mode)))
+    named = all(isinstance(p, str) and p.strip() for p in phases) and len(set(phases)) == len(phases) > 0
+    c.rule("info.phases", named, repr(phases), "one phase or more, each with a name of its own")
+    timed = c.rule("info.timeout", 0 < timeout_s < math.inf, f"timeout_s {timeout_s}", "finite seconds above zero")
+    whole = isinstance(batch, int) and batch >= 1
+    c.rule("info.batch", whole, f"max_batch {batch!r}", "a whole number, 1 or more")
+    ticks = info.clock is None or clock_info(c, info.clock)
+    steady = recordable(c, info) == recordable(c, again)
+    c.rule("info.steady", steady, "another answer at the second call", "the same each time")
+    return named and timed and whole and ticks
+
+
+def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
+    """Every sample in batches, then the first once more, as a repetition or a warm-up would."""
+    size = run.info.max_batch
+    batches = [list(samples[k : k + size]) for k in range(0, len(samples), size)]
+    for batch in [*batches, [samples[0]]]:
+        run.device.stage(batch)
+        replies = _exchange(run, batch, partial(run.device.submit, batch, None), 1)
+        if not run.lengths and replies:
+            run.lengths = _lengths(replies[0])
+
+
+def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
+    c, once = run.c, run.lengths
+    wanted: list[tuple[str | None, list[str]]] = [(None, list(once)), *((phase, [phase]) for phase in once)]
+    for phase, phases in wanted:
+        send = partial(device.submit_repeated, [sample], TIMES, phase, None)
+        for reply in _exchange(run, [sample], send, TIMES):
+            own = [s.phase for s in reply.spans]
+            c.rule("repeat.spans", own == phases, f"spans of {own}", f"one span each of {phases}")
+            counts = [s.executions for s in reply.spans]
+            c.rule("repeat.executions", set(counts) <= {TIMES}, f"executions {counts}", f"{TIMES}, as it was asked")
+            # a call of microseconds on the host's clock varies more than three of them last
+            sure = {p for p, ticks in once.items() if run.info.clock is not None or ticks >= SURE_NS}
+            short = [p for p, ticks in _lengths(reply).items() if p in sure and ticks <= once[p]]
+            c.rule("repeat.length", not short, f"{short} no longer than once", f"the length of {TIMES} executions")
+    error = raised(lambda: _unknown_phase(run, device, sample))
+    found = "no error" if error is None else f"{type(error).__name__}: {error}"
+    c.rule("repeat.unknown", isinstance(error, RigError), f"{found} for an unknown phase", "a RigError")
+
+
+def _unknown_phase(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
+    device.submit_repeated([sample], 1, _NO_PHASE, None)
+    run.device.poll(run.info.timeout_s)
+
+
+def _pulse(run: _DeviceRun, device: Marks) -> None:
+    c = run.c
+    before, span, after = run.stamp(), device.pulse(PULSE_S), run.stamp()
+    c.rule("pulse.phase", span.phase == MARK_PHASE, f"phase {span.phase!r}", repr(MARK_PHASE))
+    lasted_s = (span.off_tick - span.on_tick) / _tick_hz(run.info)
+    near = 0.5 * PULSE_S <= lasted_s <= 2.0 * PULSE_S
+    c.rule("pulse.length", near, f"{lasted_s:.3g} s", f"about the {PULSE_S} s that were asked for")
+    _inside(c, "pulse.clock", span, before, after)
+
+
+def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None], times: int) -> list[Reply]:
+    """Hand over, poll until all is answered, and check the replies."""
+    c, timeout_s = run.c, run.info.timeout_s * times
+    before = run.stamp()
+    c.promptly("submit.returns", send)
+    deadline_ns = c.clock.now_ns() + round(timeout_s * 1e9)
+    replies: list[Reply] = []
+    waits_s, still = 0.0, 0
+    while len(replies) < len(batch) and still < _STILL_POLLS:
+        now_ns = c.clock.now_ns()
+        got = list(c.promptly("poll.returns", partial(run.device.poll, waits_s), waits_s))
+        replies += got
+        still = 0 if got or c.clock.now_ns() > now_ns else still + 1
+        waits_s = min(_POLL_S, timeout_s)
+        if now_ns > deadline_ns:
+            break
+    replies += c.promptly("poll.returns", lambda: run.device.poll(1e-3), 1e-3)
+    after = run.stamp()
+    asked, answered = sorted(s.id for s in batch), sorted(str(r.sample_id) for r in replies)
+    c.rule("replies.once", answered == asked, f"answers to {answered}", f"one answer to each of {asked}")
+    for reply in replies:
+        _reply(run, reply, before, after)
+    run.last_on = max([s.on_tick for r in replies for s in r.spans], default=run.last_on)
+    if run.info.clock is not None and before is not None and after is not None:
+        rate(c, run.info.clock, before, after)
+    return replies
+
+
+def _reply(run: _DeviceRun, reply: Reply, before: Stamp | None, after: Stamp | None) -> None:
+    c, spans = run.c, reply.spans
+    error = raised(lambda: json.dumps(reply.output, default=_listed, allow_nan=False))
+    c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
+    for span in spans:
+        known = span.phase in run.info.phases
+        c.rule("span.phase", known, repr(span.phase), f"a declared phase: {', '.join(run.info.phases)}")
+        whole = isinstance(span.executions, int) and span.executions >= 1
+        c.rule("span.executions", whole, f"executions {span.executions!r}", "a whole number, 1 or more")
+        c.rule("span.order", span.off_tick >= span.on_tick, f"off {span.off_tick - span.on_tick:+d} ticks", "off >= on")
+        _inside(c, "span.clock", span, before, after)
+    lag = min((b.on_tick - a.off_tick + _slack(a, b) for a, b in pairwise(spans)), default=0)
+    c.rule("span.overlap", lag >= 0, f"a span {-lag} ticks before the last one's end", "one span after another")
+    first = spans[0].on_tick if spans else None
+    if first is not None and run.last_on is not None:
+        c.rule("span.monotone", first >= run.last_on, f"{first} after {run.last_on}", "ticks that only grow")
+
+
+def _inside(c: Checks, rule: str, span: Span, before: Stamp | None, after: Stamp | None) -> None:
+    if before is None or after is None or span.on_tick == UNSTAMPED:
+        return
+    slack = _slack(span)
+    ok = span.on_tick >= before.tick - slack and span.off_tick <= after.tick + slack
+    found = f"ticks {span.on_tick} to {span.off_tick}, its clock at {before.tick} before and {after.tick} after"
+    c.rule(rule, ok, found, "a span between these two readings of its clock")
+
+
+def _slack(*spans: Span) -> int:
+    """Ticks that jitter may take: two, or a hundredth of the shortest span."""
+    return 2 + max(0, min(s.off_tick - s.on_tick for s in spans)) // 100
+
+
+def _lengths(reply: Reply) -> dict[str, int]:
+    return {s.phase: s.off_tick - s.on_tick for s in reply.spans}
+
+
+def _tick_hz(info: DeviceInfo) -> float:
+    return info.clock.tick_hz if info.clock is not None else 1e9
+
+
+def _listed(value: Any) -> Any:
+    """Arrays and their scalars, which the recorder turns into lists and numbers."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")

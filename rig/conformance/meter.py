@@ -1,0 +1,168 @@
+"""``check_meter``: see ``rig.conformance.device``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import get_args
+
+import numpy as np
+
+from rig.conformance.rules import Checks, clock_info, close, raised, rate, read_timer, recordable
+from rig.engine.clock import HostClock
+from rig.errors import RigError
+from rig.types import Chunk, Clock, Clocked, Meter, MeterInfo, Mode, Rail, TraceKind
+
+
+def check_meter(
+    meter: Meter, *, clock: Clock | None = None, seconds: float | None = None, prompt_s: float = 0.1
+) -> tuple[str, ...]:
+    """Start, read, stop, start again and close an opened meter.
+
+    It samples for ``seconds`` (default: half a second, or 20 readings of the slowest rail) of
+    ``clock``, the host's unless given. Raises ``ConformanceError``.
+    """
+    c = Checks(clock or HostClock(), prompt_s)
+    if not c.complete(meter, "info", "start", "read", "stop", "close"):
+        return c.verdict()
+    with c.calling("info()"):
+        info = meter.info()
+        if _meter_info(c, info, meter.info()):
+            slowest = min((r.rate_hz for r in info.rails if r.rate_hz > 0 and r.kind != "edges"), default=0.0)
+            _use(c, meter, info, seconds or max(0.5, 20.0 / slowest if slowest else 0.0))
+    close(c, meter)
+    return c.verdict()
+
+
+def _use(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
+    with c.calling("start(), read() and stop()"):
+        _readings(c, meter, info, span_s)
+        _after_stop(c, meter, span_s)
+        error = raised(lambda: _readings(c, meter, info, span_s))
+        found = f"{type(error).__name__} from start() after stop(): {error}"
+        c.rule("start.again", error is None, found, "a stopped meter that can be started again")
+
+
+def _meter_info(c: Checks, info: MeterInfo, again: MeterInfo) -> bool:
+    """Whether it is sane enough to go on."""
+    c.name = str(info.name) or "?"
+    c.rule("info.name", bool(info.name), repr(info.name), "a name")
+    c.rule("info.mode", info.mode in get_args(Mode), repr(info.mode), " or ".join(get_args(Mode)))
+    names = [rail.name for rail in info.rails]
+    unique = len(set(names)) == len(names) > 0 and all(names)
+    c.rule("info.rails", unique, repr(names), "one rail or more, each with a name of its own")
+    buffer_s = info.buffer_s
+    c.rule("info.buffer", buffer_s is None or buffer_s > 0, f"buffer_s {buffer_s}", "None, or seconds above zero")
+    for rail in info.rails:
+        _rail_info(c, rail)
+    steady = recordable(c, info) == recordable(c, again)
+    c.rule("info.steady", steady, "another answer at the second call", "the same each time")
+    return clock_info(c, info.clock)
+
+
+def _rail_info(c: Checks, rail: Rail) -> None:
+    c.rule("rail.kind", rail.kind in get_args(TraceKind), repr(rail.kind), " or ".join(get_args(TraceKind)))
+    numbers = {n: getattr(rail, n) for n in ("rate_hz", "aperture_s", "filter_tau_s", "resolution", "range_max")}
+    if rail.accuracy is not None:
+        numbers |= {"of_reading": rail.accuracy.of_reading, "offset": rail.accuracy.offset}
+    bad = {n: v for n, v in numbers.items() if v is not None and not 0 <= v < math.inf}
+    c.rule("rail.numbers", not bad, str(bad), "numbers of zero or more, or None where it is not stated")
+    unit, supply_v = rail.conversion.unit, rail.conversion.supply_v
+    asked = "a supply_v above zero or a supply_rail when readings are amperes, and joules when they are cumulative"
+    volts = unit != "A" or rail.conversion.supply_rail is not None or (supply_v is not None and supply_v > 0)
+    c.rule("rail.unit", volts and (unit == "J") == (rail.kind == "cumulative"), f"{unit}, {supply_v} V", asked)
+
+
+def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
+    """Sample for a while, draining; check every chunk, and how many readings there were."""
+    before_ns = c.clock.now_ns()
+    bracket = meter.start()
+    started_ns = c.clock.now_ns()
+    ordered = before_ns <= bracket.before_ns <= bracket.after_ns <= started_ns
+    found = f"{bracket.before_ns} to {bracket.after_ns}, called from {before_ns} to {started_ns}"
+    c.rule("start.bracket", ordered, found, "host stamps in order, inside the call")
+    first = read_timer(c, meter) if isinstance(meter, Clocked) else None
+    chunks: list[Chunk] = []
+    for k in range(1, 11):
+        c.clock.sleep_until(started_ns + round(span_s * k * 1e8))
+        chunks += c.promptly("read.returns", meter.read)
+    last = read_timer(c, meter) if isinstance(meter, Clocked) else None
+    stopping_ns = c.clock.now_ns()
+    chunks += meter.stop()
+    longest_s = (c.clock.now_ns() - before_ns) * 1e-9
+    for rail in info.rails:
+        own = [chunk for chunk in chunks if chunk.rail == rail.name]
+        sound = _columns(c, own)
+        if sound and rail.kind == "edges":
+            _edges(c, own)
+        elif sound:
+            _count(c, rail, own, (stopping_ns - started_ns) * 1e-9, longest_s)
+    strays = sorted({chunk.rail for chunk in chunks} - {rail.name for rail in info.rails})
+    c.rule("chunk.rail", not strays, f"readings of {strays}", "readings of declared rails only")
+    if first is not None and last is not None:
+        rate(c, info.clock, first, last)
+
+
+def _after_stop(c: Checks, meter: Meter, span_s: float) -> None:
+    c.clock.sleep_until(c.clock.now_ns() + round(span_s * 1e8))
+    more: list[Chunk] = []
+    error = raised(lambda: more.extend(meter.read()))
+    ok = isinstance(error, RigError) or (error is None and not any(len(chunk.value) for chunk in more))
+    found = f"{len(more)} chunks" if error is None else f"{type(error).__name__}: {error}"
+    c.rule("stop.rest", ok, f"{found} from read() after stop()", "nothing, or a RigError: stop() returns the rest")
+
+
+def _columns(c: Checks, chunks: Sequence[Chunk]) -> bool:
+    """Whether the chunks of one rail can be written as one table."""
+    ok = True
+    shapes = set()
+    for chunk in chunks:
+        value, ticks = np.asarray(chunk.value), [t for t in (chunk.start_tick, chunk.end_tick) if t is not None]
+        found = f"shape {value.shape} of {value.dtype}"
+        ok &= c.rule("chunk.value", value.ndim == 1 and value.dtype.kind in "iuf", found, "numbers of shape (n,)")
+        ok &= c.rule("chunk.ticks", len(ticks) != 1, "one of start_tick and end_tick", "both of them, or neither")
+        beside = [np.asarray(a) for a in (*ticks, *([chunk.flags] if chunk.flags is not None else []))]
+        fits = all(a.shape == value.shape and a.dtype.kind in "iu" for a in beside)
+        ok &= c.rule("chunk.beside", fits, "ticks or flags that do not fit", "integers of the same shape as the value")
+        shapes.add((value.dtype.str, len(ticks), chunk.flags is not None))
+    found = f"{len(shapes)} sorts of chunk"
+    return bool(ok & c.rule("chunk.steady", len(shapes) <= 1, found, "the same type and the same fields in every one"))
+
+
+def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
+    """Of a logic input: levels and ticks, in order; there may be none."""
+    c.rule("edges.ticks", all(k.start_tick is not None for k in chunks), "edges without ticks", "the tick of each edge")
+    ticks = np.concatenate([np.zeros(0, np.int64), *(k.start_tick for k in chunks if k.start_tick is not None)])
+    value = np.concatenate([np.zeros(0), *(np.asarray(k.value) for k in chunks)])
+    c.rule(
+        "edges.level", bool(np.all((value == 0) | (value == 1))), "another level", "0 or 1, the level after the edge"
+    )
+    same = all(
+        np.array_equal(k.start_tick, k.end_tick) for k in chunks if k.start_tick is not None and k.end_tick is not None
+    )
+    ordered = same and bool(np.all(np.diff(ticks) > 0))
+    c.rule(
+        "edges.order",
+        ordered,
+        "ticks that differ, or do not grow",
+        "the same tick twice, each later than the one before",
+    )
+
+
+def _count(c: Checks, rail: Rail, chunks: Sequence[Chunk], shortest_s: float, longest_s: float) -> None:
+    """Ticks in order, or as many readings as the rate says, give or take 2 % and three."""
+    n = sum(len(chunk.value) for chunk in chunks)
+    c.rule("read.some", n > 0, f"no reading of {rail.name} in {shortest_s:.3g} s", "readings of every declared rail")
+    if not n:
+        return
+    if chunks[0].start_tick is not None:
+        start = np.concatenate([np.asarray(chunk.start_tick) for chunk in chunks])
+        end = np.concatenate([np.asarray(chunk.end_tick) for chunk in chunks])
+        grow = bool(np.all(np.diff(start) > 0))
+        c.rule("chunk.grow", grow, "a start_tick not above the one before", "ticks that only grow, over all chunks")
+        c.rule("chunk.order", bool(np.all(end >= start)), "an end_tick below its start_tick", "end >= start")
+        return
+    if c.rule("rail.rate", rail.rate_hz > 0, f"rate_hz {rail.rate_hz}", "a rate above zero, or ticks"):
+        low, high = 0.98 * shortest_s * rail.rate_hz - 3, 1.02 * longest_s * rail.rate_hz + 3
+        found = f"{n} readings of {rail.name} in {shortest_s:.3g} s at {rail.rate_hz:g} Hz"
+        c.rule("read.count", low <= n <= high, found, f"{low:.0f} to {high:.0f}, or ticks that show what is missing")

@@ -1,0 +1,153 @@
+"""What the checks of ``rig.conformance.device`` share: findings, and the rules of clocks and of closing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rig.errors import RigError
+from rig.types import Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One broken rule: what was found, and what is asked instead."""
+
+    rule: str
+    found: str
+    asked: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: found {self.found}; asked is {self.asked}"
+
+
+class ConformanceError(RigError):
+    """A driver that breaks rules. ``findings`` has one entry per broken rule."""
+
+    def __init__(self, name: str, findings: Sequence[Finding]) -> None:
+        super().__init__(
+            f"driver {name} breaks {len(findings)} rule{'s' * (len(findings) > 1)}:\n"
+            + "\n".join(f"  {finding}" for finding in findings),
+            field="driver",
+            value=name,
+        )
+        self.findings = tuple(findings)
+
+
+class Checks:
+    """Collects findings, the first of each rule."""
+
+    def __init__(self, clock: Clock, prompt_s: float) -> None:
+        self.clock, self.prompt_s = clock, prompt_s
+        self.name = "?"
+        self._checked: dict[str, Finding | None] = {}
+
+    def rule(self, rule: str, ok: bool, found: str, asked: str) -> bool:
+        """Note that ``rule`` was checked, and what was found when it is not ``ok``; returns ``ok``."""
+        if not ok and self._checked.get(rule) is None:
+            self._checked[rule] = Finding(rule, found, asked)
+        self._checked.setdefault(rule, None)
+        return ok
+
+    def complete(self, driver: object, *methods: str) -> bool:
+        """Whether it is an opened driver at all: one that has these methods. What was handed in may be its factory."""
+        lacks = [name for name in methods if not callable(getattr(driver, name, None))]
+        found = f"{type(driver).__name__} without {', '.join(lacks)}"
+        return self.rule("methods", not lacks, found, f"an opened driver with {', '.join(methods)}")
+
+    def promptly(self, rule: str, call: Callable[[], _T], waits_s: float = 0.0) -> _T:
+        """The call's value; a finding when it takes longer than it may."""
+        before_ns = self.clock.now_ns()
+        value = call()
+        took_s = (self.clock.now_ns() - before_ns) * 1e-9
+        limit_s = waits_s + self.prompt_s
+        self.rule(rule, took_s <= limit_s, f"a call that took {took_s:.3g} s", f"{limit_s:.3g} s at most")
+        return value
+
+    @contextmanager
+    def calling(self, what: str) -> Iterator[None]:
+        """A finding for whatever the driver raises when it is used rightly."""
+        try:
+            yield
+        except Exception as error:
+            found = f"{type(error).__name__} from {what}: {error}"
+            self.rule("calls", False, found, "no exception when it is used as the protocols say")
+
+    def verdict(self) -> tuple[str, ...]:
+        """The rules that were checked. Raises ``ConformanceError`` when one was broken."""
+        findings = [f for f in self._checked.values() if f is not None]
+        if findings:
+            raise ConformanceError(self.name, findings)
+        return tuple(self._checked)
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """One reading of a driver's clock between two of the host's."""
+
+    before_ns: int
+    tick: int
+    after_ns: int
+
+
+def clock_info(c: Checks, clock: ClockInfo) -> bool:
+    """Whether the rate is sane."""
+    sane = 0 < clock.tick_hz < math.inf and clock.tolerance >= 0
+    found = f"{clock.tick_hz} Hz within {clock.tolerance}"
+    c.rule("clock.rate", sane, found, "a finite rate above zero, a tolerance of zero or more")
+    named = bool(clock.name) and (clock.name != "host" or clock.tick_hz == 1e9)
+    c.rule("clock.name", named, f"{clock.name!r} at {clock.tick_hz} Hz", "a name; 'host' only for host nanoseconds")
+    return sane
+
+
+def read_timer(c: Checks, source: Clocked) -> Stamp:
+    """The second of two readings, which may not be before the first."""
+    first = source.timer()
+    before_ns = c.clock.now_ns()
+    tick = source.timer()
+    stamp = Stamp(before_ns, int(tick), c.clock.now_ns())
+    c.rule("timer.whole", isinstance(tick, (int, np.integer)), repr(tick), "an integer")
+    c.rule("timer.monotone", tick >= first, f"{tick} after {first}", "a reading no smaller than the one before")
+    return stamp
+
+
+def rate(c: Checks, clock: ClockInfo, first: Stamp, last: Stamp) -> None:
+    """The timer's rate between two readings, as closely as their host stamps bound it."""
+    seconds = (last.tick - first.tick) / clock.tick_hz
+    slack_s = 2.0 / clock.tick_hz
+    low = (last.before_ns - first.after_ns) * 1e-9 * (1.0 - clock.tolerance) - slack_s
+    high = (last.after_ns - first.before_ns) * 1e-9 * (1.0 + clock.tolerance) + slack_s
+    found = f"{seconds:.6g} s by its clock in {low:.6g} to {high:.6g} s"
+    c.rule("timer.rate", low <= seconds <= high, found, f"{clock.tick_hz:g} Hz within {clock.tolerance:g}")
+
+
+def recordable(c: Checks, info: DeviceInfo | MeterInfo) -> str:
+    """The info as it is written at the start of a recording; empty when it cannot be."""
+    text: list[str] = []
+    error = raised(lambda: text.append(json.dumps(asdict(info), default=str, allow_nan=False)))
+    c.rule("info.json", error is None, f"{type(error).__name__}: {error}", "plain values that JSON can hold, no NaN")
+    return "".join(text)
+
+
+def close(c: Checks, driver: Device | Meter) -> None:
+    """Close twice."""
+    errors = [e for e in (raised(driver.close), raised(driver.close)) if e is not None]
+    found = f"{errors[0]!r}" if errors else ""
+    c.rule("close.twice", not errors, found, "close() that can be called twice and does not raise")
+
+
+def raised(call: Callable[[], Any]) -> Exception | None:
+    """What a call raises, or None."""
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None

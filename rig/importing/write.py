@@ -1,0 +1,245 @@
+"""Recordings made by others, as run directories: the command, and how a recording is written.
+
+An importer is a factory ``open_import(source, *, options...)`` in the group ``rig.importers`` that parses files and
+yields an ``ImportedRun``, or several. It computes nothing: stamps, readings and windows go into the run as they were
+recorded, and the files themselves are kept beside them with their digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from rig.errors import DataError, StoreError, UsageError
+from rig.importing.gaps import Lacks
+from rig.importing.imported import (
+    CRYSTAL,
+    ImportedRun,
+    ImportedSpan,
+    ImportedTrace,
+    check_overlap,
+    check_windows,
+    checked,
+    idle_within,
+    wild,
+)
+from rig.recording.writer import SCHEMA, Recorder
+from rig.types import Reply, Sample, Span
+
+__all__ = ["CRYSTAL", "ImportedRun", "ImportedSpan", "ImportedTrace", "run_import", "wild", "write"]
+
+KEPT = "artifacts/original"
+Say = Callable[[str], None]
+
+
+def run_import(
+    format_: str, source: Path, out: Path, options: Sequence[str] = (), say: Say | None = None
+) -> list[Path]:
+    """``rig import``: the run directories written, one at ``out`` or several bound by a session there.
+
+    ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``, ``options`` are ``key=value``;
+    ``say`` is told the notes that each run holds: what its files lacked.
+    Raises ``UsageError`` for what must be stated and was not, ``DataError`` for files that are not of the format.
+    """
+    from rig.engine.record import environment
+    from rig.plugins import build, load, split_options, values_of
+    from rig.recording.session import bind
+
+    factory = load("importers", format_)
+    given = split_options(list(options), {"importer": factory})["importer"]
+    if not source.exists():
+        raise UsageError(f"{source} does not exist", field="source", value=str(source), remedy="Name a file or folder")
+    found = build(factory, {"source": source}, given)
+    runs: list[ImportedRun] = list(found) if isinstance(found, (list, tuple)) else [found]
+    if not runs:
+        raise DataError(
+            f"{source} holds no recording of the format {format_}",
+            field="source",
+            value=str(source),
+            remedy="Check the folder and --format",
+        )
+    about = {"format": format_, "source": source.name, "options": values_of(factory, given)}
+    around = environment()
+    if len(runs) == 1:
+        return [write(runs[0], out, about=about, argv=sys.argv, environment=around, say=say)]
+    _refuse_used(out)
+    names = _names(runs)
+    partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
+    try:
+        for run, name in zip(runs, names, strict=True):
+            write(run, partial / name, about=about, argv=sys.argv, environment=around, say=_prefixed(say, name))
+        bind(partial, [(name, "all") for name in names])
+        os.replace(partial, out)  # noqa: PTH105
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return [out / name for name in names]
+
+
+def write(
+    run: ImportedRun,
+    out: Path,
+    *,
+    about: Mapping[str, Any] | None = None,
+    argv: Sequence[str] = (),
+    environment: Mapping[str, Any] | None = None,
+    verify: bool = True,
+    say: Say | None = None,
+) -> Path:
+    """Write one recording into ``out``, whole or not at all, and read it back (``verify``).
+
+    What it lacks stands in lines of the type ``note``, and ``say`` is told each once all is written.
+
+    Raises ``DataError`` for readings and windows that no run can hold, ``StoreError`` for a directory in use.
+    """
+    from rig.recording.reader import open_run
+
+    _refuse_used(out)
+    check_windows(run)
+    partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
+    try:
+        with Recorder(partial) as recorder:
+            originals = {name: _keep(path, partial / KEPT, name) for name, path in run.originals.items()}
+            start = _start(run, out.name, {**(about or {}), "recording": run.name, "originals": originals})
+            recorder.event("start", **start, argv=list(argv), environment=dict(environment or {}))
+            notes = _record(run, recorder)
+        if verify:
+            open_run(partial)
+        os.replace(partial, out)  # noqa: PTH105
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {out}: {error}", field="out", value=str(out), remedy="Make room, or choose another --out"
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    if say is not None:
+        for note in notes:
+            say(note)
+    return out
+
+
+def _prefixed(say: Say | None, name: str) -> Say | None:
+    return None if say is None else lambda note: say(f"{name}: {note}")
+
+
+def _start(run: ImportedRun, run_id: str, imported: Mapping[str, Any]) -> dict[str, Any]:
+    digests = "".join(kept["sha256"] for kept in imported["originals"].values())
+    return {
+        "schema": SCHEMA,
+        "run_id": run_id,
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "t0_ns": run.t0_ns,
+        "purpose": "all",
+        "device": run.device,
+        "meters": list(run.meters),
+        "clocks": list(run.clocks().values()),
+        "scenario": {"name": "import", "options": imported.get("options", {})},
+        "workload": {
+            "name": run.name,
+            "task": run.task,
+            "version": "",
+            "digest_sha256": hashlib.sha256(digests.encode()).hexdigest(),
+            "samples": len(run.spans),
+            "details": dict(run.details),
+        },
+        "imported": imported,
+    }
+
+
+def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
+    """Everything but the start line; the notes that were written."""
+    for clock, rows in run.brackets.items():
+        # the rate of a clock that was read once is taken from when its readings reached the host, which nobody
+        # recorded here: twice the same bracket says that there is no more to be learnt
+        recorder.brackets(clock, rows if len(rows) > 1 else [*rows, *rows], "imported")
+    for peer in run.peers:
+        recorder.event("peer", **peer)
+    place = run.placing(run.span_clock)
+    for k, span in enumerate(run.spans):
+        name = span.sample_id or f"window-{k + 1}"
+        recorder.sample(Sample(name, np.zeros(0, np.uint8), inferences=span.inferences))
+        reply = Reply(name, None, (Span(span.phase, span.on_tick, span.off_tick, span.executions),))
+        recorder.reply(k, reply, None, place(span.on_tick), place(span.off_tick), span.warmup)
+    lacks: list[str] = []
+    extents = {trace.rail: _record_trace(run, trace, recorder, lacks) for trace in run.traces}
+    lacks += check_overlap(run, extents)
+    idle, cut = idle_within(run, extents)
+    for on, off in idle:
+        recorder.event("idle", on_ns=on, off_ns=off)
+    notes = [*(("files", text) for text in (*run.notes, *cut)), *(("trace", text) for text in lacks)]
+    for about, text in notes:
+        recorder.event("note", about=about, text=text)
+    recorder.stop(issues=len(run.spans), replies=len(run.spans))
+    return [text for _, text in notes]
+
+
+def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder, notes: list[str]) -> tuple[int, int]:
+    """First and last tick of the readings; what they lack is added to ``notes``."""
+    meter, rail = run.rail(trace.rail)
+    recorder.open_trace(meter, rail, trace.t0_tick)
+    place = run.placing(meter.clock.name)
+    first, last = trace.t0_tick, trace.t0_tick
+    lacks = Lacks(rail, meter.clock.tick_hz)
+    for chunk in checked(trace, rail):
+        if chunk.start_tick is not None and chunk.end_tick is not None:
+            first = first if lacks.readings else int(chunk.start_tick[0])
+            last = int(chunk.end_tick[-1])
+        else:
+            last = trace.t0_tick + round((lacks.readings + len(chunk.value)) * meter.clock.tick_hz / rail.rate_hz)
+        lacks.see(chunk)
+        recorder.chunk(chunk, place(last))
+        recorder.flush()
+    if lacks.readings < 2:
+        raise DataError(
+            f"the trace of rail {rail.name} holds {lacks.readings} readings",
+            field=rail.name,
+            value=lacks.readings,
+            remedy="A trace needs two at least",
+        )
+    notes += lacks.notes(place)
+    return first, last
+
+
+def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
+    """Copy an original into the run; its digest and size."""
+    target = folder / name
+    if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+        raise wild("originals", "the name to keep a file under is", name)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+        with target.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return {"sha256": digest, "bytes": target.stat().st_size}
+    except OSError as error:
+        raise DataError(f"cannot keep {path}: {error}", field="source", value=str(path), remedy="Check it") from error
+
+
+def _refuse_used(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise StoreError(
+            f"{out} is not an empty directory",
+            field="out",
+            value=str(out),
+            remedy="Name a new directory; a recording is never overwritten",
+        )
+
+
+def _names(runs: Sequence[ImportedRun]) -> list[str]:
+    """One directory name per run, unlike each other."""
+    names: list[str] = []
+    for run in runs:
+        base = "".join(c if c.isalnum() or c in "-_." else "-" for c in run.name).strip(".-") or "run"
+        name, number = base, 2
+        while name in names:
+            name, number = f"{base}-{number}", number + 1
+        names.append(name)
+    return names

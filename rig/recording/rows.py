@@ -1,0 +1,192 @@
+"""Rows of ``replies.arrows`` while they wait: numbers packed into one buffer made beforehand, texts by number.
+
+This is what stands between two queries of a device that answers at once, so nothing is allocated here that a
+row does not need, and a flush is a handful of copies.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rig.errors import DeviceError, StoreError
+from rig.recording import columns
+from rig.recording.tables import REPLIES
+from rig.types import UNSTAMPED, Reply, Span
+
+ROWS = 4096
+NULL = UNSTAMPED
+NO_COUNT = -(2**31)
+MOST_TEXTS = 4096
+_ROW = struct.Struct("7qi4x")
+_PACK, _SIZE = _ROW.pack_into, _ROW.size
+_COLUMNS = ("issue", "kind", "due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
+_NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
+
+Kind = tuple[str, str | None, str | None, bool]
+"""Sample id, phase, output as JSON, warm-up: what is the same in many rows."""
+
+
+class ReplyRows:
+    """A buffer of ``ROWS`` rows. ``put`` packs, ``take`` empties it into a record batch."""
+
+    __slots__ = ("_all", "_at", "_buffer", "_count", "_end", "_kinds", "_texts")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(_SIZE * ROWS)
+        self._end = _SIZE * ROWS
+        self._at = 0
+        self._kinds: dict[Any, int] = {}
+        self._texts: dict[Kind, int] = {}
+        self._all: tuple[list[columns.Texts], NDArray[np.bool_]] | None = None
+        self._count = 0
+        """Of texts, when a batch was last taken; ``_all`` is made when none came since."""
+
+    def __len__(self) -> int:
+        return self._at // _SIZE
+
+    @property
+    def full(self) -> bool:
+        """No room for another row."""
+        return self._at >= self._end
+
+    def put(
+        self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool
+    ) -> bool:
+        """One row for a reply of one span. True when something is left to do: the buffer is full now, or the
+
+        reply has several spans, none, or a progress record, and no row of it was made.
+        Raises ``StoreError`` for a tick that is no integer of 64 bits, ``DeviceError`` for an output that
+        JSON cannot hold and ``TypeError`` for what is no span.
+        """
+        spans = reply.spans
+        if len(spans) != 1 or reply.progress:
+            return True
+        span = spans[0]
+        try:
+            kind = self._kinds[reply.sample_id, span.phase, reply.output, warmup]
+        except (KeyError, TypeError, AttributeError):
+            kind = self._new_kind(reply, span, warmup)
+        at = self._at
+        try:
+            _PACK(
+                self._buffer, at, issue, kind, NULL if due_ns is None else due_ns, issued_ns, completed_ns,
+                span.on_tick, span.off_tick, span.executions,
+            )  # fmt: skip
+        except struct.error as error:
+            raise _unfit(reply.sample_id, error) from error
+        self._at = at = at + _SIZE
+        return at >= self._end
+
+    def put_row(
+        self, issue: int, kind: Kind, times_ns: tuple[int | None, int | None, int | None], span: Span | None
+    ) -> None:
+        """One row of any shape. ``times_ns``: due, issued, completed."""
+        number = self._number(kind, span is not None)
+        ticks = (NULL, NULL, NO_COUNT) if span is None else (span.on_tick, span.off_tick, span.executions)
+        due, issued, completed = (NULL if t is None else t for t in times_ns)
+        try:
+            _PACK(self._buffer, self._at, issue, number, due, issued, completed, *ticks)
+        except struct.error as error:
+            raise _unfit(kind[0], error) from error
+        self._at += _SIZE
+
+    def take(self) -> pa.RecordBatch:
+        """Everything that waits, as one batch; texts are dictionary-encoded."""
+        n = len(self)
+        width = len(_COLUMNS)
+        table = np.frombuffer(self._buffer, np.int64, n * (width + 1)).reshape(n, width + 1)
+        looped = np.ascontiguousarray(np.frombuffer(self._buffer, np.int32)[2 * width :: 2 * width + 2][:n])
+        number = {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(_COLUMNS)}
+        which, texts, warm = self._named(number["kind"])
+        arrays: dict[str, pa.Array] = {
+            name: columns.numbers(number[name], number[name] == NULL if name in _NULLABLE else None)
+            for name in _COLUMNS
+            if name != "kind"
+        }
+        arrays["executions"] = columns.numbers(looped, looped == NO_COUNT)
+        arrays |= {name: texts[k].column(which) for k, name in enumerate(("sample_id", "phase", "output"))}
+        arrays["warmup"] = columns.booleans(warm[which])
+        self._at = 0
+        if len(self._texts) > MOST_TEXTS:
+            self._kinds.clear()
+            self._texts.clear()
+            self._all = None
+        return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
+
+    def _named(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]:
+        """Number by row, texts and warm-up by number. Texts that came up before are made into columns once, and
+
+        Arrow writes them once; while new ones come, a batch has its own alone: one that carried all known ones
+        would make the file grow with their square.
+        """
+        count = len(self._texts)
+        if count == self._count:
+            if self._all is None:
+                self._all = _split(list(self._texts))
+            return (kinds.astype(np.int32), *self._all)
+        self._all, self._count = None, count
+        used = np.flatnonzero(np.bincount(kinds, minlength=count))
+        place = np.zeros(count, np.int32)
+        place[used] = np.arange(len(used), dtype=np.int32)
+        known = list(self._texts)
+        return (place[kinds], *_split([known[k] for k in used.tolist()]))
+
+    def _new_kind(self, reply: Reply, span: Span, warmup: bool) -> int:
+        if type(span) is not Span:
+            raise TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span")
+        number = self._number((reply.sample_id, span.phase, json_of(reply.output), warmup), True)
+        if reply.output is None or type(reply.output) is str:
+            self._kinds[reply.sample_id, span.phase, reply.output, warmup] = number
+        return number
+
+    def _number(self, kind: Kind, phased: bool) -> int:
+        sample_id, phase = kind[:2]
+        if phased and type(phase) is not str:
+            raise _unfit(sample_id, TypeError(f"a span's phase is {phase!r}, no text"))
+        number = self._texts.get(kind)
+        if number is None:
+            try:
+                sample_id.encode(), (phase or "").encode()
+            except UnicodeEncodeError as error:
+                raise _unfit(sample_id, error) from error
+            number = self._texts[kind] = len(self._texts)
+        return number
+
+
+def _split(kinds: list[Kind]) -> tuple[list[columns.Texts], NDArray[np.bool_]]:
+    *texts, warm = zip(*kinds, strict=True)
+    return [columns.Texts(known) for known in texts], np.array(warm, dtype=bool)
+
+
+def json_of(output: Any) -> str:
+    """An output as it is recorded. Raises ``DeviceError`` for what JSON cannot hold."""
+    try:
+        return json.dumps(output, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DeviceError(
+            f"the output is no JSON: {error}",
+            field="output",
+            value=type(output).__name__,
+            remedy="Answer with numbers, texts, lists and objects",
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"it holds a {type(value).__name__}")
+
+
+def _unfit(sample_id: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"a row of replies cannot be written: {error} (sample {sample_id})",
+        field="replies",
+        value=sample_id,
+        remedy="Ticks fit 64 bits, executions 32, and a phase is a text; correct what the driver delivers",
+    )

@@ -1,0 +1,83 @@
+"""Sessions: runs that belong together, bound by their hashes in ``session.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rig.errors import IntegrityError, StoreError
+from rig.recording.writer import EVENTS, sha256_of
+
+SCHEMA = "neurorig-session/1"
+FILE = "session.json"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One size that a search tried: whether it was solved, and what was found or went wrong."""
+
+    nodes: int
+    held: bool
+    found: str
+
+
+def bind(folder: Path, runs: Sequence[tuple[str, str]], tried: Sequence[Tried] = ()) -> None:
+    """Write ``session.json`` for (directory name, purpose) pairs inside ``folder``, atomically."""
+    document = {
+        "schema": SCHEMA,
+        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
+        "runs": [{"path": n, "purpose": p, "events_sha256": sha256_of(folder / n / EVENTS)} for n, p in runs],
+    } | ({"tried": [asdict(t) for t in tried]} if tried else {})
+    partial = folder / (FILE + ".part")
+    partial.write_text(json.dumps(document, indent=1) + "\n")
+    os.replace(partial, folder / FILE)  # noqa: PTH105
+
+
+def is_session(path: Path) -> bool:
+    """Whether a directory holds runs that are bound."""
+    return (path / FILE).is_file()
+
+
+def tried_in(path: Path) -> list[Tried]:
+    """What a search for the largest size tried, in order; raises ``StoreError`` where it cannot be read."""
+    try:
+        rows = json.loads((path / FILE).read_text()).get("tried") or []
+        return [Tried(int(r["nodes"]), bool(r["held"]), str(r["found"])) for r in rows]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> StoreError:
+    return StoreError(
+        f"{path / FILE} cannot be read: {error}",
+        field="session",
+        value=str(path),
+        remedy="Report its runs one by one",
+    )
+
+
+def runs_in(path: Path) -> list[tuple[Path, str]]:
+    """The run directories that ``path`` stands for, each with its purpose: itself, or those its session binds.
+
+    Raises ``StoreError`` when it is neither, ``IntegrityError`` when a bound run is not the one bound.
+    """
+    if not (path / FILE).is_file():
+        return [(path, "")]
+    try:
+        document = json.loads((path / FILE).read_text())
+        rows = [(path / r["path"], str(r["purpose"]), r["events_sha256"]) for r in document["runs"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(path, error) from error
+    for run, _, digest in rows:
+        if not (run / EVENTS).is_file() or sha256_of(run / EVENTS) != digest:
+            raise IntegrityError(
+                f"{run} is not the run that {path / FILE} binds",
+                field="session",
+                value=str(run),
+                remedy="Restore the original recording, or report the run by itself",
+            )
+    return [(run, purpose) for run, purpose, _ in rows]

@@ -1,0 +1,326 @@
+"""The run directory, written: append-only, hash-chained, flushed a whole batch at a time.
+
+``docs/run-directory.md`` describes the format; ``rig.recording.reader`` reads it. Nothing here computes a result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from rig.errors import StoreError
+from rig.recording.batches import line as json_line
+from rig.recording.batches import table_batch, trace_batch
+from rig.recording.rows import ROWS, ReplyRows, json_of
+from rig.recording.tables import TABLES
+from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
+
+SCHEMA = "neurorig-run/1"
+GENESIS = "0" * 64
+EVENTS = "events.jsonl"
+SEAL = "events.jsonl.sha256"
+DERIVED = "derived"
+
+
+class Recorder:
+    """Writes one run directory. Rows wait in memory until ``flush``; events go out at once."""
+
+    def __init__(self, path: Path) -> None:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise StoreError(
+                f"{path} is not an empty directory",
+                field="out",
+                value=str(path),
+                remedy="Name a new directory; a recording is never overwritten",
+            )
+        try:
+            (path / "traces").mkdir(parents=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot create {path}: {error.strerror}",
+                field="out",
+                value=str(path),
+                remedy="Choose another --out",
+            ) from error
+        self.path = path
+        self._events = (path / EVENTS).open("ab", buffering=0)
+        self._seq = 0
+        self._prev = GENESIS
+        self._streams: dict[str, tuple[BinaryIO, pa.ipc.RecordBatchStreamWriter]] = {}
+        self.replies = ReplyRows()
+        self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
+        self._chunks: dict[str, list[Chunk]] = {}
+        self._trace_meta: dict[str, dict[str, str]] = {}
+        self.seen: set[str] = set()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close_files()
+
+    def event(self, type_: str, **fields: Any) -> None:
+        """Append one line, chained to the line before by its SHA-256. Raises ``StoreError``.
+
+        A number that is none is written as null, since JSON knows no other way.
+        """
+        try:
+            line = json_line({"seq": self._seq, "prev": self._prev, "type": type_, **fields})
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
+        try:
+            _write_all(self._events, line + b"\n")
+        except OSError as error:
+            raise _unwritable(str(self.path / EVENTS), error, "Make room, or choose another --out") from error
+        self._prev = hashlib.sha256(line).hexdigest()
+        self._seq += 1
+
+    def brackets(self, clock: str, rows: Iterable[Bracket], why: str) -> None:
+        """Readings of one clock; ``why`` is trigger, mark or periodic."""
+        self.event("brackets", clock=clock, why=why, rows=[[b.before_ns, b.tick, b.after_ns] for b in rows])
+
+    def sample(self, sample: Sample) -> None:
+        """Describe a sample once, however often it is issued; ``seen`` holds the ids of those that are."""
+        if sample.id in self.seen:
+            return
+        self.seen.add(sample.id)
+        if sample.keep:
+            self._keep(sample)
+        digest = hashlib.sha256(sample.payload.tobytes()).hexdigest()
+        self._rows["samples"].append(
+            (
+                sample.id,
+                digest,
+                sample.label,
+                sample.target_cost,
+                sample.duration_s,
+                sample.rate_hz,
+                sample.inferences,
+                sample.seed,
+                sample.label_age_s,
+            )
+        )
+
+    def reply(
+        self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool = False
+    ) -> None:
+        """A row for each span of an answer, the output in the first, and the solver's progress.
+
+        Rows wait in a buffer of fixed size, which is written when it is full. Raises ``StoreError`` for what
+        does not fit its column, ``DeviceError`` for what is no reply.
+        """
+        if self.replies.put(issue, reply, due_ns, issued_ns, completed_ns, warmup):
+            self.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
+
+    def remainder(self, issue: int, reply: Reply, times_ns: tuple[int | None, int, int], warmup: bool) -> None:
+        """What ``replies.put`` left to do: a full buffer to write, or a reply of another shape than one span."""
+        if len(reply.spans) != 1 or reply.progress:
+            output: str | None = json_of(reply.output)
+            for span in reply.spans or (None,):
+                phase = None if span is None else span.phase
+                self.replies.put_row(issue, (reply.sample_id, phase, output, warmup), times_ns, span)
+                output = None
+                if self.replies.full:
+                    self._write_replies()
+            self._rows["progress"].extend((issue, reply.sample_id, p.tick, p.cost, p.solution) for p in reply.progress)
+        if self.replies.full:
+            self._write_replies()
+
+    def unanswered(
+        self, issue: int, sample_id: str, due_ns: int | None, issued_ns: int | None, warmup: bool = False
+    ) -> None:
+        """A row for what got no answer; ``issued_ns`` None when it was dropped before it was handed over."""
+        self.replies.put_row(issue, (sample_id, None, None, warmup), (due_ns, issued_ns, None), None)
+        if self.replies.full:
+            self._write_replies()
+
+    @property
+    def waiting(self) -> float:
+        """How full the buffer of replies is, 0 to 1."""
+        return len(self.replies) / ROWS
+
+    def _write_replies(self) -> None:
+        failed: list[StoreError] = []
+        if len(self.replies):
+            self._append("replies.arrows", self.replies.take, failed)
+        if failed:
+            raise failed[0]
+
+    def _keep(self, sample: Sample) -> None:
+        target = self.path / payload_path(sample.id)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            np.save(target, sample.payload, allow_pickle=False)
+        except OSError as error:
+            raise _unwritable(str(target), error, "Make room, or choose another --out") from error
+
+    def activity(self, issue: int, sample_id: str, counters: Mapping[str, Mapping[str, Any]]) -> None:
+        """A simulator's counters: for each layer and counter, one count per step."""
+        for layer, by_name in counters.items():
+            rows = [(issue, sample_id, layer, name, counts.tolist()) for name, counts in by_name.items()]
+            self._rows["activity"].extend(rows)
+
+    def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
+        """Declare one rail; its readings follow by ``chunk``."""
+        from rig.recording.validation import check_rail  # needs the part of Arrow that a run without meters does not
+
+        try:
+            check_rail(rail)
+        except ValueError as error:
+            raise _unwritable(
+                f"the rail {rail.name!r} of {info.name}", error, "Correct what its driver declares"
+            ) from error
+        period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
+        aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz
+        meta = {
+            "meter": info.name,
+            "clock": info.clock.name,
+            "rail": json.dumps(dataclasses.asdict(rail)),
+            "grid": json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture}),
+        }
+        if any(trace_path(rail.name) == trace_path(known) for known in self._chunks):
+            raise StoreError(
+                f"two rails would share the file {trace_path(rail.name)}",
+                field="rail",
+                value=rail.name,
+                remedy="Give every rail of every meter a name of its own",
+            )
+        self._chunks[rail.name] = []
+        self._trace_meta[rail.name] = meta
+
+    def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
+        """Keep readings, raw; note when they reached the host, which bounds the meter's clock."""
+        if chunk.rail not in self._chunks:
+            raise StoreError(
+                f"readings came for the rail {chunk.rail!r}, which no meter declared",
+                field="rail",
+                value=chunk.rail,
+                remedy="A meter's info() must name every rail that it reads",
+            )
+        self._chunks[chunk.rail].append(chunk)
+        self.event("chunk", rail=chunk.rail, readings=len(chunk.value), arrived_ns=arrived_ns)
+
+    def artifact(self, name: str, content: bytes) -> None:
+        """Keep a file beside the recording (model, bench.toml, calibration)."""
+        target = self.path / "artifacts" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+    def flush(self) -> None:
+        """Write every waiting row as one batch per file.
+
+        Raises ``StoreError`` for what does not fit its column; the rest of what waits is written first.
+        """
+        failed: list[StoreError] = []
+        if len(self.replies):
+            self._append("replies.arrows", self.replies.take, failed)
+        for name, rows in self._rows.items():
+            waiting, rows[:] = list(rows), []
+            self._append_rows(name, waiting, failed)
+        for rail, chunks in self._chunks.items():
+            coming, chunks[:] = list(chunks), []
+            for chunk in coming:
+                self._append(trace_path(rail), partial(trace_batch, chunk, self._trace_meta[rail]), failed)
+        if failed:
+            raise failed[0]
+
+    def stop(self, error: Mapping[str, Any] | None = None, **fields: Any) -> None:
+        """Flush, close, and write the last line with the hash of every other file; then the seal.
+
+        Raises ``StoreError`` for a row that could not be written, after the seal.
+        """
+        failed = None
+        try:
+            self.flush()
+        except StoreError as caught:
+            failed = caught
+            error = error or caught.to_json()
+        for file, writer in self._streams.values():
+            writer.close()
+            file.close()
+        self._streams.clear()
+        files = {p.relative_to(self.path).as_posix(): sha256_of(p) for p in recorded_files(self.path)}
+        self.event("stop", error=error, files=files, **fields)
+        os.fsync(self._events.fileno())
+        self._events.close()
+        digest = sha256_of(self.path / EVENTS)
+        (self.path / SEAL).write_bytes(f"{digest}  {EVENTS}\n".encode())
+        if failed is not None:
+            raise failed
+
+    def close_files(self) -> None:
+        """Let go of the files without a stop line, as a crash would."""
+        for file, _ in self._streams.values():
+            file.close()
+        self._streams.clear()
+        self._events.close()
+
+    def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[StoreError]) -> None:
+        """One batch, or one per row when a row is at fault, so that the others are kept."""
+        found: list[StoreError] = []
+        if rows and not self._append(f"{name}.arrows", partial(table_batch, name, rows), found):
+            for row in rows if len(rows) > 1 else []:
+                self._append_rows(name, [row], failed)
+            failed += found
+
+    def _append(self, name: str, make: Callable[[], pa.RecordBatch], failed: list[StoreError]) -> bool:
+        try:
+            batch = make()
+            self._stream(name, batch.schema).write_batch(batch)
+        except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError) as error:
+            failed.append(_unwritable(f"a batch of {name}", error, "Check what the driver delivers, and the disk"))
+            return False
+        return True
+
+    def _stream(self, name: str, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
+        if name not in self._streams:
+            file = (self.path / name).open("wb", buffering=0)
+            self._streams[name] = (file, pa.ipc.new_stream(file, schema))
+        return self._streams[name][1]
+
+
+def trace_path(rail: str) -> str:
+    """Where a rail's readings stand, relative to the run directory."""
+    return f"traces/{_safe(rail)}.arrows"
+
+
+def payload_path(sample_id: str) -> str:
+    """Where a payload that is kept stands, relative to the run directory."""
+    return f"artifacts/payloads/{_safe(sample_id)}.npy"
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+
+
+def recorded_files(path: Path) -> list[Path]:
+    """Every file of a run that the stop line vouches for, sorted."""
+    own = {path / EVENTS, path / SEAL}
+    derived = path / DERIVED
+    return sorted(p for p in path.rglob("*") if p.is_file() and p not in own and derived not in p.parents)
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unwritable(what: str, error: Exception, remedy: str) -> StoreError:
+    return StoreError(f"{what} cannot be written: {error}", field="out", value=repr(error), remedy=remedy)
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]

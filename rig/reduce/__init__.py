@@ -1,1 +1,0 @@
-"""Window energies of traces of any length: ``energies`` sums, ``command`` is ``rig reduce``."""

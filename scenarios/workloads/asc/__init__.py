@@ -1,0 +1,1 @@
+"""Acoustic scene classification: recordings or synthetic scenes, cut into samples and frames."""

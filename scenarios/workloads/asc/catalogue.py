@@ -1,0 +1,197 @@
+"""Which recordings a folder lists, their labels, and how many whole seconds each holds.
+
+Two layouts: the TAU Urban Acoustic Scenes Mobile one (``meta.csv`` and ``evaluation_setup``), and
+a plain folder with a ``labels.csv``. Headers are read here; samples are not decoded.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from rig.errors import DataError
+from scenarios.workloads.asc import audio
+from scenarios.workloads.asc.scenes import CLASSES
+
+TAU_DEVICE = "a"
+_TAU_REMEDY = "Use the data set's own files, unchanged"
+_NAME_COLUMNS = ("filename", "file", "clip")
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """One recording: its name in the list, where it lies, its class, and its whole seconds."""
+
+    name: str
+    path: Path
+    label: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Clips sorted by name, the classes they may have, and what the list was found to be."""
+
+    source: str
+    classes: tuple[str, ...]
+    clips: tuple[Clip, ...]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_folder(root: Path) -> Catalogue:
+    """The clips in ``root/labels.csv``: a column filename, file or clip, and a column label.
+
+    Audio lies in ``root`` or in ``root/audio``. Raises DataError for a list that cannot be used,
+    for files that are listed and missing, and for clips shorter than a second.
+    """
+    listing = root / "labels.csv"
+    rows = _rows(listing, ",", ("label",))
+    column = next((c for c in _NAME_COLUMNS if c in rows[0]), None)
+    if column is None:
+        raise _bad(listing, "names no file column", ",".join(rows[0]), f"Add {' or '.join(_NAME_COLUMNS)}")
+    labels = _by_name(listing, [(row[column], row["label"]) for row in rows])
+    paths = {name: next(iter(_present(root, name)), None) for name in labels}
+    missing = sorted(name for name, path in paths.items() if path is None)
+    if missing:
+        raise _missing(root, missing, len(labels))
+    clips = tuple(_clip(name, path, labels[name]) for name, path in sorted(paths.items()) if path)
+    return Catalogue("folder", tuple(sorted(set(labels.values()))), clips)
+
+
+def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalogue:
+    """Device-a clips of the four scenes in ``split``; labels come from the file names.
+
+    ``train`` holds the clips in ``fold1_train.csv``, ``test`` every other one, whether or not
+    ``fold1_evaluate.csv`` lists it. When every listed clip is on disk, the seconds of both splits
+    must equal ``whole_seconds``; otherwise the catalogue says that it is partial. Raises DataError
+    for lists that contradict themselves or each other, and when nothing of the split is there.
+    """
+    labels = _tau_meta(root / "meta.csv")
+    setup = root / "evaluation_setup"
+    train = _tau_names(setup / "fold1_train.csv")
+    evaluate = _tau_names(setup / "fold1_evaluate.csv")
+    _check_folds(setup, train, evaluate, labels)
+    members = {"train": sorted(train & labels.keys()), "test": sorted(labels.keys() - train)}
+    paths = {name: path for name in labels for path in _present(root, name)}
+    missing = sorted(labels.keys() - paths.keys())
+    wanted = [name for name in members[split] if name in paths]
+    if not wanted:
+        raise _missing(root, sorted(set(members[split]) - paths.keys()), len(members[split]))
+    # Counting needs every header, so a partial set is spared those of the other split.
+    names = wanted if missing else sorted(labels)
+    clips = {name: _clip(name, paths[name], labels[name]) for name in names}
+    if not missing:
+        for part, expected in whole_seconds.items():
+            _check_whole(root, part, sum(clips[n].seconds for n in members[part]), expected)
+    details: dict[str, Any] = {
+        "device": TAU_DEVICE,
+        "partial": bool(missing),
+        "listed_clips": len(members[split]),
+        "found_clips": len(wanted),
+        "found_slices": sum(clips[name].seconds for name in wanted),
+        "whole_slices": whole_seconds[split],
+    }
+    return Catalogue("tau-urban-2020-mobile", CLASSES, tuple(clips[name] for name in wanted), details)
+
+
+def _tau_meta(path: Path) -> dict[str, str]:
+    """Labels by name of the clips that are used, as the file names state them."""
+    used = []
+    for row in _rows(path, "\t", ("filename", "scene_label")):
+        parts = PurePosixPath(row["filename"]).stem.split("-")
+        if len(parts) != 5:
+            raise _bad(path, "has a name that is not scene-city-place-part-device", row["filename"], _TAU_REMEDY)
+        if parts[0] != row["scene_label"] or parts[4] != row.get("source_label", parts[4]):
+            raise _bad(path, "contradicts a file name", row["filename"], _TAU_REMEDY)
+        if parts[4] == TAU_DEVICE and parts[0] in CLASSES:
+            used.append((row["filename"], parts[0]))
+    if not used:
+        raise _bad(path, "lists no clip of device a in the four scenes", 0, _TAU_REMEDY)
+    return _by_name(path, [(name.removeprefix("audio/"), label) for name, label in used])
+
+
+def _tau_names(path: Path) -> set[str]:
+    names = (row["filename"].removeprefix("audio/") for row in _rows(path, "\t", ("filename",)))
+    stems = ((name, PurePosixPath(name).stem.split("-")) for name in names)
+    return {name for name, parts in stems if parts[-1] == TAU_DEVICE and parts[0] in CLASSES}
+
+
+def _check_folds(setup: Path, train: set[str], evaluate: set[str], labels: Mapping[str, str]) -> None:
+    both = sorted(train & evaluate)
+    if both:
+        raise _bad(setup, f"has {len(both)} clips in train and in evaluate, first {both[0]}", both[0], _TAU_REMEDY)
+    stray = sorted((train | evaluate) - labels.keys())
+    if stray:
+        what = f"lists {len(stray)} clips that meta.csv does not, first {stray[0]}"
+        raise _bad(setup, what, stray[0], _TAU_REMEDY)
+
+
+def _check_whole(root: Path, split: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise DataError(
+            f"every clip that meta.csv lists is there, but {split} has {found} slices instead of {expected}",
+            field=str(root),
+            value=found,
+            remedy=f"{_TAU_REMEDY}; a part of the audio may be absent, but meta.csv must list the whole set",
+        )
+
+
+def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> list[dict[str, str]]:
+    """Rows of a table as stripped text by column; a short row has empty text in what it lacks."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, delimiter=delimiter, restval="", restkey="")
+            rows = [{k: v.strip() for k, v in row.items() if k and isinstance(v, str)} for row in reader]
+            header = tuple(reader.fieldnames or ())
+    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        raise _bad(path, f"cannot be read: {exc}", type(exc).__name__, "Check the path and the file") from exc
+    lacking = [column for column in columns if column not in header]
+    if lacking:
+        what = f"lacks the column {lacking[0]}"
+        raise _bad(path, what, ",".join(header), f"Its first line must name {', '.join(columns)}")
+    if not rows:
+        raise _bad(path, "lists nothing", 0, "Add a row per audio file")
+    return rows
+
+
+def _by_name(listing: Path, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for name, label in pairs:
+        pure = PurePosixPath(name)
+        if not name or pure.is_absolute() or ".." in pure.parts:
+            raise _bad(listing, "names a file outside its folder", name, "Use names relative to the folder")
+        if name in labels:
+            raise _bad(listing, f"lists {name} twice", name, "Keep one row per file")
+        if not label:
+            raise _bad(listing, f"has no label for {name}", name, "Give every file a label")
+        labels[name] = label
+    return labels
+
+
+def _present(root: Path, name: str) -> list[Path]:
+    return [path for path in (root / "audio" / name, root / name) if path.is_file()][:1]
+
+
+def _clip(name: str, path: Path, label: str) -> Clip:
+    header = audio.probe(path)
+    seconds = header.frames // header.rate_hz
+    if seconds < 1:
+        raise _bad(path, f"is too short: {header.duration_s:.3f} s", header.duration_s, "Use 1 s or longer")
+    return Clip(name, path, label, seconds)
+
+
+def _missing(root: Path, names: Sequence[str], listed: int) -> DataError:
+    first = names[0] if names else "none listed"
+    return DataError(
+        f"{len(names)} of {listed} listed audio files are missing, first {first}",
+        field=str(root),
+        value=first,
+        remedy="Put the audio beside its list, or in a folder named audio there",
+    )
+
+
+def _bad(path: Path, what: str, value: object, remedy: str) -> DataError:
+    return DataError(f"{path.name} {what}", field=str(path), value=value, remedy=remedy)

@@ -1,0 +1,125 @@
+"""A continuous stream made of slices, heard through a window that moves: what a microphone would deliver."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import UsageError
+from rig.types import Sample
+from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice
+
+EDGE_S = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One label from ``begin_s`` of the stream on, and the slices that are heard, one after the other."""
+
+    label: str
+    begin_s: float
+    slices: tuple[Slice, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frames(Sequence[Sample]):
+    """Frame k is what is heard from ``k * stride_s`` to ``window_s`` later; payloads are float32, shape (window,)."""
+
+    scenes: tuple[Scene, ...]
+    window_s: float
+    stride_s: float
+    size: int
+    rate_hz: float
+    load: Loader
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(self.size))]
+        if not -self.size <= index < self.size:
+            raise IndexError(index)
+        k = index % self.size
+        begin = round(k * self.stride_s * self.rate_hz)
+        width = round(self.window_s * self.rate_hz)
+        end_s = k * self.stride_s + self.window_s
+        scene = self._at(end_s - EDGE_S)
+        return Sample(
+            id=f"frame-{k:06d}",
+            payload=self._heard(begin, begin + width),
+            label=scene.label,
+            duration_s=self.window_s,
+            rate_hz=self.rate_hz,
+            label_age_s=end_s - scene.begin_s,
+        )
+
+    def _at(self, t_s: float) -> Scene:
+        k = int(np.searchsorted([scene.begin_s for scene in self.scenes], t_s, side="right")) - 1
+        return self.scenes[max(k, 0)]
+
+    def _heard(self, begin: int, end: int) -> NDArray[np.float32]:
+        """The stream's samples ``begin`` to ``end``, counted at ``rate_hz``."""
+        parts: list[NDArray[np.float32]] = []
+        per_slice = round(SLICE_S * self.rate_hz)
+        firsts = [round(scene.begin_s * self.rate_hz) for scene in self.scenes]
+        lasts = [*firsts[1:], max(end, firsts[-1])]
+        for scene, first, last in zip(self.scenes, firsts, lasts, strict=True):
+            low, high = max(begin, first), min(end, last)
+            while low < high:
+                number, offset = divmod(low - first, per_slice)
+                take = min(high - low, per_slice - offset)
+                parts.append(self.load(scene.slices[number % len(scene.slices)])[offset : offset + take])
+                low += take
+        return np.concatenate(parts).astype(np.float32, copy=False)
+
+
+def frames_of(
+    slices: Sequence[Slice], load: Loader, rate_hz: float, *, window_s: float, stride_s: float, scene_s: float,
+    duration_s: float, seed: int,
+) -> Frames:  # fmt: skip
+    """Cut a stream of ``duration_s`` into frames. Each scene is another one than before, its slices drawn by
+
+    ``seed`` without repetition while they last. Raises ``UsageError`` for lengths that make no stream, or a
+    set of fewer than two labels.
+    """
+    lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s}
+    for name, value in lengths.items():
+        if not (math.isfinite(value) and value * rate_hz >= 1.0):
+            raise _usage(name, value, "is less than one sample of audio", "Give a positive number of seconds")
+    if not (math.isfinite(duration_s) and duration_s >= window_s):
+        raise _usage("stream_s", duration_s, "is shorter than one window", f"Give {window_s:g} or more")
+    by_label: dict[str, list[Slice]] = {}
+    for part in slices:
+        by_label.setdefault(part.label, []).append(part)
+    if len(by_label) < 2:
+        raise _usage("workload", len(by_label), "scenes are too few to change", "Use a set of two labels or more")
+    count = math.floor((duration_s - window_s) / stride_s + EDGE_S) + 1
+    scenes = _scenes(by_label, math.ceil(duration_s / scene_s), scene_s, np.random.default_rng(seed))
+    return Frames(tuple(scenes), window_s, stride_s, count, rate_hz, load)
+
+
+def _scenes(by_label: dict[str, list[Slice]], count: int, scene_s: float, rng: np.random.Generator) -> list[Scene]:
+    piles = {label: [parts[k] for k in rng.permutation(len(parts))] for label, parts in sorted(by_label.items())}
+    each = math.ceil(scene_s / SLICE_S)
+    scenes: list[Scene] = []
+    for k in range(count):
+        others = [label for label in piles if not scenes or label != scenes[-1].label]
+        label = others[int(rng.integers(len(others)))]
+        taken = piles[label][:each]
+        piles[label] = piles[label][each:] + taken  # to the back, so that none is heard again before the others
+        scenes.append(Scene(label, k * scene_s, tuple(taken)))
+    return scenes
+
+
+def _usage(field: str, value: object, what: str, remedy: str) -> UsageError:
+    return UsageError(f"{field} {value!r} {what}", field=field, value=value, remedy=remedy)

@@ -1,0 +1,278 @@
+"""Acoustic scene classification: one-second slices of audio, one label each, batch size one.
+
+Three sources: the TAU Urban Acoustic Scenes 2020 Mobile set, any folder with a ``labels.csv``,
+and, where no data is at hand, synthetic scenes. Decoding and resampling happen when a sample is
+looked up, which is outside every measured span.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import DataError, UsageError
+from rig.types import Reply, Sample
+from scenarios.workloads.asc import audio
+from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau
+from scenarios.workloads.asc.frames import frames_of
+from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
+from scenarios.workloads.asc.scoring import score_labels
+from scenarios.workloads.asc.slices import SLICE_S, LazySamples, Loader, Slice, Unit, draw, interleave, join
+
+NAME = "asc"
+TASK = "acoustic scene classification"
+VERSION = "1"
+TUNING_SEEDS = range(1000, 2000)
+"""Seeds that settings may be chosen on."""
+TRAINING_SEEDS = range(0, 1000)
+"""Seeds of synthetic scenes that models may be trained on; a test set never uses them."""
+WHOLE_SLICES = {"train": 41360, "test": 16240}
+"""What the two splits of the whole TAU set come to."""
+SPLITS = ("train", "test")
+
+_SYNTHETIC_DEFAULT = 120
+_SYNTHETIC_MOST = 1_000_000
+_RATES_HZ = (1000, 384_000)
+_CLIPS_KEPT = 32
+_SLICES_KEPT = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AscWorkload:
+    """The workload: see ``rig.types.Workload``. ``details`` says where the audio came from."""
+
+    name: str
+    task: str
+    version: str
+    digest_sha256: str
+    samples: LazySamples
+    details: Mapping[str, Any]
+
+    def score(self, replies: Sequence[Reply]) -> Mapping[str, float]:
+        """See ``score_labels``; raises DataError for replies to samples that are not here."""
+        return score_labels({unit.id: unit.label for unit in self.samples.units}, replies)
+
+    def sequences(self, seconds: float) -> AscWorkload:
+        """The same slices joined to sequences of ``seconds``; see the function of this name."""
+        return sequences(self, seconds)
+
+    def stream(
+        self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
+    ) -> Sequence[Sample]:
+        """The slices as one stream whose scene changes, cut into frames; see ``rig.types.Streams``."""
+        parts = [part for unit in self.samples.units for part in unit.slices]
+        lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
+        kept = lru_cache(_SLICES_KEPT)(self.samples.load)
+        return frames_of(parts, kept, self.samples.rate_hz, **lengths, seed=seed)
+
+
+def open_workload(
+    *,
+    data: str | None = None,
+    samples: int | None = None,
+    sample_seed: int = 2000,
+    audio_hz: float = 16000.0,
+    split: str = "test",
+    clipped_limit: float = audio.CLIPPED_LIMIT,
+) -> AscWorkload:
+    """Open the workload.
+
+    data: a folder in the TAU layout (``meta.csv``) or with a ``labels.csv``; none means synthetic.
+    samples: how many one-second samples; all of a folder, or 120 synthetic ones, when not given.
+    sample_seed: draws a subset of a folder; for synthetic audio the first sample's seed, 2000 or more
+    (the train split uses ``TRAINING_SEEDS`` from 0 on, and settings are chosen on ``TUNING_SEEDS``).
+    audio_hz: whole hertz to resample to. split: "test" or "train".
+    clipped_limit: share of clipped samples, 0 to 1, above which a clip is refused.
+
+    Every clip that is used is decoded and hashed once here, so that no run dies of it later.
+    Raises UsageError for options that cannot be meant, DataError for data that cannot be used,
+    MissingExtraError when a folder is given and ``neurorig[audio]`` is not installed.
+    """
+    _check_options(samples, sample_seed, audio_hz, split, clipped_limit)
+    if data is None:
+        return _synthetic(_SYNTHETIC_DEFAULT if samples is None else samples, sample_seed, audio_hz, split)
+    return _from_files(
+        _catalogue(Path(data), split),
+        samples=samples,
+        seed=sample_seed,
+        rate_hz=audio_hz,
+        split=split,
+        clipped_limit=clipped_limit,
+    )
+
+
+def sequences(workload: AscWorkload, seconds: float) -> AscWorkload:
+    """The same slices joined to sequences of ``seconds``, for power amortised over long streams.
+
+    Each label is cut into whole sequences first; what is left over is joined across labels
+    (label None) and a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
+    not a positive whole number of slices or more than the workload holds.
+    """
+    parts = [part for unit in workload.samples.units for part in unit.slices]
+    if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
+        raise _usage("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
+    size = round(seconds / SLICE_S)
+    if size > len(parts):
+        raise _usage("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
+    units = join(parts, size)
+    order = [[part.id for part in unit.slices] for unit in units]
+    details = {
+        **workload.details,
+        "sequence_s": float(seconds),
+        "sequences": len(units),
+        "mixed_sequences": sum(unit.label is None for unit in units),
+        "dropped_slices": len(parts) - size * len(units),
+    }
+    digest = _digest({"base": workload.digest_sha256, "sequences": order})
+    return replace(workload, samples=replace(workload.samples, units=units), details=details, digest_sha256=digest)
+
+
+def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload:
+    first = TRAINING_SEEDS.start if split == "train" else seed
+    if split == "train" and count > len(TRAINING_SEEDS):
+        raise _usage("samples", count, "is more than there are", f"Use at most {len(TRAINING_SEEDS)}")
+    if split == "test" and first < TUNING_SEEDS.stop:
+        remedy = f"Use {TUNING_SEEDS.stop} or more: smaller ones are for training and tuning"
+        raise _usage("sample_seed", seed, "is a training or tuning seed", remedy)
+    if count > _SYNTHETIC_MOST:
+        raise _usage("samples", count, "is too many", f"Use at most {_SYNTHETIC_MOST}")
+    slices = []
+    for index in range(count):
+        label = CLASSES[index % len(CLASSES)]
+        key = f"{label}-{first + index:05d}"
+        slices.append(Slice(key, label, key, 0, first + index))
+    basis = {"recipe": RECIPE, "seeds": [first, first + count]}
+    details = {"source": "synthetic", "recipe": RECIPE, "seeds": basis["seeds"], "unseen": split == "test"}
+
+    def load(part: Slice) -> NDArray[np.float32]:
+        return synthesize(part.label, part.seed or 0, SLICE_S, rate_hz)
+
+    return _workload(slices, load, rate_hz=rate_hz, split=split, classes=CLASSES, basis=basis, details=details)
+
+
+def _from_files(
+    found: Catalogue, *, samples: int | None, seed: int, rate_hz: float, split: str, clipped_limit: float
+) -> AscWorkload:
+    everything = [
+        Slice(f"{clip.name}:{second}", clip.label, clip.name, second)
+        for clip in found.clips
+        for second in range(clip.seconds)
+    ]
+    slices = interleave(_drawn(everything, samples, seed))
+    clips = {clip.name: clip for clip in found.clips}
+    used = sorted({part.clip for part in slices})
+    files = [(name, _checked_digest(clips[name].path, clipped_limit)) for name in used]
+    drawn = None if samples is None else {"drawn": len(slices), "of": len(everything), "seed": seed}
+    details = {
+        **found.details,
+        "source": found.source,
+        "clips": len(used),
+        "selection": drawn or "all",
+        "clipped_limit": clipped_limit,
+        "decoder": audio.versions(),
+    }
+
+    # The classes take turns, so a clip of each stays decoded; long lists of classes share fewer.
+    @lru_cache(maxsize=min(2 * len(found.classes), _CLIPS_KEPT))
+    def decode(name: str) -> NDArray[np.float32]:
+        return audio.read_audio(clips[name].path, rate_hz, clipped_limit=clipped_limit)
+
+    def load(part: Slice) -> NDArray[np.float32]:
+        size = round(SLICE_S * rate_hz)
+        return decode(part.clip)[part.start_s * size : (part.start_s + 1) * size]
+
+    basis = {"files": files}
+    return _workload(slices, load, rate_hz=rate_hz, split=split, classes=found.classes, basis=basis, details=details)
+
+
+def _workload(
+    slices: Sequence[Slice],
+    load: Loader,
+    *,
+    rate_hz: float,
+    split: str,
+    classes: Sequence[str],
+    basis: Mapping[str, Any],
+    details: Mapping[str, Any],
+) -> AscWorkload:
+    recipe = {
+        "version": VERSION,
+        "slice_s": SLICE_S,
+        "rate_hz": float(rate_hz),
+        "split": split,
+        "classes": list(classes),
+        "order": [part.id for part in slices],
+    }
+    counts = Counter(part.label for part in slices)
+    about = {
+        **details,
+        "rate_hz": float(rate_hz),
+        "split": split,
+        "classes": list(classes),
+        "counts": {label: counts[label] for label in classes},
+        "slices": len(slices),
+    }
+    units = tuple(Unit(part.id, part.label, (part,)) for part in slices)
+    samples = LazySamples(units, float(rate_hz), load)
+    return AscWorkload(NAME, TASK, VERSION, _digest({**recipe, **basis}), samples, about)
+
+
+def _catalogue(root: Path, split: str) -> Catalogue:
+    if (root / "meta.csv").is_file():
+        return read_tau(root, split, WHOLE_SLICES)
+    if (root / "labels.csv").is_file():
+        if split != "test":
+            raise _usage("split", split, "is not in a folder with a labels.csv", "Keep one folder per split")
+        return read_folder(root)
+    what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is no folder"
+    raise _data("data", str(root), what, "Give a folder in the TAU layout, or one with a labels.csv")
+
+
+def _drawn(slices: Sequence[Slice], samples: int | None, seed: int) -> list[Slice]:
+    if samples is None:
+        return list(slices)
+    if samples > len(slices):
+        raise _usage("samples", samples, "is more than there are", f"Use at most {len(slices)}")
+    return draw(slices, samples, seed)
+
+
+def _checked_digest(path: Path, clipped_limit: float) -> str:
+    audio.read_native(path, clipped_limit=clipped_limit)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _check_options(samples: int | None, seed: int, rate_hz: float, split: str, clipped_limit: float) -> None:
+    if split not in SPLITS:
+        raise _usage("split", split, "is unknown", f"Known: {', '.join(SPLITS)}")
+    if samples is not None and samples <= 0:
+        raise _usage("samples", samples, "is not positive", "Use 1 or more")
+    if seed < 0:
+        raise _usage("sample_seed", seed, "is negative", "Use 0 or more")
+    low_hz, high_hz = _RATES_HZ
+    if not (low_hz <= rate_hz <= high_hz and float(rate_hz).is_integer()):
+        raise _usage("audio_hz", rate_hz, "is no usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
+    if not 0 <= clipped_limit <= 1:
+        raise _usage("clipped_limit", clipped_limit, "is no share", "Use a number from 0 to 1")
+
+
+def _usage(field: str, value: object, what: str, remedy: str) -> UsageError:
+    return UsageError(f"{field} {value!r} {what}", field=field, value=value, remedy=remedy)
+
+
+def _data(field: str, value: object, what: str, remedy: str) -> DataError:
+    return DataError(f"{field} {value!r} {what}", field=field, value=value, remedy=remedy)

@@ -1,0 +1,1 @@
+"""Maximum independent sets of random graphs as QUBO problems."""

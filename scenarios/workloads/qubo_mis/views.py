@@ -1,0 +1,37 @@
+"""A graph as other packages want it: a binary quadratic model for dimod's samplers, a table of edges for pandas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rig.analysis.solving.graph import CONFLICT_COST, NODE_COST, Graph
+from rig.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def to_bqm(graph: Graph) -> Any:
+    """A ``dimod.BinaryQuadraticModel`` of vartype BINARY with variables 0 to n - 1, whose energy is the cost.
+
+    Raises ``MissingExtraError`` when dimod is not installed.
+    """
+    try:
+        import dimod
+    except ImportError as error:
+        raise MissingExtraError(
+            "a binary quadratic model needs dimod", field="dimod", remedy="pip install 'neurorig[qubo]'"
+        ) from error
+    linear = np.full(graph.nodes, NODE_COST, np.float64)
+    weights = np.full(len(graph.edges), CONFLICT_COST, np.float64)
+    u, v = np.ascontiguousarray(graph.edges.T)
+    return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weights), 0.0, dimod.BINARY)
+
+
+def to_frame(graph: Graph) -> pd.DataFrame:
+    """The edges as a table with the int32 columns u and v, u < v, rows sorted."""
+    import pandas as pd
+
+    return pd.DataFrame(graph.edges, columns=["u", "v"])

@@ -1,0 +1,224 @@
+"""Maximum independent sets of random graphs as QUBO: one sample per problem seed.
+
+After NeuroBench's system track (QUBO). A sample's payload is ``Graph.to_payload``, and a device replies
+with ``{"cost": c, "solution": to_hex(x)}``. Seeds 0 to 4 are for tuning; results that count are measured
+on seeds that NeuroBench announces or, unofficially, on seeds drawn when the workload is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from rig.analysis.solving.graph import Graph
+from rig.errors import UsageError
+from rig.recording.atomic_write import regular, replacing
+from rig.types import Reply, Sample
+from scenarios.workloads.qubo_mis.gnm import MAX_SEED, checked, gnm_edges
+from scenarios.workloads.qubo_mis.scoring import Problem, score_solutions
+from scenarios.workloads.qubo_mis.targets import TUNING_SEEDS, TargetFile, details_of, official_target, open_file
+
+NAME = "qubo-mis"
+TASK = "qubo-mis"
+VERSION = "1"
+TUNING = "tuning"
+ANNOUNCED = "evaluation (announced)"
+DRAWN = "evaluation (drawn)"
+CHOSEN = "chosen (no tuning seeds, and neither announced nor drawn)"
+MIXED = "mixed"
+MOST_SEEDS = 10_000
+
+_TUNING_TEXT = "0-4"
+_DRAWN_BELOW = 2**32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LazyGraphs(Sequence[Sample]):
+    """Samples whose graphs are drawn when they are looked up; the last one is kept."""
+
+    problems: tuple[Problem, ...]
+    kept: dict[str, Graph] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.problems)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> LazyGraphs: ...
+    def __getitem__(self, index: int | slice) -> Sample | LazyGraphs:
+        if isinstance(index, slice):
+            return replace(self, problems=self.problems[index])
+        problem = self.problems[index]
+        target = None if problem.target is None else float(problem.target)
+        payload = self.graph(problem).to_payload()
+        return Sample(id=problem.id, payload=payload, target_cost=target, seed=problem.seed, keep=True)
+
+    def graph(self, problem: Problem) -> Graph:
+        """The graph of a problem, drawn unless it was the last one."""
+        if problem.id not in self.kept:
+            self.kept.clear()  # first, so that two large ones are never held together
+            self.kept[problem.id] = gnm_edges(problem.nodes, problem.density, problem.seed)
+        return self.kept[problem.id]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuboWorkload:
+    """The workload: see ``rig.types.Workload``. ``details`` tells tuning seeds from others."""
+
+    name: str
+    task: str
+    version: str
+    digest_sha256: str
+    samples: LazyGraphs
+    details: Mapping[str, Any]
+
+    def score(self, replies: Sequence[Reply]) -> Mapping[str, float]:
+        """See ``score_solutions``; raises DataError for replies that answer none of the samples."""
+        return score_solutions(self.samples.problems, self.samples.graph, replies)
+
+
+def open_workload(
+    *,
+    nodes: int = 100,
+    density: float = 0.05,
+    seeds: str = _TUNING_TEXT,
+    draw: int = 0,
+    announced: bool = False,
+    targets: str = "",
+) -> QuboWorkload:
+    """Open the workload.
+
+    nodes: 2 or more; the benchmark has 10, 25, 50, 100, 250, 500, 1000, 2500, 5000 and goes on growing.
+    density: share of nodes^2 / 2 that are edges, above 0 and up to 1; the benchmark has 0.01, 0.05, 0.1, 0.25.
+    seeds: problem seeds, such as "0-4" or "7,11,20-22".
+    draw: draw so many seeds at random in place of ``seeds``, none of them a tuning seed; ``details`` records them.
+    announced: the seeds are those that NeuroBench announced for evaluation.
+    targets: a file of `rig targets --out`, whose targets stand beside those that the rig knows.
+
+    Each graph is drawn once here, for the digest and to verify the file's certificates. Raises UsageError for options
+    that cannot be meant, and for more nodes than memory holds; DataError for a file, or a row of it, that is wrong.
+    """
+    nodes, density, _ = checked(nodes, density, 0)
+    chosen = _seeds(seeds, draw, announced)
+    samples = LazyGraphs(tuple(_problem(nodes, density, seed) for seed in chosen))
+    file = open_file(Path(targets)) if targets else TargetFile()
+    digests, more = {}, {}
+    for p in samples.problems:
+        digests[str(p.seed)] = graph_digest(samples.graph(p), density, p.seed)
+        more[p.id] = file.of(p, samples.graph(p))
+    edges = len(samples.graph(samples.problems[-1]).edges)
+    kinds = {str(seed): _kind(seed, draw, announced) for seed in chosen}
+    details = {
+        "nodes": nodes,
+        "densities": [density],
+        "edges": edges,
+        "seeds": list(chosen),
+        "seed_kind": next(iter(kinds.values())) if len(set(kinds.values())) == 1 else MIXED,
+        "seed_kinds": kinds,
+        "graphs_sha256": digests,
+        **details_of(samples.problems, more),
+        **({"targets_file": dict(file.about)} if targets else {}),
+    }
+    whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
+    return QuboWorkload(NAME, TASK, VERSION, whole, samples, details)
+
+
+def graph_digest(graph: Graph, density: float, seed: int) -> str:
+    """SHA-256 over nodes, density and seed as a line of JSON, then the edges as little-endian int32."""
+    head = json.dumps({"nodes": graph.nodes, "density": float(density), "seed": int(seed)}, sort_keys=True)
+    hasher = hashlib.sha256(head.encode() + b"\n")
+    hasher.update(np.ascontiguousarray(graph.edges, "<i4").reshape(-1).data)
+    return hasher.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A problem in a file."""
+
+    path: Path
+    edges: int
+    digest_sha256: str
+
+
+def export(nodes: int, density: float, seed: int, out: Path) -> Written:
+    """Write one graph to an ``.npz``.
+
+    ``edges`` is int32 of shape (m, 2), u < v, rows sorted; ``nodes``, ``density``, ``seed`` and ``digest`` (of
+    ``graph_digest``) are scalars. The file appears whole or not at all, and the same arguments give the same bytes.
+    Raises UsageError for what is no graph, and for a path that cannot be written or is no regular file.
+    """
+    nodes, density, seed = checked(nodes, density, seed)
+    path = Path(out)
+    regular(path)  # before minutes go into a large graph
+    graph = gnm_edges(nodes, density, seed)
+    digest = graph_digest(graph, density, seed)
+    with replacing(path) as file:
+        np.savez(file, edges=graph.edges, nodes=nodes, density=density, seed=seed, digest=digest)
+    return Written(path, len(graph.edges), digest)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds written as "0-4" or "7,11,20-22", in the order given.
+
+    Raises UsageError for anything else, and for a seed named twice.
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (piece.strip() for piece in part.partition("-"))
+        if not (_is_seed(first) and (_is_seed(last) if dash else not last)):
+            raise _usage("seeds", text, "are no seeds", f'Write "{_TUNING_TEXT}" or "7,11,20-22"')
+        low, high = int(first), int(last) if dash else int(first)
+        if low > high or max(high, high - low + len(found)) > MAX_SEED or high - low + len(found) >= MOST_SEEDS:
+            raise _usage("seeds", text, "are too many, too large or backwards", f"Name 1 to {MOST_SEEDS} seeds")
+        found += range(low, high + 1)
+    if len(set(found)) < len(found):
+        raise _usage("seeds", text, "name a seed twice", "Name each seed once")
+    return tuple(found)
+
+
+def _seeds(text: str, draw: int, announced: bool) -> tuple[int, ...]:
+    if not 0 <= draw <= MOST_SEEDS:
+        raise _usage("draw", draw, "is no count", f"Use 0 to {MOST_SEEDS}")
+    if draw:
+        if announced or text != _TUNING_TEXT:
+            raise _usage("draw", draw, "cannot go with seeds of your own", "Leave out seeds and announced, or draw")
+        return _drawn(draw)
+    chosen = parse_seeds(text)
+    tuning = [seed for seed in chosen if seed in TUNING_SEEDS]
+    if announced and tuning:
+        raise _usage("seeds", text, "hold tuning seeds, which nobody announces", "Give the announced seeds alone")
+    return chosen
+
+
+def _drawn(count: int) -> tuple[int, ...]:
+    drawn: dict[int, None] = {}
+    while len(drawn) < count:
+        drawn[TUNING_SEEDS.stop + secrets.randbelow(_DRAWN_BELOW - TUNING_SEEDS.stop)] = None
+    return tuple(drawn)
+
+
+def _kind(seed: int, draw: int, announced: bool) -> str:
+    if seed in TUNING_SEEDS:
+        return TUNING
+    return ANNOUNCED if announced else DRAWN if draw else CHOSEN
+
+
+def _problem(nodes: int, density: float, seed: int) -> Problem:
+    target = official_target(nodes, density, seed)
+    return Problem(f"mis-n{nodes}-d{density!r}-s{seed}", nodes, density, seed, target)
+
+
+def _is_seed(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_SEED))
+
+
+def _usage(name: str, value: object, what: str, remedy: str) -> UsageError:
+    return UsageError(f"{name} {value!r} {what}", field=name, value=value, remedy=remedy)

@@ -1,0 +1,188 @@
+"""The meter's noise is found in idle readings and carried through any weighted sum of readings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.bench.faults import Flicker
+from rig.analysis.power.noise import Noise, estimate, variances
+from rig.types import Floats
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+
+PERIOD_S = 1e-3
+NO_DIFFERENCES = np.zeros(0)
+Make = Callable[[np.random.Generator, int], Floats]
+
+
+def white(sigma: float) -> Make:
+    return lambda rng, n: rng.normal(0.0, sigma, n)
+
+
+def flicker(density: float) -> Make:
+    return lambda rng, n: Flicker(density, 1.0 / PERIOD_S, 1000.0, rng).take(n)
+
+
+def hum(amplitude: float, hz: float = 50.0) -> Make:
+    return lambda rng, n: amplitude * np.sin(2.0 * np.pi * (hz * PERIOD_S * np.arange(n) + rng.random()))
+
+
+def idle(seed: int, *sources: Make, windows: int = 2, n: int = 3000) -> list[Floats]:
+    """Idle windows with their means removed, as the estimators hand them over."""
+    rng = np.random.default_rng(seed)
+    stretches = [sum((make(rng, n) for make in sources), np.zeros(n)) for _ in range(windows)]
+    return [x - x.mean() for x in stretches]
+
+
+def spread_of(weight: Floats, *sources: Make, repeats: int = 400) -> float:
+    """Standard deviation of the weighted sum over many recordings."""
+    rng = np.random.default_rng(77)
+    return float(np.std([weight @ sum(make(rng, len(weight)) for make in sources) for _ in range(repeats)]))
+
+
+def stated(noise: Noise, weight: Floats) -> dict[str, float]:
+    return variances(noise, weight, PERIOD_S * np.arange(len(weight)), np.zeros(len(weight), bool))
+
+
+def mean_of(n: int) -> Floats:
+    return np.full(n, 1.0 / n)
+
+
+def busy_against_idle(n: int) -> Floats:
+    """The middle third against the two outer ones: what dynamic power is."""
+    third = n // 3
+    return np.concatenate([np.full(third, -0.5 / third), np.full(third, 1.0 / third), np.full(third, -0.5 / third)])
+
+
+@settings(CALM, max_examples=30)
+@given(st.floats(1e-6, 10.0), st.integers(0, 9999))
+def test_white_noise_is_recovered(sigma: float, seed: int) -> None:
+    found = estimate(idle(seed, white(sigma)), PERIOD_S, NO_DIFFERENCES)
+    assert found.white_w == pytest.approx(sigma, rel=0.1)
+    assert found.busy_w == found.white_w
+    assert found.dof > 1000
+
+
+@pytest.mark.parametrize("corner_hz", [3.0, 20.0, 100.0])
+def test_flicker_is_recovered_within_a_factor_of_three(corner_hz: float) -> None:
+    density = corner_hz * 2.0 * PERIOD_S
+    for seed in range(12):
+        found = estimate(idle(seed, white(1.0), flicker(density)), PERIOD_S, NO_DIFFERENCES)
+        assert density / 3.0 < found.flicker_w2 < density * 3.0
+        assert found.white_w == pytest.approx(1.0, rel=0.3)
+
+
+def test_flicker_that_is_not_there_is_hardly_claimed() -> None:
+    claimed = [estimate(idle(seed, white(1.0)), PERIOD_S, NO_DIFFERENCES).flicker_w2 for seed in range(20)]
+    corners_hz = np.array(claimed) / (2.0 * PERIOD_S)
+    assert np.median(corners_hz) < 0.1
+    assert corners_hz.max() < 2.0
+
+
+def test_flicker_too_slow_for_idle_shows_in_the_run() -> None:
+    density, cycle_s = 2e-3, 0.1
+    rng = np.random.default_rng(3)
+    whole = (flicker(density)(rng, 60_000) + white(1.0)(rng, 60_000)).reshape(-1, 100).mean(axis=1)
+    short = idle(4, white(1.0), flicker(density), n=300)
+    found = estimate(short, PERIOD_S, NO_DIFFERENCES, whole - whole.mean(), cycle_s)
+    assert density / 3.0 < found.flicker_w2 < density * 3.0
+
+
+@pytest.mark.parametrize("hz", [50.0, 59.97, 120.3])
+@pytest.mark.parametrize("amplitude", [0.3, 2.0])
+def test_mains_is_found_with_its_frequency_and_amplitude(hz: float, amplitude: float) -> None:
+    for seed in range(5):
+        found = estimate(idle(seed, white(1.0), hum(amplitude, hz)), PERIOD_S, NO_DIFFERENCES)
+        nearest = min(found.lines, key=lambda line: abs(line[0] - hz))
+        assert nearest[0] == pytest.approx(hz, abs=0.4)
+        assert nearest[1] == pytest.approx(amplitude, rel=0.25)
+        assert found.white_w == pytest.approx(1.0, rel=0.1)
+
+
+def test_lines_that_are_not_there_are_hardly_ever_claimed() -> None:
+    claims = [len(estimate(idle(seed, white(1.0)), PERIOD_S, NO_DIFFERENCES).lines) for seed in range(60)]
+    assert sum(claims) <= 2
+
+
+@CALM
+@given(st.integers(1, 5000), st.floats(1e-3, 10.0), st.floats(1e-3, 10.0))
+def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, idle_w: float, busy_w: float) -> None:
+    noise = Noise(idle_w, busy_w, 0.0, (), PERIOD_S, 1000.0)
+    t = PERIOD_S * np.arange(n)
+    quiet, loud = (variances(noise, mean_of(n), t, np.full(n, busy)) for busy in (False, True))
+    assert quiet == {"white": pytest.approx(idle_w**2 / n), "flicker": 0.0, "lines": 0}
+    assert loud["white"] == pytest.approx(busy_w**2 / n)
+
+
+@CALM
+@given(st.floats(-5.0, 5.0), st.integers(0, 99))
+def test_scaling_the_weights_scales_every_variance_by_the_square(factor: float, seed: int) -> None:
+    noise = Noise(1.0, 1.0, 0.01, ((50.0, 0.5, 0.3),), PERIOD_S, 1000.0)
+    weight = np.random.default_rng(seed).normal(size=300)
+    once, scaled = stated(noise, weight), stated(noise, factor * weight)
+    for source, variance in once.items():
+        assert scaled[source] == pytest.approx(factor**2 * variance)
+
+
+def test_a_sum_of_nothing_has_no_variance() -> None:
+    noise = Noise(1.0, 1.0, 0.01, ((50.0, 0.5, 0.3),), PERIOD_S, 1000.0)
+    assert stated(noise, np.zeros(10)) == {"white": 0.0, "flicker": 0.0, "lines": 0.0}
+
+
+@pytest.mark.parametrize("weight", [busy_against_idle(300), busy_against_idle(3000)], ids=["0.3 s", "3 s"])
+def test_flicker_moves_a_difference_of_levels_as_much_as_stated(weight: Floats) -> None:
+    noise = Noise(0.0, 0.0, 0.01, (), PERIOD_S, 1000.0)
+    assert math.sqrt(stated(noise, weight)["flicker"]) == pytest.approx(spread_of(weight, flicker(0.01)), rel=0.3)
+
+
+def test_flicker_moves_a_level_as_much_as_stated() -> None:
+    noise = Noise(0.0, 0.0, 0.01, (), PERIOD_S, 1000.0)
+    weight = mean_of(1000)
+    assert math.sqrt(stated(noise, weight)["flicker"]) == pytest.approx(spread_of(weight, flicker(0.01)), rel=0.3)
+
+
+@pytest.mark.parametrize("length", [37, 100, 410])
+def test_hum_moves_a_mean_as_much_as_stated(length: int) -> None:
+    """A mean over whole periods hides mains that stands still; its frequency is not known so well."""
+    noise = Noise(0.0, 0.0, 0.0, ((50.3, 1.0, 1e-6),), PERIOD_S, 1000.0)
+    weight = mean_of(length)
+    assert math.sqrt(stated(noise, weight)["lines"]) == pytest.approx(spread_of(weight, hum(1.0, 50.3)), rel=0.3)
+
+
+@pytest.mark.parametrize("weight", [mean_of(400), busy_against_idle(1500)], ids=["level", "difference"])
+def test_what_is_estimated_in_idle_predicts_the_scatter_of_recordings(weight: Floats) -> None:
+    sources = (white(1.0), flicker(0.02), hum(0.5))
+    predicted = []
+    for seed in range(15):
+        noise = estimate(idle(seed, *sources), PERIOD_S, NO_DIFFERENCES)
+        predicted.append(math.sqrt(sum(stated(noise, weight).values())))
+    assert np.median(predicted) == pytest.approx(spread_of(weight, *sources), rel=0.3)
+
+
+def test_a_busy_device_may_be_noisier_than_idle() -> None:
+    rng = np.random.default_rng(1)
+    quiet = idle(2, white(1.0))
+    loud = estimate(quiet, PERIOD_S, np.diff(rng.normal(0.0, 3.0, 3000)))
+    same = estimate(quiet, PERIOD_S, np.diff(rng.normal(0.0, 1.0, 3000)))
+    assert loud.busy_w == pytest.approx(3.0, rel=0.1)
+    assert same.busy_w == pytest.approx(1.0, rel=0.1)
+
+
+def test_steps_inside_spans_are_no_noise() -> None:
+    rng = np.random.default_rng(1)
+    stepping = rng.normal(0.0, 1.0, 3000)
+    stepping[::20] += 50.0
+    found = estimate(idle(2, white(1.0)), PERIOD_S, np.diff(stepping))
+    assert found.busy_w < 1.6
+
+
+def test_a_handful_of_readings_still_gives_a_level() -> None:
+    found = estimate([np.array([1.0, -1.0, 1.0, -1.0])], PERIOD_S, NO_DIFFERENCES)
+    assert (found.white_w, found.flicker_w2, found.lines, found.dof) == (1.0, 0.0, (), 3.0)
+    assert estimate([], PERIOD_S, NO_DIFFERENCES).white_w == 0.0

@@ -1,0 +1,256 @@
+"""The two estimators on readings straight from a plant: what each is exact for, and what moves it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
+from rig.analysis.power import figures as fig
+from rig.analysis.power.estimators import Estimate, TooShort, gaps_differ, integrated, trimmed
+from rig.analysis.power.rail_model import View, view_of
+from rig.analysis.quantity import Quantity
+from rig.analysis.result import Refusal
+from rig.analysis.timing.synchronise import Placed
+from rig.analysis.timing.timebase import host_timebase
+from rig.analysis.timing.timeline import Activity, Phase, Readings
+from rig.types import Accuracy, Floats, Rail
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+
+IDLE_W = {"core": 1e-3, "io": 5e-4}
+BUSY_W = {"core": 3e-3, "io": 7e-4}
+LEAD_S = 1.0
+NONE = np.zeros((0, 2))
+LIMITS = Accuracy(1e-3, 1e-6)
+
+
+def plant_of(spans: Floats, leak_w: float = 0.0, times: float = 1.0, **ways: Any) -> SimPlant:
+    """A plant with inference spans and, if asked, something undeclared that leaks after each of them."""
+    plant = open_plant(**ways)
+    scaled = {rail: w * times for rail, w in IDLE_W.items()}
+    leaking = {rail: w + leak_w for rail, w in scaled.items()}
+    plant.install(scaled, {"inference": {rail: w * times for rail, w in BUSY_W.items()}, "leak": leaking})
+    for on, off in spans:
+        plant.occupy("inference", *(ORIGIN_NS + round(t * 1e9) for t in (on, off)))
+        if leak_w:
+            plant.occupy("leak", *(ORIGIN_NS + round(t * 1e9) for t in (off, off + 0.004)))
+    return plant
+
+
+def spans_of(count: int = 40, width_s: float = 0.02, gap_s: float = 0.01, seed: int = 0) -> Floats:
+    """Spans on whole nanoseconds with gaps of uneven length."""
+    gaps = gap_s * np.random.default_rng(seed).uniform(0.8, 1.4, count)
+    on = np.round(LEAD_S + np.cumsum(gaps + width_s), 9)
+    return np.column_stack([on, np.round(on + width_s, 9)])
+
+
+def activity_of(spans: Floats) -> Activity:
+    idle = np.array([[0.0, LEAD_S], [spans[-1, 1] + 0.01, spans[-1, 1] + 0.01 + LEAD_S]])
+    one = np.arange(len(spans))
+    return Activity({"inference": Phase(spans, np.ones_like(one), np.ones_like(one), one)}, NONE, NONE, idle, False)
+
+
+def readings_of(
+    plant: SimPlant, spans: Floats, rail: str = "core", period_s: float = 1e-3, aperture: float = 1.0,
+    tau: float = 0.0, first_s: float = 3e-5, late_s: float = 0.0, noise: float = 0.0,
+) -> Readings:  # fmt: skip
+    """What a meter without faults reads; ``tau`` in readings, stamped ``late_s`` late."""
+    n = int((spans[-1, 1] + LEAD_S) / period_s) - 1
+    start = first_s + np.arange(n) * period_s
+    end = start + aperture * period_s
+    watts = plant.idle_mean_w(rail, start, end) + plant.dynamic(rail, tau * period_s).mean_over(start, end)
+    watts = watts + noise * BUSY_W[rail] * np.random.default_rng(len(rail)).normal(size=n)
+    fine, never = np.ones(n, bool), np.zeros(n, bool)
+    return Readings(rail, start + late_s, end + late_s, watts, watts, fine, never, period_s, tau * period_s)
+
+
+def seen_by(readings: Readings, spans: Floats, sigma_s: float = 1e-5) -> View:
+    view = view_of(readings, activity_of(spans), "host", sigma_s, sigma_s)
+    assert view is not None
+    return view
+
+
+def both(view: View, spans: Floats) -> tuple[Estimate, Estimate]:
+    whole, cut = integrated(view, spans, NONE), trimmed(view, spans)
+    assert whole is not None
+    assert isinstance(cut, Estimate)
+    return whole, cut
+
+
+def mean_added_w(plant: SimPlant, spans: Floats) -> float:
+    added = [plant.dynamic_j(*(ORIGIN_NS + round(t * 1e9) for t in span), "core") for span in spans]
+    return sum(added) / float(np.sum(spans[:, 1] - spans[:, 0]))
+
+
+def figures_of(plant: SimPlant, spans: Floats, rails: dict[str, Rail], **how: Any) -> tuple[dict[str, Quantity], Any]:
+    """All figures of a plant whose clocks are right, and the notes and refusals by rail."""
+    host, activity = host_timebase(0), activity_of(spans)
+    placed = []
+    for name, rail in rails.items():
+        readings = readings_of(plant, spans, name, **how)
+        placed.append(Placed(rail, readings, host, view_of(readings, activity, "host", 1e-5, 1e-5)))
+    found, busy = fig.timing(activity, host, [p.view for p in placed if p.view is not None])
+    said = {p.rail.name: fig.rail_figures(p, activity, busy) for p in placed}
+    for one in said.values():
+        found = found | one.figures
+    found |= fig.totals(found, list(rails), ["inference"])[0]
+    return found | fig.energies(found, list(rails), ["inference"]), said
+
+
+def rail_of(name: str, gain_id: str | None = None, accuracy: Accuracy | None = LIMITS) -> Rail:
+    return Rail(name, rate_hz=1000.0, accuracy=accuracy, gain_id=gain_id)
+
+
+@settings(CALM, max_examples=60)
+@given(
+    aperture=st.floats(0.1, 1.0), tau=st.sampled_from([0.0, 0.1, 0.3]), first=st.floats(0.0, 1.0),
+    width_s=st.floats(5e-3, 60e-3), drift=st.floats(-0.01, 0.01),
+)  # fmt: skip
+def test_flat_spans_without_noise_are_met_exactly(
+    aperture: float, tau: float, first: float, width_s: float, drift: float
+) -> None:
+    spans = spans_of(width_s=width_s)
+    plant = plant_of(spans, idle_drift_per_s=drift)
+    view = seen_by(readings_of(plant, spans, aperture=aperture, tau=tau, first_s=first * 1e-3), spans)
+    whole, cut = both(view, spans)
+    assert whole.value_w == pytest.approx(2e-3, rel=1e-9 if tau == 0 else 1e-4)
+    assert cut.value_w == pytest.approx(2e-3, rel=1e-9 if tau == 0 else 3e-3)
+    middle = np.array([whole.at_s])
+    assert whole.idle_w == pytest.approx(float(plant.idle_mean_w("core", middle, middle + 1e-9)[0]), rel=1e-4)
+
+
+@settings(CALM, max_examples=40)
+@given(
+    burst=st.floats(-0.5, 1.0), share=st.floats(0.05, 0.5), at=st.sampled_from([0.0, 0.5, 1.0, -1.0]),
+    first=st.floats(0.0, 1.0), late=st.floats(-0.9, 0.9),
+)  # fmt: skip
+def test_integration_is_unmoved_by_bursts_and_by_the_clock_s_doubt(
+    burst: float, share: float, at: float, first: float, late: float
+) -> None:
+    spans = spans_of()
+    plant = plant_of(spans, burst=burst, burst_share=share, burst_at=at)
+    sigma_s = 5e-4  # two sigma are one reading
+    readings = readings_of(plant, spans, first_s=first * 1e-3, late_s=late * 1e-3)
+    whole = integrated(seen_by(readings, spans, sigma_s), spans, NONE)
+    assert whole is not None
+    assert whole.value_w == pytest.approx(mean_added_w(plant, spans), rel=1e-9)
+    assert whole.share == 1.0
+
+
+def test_trimming_loses_a_burst_at_the_start_which_integration_keeps() -> None:
+    spans = spans_of(width_s=0.0105)
+    plant = plant_of(spans, burst=1.0, burst_share=0.1, burst_at=0.0)
+    whole, cut = both(seen_by(readings_of(plant, spans), spans, 1e-4), spans)
+    assert mean_added_w(plant, spans) == pytest.approx(2.2e-3, rel=1e-3)
+    assert whole.value_w == pytest.approx(2.2e-3, rel=1e-3)
+    assert cut.value_w < 0.97 * whole.value_w
+
+
+def test_trimming_is_diluted_by_a_clock_that_is_off_by_more_than_it_says() -> None:
+    spans = spans_of()
+    view = seen_by(readings_of(plant_of(spans), spans, late_s=2e-3), spans, sigma_s=1e-5)
+    assert trimmed(view, spans).value_w < 0.97 * 2e-3  # type: ignore[union-attr]
+    honest = replace(view, sigma_s=1e-3)
+    assert trimmed(honest, spans).value_w == pytest.approx(2e-3, rel=1e-9)  # type: ignore[union-attr]
+
+
+def test_whole_stretches_that_also_hold_something_else_are_left_out() -> None:
+    spans = spans_of()
+    foreign = spans[10:12]
+    counted = np.delete(spans, [10, 11], axis=0)
+    view = seen_by(readings_of(plant_of(spans), spans), spans)
+    found = integrated(view, counted, foreign)
+    assert found is not None
+    assert found.value_w == pytest.approx(2e-3, rel=1e-9)
+    touching = np.column_stack([spans[5:6, 1], spans[5:6, 1] + 1e-3])
+    less = integrated(view, counted, np.concatenate([foreign, touching]))
+    assert less is not None
+    assert less.share < found.share == 1.0
+
+
+def test_a_window_shorter_than_a_reading_says_how_long_it_must_be() -> None:
+    spans = spans_of(width_s=8e-4)
+    short = trimmed(seen_by(readings_of(plant_of(spans), spans), spans), spans)
+    assert isinstance(short, TooShort)
+    assert short.window_s == pytest.approx(8e-4)
+    long = spans_of(width_s=short.needed_s)
+    assert isinstance(trimmed(seen_by(readings_of(plant_of(long), long), long), long), Estimate)
+
+
+def test_gaps_at_another_level_than_idle_are_noticed_and_not_integrated_into() -> None:
+    spans = spans_of()
+    rails = {"core": rail_of("core")}
+    leaking, said = figures_of(plant_of(spans, leak_w=5e-4), spans, rails, noise=0.005)
+    assert gaps_differ(seen_by(readings_of(plant_of(spans, leak_w=5e-4), spans, noise=0.005), spans))[0]
+    assert "between spans the device draws" in "".join(said["core"].notes)
+    assert leaking["dynamic_power_w"].method == fig.TRIMMED
+    assert leaking["dynamic_power_w"].value == pytest.approx(2e-3, rel=0.01)
+    honest, said = figures_of(plant_of(spans), spans, rails, noise=0.005)
+    assert honest["dynamic_power_w"].method == fig.INTEGRATED
+    assert said["core"].notes == ()
+
+
+def test_a_meter_without_calibration_is_noted_and_claims_no_gain() -> None:
+    spans = spans_of()
+    rails = {"core": rail_of("core", accuracy=None), "io": rail_of("io")}
+    found, said = figures_of(plant_of(spans), spans, rails, noise=0.01)
+    assert "instrument uncertainty not stated" in said["core"].notes[0]
+    assert said["io"].notes == ()
+    for name, wanted in (("core", False), ("io", True)):
+        sources = {c.source for c in found[f"rail.{name}.active_power_w"].components}
+        assert ("gain calibration" in sources, "offset calibration" in sources) == (wanted, wanted)
+
+
+def test_rails_add_up_and_their_gains_stay_apart() -> None:
+    spans = spans_of()
+    found, _ = figures_of(plant_of(spans), spans, {r: rail_of(r) for r in IDLE_W}, noise=0.01)
+    for name in fig.POWERS:
+        parts = [found[f"rail.{rail}.{name}"] for rail in IDLE_W]
+        assert found[name].value == pytest.approx(sum(p.value for p in parts), rel=1e-12)
+        gains = [c for c in found[name].components if c.source.startswith("gain calibration")]
+        assert {c.shared for c in gains} == {"gain:core", "gain:io"}
+    assert found["dynamic_power_w"].value == pytest.approx(2.2e-3, rel=0.01)
+
+
+def test_rails_behind_one_shunt_err_together() -> None:
+    spans = spans_of()
+    plant = plant_of(spans)
+    apart, _ = figures_of(plant, spans, {r: rail_of(r) for r in IDLE_W})
+    joint, _ = figures_of(plant, spans, {r: rail_of(r, "shunt") for r in IDLE_W})
+    alone, together = ([c.u for c in f["dynamic_power_w"].components if "gain" in c.source] for f in (apart, joint))
+    assert len(alone) == 2
+    assert together == pytest.approx([sum(alone)])
+    assert joint["dynamic_power_w"].u > apart["dynamic_power_w"].u
+
+
+@settings(CALM, max_examples=15)
+@given(st.sampled_from([2.0, 0.25, 3.7]), st.sampled_from([0.0, 0.3]))
+def test_twice_the_watts_are_twice_the_powers_and_energies(times: float, burst: float) -> None:
+    spans = spans_of()
+    rails = {r: rail_of(r) for r in IDLE_W}
+    once, _ = figures_of(plant_of(spans, burst=burst, burst_at=0.3), spans, rails)
+    more, _ = figures_of(plant_of(spans, times=times, burst=burst, burst_at=0.3), spans, rails)
+    assert once.keys() == more.keys()
+    for name, q in once.items():
+        factor = times if q.unit in ("W", "J") else 1.0
+        assert more[name].value == pytest.approx(factor * q.value, rel=1e-9), name
+
+
+def test_without_a_reading_in_idle_the_rail_is_refused_with_what_to_change() -> None:
+    spans = spans_of()
+    readings = readings_of(plant_of(spans), spans)
+    placed = Placed(rail_of("core"), readings, host_timebase(0), None)
+    refused = fig.rail_figures(placed, activity_of(spans), {}).refusals
+    assert refused == (
+        Refusal(
+            "rail core", "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
+        ),
+    )
+    nowhere = replace(activity_of(spans), idle_s=np.array([[0.0, 5e-4]]))
+    assert view_of(readings, nowhere, "host", 1e-5, 1e-5) is None

@@ -1,0 +1,237 @@
+"""Amperes and volts as two raw rails: power is their product reading by reading, with the limits of both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.analysis.timing.supply import Supply, Volts, covariance_w, mean_volts
+from rig.errors import DataError, StoreError
+from rig.recording.conversion import to_watts
+from rig.recording.reader import open_run
+from rig.types import Conversion, Floats, Rail
+from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+T0_NS = 1_000_000_000_000
+IDLE_A, BUSY_A, OPEN_V, OHM = 0.1, 0.6, 5.0, 0.5
+LIMIT_A = {"of_reading": 1e-3, "offset": 1e-4}
+LIMIT_V = {"of_reading": 2e-3, "offset": 1e-3}
+
+
+def current(spans: Floats, t: Floats) -> Floats:
+    """Integral of the amperes up to each time."""
+    on = [np.clip(t - a, 0.0, b - a) for a, b in spans]
+    return np.asarray(IDLE_A * t + (BUSY_A - IDLE_A) * np.sum(on, axis=0))
+
+
+def recorded(
+    path: Path, *, volts_hz: float = 1000.0, ohm: float = OHM, noise: float = 1e-4, shift_s: float = 0.0,
+    conversion: dict[str, Any] | None = None, volts: dict[str, Any] | None = None, kind: str = "mean",
+) -> Path:  # fmt: skip
+    """Thirty spans on a supply that sags, seen by a current and a voltage meter on the host's clock."""
+    rng = np.random.default_rng(4)
+    spans = np.array([[2.0 + 0.1 * k, 2.04 + 0.1 * k] for k in range(30)])
+    end_s = 7.0
+
+    def readings(rate_hz: float, moved_s: float, of: Any) -> dict[str, Any]:
+        start = np.round((0.001 + moved_s + np.arange(int((end_s - 0.02) * rate_hz)) / rate_hz) * 1e9).astype(np.int64)
+        end = start + round(1e9 / rate_hz)
+        amperes = (current(spans, end * 1e-9) - current(spans, start * 1e-9)) * rate_hz
+        return {"value": of(amperes) * (1.0 + noise * rng.normal(size=len(start))), "start_tick": start + T0_NS,
+                "end_tick": end + T0_NS}  # fmt: skip
+
+    ns = [[T0_NS + round(t * 1e9) for t in span] for span in spans]
+    rows = [
+        {"issue": k, "sample_id": f"s{k}", "phase": "inference", "issued_ns": a, "completed_ns": b, "on_tick": a,
+         "off_tick": b, "executions": 1, "output": "null", "warmup": False}
+        for k, (a, b) in enumerate(ns)
+    ]  # fmt: skip
+    start = start_line(t0_ns=T0_NS)
+    start["device"] = {"name": "plant", "mode": "simulator", "phases": ["inference"]}
+    idle = [{"type": "idle", "on_ns": T0_NS + a, "off_ns": T0_NS + b}
+            for a, b in ((10_000_000, 1_950_000_000), (5_100_000_000, 6_900_000_000))]  # fmt: skip
+    own = {"unit": "A", "supply_rail": "vdd"} if conversion is None else conversion
+    amps = {"name": "core", "rate_hz": 1000.0, "conversion": own, "accuracy": LIMIT_A, "gain_id": "i"}
+    supply = {"name": "vdd", "kind": kind, "rate_hz": volts_hz, "conversion": {"unit": "V"}, "accuracy": LIMIT_V,
+              "gain_id": "v"}  # fmt: skip
+    tables = {
+        "samples.arrows": table(SAMPLES, [{"id": row["sample_id"], "inferences": 1} for row in rows]),
+        "replies.arrows": table(REPLIES, rows),
+        "traces/core.arrows": trace(amps, readings(1000.0, 0.0, lambda i: i), clock="host"),
+    }
+    seen = readings(volts_hz, shift_s, lambda i: OPEN_V - ohm * i)
+    tables["traces/vdd.arrows"] = trace(supply | (volts or {}), seen, clock="host")
+    return write(path, [start, *idle], tables)
+
+
+def result_of(path: Path, **how: Any) -> Result:
+    return evaluate(open_run(recorded(path, **how)))
+
+
+def truth_w(ohm: float = OHM, burden_ohm: float = 0.0) -> tuple[float, float]:
+    """Idle and active power at the device."""
+    idle, busy = (i * (OPEN_V - ohm * i) - i * i * burden_ohm for i in (IDLE_A, BUSY_A))
+    return idle, busy
+
+
+def test_power_is_the_product_of_both_reading_by_reading(tmp_path: Path) -> None:
+    result = result_of(tmp_path / "run")
+    idle_w, busy_w = truth_w()
+
+    assert result.refusals == ()
+    for name, real in (("idle_power_w", idle_w), ("active_power_w", busy_w), ("dynamic_power_w", busy_w - idle_w)):
+        for figure in (name, f"trimmed.{name}") if name != "idle_power_w" else (name,):
+            assert result.quantities[figure].value == pytest.approx(real, rel=2e-4), figure
+    assert "Rail core: power is its amperes times the volts of vdd, reading by reading" in result.notes
+
+
+def test_volts_are_no_rail_of_power_and_enter_no_total(tmp_path: Path) -> None:
+    result = result_of(tmp_path / "run")
+
+    assert not [name for name in result.quantities if "vdd" in name]
+    assert result.quantities["active_power_w"].value == result.quantities["rail.core.active_power_w"].value
+    assert [s.rail for s in result.series.rails] == ["core"]
+
+
+@pytest.mark.parametrize(("volts_hz", "shift_s"), [(1000.0, 0.0004), (5000.0, 0.0), (50.0, 0.003)])
+def test_volts_at_another_pace_are_averaged_over_each_reading_and_what_that_misses_is_stated(
+    tmp_path: Path, volts_hz: float, shift_s: float
+) -> None:
+    result = result_of(tmp_path / "run", volts_hz=volts_hz, shift_s=shift_s)
+    found, real = result.quantities["active_power_w"], truth_w()[1]
+
+    low, high = found.interval()
+    assert low <= real <= high
+    u = next(c.u for c in found.components if c.source == "current and voltage within one aperture")
+    assert abs(found.value - real) <= 2.5 * u + 1e-3 * real
+
+
+def test_the_shunt_between_volts_and_device_is_taken_off(tmp_path: Path) -> None:
+    result = result_of(tmp_path / "run", conversion={"unit": "A", "supply_rail": "vdd", "burden_ohm": 0.2})
+    idle_w, busy_w = truth_w(burden_ohm=0.2)
+
+    assert result.quantities["dynamic_power_w"].value == pytest.approx(busy_w - idle_w, rel=3e-4)
+
+
+def test_the_limits_of_both_enter_each_with_an_origin_of_its_own(tmp_path: Path) -> None:
+    quantities = result_of(tmp_path / "run").quantities
+    idle_w, busy_w = truth_w()
+    for name, power, amperes, slope in (
+        ("idle_power_w", idle_w, IDLE_A, OPEN_V - OHM * IDLE_A),
+        ("active_power_w", busy_w, BUSY_A, OPEN_V - OHM * BUSY_A),
+        ("dynamic_power_w", busy_w - idle_w, BUSY_A - IDLE_A, -OHM * (BUSY_A - IDLE_A)),
+    ):
+        shared = {c.shared: c.u for c in quantities[name].components if c.shared}
+        assert shared["gain:i"] == pytest.approx(1e-3 * power / 3**0.5, rel=1e-2)
+        assert shared["gain:v"] == pytest.approx(2e-3 * power / 3**0.5, rel=1e-2)
+        assert shared["offset:i"] == pytest.approx(1e-4 * slope / 3**0.5, rel=1e-2)
+        assert shared["offset:v"] == pytest.approx(1e-3 * amperes / 3**0.5, rel=1e-2)
+
+
+def test_a_constant_voltage_gives_what_a_stated_one_gives(tmp_path: Path) -> None:
+    measured = result_of(tmp_path / "a", ohm=0.0, noise=0.0).quantities
+    stated = result_of(tmp_path / "b", ohm=0.0, noise=0.0, conversion={"unit": "A", "supply_v": OPEN_V}).quantities
+    for name in ("idle_power_w", "active_power_w", "trimmed.dynamic_power_w"):
+        assert measured[name].value == pytest.approx(stated[name].value, rel=1e-12)
+
+
+def test_volts_without_a_calibration_are_said_to_have_none(tmp_path: Path) -> None:
+    notes = result_of(tmp_path / "run", volts={"accuracy": None}).notes
+    assert "Rail vdd: instrument uncertainty not stated (no calibration was declared)" in notes
+
+
+@pytest.mark.parametrize(
+    ("conversion", "says"),
+    [
+        ({"unit": "A", "supply_rail": "vcc"}, "is not in the recording"),
+        ({"unit": "A", "supply_rail": "core"}, "no volts"),
+    ],
+)
+def test_a_supply_that_is_none_is_refused(tmp_path: Path, conversion: dict[str, Any], says: str) -> None:
+    with pytest.raises(DataError, match=says) as caught:
+        result_of(tmp_path / "run", conversion=conversion)
+    assert caught.value.field == "supply_rail"
+
+
+@pytest.mark.parametrize(
+    "conversion",
+    [
+        {"unit": "W", "supply_rail": "vdd"},
+        {"unit": "A", "supply_rail": "vdd", "supply_v": 5.0},
+        {"unit": "A", "supply_rail": 3},
+        {"unit": "mV"},
+    ],
+)
+def test_a_conversion_that_cannot_be_meant_is_refused(tmp_path: Path, conversion: dict[str, Any]) -> None:
+    with pytest.raises(StoreError):
+        open_run(recorded(tmp_path / "run", conversion=conversion))
+
+
+def test_a_voltage_alone_is_no_power() -> None:
+    with pytest.raises(DataError, match="a voltage is no power"):
+        to_watts(np.ones(3), Conversion("V"))
+    with pytest.raises(DataError, match="no declared supply voltage"):
+        to_watts(np.ones(3), Conversion("A", supply_rail="vdd"))
+
+
+# ---- volts over a reading -----------------------------------------------------------------
+
+
+def volts_of(value: Floats, start: Floats, end: Floats, ok: Any = True) -> Volts:
+    fine = np.broadcast_to(ok, len(value)).astype(bool)
+    return Volts(Rail("vdd", conversion=Conversion("V")), start, end, value, fine, np.zeros(len(value), bool))
+
+
+@CALM
+@given(st.lists(st.floats(0.5, 5.0), min_size=1, max_size=30))
+def test_the_same_windows_have_the_same_volts(levels: list[float]) -> None:
+    value, start = np.array(levels), 0.25 * np.arange(len(levels))
+    found, known, _ = mean_volts(volts_of(value, start, start + 0.25), start, start + 0.25)
+    assert found == pytest.approx(value) and np.all(known)
+
+
+@CALM
+@given(st.floats(-2.0, 2.0), st.floats(0.01, 3.0), st.floats(0.0, 6.0))
+def test_points_on_a_line_give_its_mean_over_any_window(slope: float, length: float, begin: float) -> None:
+    at = np.linspace(0.0, 10.0, 41)
+    found, known, _ = mean_volts(volts_of(3.0 + slope * at, at, at), np.array([begin]), np.array([begin + length]))
+    assert found[0] == pytest.approx(3.0 + slope * (begin + 0.5 * length), abs=1e-9) and known[0]
+
+
+def test_amperes_far_from_any_volts_have_no_power_and_a_lost_reading_is_bridged() -> None:
+    start = np.arange(20.0)
+    lost = volts_of(np.where(start == 5.0, np.nan, 2.0), start, start + 1.0, start != 5.0)
+    found, known, _ = mean_volts(lost, np.arange(-10.0, 40.0), np.arange(-9.0, 41.0))
+
+    assert found[known] == pytest.approx(2.0)
+    assert known[np.arange(-10.0, 40.0) == 5.0].all() and not known[0] and not known[-1]
+    with pytest.raises(DataError, match="holds no volts"):
+        mean_volts(volts_of(start, start, start + 1.0, False), start, start + 1.0)
+
+
+def test_ripple_that_current_and_voltage_share_is_found_and_independent_noise_is_not() -> None:
+    rng = np.random.default_rng(5)
+    n = 20_000
+    amperes = 1.0 + 0.1 * rng.normal(size=n)
+    rail, busy = Rail("vdd", conversion=Conversion("V")), np.ones(n, bool)
+    sags, apart = (
+        covariance_w(Supply(rail, amperes, volts, 1e-3, 0.0), busy, busy, 1e-3)
+        for volts in (5.0 - 0.5 * amperes, 5.0 + 0.05 * rng.normal(size=n))
+    )
+    assert sags == pytest.approx(0.5 * 0.1**2, rel=0.05)
+    assert apart < 0.05 * sags
+
+
+def test_a_recording_says_of_which_rail_its_volts_are(tmp_path: Path) -> None:
+    run = open_run(recorded(tmp_path / "run"))
+    assert run.traces["core"].rail.conversion.supply_rail == "vdd"
+    assert json.loads(json.dumps(evaluate(run).to_json()))["refusals"] == []

@@ -1,0 +1,130 @@
+"""Stated intervals hold the truth as often as they claim, on random plants; and the verdict can say no."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import benchmarks.truth as bench
+from fixtures.worlds.truth import FIGURES
+
+PLANTS = 42
+LIMIT = 0.87
+"""Of 42 plants at 95 %, 37 or more hold in 98 cases of 100."""
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def table() -> list[Row]:
+    return [bench.one(seed) for seed in range(PLANTS)]
+
+
+def off_by(table: list[Row], factor: float) -> list[Row]:
+    """The table of an estimator whose every value is ``factor`` times what it was."""
+
+    def broken(f: Row) -> Row:
+        return f | {"error": (f["truth"] + f["error"]) * factor - f["truth"]}
+
+    return [row | {"figures": {n: broken(f) for n, f in row["figures"].items()}} for row in table]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_intervals_hold_the_truth_as_often_as_they_say(table: list[Row], name: str) -> None:
+    found = bench.summary(table, name)
+    assert found["n"] >= 0.8 * PLANTS
+    assert found["coverage"] >= LIMIT
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_miss_is_a_near_miss(table: list[Row], name: str) -> None:
+    worst = max((abs(f["error"]) / f["half"], r["seed"]) for r in table if (f := r["figures"].get(name)))
+    assert worst[0] <= 3.0, f"plant {worst[1]}"
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_intervals_are_not_wide_for_safety(table: list[Row], name: str) -> None:
+    assert bench.summary(table, name)["ratio"] <= 6.0
+
+
+def test_what_is_refused_says_why(table: list[Row]) -> None:
+    refused = [r for r in table if FIGURES[0] not in r["figures"]]
+    assert len(refused) <= 0.2 * PLANTS
+    assert all(r["refused"] for r in refused)
+    assert not [r for r in refused if r["marks"] and r["rate_hz"] >= 1000 and r["window_s"] >= 20e-3]
+
+
+@pytest.mark.parametrize("factor", [1.02, 0.98])
+def test_an_estimator_two_percent_off_is_caught(table: list[Row], factor: float) -> None:
+    broken = off_by(table, factor)
+    for name in FIGURES:
+        assert bench.summary(broken, name)["coverage"] < 0.7
+    assert not bench.verdict(broken)["goals"]["coverage"]
+    assert not bench.verdict(broken)["pass"]
+
+
+# ---- the verdict, on made-up rows ----------------------------------------------------------
+
+
+def row(seed: int, error: float, half: float, noisy: bool = True, **more: Any) -> Row:
+    figure = {"error": error, "truth": 2.0, "half": half, "noisy": noisy}
+    plain: Row = {"seed": seed, "rate_hz": 5e3, "window_s": 0.05, "marks": True, "refused": []}
+    return plain | {"figures": dict.fromkeys(FIGURES, figure)} | more
+
+
+def gaussian(n: int = 400, wide: float = 1.0, sigma: float = 1e-3, noisy: bool = True) -> list[Row]:
+    """Estimates with exactly the error that their half-width, over ``wide``, states."""
+    errors = np.random.default_rng(1).normal(0.0, sigma, n)
+    return [row(k, float(e), 1.96 * sigma * wide, noisy) for k, e in enumerate(errors)]
+
+
+def missed(table: list[Row]) -> set[str]:
+    found = bench.verdict(table)
+    assert found["pass"] == all(found["goals"].values())
+    return {goal for goal, met in found["goals"].items() if not met}
+
+
+def test_exact_intervals_pass_every_goal() -> None:
+    table = gaussian()
+    assert missed(table) == set()
+    found = bench.verdict(table)["figures"]["dynamic_power_w"]
+    assert found["coverage"] == pytest.approx(0.95, abs=0.03)
+    assert found["ratio"] == pytest.approx(2.9, abs=0.3)
+
+
+def test_intervals_that_are_too_narrow_miss_coverage() -> None:
+    assert missed(gaussian(wide=0.7)) == {"coverage"}
+
+
+def test_intervals_that_are_too_wide_miss_sharpness_and_hold_too_often() -> None:
+    assert missed(gaussian(wide=3.0)) == {"coverage_noisy", "ratio", "ratio_noisy"}
+    assert missed(gaussian(wide=3.0, noisy=False)) == {"ratio"}
+
+
+def test_a_shared_offset_of_a_percent_misses_accuracy() -> None:
+    assert "median_error" in missed(off_by(gaussian(), 1.01))
+    assert missed(gaussian(sigma=2e-2)) == {"median_error"}
+
+
+def test_refusing_what_is_hard_does_not_pass() -> None:
+    none: Row = {"figures": {}}
+    hard = [row(k, 0.0, 1.0, **none, marks=False) for k in range(150)]
+    assert missed(gaussian() + hard) == {"refused"}
+    assert missed(gaussian() + hard[:50]) == set()
+
+
+def test_with_marks_and_long_windows_nothing_may_be_refused() -> None:
+    none: Row = {"figures": {}}
+    assert missed([*gaussian(), row(0, 0.0, 1.0, **none)]) == {"refused_with_marks"}
+    assert missed([*gaussian(), row(0, 0.0, 1.0, **none, marks=False)]) == set()
+    assert missed([*gaussian(), row(0, 0.0, 1.0, **none, window_s=5e-3)]) == set()
+
+
+def test_one_figure_that_fails_is_enough() -> None:
+    table = gaussian()
+    for r in table:
+        r["figures"] = r["figures"] | {FIGURES[2]: r["figures"][FIGURES[2]] | {"error": 5e-3}}
+    assert "coverage" in missed(table)
+    assert bench.verdict(table)["figures"][FIGURES[0]]["coverage"] > 0.92

@@ -1,0 +1,236 @@
+"""Throughput, latency, backlog, drops and slip are what a hand-made list of queries says they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp
+
+from rig.analysis.service.queries import Queries, queries_of
+from rig.analysis.service.serving import (
+    arrivals,
+    backlog,
+    gap_distance,
+    in_time_share,
+    latencies,
+    service_figures,
+    slips_s,
+    throughput,
+)
+from rig.types import Issue, Reply, Sample, Span
+from tests.support.serving import bench, due, played
+
+NAN = math.nan
+
+
+def queries(
+    due_s: Sequence[float], issued_s: Sequence[float], done_s: Sequence[float], holds: int | None = None,
+    inferences: int = 1,
+) -> Queries:  # fmt: skip
+    n = len(due_s)
+    zero = np.zeros(n, np.int64)
+    return Queries(
+        np.arange(n), zero, np.array(due_s, float), np.array(issued_s, float), np.array(done_s, float),
+        zero + inferences, zero, ("null",), holds,
+    )  # fmt: skip
+
+
+# ---- rates and latencies -------------------------------------------------------------------
+
+
+def test_throughput_counts_answers_from_the_first_asked_for_to_the_last_answer() -> None:
+    q = queries([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [1.0, 2.0, 4.0], inferences=10)
+    found = throughput(q)
+    assert found["duration_s"].value == 4.0
+    assert found["throughput_samples_hz"].value == 3 / 4.0
+    assert found["throughput_inferences_hz"].value == 30 / 4.0
+
+
+def test_a_sample_without_an_answer_lengthens_the_time_and_adds_no_answer() -> None:
+    q = queries([0.0, 1.0, 2.0], [0.0, 1.0, NAN], [1.0, 4.0, NAN])
+    assert throughput(q)["throughput_samples_hz"].value == 2 / 4.0
+
+
+def test_latency_counts_from_when_a_sample_was_due_and_else_from_its_hand_over() -> None:
+    scheduled = queries([0.0, 1.0], [0.0, 1.5], [1.0, 2.0])
+    closed = queries([NAN, NAN], [0.0, 1.5], [1.0, 2.0])
+    assert scheduled.latency_s().tolist() == [1.0, 1.0]
+    assert closed.latency_s().tolist() == [1.0, 0.5]
+    assert (scheduled.scheduled, closed.scheduled) == (True, False)
+
+
+@settings(deadline=None)
+@given(due_ns=st.integers(0, 10**12), wait_ns=st.integers(0, 10**10))
+def test_a_latency_is_that_of_the_stamps_to_the_nanosecond(due_ns: int, wait_ns: int) -> None:
+    """What is answered just in time must not be called late by a rounding."""
+    due_s, done_s = due_ns * 1e-9, (due_ns + wait_ns) * 1e-9
+    assert queries([due_s], [due_s], [done_s]).latency_s()[0] == wait_ns / 1e9
+
+
+def test_percentiles_are_nearest_rank_with_an_interval_from_order_statistics() -> None:
+    found = latencies(np.arange(1000, 0, -1) / 1000.0, "latency", 0.99)
+    assert found["latency_p50_s"].value == 0.5
+    assert found["latency_p99_s"].value == 0.99
+    assert found["latency_p99_9_s"].value == 0.999
+    assert found["latency_mean_s"].value == pytest.approx(0.5005)
+    assert found["latency_p50_s"].half_width() == pytest.approx(0.031, abs=2e-3)  # 1.96 sqrt(n/4) ranks
+    assert found["latency_p99_early_stopping_s"].value > found["latency_p99_s"].value
+
+
+def test_an_early_stopping_estimate_needs_enough_queries() -> None:
+    assert "latency_p90_early_stopping_s" in latencies(np.ones(64), "latency", 0.9)
+    assert "latency_p90_early_stopping_s" not in latencies(np.ones(63), "latency", 0.9)
+
+
+def test_without_an_answer_there_is_no_figure() -> None:
+    assert service_figures(queries([0.0], [0.0], [NAN]), {}) == {}
+    assert service_figures(queries([], [], []), {}) == {}
+
+
+def test_a_share_in_time_counts_the_dropped_and_the_exactly_just_in_time() -> None:
+    q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, NAN], [0.7, 1.7, 2.8, NAN])
+    assert in_time_share(q, 0.7).value == 2 / 4
+
+
+# ---- backlog and drops ---------------------------------------------------------------------
+
+
+def test_backlog_counts_what_is_due_and_unanswered_at_each_arrival() -> None:
+    q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 2.5, 5.0, 7.5], [2.5, 5.0, 7.5, 10.0])
+    assert backlog(q).tolist() == [1, 2, 3, 3]
+    assert service_figures(q, {})["backlog_max"].value == 3
+
+
+def test_an_answer_at_the_moment_of_an_arrival_is_no_backlog() -> None:
+    assert backlog(queries([0.0, 1.0], [0.0, 1.0], [1.0, 2.0])).tolist() == [1, 1]
+
+
+def test_the_dropped_are_a_share_of_all_and_no_backlog() -> None:
+    q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, NAN, 3.0], [0.5, 1.5, NAN, 3.5])
+    found = service_figures(q, {})
+    assert (found["dropped_share"].value, found["backlog_max"].value) == (0.25, 1)
+    assert found["latency_p50_s"].n == 3
+
+
+# ---- slip ----------------------------------------------------------------------------------
+
+
+def test_slip_is_how_late_a_sample_was_handed_over() -> None:
+    q = queries([0.0, 1.0, 2.0], [0.0, 1.25, 2.5], [0.5, 1.75, 2.75])
+    assert slips_s(q).tolist() == [0.0, 0.25, 0.5]
+    assert arrivals(q)["slip_max_s"].value == 0.5
+
+
+def test_waiting_for_a_busy_device_is_no_slip() -> None:
+    q = queries([0.0, 0.1, 0.2], [0.0, 1.0, 2.0], [1.0, 2.0, 3.0])
+    assert slips_s(q).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_what_comes_after_the_device_was_free_again_is_slip() -> None:
+    q = queries([0.0, 0.1, 0.2], [0.0, 1.5, 2.5], [1.0, 2.5, 3.5])
+    assert slips_s(q).tolist() == [0.0, 0.5, 0.0]
+
+
+def test_a_batch_waits_for_the_batch_before_and_not_for_itself() -> None:
+    q = queries([0.0, 0.1, 0.2, 0.3], [0.0, 1.0, 1.0, 2.5], [1.0, 2.0, 2.0, 3.0])
+    assert slips_s(q).tolist() == [0.0, 0.0, 0.0, 0.5]
+
+
+def test_waiting_for_room_in_a_device_that_holds_several_is_no_slip() -> None:
+    due_s, done_s = [0.0, 0.1, 0.2, 0.3, 0.4], [1.0, 2.0, 3.0, 4.0, 5.0]
+    q = queries(due_s, [0.0, 0.1, 1.0, 2.0, 3.0], done_s, holds=2)
+    assert slips_s(q).tolist() == [0.0] * 5
+    late = queries(due_s, [0.0, 0.1, 1.25, 2.0, 3.0], done_s, holds=2)
+    assert slips_s(late).tolist() == [0.0, 0.0, 0.25, 0.0, 0.0]
+
+
+def test_a_device_that_holds_several_need_not_answer_in_order() -> None:
+    q = queries([0.0, 0.0, 0.1, 0.2], [0.0, 0.0, 1.0, 2.0], [9.0, 1.0, 2.0, 3.0], holds=2)
+    assert slips_s(q).tolist() == [0.0] * 4
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    gaps=st.lists(st.integers(0, 200), min_size=1, max_size=30), seconds=st.sampled_from([0.01, 0.1, 0.3]),
+    batch=st.integers(1, 4), holds=st.none() | st.integers(1, 5),
+)  # fmt: skip
+def test_a_host_that_is_never_late_never_slips(gaps: list[int], seconds: float, batch: int, holds: int | None) -> None:
+    at_s = np.cumsum([0, *gaps]) / 1000.0
+    plant, device = bench(seconds, batch=batch, holds=holds)
+    with played(device, due(at_s.tolist()), plant) as run:
+        assert slips_s(queries_of(run)).max() < 1e-9
+
+
+def test_dropped_samples_have_no_slip() -> None:
+    q = queries([0.0, 1.0, 2.0], [0.0, NAN, 2.0], [0.5, NAN, 2.5])
+    assert slips_s(q).tolist() == [0.0, 0.0]
+
+
+# ---- the gaps ------------------------------------------------------------------------------
+
+values = st.lists(st.integers(0, 50).map(float), min_size=2, max_size=40).map(np.array)
+
+
+@settings(deadline=None)
+@given(one=values, other=values)
+def test_gap_distance_is_kolmogorovs(one: np.ndarray, other: np.ndarray) -> None:
+    assert gap_distance(one, other) == pytest.approx(ks_2samp(one, other, method="asymp").statistic)
+    assert gap_distance(one, one) == 0.0
+
+
+def test_a_schedule_that_was_kept_has_no_gap_distance_and_one_that_was_bunched_has() -> None:
+    at_s = np.cumsum(np.random.default_rng(1).exponential(0.1, 500))
+    kept = queries(at_s, at_s, at_s + 0.01)
+    bunched = queries(at_s, np.ceil(at_s), np.ceil(at_s) + 1e-6)
+    assert arrivals(kept)["arrival_gap_distance"].value == 0.0
+    assert arrivals(bunched)["arrival_gap_distance"].value > 0.5
+
+
+# ---- queries from a recording --------------------------------------------------------------
+
+
+def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stands_for() -> None:
+    many = [Sample(f"s{k}", np.zeros(1, np.float32), inferences=k + 1) for k in range(3)]
+    plant, device = bench(0.1)
+    steps = [Issue(many[:1], warmup=True), *due([0.0, 0.3, 0.4], many)]
+    with played(device, steps, plant) as run:
+        q = queries_of(run)
+    assert (q.issue.tolist(), q.sample.tolist(), q.inferences.tolist()) == ([1, 2, 3], [0, 1, 2], [1, 2, 3])
+    assert (q.due_s - q.due_s[0]).round(9).tolist() == [0.0, 0.3, 0.4]
+    assert q.latency_s().round(9).tolist() == [0.1, 0.1, 0.1]
+
+
+class Two:
+    """Answers each sample with two spans, the first without having said anything yet."""
+
+    def __init__(self, device: object) -> None:
+        self.device = device
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.device, name)
+
+    def poll(self, timeout_s: float) -> list[Reply]:
+        pairs = (Span("preprocess", 1, 2), Span("inference", 2, 3))
+        return [Reply(r.sample_id, "x", pairs) for r in self.device.poll(timeout_s)]  # type: ignore[attr-defined]
+
+
+def test_an_answer_of_several_spans_is_one_query() -> None:
+    plant, device = bench(0.1)
+    with played(Two(device), due([0.0, 0.5]), plant) as run:  # type: ignore[arg-type]
+        q = queries_of(run)
+    assert len(q) == 2
+    assert [q.outputs[k] for k in q.output] == ['"x"', '"x"']
+
+
+def test_a_recording_without_an_issue_has_no_queries() -> None:
+    plant, device = bench(0.1)
+    with played(device, [], plant) as run:
+        q = queries_of(run)
+    assert len(q) == 0
+    assert not q.scheduled
+    assert math.isnan(q.window_s()[0])

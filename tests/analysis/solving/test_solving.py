@@ -1,0 +1,135 @@
+"""What is told of solvers: means with the doubt that their scatter leaves, times to a gap, overruns, and why not."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.analysis.evaluate import evaluate
+from rig.analysis.quantity import Quantity
+from rig.analysis.result import Result
+from rig.analysis.solving.solves import Solve, solving_checks, solving_figures, solving_notes
+from rig.recording.reader import open_run
+from rig.recording.session import runs_in
+from rig.session.measure import measure
+from rig.session.setup import Request
+from rig.types import Issue, Rules, Workload
+from scenarios.optimization import optimization
+from scenarios.rules import quick
+from tests.support.paths import EXAMPLES
+
+FLAT = Quantity(2.0, "W", (), 0.0, 1, "")
+
+
+def solve(problem: str, cost: float = -40.0, closing: dict[float, float] | None = None, over_s: float = 0.0) -> Solve:
+    """A solve of 1 s, against a target of -50; ``closing``: its cost by the time it was found."""
+    found = closing or {0.5: cost}
+    at_s, costs = np.array(list(found)), np.array(list(found.values()))
+    return Solve(problem, 1.0 + over_s, 1.0, cost, cost, 0, True, at_s, costs, {"official": -50.0}, over_s)
+
+
+@given(st.lists(st.lists(st.floats(-60, -1), min_size=3, max_size=3), min_size=2, max_size=6))
+def test_solves_of_one_problem_are_no_independent_looks_at_problems_like_it(costs: list[list[float]]) -> None:
+    figure = solving_figures([solve(f"p{k}", c) for k, own in enumerate(costs) for c in own], None, False)["cost_mean"]
+    means = [float(np.mean(own)) for own in costs]
+    assert figure.value == pytest.approx(float(np.mean(means)))
+    assert figure.u == pytest.approx(float(np.std(means, ddof=1)) / math.sqrt(len(means)), abs=1e-9)
+
+
+def test_solves_of_a_single_problem_scatter_by_themselves() -> None:
+    figure = solving_figures([solve("p", c) for c in (-40.0, -42.0, -44.0)], None, False)["cost_mean"]
+    assert (figure.value, figure.u) == (-42.0, pytest.approx(2.0 / math.sqrt(3.0)))
+
+
+def test_time_to_a_gap_by_the_official_rule_is_as_doubtful_as_the_times_are_scattered() -> None:
+    solves = [solve(f"p{k}", -50.0, {0.1 * (k + 1): -46.0, 0.9: -50.0}) for k in range(3)]
+    figures = solving_figures(solves, FLAT, True)
+    time_s, energy_j = figures["time_to_gap_official_0_1_official_s"], figures["energy_to_gap_official_0_1_official_j"]
+    assert time_s.value == pytest.approx(0.2)
+    assert time_s.u == pytest.approx(0.1 / math.sqrt(3.0))
+    assert energy_j.u / energy_j.value == pytest.approx(time_s.u / time_s.value)
+
+
+def test_one_solve_that_stays_away_leaves_a_share_and_no_official_time() -> None:
+    solves = [solve("p", -50.0, {0.1: -46.0}), solve("q", -10.0, {0.1: -10.0})]
+    figures = solving_figures(solves, FLAT, True)
+    assert figures["reached_gap_official_0_1_share"].value == 0.5
+    assert figures["time_to_gap_official_0_1_s"].n == 1
+    assert "time_to_gap_official_0_1_official_s" not in figures
+
+
+def test_of_gaps_closer_than_where_solves_were_told_to_stop_nothing_is_told() -> None:
+    figures = solving_figures([solve("p", -50.0)], FLAT, True, to_gap=0.05)
+    told = {name for name in figures if name.startswith("reached_")}
+    assert told == {"reached_gap_official_0_1_share", "reached_gap_official_0_05_share"}
+
+
+def test_a_solve_that_ended_early_has_not_overrun_by_less_than_nothing() -> None:
+    early = Solve("p", 0.2, 1.0, -40.0, -40.0, 0, True, np.zeros(0), np.zeros(0), {}, 0.0)
+    figures = solving_figures([early, solve("p", over_s=0.1)], None, False)
+    assert (figures["overrun_mean_s"].value, figures["overrun_max_s"].value) == (0.05, 0.1)
+
+
+def test_the_worst_overrun_of_a_loop_is_judged_and_not_its_mean() -> None:
+    looped = Solve("p", 1e-3, 1e-3, -40.0, -40.0, 0, True, np.zeros(0), np.zeros(0), {}, 0.0279)
+    assert solving_figures([looped], None, False)["overrun_max_s"].value == 0.0279
+    (late,) = [check for check in solving_checks([looped]) if "past their budget" in check.rule]
+    assert not late.ok
+
+
+def test_why_no_time_to_a_gap_is_told_is_told() -> None:
+    known, unknown = [solve("p")], [Solve("p", 1.0, 1.0, -4.0, -4.0, 0, True, np.zeros(0), np.zeros(0), {})]
+    assert "depends on its budget" in " ".join(solving_notes(known, False, None))
+    assert "No target is known" in " ".join(solving_notes(unknown, True, None))
+    assert "a gap of 0.05" in " ".join(solving_notes(known, True, 0.05))
+    assert not list(solving_notes(known, True, None))
+
+
+# ---- budgets too short for a meter -----------------------------------------------------------
+
+
+def issues(workload: Workload, metered: bool, **options: Any) -> list[Issue]:
+    rules: Rules = quick("optimization")
+    return [step for step in optimization(workload, rules, metered, **options) if isinstance(step, Issue)]
+
+
+@given(timeout_s=st.floats(1e-3, 100.0), window_s=st.floats(0.05, 5.0))
+def test_a_budget_shorter_than_a_power_window_is_looped_until_it_fills_one(timeout_s: float, window_s: float) -> None:
+    workload = cube()
+    given = {"timeout_s": timeout_s, "window_s": window_s, "solves": 1}
+    assert {i.repeat for i in issues(workload, False, **given)} == {1}
+    (repeat,) = {i.repeat for i in issues(workload, True, **given)}
+    assert repeat * timeout_s >= window_s * (1 - 1e-12)
+    assert (repeat - 1) * timeout_s < window_s
+    assert {i.repeat for i in issues(workload, True, repeat=3, **given)} == {3}
+
+
+def cube() -> Workload:
+    from scenarios.workloads.qubo_mis.workload import open_workload
+
+    return open_workload(nodes=8, density=0.5, seeds="0")
+
+
+def measured(tmp_path: Path, **options: str) -> list[Result]:
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    own = {"nodes": "20", "seeds": "0", "solves": "2", "idle_s": "0.3", **options}
+    meter = EXAMPLES / "my_meter.py"
+    told, meters = tuple(f"{key}={value}" for key, value in own.items()), (f"{meter}:open_meter",)
+    request = Request("cpu-mis", meters, "optimization", "qubo-mis", False, None, None, told, tmp_path / "run", ())
+    return [evaluate(open_run(path)) for path, _ in runs_in(measure(request, quiet=True))]
+
+
+def test_a_session_loops_for_power_and_not_for_performance(tmp_path: Path) -> None:
+    performance, power = measured(tmp_path, timeout_s="0.02", window_s="0.2")
+    lengths = [np.diff(r.series.phase_windows_s["solve"], axis=1).ravel() for r in (performance, power)]
+    assert np.all(lengths[0] < 0.1)
+    assert np.all(lengths[1] >= 0.2)
+    assert "active_power_w" in power.quantities
+    assert all(a <= b for a, b in pairwise(sorted(lengths[1])))

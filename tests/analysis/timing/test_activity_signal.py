@@ -1,0 +1,130 @@
+"""How much of each reading an activity fills, against slow and plain ways of saying the same."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.timing.activity_signal import Edges, edges_of, inside, merged, seen, touches
+from rig.types import Floats
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+
+GRID = st.integers(0, 60)
+WINDOWS = st.lists(st.tuples(GRID, st.integers(1, 12)), max_size=8).map(
+    lambda rows: np.array([(a, a + n) for a, n in rows], dtype=float).reshape(-1, 2)
+)
+READINGS = st.lists(st.tuples(GRID, st.integers(0, 10)), min_size=1, max_size=20).map(
+    lambda rows: np.array([(a, a + n) for a, n in rows], dtype=float)
+)
+
+
+def plain_union(windows: Floats) -> list[tuple[float, float]]:
+    """Union of windows by counting cells of one unit; windows that only meet become one."""
+    cells = {k for a, b in windows for k in range(int(a), int(b))}
+    starts = sorted(k for k in cells if k - 1 not in cells)
+    return [(float(k), float(next(e for e in range(k, 100) if e not in cells))) for k in starts]
+
+
+@CALM
+@given(WINDOWS)
+def test_merged_windows_cover_the_same_and_stand_apart(windows: Floats) -> None:
+    found = merged(windows)
+    assert [tuple(row) for row in found] == plain_union(windows)
+    assert merged(found).tolist() == found.tolist()
+
+
+@CALM
+@given(WINDOWS, READINGS)
+def test_a_reading_touches_a_window_when_they_share_time(windows: Floats, readings: Floats) -> None:
+    apart = merged(windows)
+    start, end = readings.T
+    plain = [any(a < e and b > s for a, b in apart) for s, e in readings]
+    assert touches(apart, start, end).tolist() == plain
+
+
+@CALM
+@given(WINDOWS, READINGS)
+def test_a_reading_is_inside_the_window_that_holds_all_of_it(windows: Floats, readings: Floats) -> None:
+    apart = merged(windows)
+    start, end = readings.T
+    for s, e, k in zip(start, end, inside(apart, start, end), strict=True):
+        holders = [j for j, (a, b) in enumerate(apart) if a <= s and e <= b]
+        assert holders == ([] if k < 0 else [k])
+
+
+def test_without_windows_nothing_is_touched_or_inside() -> None:
+    none = np.zeros((0, 2))
+    t = np.arange(3.0)
+    assert not touches(none, t, t + 1).any()
+    assert inside(none, t, t + 1).tolist() == [-1, -1, -1]
+    assert merged(none).shape == (0, 2)
+    assert seen(edges_of(none), t, t + 1, 0.5).tolist() == [0.0, 0.0, 0.0]
+
+
+@CALM
+@given(WINDOWS, READINGS, st.floats(-3.0, 3.0))
+def test_what_is_seen_without_a_filter_is_the_overlap(windows: Floats, readings: Floats, height: float) -> None:
+    start, end = readings[:, 0] + 0.25, readings[:, 1] + 0.5
+    plain = [
+        height * sum(max(0.0, min(e, b) - max(s, a)) for a, b in windows) / (e - s)
+        for s, e in zip(start, end, strict=True)
+    ]
+    assert seen(edges_of(windows, height), start, end) == pytest.approx(np.array(plain), abs=1e-9)
+
+
+def filtered(windows: Floats, tau_s: float, t: float) -> float:
+    """A single pole's answer to every window, from the closed form of each edge."""
+    rise = sum((1.0 - math.exp(-(t - a) / tau_s)) for a, _ in windows if t > a)
+    return rise - sum((1.0 - math.exp(-(t - b) / tau_s)) for _, b in windows if t > b)
+
+
+@settings(CALM, max_examples=50)
+@given(WINDOWS, READINGS, st.floats(0.05, 20.0))
+def test_what_is_seen_behind_a_filter_is_the_mean_of_its_output(
+    windows: Floats, readings: Floats, tau_s: float
+) -> None:
+    start, end = readings[:5, 0] + 0.25, readings[:5, 1] + 0.5
+    found = seen(edges_of(windows), start, end, tau_s)
+    for s, e, value in zip(start, end, found, strict=True):
+        n = 2000
+        t = s + (e - s) * (np.arange(n) + 0.5) / n
+        plain = float(np.mean([filtered(windows, tau_s, x) for x in t[:: max(n // 200, 1)]]))
+        assert value == pytest.approx(plain, abs=0.02 * (1 + len(windows)))
+
+
+@CALM
+@given(WINDOWS, st.lists(st.floats(0.0, 80.0), min_size=1, max_size=10), st.floats(0.05, 20.0))
+def test_a_point_reading_sees_the_filter_at_that_instant(windows: Floats, at: list[float], tau_s: float) -> None:
+    t = np.array(at)
+    plain = [filtered(windows, tau_s, x) for x in at]
+    assert seen(edges_of(windows), t, t, tau_s) == pytest.approx(np.array(plain), abs=1e-9)
+
+
+@CALM
+@given(WINDOWS, st.floats(0.05, 5.0), st.integers(1, 50))
+def test_a_filter_delays_and_loses_nothing(windows: Floats, tau_s: float, parts: int) -> None:
+    cuts = np.linspace(-1.0, 80.0 + 40.0 * tau_s, parts + 1)
+    total = float(np.sum(seen(edges_of(windows), cuts[:-1], cuts[1:], tau_s) * np.diff(cuts)))
+    assert total == pytest.approx(float(np.sum(windows[:, 1] - windows[:, 0])), abs=1e-9)
+
+
+@CALM
+@given(WINDOWS, READINGS, st.floats(-5.0, 5.0), st.sampled_from([0.0, 0.7]))
+def test_moving_edges_and_readings_together_changes_nothing(
+    windows: Floats, readings: Floats, by_s: float, tau_s: float
+) -> None:
+    start, end = readings[:, 0] + 0.25, readings[:, 1] + 0.5
+    edges = edges_of(windows)
+    moved = seen(edges.shifted(by_s), start + by_s, end + by_s, tau_s)
+    assert moved == pytest.approx(seen(edges, start, end, tau_s), abs=1e-9)
+
+
+def test_edges_may_move_past_one_another() -> None:
+    moved = Edges(np.array([0.0, 1.0]), np.array([1.0, -1.0])).shifted(np.array([3.0, 0.0]))
+    assert moved.at_s.tolist() == [1.0, 3.0]
+    assert moved.jump.tolist() == [-1.0, 1.0]

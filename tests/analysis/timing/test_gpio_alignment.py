@@ -1,0 +1,214 @@
+"""Edges of a pin are laid onto the spans that a device stamped: rightly, as well as stated, or not at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.timing.gpio_alignment import Input, Match, expected, match, observed, quiet_s
+from rig.types import Floats, Pin
+
+CALM = settings(deadline=None, derandomize=True, database=None, max_examples=40)
+TICK_S = 1e-9
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Spans, a pin that marks them, and a meter whose clock is off by ``shift_s`` in the middle and by ``rate``.
+
+    ``wobble`` is how irregular the spans are, relative to ``gap_s``; ``missed`` the share of edges that never come,
+    ``extra`` how many more there are, ``bounce`` the share that bounce; ``first`` and ``last`` spans are not seen.
+    """
+
+    pin: Pin = "level"
+    n: int = 60
+    span_s: float = 10e-3
+    gap_s: float = 5e-3
+    wobble: float = 0.1
+    marks: bool = False
+    shift_s: float = 3e-3
+    rate: float = 1e-5
+    reach_s: float = 0.02
+    step_s: float = 1e-6
+    jitter_s: float = 3e-7
+    missed: float = 0.0
+    extra: int = 0
+    bounce: float = 0.0
+    first: int = 0
+    last: int = 0
+    delay_s: float = 0.0
+    lag_s: float = 0.0
+    seed: int = 0
+
+    def spans(self) -> Floats:
+        rng = np.random.default_rng([self.seed, 1])
+        on = 1.0 + np.cumsum(self.span_s + self.gap_s * (1.0 + self.wobble * rng.uniform(-1.0, 1.0, self.n)))
+        spans = np.column_stack([on, on + self.span_s])
+        if self.marks:
+            chips = 2e-3 * rng.integers(1, 4, (12, 2)) + 0.3e-3
+            end = 0.2 + np.cumsum(chips.sum(axis=1))
+            train = np.column_stack([end - chips.sum(axis=1), end - chips[:, 1]])
+            spans = np.concatenate([train, spans, train + float(spans[-1, 1])])
+        return spans
+
+    def found(self) -> Match | str:
+        rng = np.random.default_rng([self.seed, 2])
+        spans = self.spans()
+        edges = []
+        for on, off in spans[self.first : len(spans) - self.last]:
+            after = (1, 0) if self.pin == "level" else (0, 0)
+            for at, level in zip((on, off), after, strict=True):
+                if rng.random() >= self.missed:
+                    edges.append((at + self.delay_s + rng.normal(0.0, self.jitter_s), level))
+                    if self.pin == "stamp":
+                        edges.append((edges[-1][0] + 2e-4, 1))
+                    if rng.random() < self.bounce:
+                        t = edges[-1][0] + 3e-6 if self.pin != "stamp" else edges[-2][0] + 3e-6
+                        edges += [(t, 1 - level), (t + 5e-6, level)]
+        edges += [(rng.uniform(spans[0, 0], spans[-1, 1]), int(rng.integers(2))) for _ in range(self.extra)]
+        edges.sort()
+        if self.pin == "toggle":
+            edges = [(at, k % 2) for k, (at, _) in enumerate(edges)]
+        at, level = (np.array(part) for part in zip(*edges, strict=True))
+        wrong = self.middle_s + (at - self.middle_s - self.shift_s) / (1.0 + self.rate)
+        look, which = np.unique(np.ceil(wrong / self.step_s) * self.step_s, return_index=True)
+        wanted = expected(np.floor(spans / TICK_S) * TICK_S, self.pin)
+        seen = observed(look, level[which].astype(float), self.pin, self.step_s, quiet_s(wanted))
+        return match(wanted, seen, self.reach_s, 5e-5, Input(self.step_s, self.lag_s, TICK_S))
+
+    @property
+    def middle_s(self) -> float:
+        return float(np.median(self.spans()))
+
+    def error_s(self, found: Match) -> float:
+        return found.shift_s - self.shift_s - self.rate * (found.ref_s - self.middle_s)
+
+
+PINS = pytest.mark.parametrize("pin", ["level", "stamp", "toggle"])
+SCENES = st.builds(
+    Scene,
+    pin=st.sampled_from(["level", "stamp", "toggle"]),
+    n=st.integers(10, 120),
+    wobble=st.floats(0.0, 0.5),
+    marks=st.booleans(),
+    shift_s=st.floats(-0.03, 0.03),
+    reach_s=st.floats(0.03, 0.1),
+    missed=st.sampled_from([0.0, 0.05, 0.2]),
+    extra=st.integers(0, 10),
+    bounce=st.sampled_from([0.0, 0.3]),
+    first=st.integers(0, 3),
+    last=st.integers(0, 3),
+    seed=st.integers(0, 10**6),
+)
+
+
+@CALM
+@given(SCENES)
+def test_whatever_is_missing_extra_or_bounces_no_match_is_off_by_more_than_it_states(scene: Scene) -> None:
+    """A shift by a period, or by one edge, would be off by thousands of sigmas."""
+    found = scene.found()
+    if isinstance(found, Match):
+        assert abs(scene.error_s(found)) <= 5.0 * found.sigma_s + 2e-7
+
+
+@PINS
+def test_irregular_spans_decide_within_brackets_that_are_several_periods_wide(pin: Pin) -> None:
+    for wrong_s in (-0.09, 0.0, 0.07):
+        scene = Scene(pin, shift_s=wrong_s, reach_s=0.1)
+        found = scene.found()
+        assert isinstance(found, Match)
+        assert abs(scene.error_s(found)) <= 4.0 * found.sigma_s < 1e-6
+        assert (found.matched, found.missing, found.extra) == (120, 0, 0)
+
+
+@PINS
+def test_a_periodic_train_is_not_decided_when_the_brackets_allow_another_period(pin: Pin) -> None:
+    periodic = Scene(pin, wobble=0.0, reach_s=0.05)
+    found = periodic.found()
+    assert isinstance(found, str) and "a shift by" in found
+    assert isinstance(replace(periodic, reach_s=4e-3).found(), Match)
+
+
+@PINS
+@pytest.mark.parametrize("shift_s", [-0.045, 0.003, 0.06])
+def test_marks_decide_for_a_periodic_train(pin: Pin, shift_s: float) -> None:
+    scene = Scene(pin, wobble=0.0, marks=True, shift_s=shift_s, reach_s=0.08)
+    found = scene.found()
+    assert isinstance(found, Match)
+    assert abs(scene.error_s(found)) <= 4.0 * found.sigma_s
+
+
+def test_a_periodic_train_whose_ends_were_not_seen_is_not_shifted_to_where_more_would_fit() -> None:
+    for first, last in ((5, 0), (0, 5), (5, 5)):
+        assert isinstance(Scene(wobble=0.0, first=first, last=last, reach_s=0.1).found(), str)
+
+
+@PINS
+def test_stated_sigma_holds_the_truth_as_often_as_it_claims(pin: Pin) -> None:
+    scenes = [
+        Scene(pin, step_s=step_s, jitter_s=jitter_s, missed=0.02, extra=2, wobble=0.3, seed=k)
+        for k in range(50)
+        for step_s, jitter_s in ((1e-6, 1e-7), (1e-7, 2e-6))
+    ]
+    found = [(s, m) for s in scenes if isinstance(m := s.found(), Match)]
+    z = np.array([s.error_s(m) / m.sigma_s for s, m in found])
+    assert len(found) >= 95
+    assert np.mean(np.abs(z) <= 1.96) >= 0.88  # of 100 at 95 %, 88 or more in 99.8 cases of 100
+    assert np.median(np.abs(z)) >= 0.4  # and not wide for safety: a Gaussian has 0.67
+
+
+def test_looks_in_step_with_the_spans_leave_half_a_look_in_doubt() -> None:
+    """Every edge stands at the same place between two looks: repetition shows nothing of it."""
+    still = Scene(wobble=0.0, jitter_s=0.0, rate=0.0, step_s=1e-5, reach_s=4e-3)
+    for shift_s in np.linspace(1e-6, 9e-6, 5):
+        scene = replace(still, shift_s=float(shift_s))
+        found = scene.found()
+        assert isinstance(found, Match)
+        assert found.sigma_s == pytest.approx(1e-5 / np.sqrt(12.0), rel=0.05)
+        assert abs(scene.error_s(found)) <= 0.5e-5 + 1e-8
+    free = replace(still, wobble=0.3, seed=3).found()
+    assert isinstance(free, Match) and free.sigma_s < 1.2e-6
+
+
+def test_what_a_pin_lags_is_in_the_sigma_where_it_was_declared() -> None:
+    for k in range(20):
+        delay_s = float(np.random.default_rng(k).uniform(-5e-6, 5e-6))
+        scene = Scene(delay_s=delay_s, lag_s=5e-6, seed=k)
+        found = scene.found()
+        assert isinstance(found, Match)
+        assert found.sigma_s == pytest.approx(5e-6 / np.sqrt(3.0), rel=0.1)
+        assert abs(scene.error_s(found)) <= 1.96 * found.sigma_s
+
+
+@PINS
+def test_brackets_that_are_wrong_by_two_periods_are_contradicted_not_followed(pin: Pin) -> None:
+    assert isinstance(Scene(pin, n=12, wobble=0.0, shift_s=0.03, reach_s=8e-3).found(), str)
+
+
+def test_edges_that_have_nothing_to_do_with_the_spans_place_nothing() -> None:
+    rng = np.random.default_rng(1)
+    wanted = expected(Scene().spans(), "level")
+    at = np.sort(rng.uniform(1.0, 2.0, 150))
+    seen = observed(at, np.arange(150) % 2, "level", 1e-6, quiet_s(wanted))
+    assert isinstance(match(wanted, seen, 0.02, 5e-5, Input(1e-6)), str)
+
+
+def test_too_few_edges_are_said_to_be() -> None:
+    wanted = expected(Scene(n=2).spans(), "level")
+    assert "too few" in str(match(wanted, wanted, 0.01, 1e-5, Input(1e-6)))
+
+
+def test_spans_without_a_gap_are_one_on_a_level() -> None:
+    spans = np.array([[1.0, 2.0], [2.0, 3.0], [4.0, 5.0]])
+    assert expected(spans, "level").at_s.tolist() == [1.0, 3.0, 4.0, 5.0]
+    assert len(expected(spans, "stamp")) == 6
+
+
+def test_a_glitch_that_changes_nothing_is_no_edge_and_a_bounce_is_its_first() -> None:
+    at = np.array([1.0, 1.0001, 1.0002, 2.0, 3.0, 3.0001])
+    seen = observed(at, np.array([1, 0, 1, 0, 1, 0]), "level", 0.0, 0.01)
+    assert (seen.at_s.tolist(), seen.level.tolist()) == ([1.0, 2.0], [1, 0])

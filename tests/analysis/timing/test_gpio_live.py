@@ -1,0 +1,62 @@
+"""A board in MLPerf Tiny's energy mode beside a Joulescope that watches its pin, both in real time: a whole run."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from test_joulescope import FakeDriver
+
+from drivers.devices.mlperf_tiny import device as mlperf_tiny
+from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
+from drivers.meters.joulescope import meter as joulescope
+from fixtures.bench.live_plant import live_plant
+from fixtures.bench.plant import ORIGIN_NS
+from fixtures.instruments.tiny_board import Chip, TinyBoard
+from fixtures.worlds.truth import BlankWorkload
+from rig.analysis.evaluate import evaluate
+from rig.engine.acquisition import Bench
+from rig.engine.collect import collect
+from rig.engine.record import start_document
+from rig.recording.reader import open_run
+from rig.recording.writer import Recorder
+from rig.types import Idle, Issue, Sample
+
+pytest.importorskip("serial", reason="extra serial is not installed")
+
+N = 6
+HOLD_S = 2e-3
+
+
+def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+    plant = live_plant()
+    package = ModuleType("pyjoulescope_driver")
+    package.Driver = type("Driver", (FakeDriver,), {"plant": plant})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyjoulescope_driver", package)
+    chip = Chip(energy_mode=True, hold_s=HOLD_S, inference_s=0.03)
+    samples = tuple(Sample(f"s{k}", np.arange(16, dtype=np.int8) + k) for k in range(N))
+    with (
+        TinyBoard(chip, plant, baud=115200) as board,  # as quick as in performance mode, for the test's sake
+        closing(mlperf_tiny.open_device(port=board.port, mode="energy", baud=115200, labels="a,b,c,d")) as device,
+        closing(joulescope.open_meter(plant.clock, rate_hz=10_000.0, mark_input=0, pin="stamp")) as meter,
+        Recorder(tmp_path / "run") as recorder,
+    ):
+        bench, workload = Bench(device, (meter,), plant.clock), BlankWorkload(samples)
+        start = start_document(bench, workload, {"name": "single-stream"}, "all", [], "run")
+        recorder.event("start", **start)
+        collect([Idle(0.3), *(Issue([s]) for s in samples), Idle(0.3)], bench, recorder)
+    result = evaluate(open_run(tmp_path / "run"))
+    spans = [(on, off) for _, on, off in plant.activity]
+    busy_s = float(np.mean([(off - on) * 1e-9 for on, off in spans])) + HOLD_S
+    time, dynamic = (result.quantities[name] for name in ("execution_time_s", "dynamic_power_w"))
+    added_w = (chip.inference_w - chip.idle_w) * (busy_s - HOLD_S) / busy_s
+    assert result.clocks.keys() == {"joulescope"} and not result.refusals
+    low, high = time.interval()
+    assert low <= busy_s <= high and high - low < 4e-3 * busy_s
+    assert dynamic.value == pytest.approx(added_w, rel=5e-3)
+    assert min(on for on, _ in spans) > ORIGIN_NS

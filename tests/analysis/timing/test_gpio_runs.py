@@ -1,0 +1,245 @@
+"""Whole runs with a pin on the meter: recorded beside the power, placed by, and timed by where nothing else stamps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fixtures.bench.mock_device import MockDevice, open_device
+from fixtures.bench.mock_meter import MockMeter, open_meter
+from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
+from fixtures.worlds.truth import blank, steps, truth
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.analysis.timing.synchronise import place
+from rig.analysis.timing.timeline import activity_of, timebase_of
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
+from rig.errors import DataError, SetupError
+from rig.recording.reader import Run, open_run
+from rig.session.measure import measure
+from rig.session.setup import Request
+from tests.support.run_by_hand import read_plainly, write
+
+N = 30
+DEVICE: dict[str, Any] = {"inference_s": 0.03, "span_spread": 0.2, "timeout_s": 100.0}
+METER: dict[str, Any] = {"noise": 0.02}
+
+
+class Measured:
+    """A recorded run with what made it."""
+
+    def __init__(self, path: Path, device: dict[str, Any], meter: dict[str, Any], n: int = N, **plant: Any) -> None:
+        self.plant: SimPlant = open_plant(**plant)
+        self.device: MockDevice = open_device(self.plant, **DEVICE | device)
+        self.meter: MockMeter = open_meter(self.plant, **METER | meter)
+        bench, workload = Bench(self.device, (self.meter,), self.plant.clock), blank(n)
+        scenario = {"name": "single-stream"}
+        record(path, bench, workload, steps(workload, 1.0), scenario=scenario, argv=[])
+        self.run: Run = open_run(path)
+
+    def result(self) -> Result:
+        return evaluate(self.run)
+
+    def offset(self) -> tuple[float, float, str]:
+        """How far the meter's map is from the device's stamps in the middle, its sigma, and by which method."""
+        device = timebase_of(self.run, "device")
+        placed = place(self.run, activity_of(self.run, device), device)[0].timebase
+        spans = [on for name, on, _ in self.plant.activity if name == "inference"]
+        at = np.array([(spans[len(spans) // 2] - ORIGIN_NS) * 1e-9])
+        here = placed.seconds(self.meter._clock.ticks_at(at)) - device.seconds(self.device._clock.ticks_at(at) - 0.5)
+        return float(here[0]), placed.sigma_s, placed.method
+
+
+def values(result: Result) -> dict[str, float]:
+    return {name: q.value for name, q in result.quantities.items()}
+
+
+# ---- recorded beside the power ------------------------------------------------------------
+
+
+def test_an_input_is_recorded_and_is_no_supply(tmp_path: Path) -> None:
+    found = Measured(tmp_path / "run", {"pin": "level"}, {"pin": "level"})
+    trace = found.run.traces["pin"]
+    assert len(trace.value) == 2 * (N + 24)
+    assert np.array_equal(trace.start_tick, trace.end_tick) and set(trace.value) == {0.0, 1.0}
+    assert not [name for name in found.result().quantities if "pin" in name]
+    assert [r.rail for r in found.result().series.rails] == ["core"]
+
+
+def test_an_input_whose_pin_nobody_declared_places_nothing_and_changes_no_figure(tmp_path: Path) -> None:
+    without = Measured(tmp_path / "without", {}, {})
+    beside = Measured(tmp_path / "with", {"pin": "level"}, {"pin": "level"})
+    trace = beside.run.traces["pin"]
+    mute = replace(trace, rail=replace(trace.rail, pin=None))
+    undeclared = evaluate(replace(beside.run, traces=beside.run.traces | {"pin": mute}))
+    assert values(undeclared) == values(without.result())
+
+
+def test_a_pin_that_never_moves_is_a_trace_and_is_said(tmp_path: Path) -> None:
+    found = Measured(tmp_path / "run", {}, {"pin": "level"})
+    assert len(found.run.traces["pin"].value) == 0
+    assert any("no edge was seen" in note for note in found.result().notes)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "what"),
+    [("value", 2, "neither 0 nor 1"), ("end_tick", None, "begin and end differ"), ("both", None, "forward in time")],
+)
+def test_edges_that_are_none_are_refused(tmp_path: Path, column: str, value: int | None, what: str) -> None:
+    Measured(tmp_path / "run", {"pin": "level"}, {"pin": "level"}, n=3)
+    events, tables = read_plainly(tmp_path / "run")
+    table = tables["traces/pin.arrows"]
+    names = ("start_tick", "end_tick") if column == "both" else (column,)
+    for name in names:
+        held = table[name].to_numpy().astype(np.int64)
+        held[1] = held[0] if column == "both" else held[1] + 1 if value is None else value
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array(held))
+    tables["traces/pin.arrows"] = table
+    with pytest.raises(DataError, match=what):
+        open_run(write(tmp_path / "other", events[:-1], tables))
+
+
+# ---- placed by ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pin", ["level", "stamp", "toggle"])
+def test_edges_place_a_slow_meter_to_a_look_though_some_are_missing_and_some_bounce(tmp_path: Path, pin: str) -> None:
+    wrong = {"pin": pin, "pin_missed": 0.05, "pin_bounce": 0.2, "pin_extra": 0.05, "pin_jitter_s": 2e-7}
+    z = []
+    for seed in range(12):
+        device = wrong | {"device_seed": seed, "marks": bool(seed % 2)}
+        meter = {"pin": pin, "meter_seed": seed + 1, "rate_hz": 200.0, "pin_rate_hz": 4e5}
+        error, sigma, method = Measured(tmp_path / f"{seed}", device, meter).offset()
+        assert method == "edges" and sigma < 3e-6
+        z.append(error / sigma)
+    assert np.sum(np.abs(z) <= 1.96) >= 9  # of 12 at 95 %, 9 or more in 99.8 cases of 100
+    assert np.max(np.abs(z)) <= 4.0
+
+
+def test_a_trace_and_a_pin_that_disagree_are_told_apart(tmp_path: Path) -> None:
+    late = Measured(tmp_path / "late", {"pin": "level", "pin_delay_s": 3e-4}, {"pin": "level", "noise": 1e-3}, n=60)
+    assert any("apart, which doubts of" in note for note in late.result().notes)
+    right = Measured(tmp_path / "right", {"pin": "level"}, {"pin": "level", "noise": 1e-3}, n=60)
+    assert not any("apart" in note for note in right.result().notes)
+
+
+def test_every_method_that_was_tried_stands_in_the_report(tmp_path: Path) -> None:
+    clock = Measured(tmp_path / "run", {"pin": "level"}, {"pin": "level"}).result().clocks["meter"]
+    assert {"brackets", "marks", "activity", "edges"} == set(clock.considered)
+    assert clock.sigma_s == min(clock.considered.values())
+
+
+def test_with_a_pin_power_and_energy_hold_the_truth(tmp_path: Path) -> None:
+    held = []
+    for seed in range(10):
+        device = {"pin": "stamp", "device_seed": seed, "pin_jitter_s": 1e-6}
+        meter = {"pin": "stamp", "meter_seed": seed, "rate_hz": 300.0}
+        found = Measured(tmp_path / f"{seed}", device, meter, seed=seed)
+        real, result = truth(found.plant, "inference", N), found.result()
+        for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s"):
+            low, high = result.quantities[name].interval()
+            held.append(low <= real[name] <= high)
+    assert np.mean(held) >= 0.9
+
+
+# ---- timed by -----------------------------------------------------------------------------
+
+ON_PIN = {"on_pin": True, "pin": "stamp"}
+
+
+@pytest.mark.parametrize("pin", ["level", "stamp", "toggle"])
+def test_a_device_that_stamps_nothing_is_timed_by_its_pin(tmp_path: Path, pin: str) -> None:
+    held = []
+    for seed in range(6):
+        device = {"on_pin": True, "pin": pin, "device_seed": seed}
+        found = Measured(tmp_path / f"{seed}", device, {"pin": pin, "meter_seed": seed}, seed=seed)
+        real, result = truth(found.plant, "inference", N), found.result()
+        assert not result.refusals
+        for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s"):
+            low, high = result.quantities[name].interval()
+            held.append(low <= real[name] <= high)
+    assert np.mean(held) >= 0.9
+
+
+def test_its_clock_is_the_meters_whose_rate_enters_every_time(tmp_path: Path) -> None:
+    found = Measured(tmp_path / "run", ON_PIN, {"pin": "stamp"})
+    result = found.result()
+    time, power = result.quantities["execution_time_s"], result.quantities["dynamic_power_w"]
+    assert set(result.clocks) == {"meter"}
+    assert any(c.source == "clock rate, device to host" for c in time.components)
+    assert not any(c.source == "clock rate, meter to device" for c in power.components)
+
+
+def test_what_the_pin_may_lag_enters_the_time_and_cancels_in_no_repetition(tmp_path: Path) -> None:
+    found = Measured(tmp_path / "run", ON_PIN, {"pin": "stamp", "pin_lag_s": 1e-4})
+    parts = {c.source: c.u for c in found.result().quantities["execution_time_s"].components}
+    assert parts["stamp jitter"] >= 1e-4 * np.sqrt(2.0 / 3.0) * 0.99
+
+
+def without_edge(run: Run, k: int) -> Run:
+    trace = run.traces["pin"]
+    fewer = {n: np.delete(getattr(trace, n), k) for n in ("value", "start_tick", "end_tick", "overload")}
+    return replace(run, traces=run.traces | {"pin": replace(trace, **fewer)})
+
+
+def test_an_issue_without_its_edges_is_named(tmp_path: Path) -> None:
+    found = Measured(tmp_path / "run", {"on_pin": True, "pin": "level"}, {"pin": "level"})
+    with pytest.raises(DataError, match="issue 7 has 1 begins and 0 ends") as caught:
+        evaluate(without_edge(found.run, 15))
+    assert caught.value.value == 7 and "wire" in caught.value.remedy
+
+
+def test_an_edge_too_many_is_named_and_one_far_from_every_issue_is_nobodys(tmp_path: Path) -> None:
+    noisy = Measured(tmp_path / "noisy", {"on_pin": True, "pin": "level", "pin_bounce": 1.0}, {"pin": "level"}, n=5)
+    with pytest.raises(DataError, match="issue 0 has 3 begins and 3 ends"):
+        noisy.result()
+    quiet = Measured(tmp_path / "quiet", {"on_pin": True, "pin": "level"}, {"pin": "level"}, n=5)
+    trace = quiet.run.traces["pin"]
+    early = {"value": [1, 0], "start_tick": trace.start_tick[0] - np.array([5_000_000, 4_000_000])}
+    early |= {"end_tick": early["start_tick"], "overload": [False, False]}
+    more = {n: np.concatenate([v, getattr(trace, n)]) for n, v in early.items()}
+    run = replace(quiet.run, traces=quiet.run.traces | {"pin": replace(trace, **more)})
+    assert values(evaluate(run))["execution_time_s"] == values(quiet.result())["execution_time_s"]
+
+
+def test_brackets_wider_than_the_gaps_move_no_edge_to_a_neighbour(tmp_path: Path) -> None:
+    meter = {"pin": "level", "meter_forward_s": 0.04, "meter_back_s": 1e-4, "meter_jitter_s": 0.0}
+    found = Measured(tmp_path / "run", {"on_pin": True, "pin": "level"}, meter)
+    real = truth(found.plant, "inference", N)
+    assert found.result().quantities["execution_time_s"].value == pytest.approx(real["execution_time_s"], rel=2e-4)
+
+
+def test_without_a_meter_on_its_pin_it_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="no meter watches it") as caught:
+        Measured(tmp_path / "run", ON_PIN, {})
+    assert "mark_input" in caught.value.remedy
+
+
+def test_a_recording_without_the_pins_trace_says_what_is_missing(tmp_path: Path) -> None:
+    found = Measured(tmp_path / "run", ON_PIN, {"pin": "stamp"})
+    result = evaluate(replace(found.run, traces={"core": found.run.traces["core"]}))
+    assert "execution_time_s" not in result.quantities
+    assert any("logic input" in refusal.remedy for refusal in result.refusals)
+
+
+def test_a_loop_on_a_pin_stands_for_its_executions(tmp_path: Path) -> None:
+    found = Measured(tmp_path / "run", ON_PIN, {"pin": "stamp"}, n=3)
+    rows = found.run.replies.to_pylist()
+    assert [(r["phase"], r["on_tick"], r["executions"]) for r in rows] == 3 * [("inference", None, 1)]
+    assert json.loads(rows[0]["output"])["label"] == "x"
+
+
+def test_in_a_session_its_times_come_from_runs_that_a_meter_watched(tmp_path: Path) -> None:
+    options = ("device.on_pin=true", "device.pin=stamp", "meter.pin=stamp", "samples=3", "idle_s=0.5")
+    request = Request("mock", ("mock",), "single-stream", "asc", True, None, None, options, tmp_path / "session", ())
+    folder = measure(request, quiet=True)
+    runs = {name: open_run(folder / name) for name in ("performance", "power")}
+    for run in runs.values():
+        assert "execution_time_s" in evaluate(run).quantities

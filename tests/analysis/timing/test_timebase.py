@@ -1,0 +1,204 @@
+"""Clock readings become a map from ticks to seconds, as good as it says and no better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
+from rig.types import Bracket, ClockInfo, Floats
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+
+HZ = 12.5e6
+CLOCK = ClockInfo("device", HZ)
+
+
+def marks(length_s: float, each: int = 16, every_s: float = 5.0) -> Floats:
+    """When the clock is read: many times at both ends, twice now and then between."""
+    burst = np.arange(each) * 0.02
+    between = [t + k for t in np.arange(every_s, length_s, every_s) for k in (0.0, 0.02)]
+    return np.concatenate([burst, between, length_s + burst])
+
+
+class Wire:
+    """A clock with an offset and a rate error, read over a link with a delay each way and jitter on top."""
+
+    def __init__(
+        self, offset_s: float = 7.0, rate: float = 0.0, there_s: float = 1e-4, back_s: float = 1e-4,
+        jitter_s: float = 0.0, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.offset_s, self.rate, self.there_s, self.back_s = offset_s, rate, there_s, back_s
+        self.jitter_s, self.rng = jitter_s, np.random.default_rng(seed)
+
+    def tick(self, t_s: float) -> float:
+        return (t_s + self.offset_s) * (1.0 + self.rate) * HZ
+
+    def read(self, at_s: Iterable[float]) -> list[Bracket]:
+        found = []
+        for t in at_s:
+            there, back = np.array([self.there_s, self.back_s]) + self.jitter_s * self.rng.exponential(size=2)
+            before_ns = round(t * 1e9)
+            latched = before_ns * 1e-9 + there
+            found.append(Bracket(before_ns, int(np.floor(self.tick(latched))), round((latched + back) * 1e9)))
+        return found
+
+    def errors(self, timebase: Timebase, at_s: Sequence[float] | Floats) -> Floats:
+        """What the map gets wrong at some moments, in its own standard uncertainties there."""
+        wrong = [float(timebase.seconds(np.array([self.tick(t)]))[0]) - t for t in at_s]
+        return np.array([abs(e) / timebase.sigma_at(t) for e, t in zip(wrong, at_s, strict=True)])
+
+
+@CALM
+@given(st.integers(-(10**12), 10**12), st.floats(-3e-4, 3e-4), st.integers(3, 60))
+def test_readings_without_delay_give_the_map_itself(offset: int, rate: float, n: int) -> None:
+    ticks = [offset + k * 12_500_000 for k in range(n)]
+    seconds = [k * (1.0 + rate) for k in range(n)]
+    exact = [Bracket(round(t * 1e9), tick, round(t * 1e9)) for t, tick in zip(seconds, ticks, strict=True)]
+    found = fit_brackets(CLOCK, exact, 0)
+    assert found.rate - 1.0 == pytest.approx(rate, abs=2e-9)
+    assert found.seconds(np.array(ticks)) == pytest.approx(np.array(seconds), abs=3e-9)
+    assert found.sigma_s < 1e-7
+
+
+@CALM
+@given(
+    st.integers(-(2**61), 2**61), st.floats(1.0, 60.0), st.floats(1e-6, 1e-2), st.floats(0.0, 1e-3), st.integers(0, 99)
+)
+def test_an_offset_of_the_clock_changes_no_second(
+    offset: int, length_s: float, there_s: float, jitter_s: float, seed: int
+) -> None:
+    plain = Wire(there_s=there_s, jitter_s=jitter_s, rate=1e-4, seed=seed).read(marks(length_s))
+    shifted = [Bracket(b.before_ns, b.tick + offset, b.after_ns) for b in plain]
+    a, b = fit_brackets(CLOCK, plain, 0), fit_brackets(CLOCK, shifted, 0)
+    ticks = np.array([r.tick for r in plain], dtype=np.int64)
+    assert np.array_equal(a.seconds(ticks), b.seconds(ticks + offset))
+    assert (a.sigma_s, a.rate, a.rate_sigma) == (b.sigma_s, b.rate, b.rate_sigma)
+
+
+@CALM
+@given(st.integers(0, 2**62), st.floats(1.0, 60.0))
+def test_a_later_start_of_the_host_clock_changes_no_second(t0_ns: int, length_s: float) -> None:
+    plain = Wire(jitter_s=1e-4, rate=-5e-5).read(marks(length_s))
+    later = [Bracket(b.before_ns + t0_ns, b.tick, b.after_ns + t0_ns) for b in plain]
+    ticks = np.array([r.tick for r in plain], dtype=np.int64)
+    assert np.array_equal(
+        fit_brackets(CLOCK, plain, 0).seconds(ticks), fit_brackets(CLOCK, later, t0_ns).seconds(ticks)
+    )
+
+
+def test_drift_is_found_to_half_a_ppm_in_forty_seconds_of_a_jittering_link() -> None:
+    wrong, stated = [], []
+    for seed in range(30):
+        wire = Wire(rate=3e-5, there_s=5e-4, back_s=5e-4, jitter_s=1e-3, seed=seed)
+        found = fit_brackets(CLOCK, wire.read(np.linspace(0.0, 40.0, 4000)), 0)
+        wrong.append(found.rate * (1.0 + 3e-5) - 1.0)
+        stated.append(found.rate_sigma)
+    assert np.sqrt(np.mean(np.square(wrong))) < 0.5e-6
+    assert np.median(stated) < 1e-6
+    assert np.all(np.abs(wrong) < 3.0 * np.array(stated))
+
+
+@settings(CALM, max_examples=200)
+@given(st.floats(0.0, 1e-2), st.floats(0.0, 1e-2), st.floats(-2e-4, 2e-4), st.floats(0.0, 1e4), st.floats(0.5, 120.0))
+def test_a_link_slower_one_way_errs_within_two_sigma(
+    there_s: float, back_s: float, rate: float, offset_s: float, length_s: float
+) -> None:
+    assume(there_s + back_s > 1e-6)
+    wire = Wire(offset_s, rate, there_s, back_s)
+    found = fit_brackets(CLOCK, wire.read(marks(length_s)), 0)
+    assert np.all(wire.errors(found, np.linspace(0.0, length_s, 5)) <= 2.0)
+
+
+def test_a_link_that_also_jitters_errs_within_two_sigma_nearly_always() -> None:
+    rng = np.random.default_rng(8)
+    worst = []
+    for seed in range(400):
+        there_s, back_s, jitter_s = 10.0 ** rng.uniform((-6, -6, -6), (-2, -2, -3))
+        length_s = rng.uniform(2.0, 120.0)
+        wire = Wire(1.0, rng.uniform(-2e-4, 2e-4), there_s, back_s, jitter_s, seed)
+        found = fit_brackets(CLOCK, wire.read(marks(length_s)), 0)
+        worst.append(float(wire.errors(found, np.linspace(0.0, length_s, 5)).max()))
+    assert np.mean(np.array(worst) <= 2.0) >= 0.99
+    assert max(worst) < 3.0
+
+
+def test_half_of_the_shortest_round_trip_is_in_the_sigma_however_often_it_is_read() -> None:
+    few, many = (fit_brackets(CLOCK, Wire(there_s=4e-3, back_s=0.0).read(marks(10.0, n)), 0) for n in (2, 500))
+    assert few.sigma_s == pytest.approx(2e-3 / np.sqrt(3.0), rel=0.01)
+    assert many.sigma_s == pytest.approx(few.sigma_s, rel=0.01)
+
+
+def test_slow_round_trips_do_not_count() -> None:
+    wire = Wire(there_s=1e-5, back_s=1e-5)
+    quick = wire.read(marks(20.0))
+    late = Wire(there_s=0.3, back_s=0.0).read(np.linspace(0.5, 19.0, 200))
+    mixed = fit_brackets(CLOCK, sorted([*quick, *late], key=lambda b: b.before_ns), 0)
+    assert np.all(wire.errors(mixed, np.linspace(0.0, 20.0, 5)) <= 2.0)
+    assert mixed.sigma_s < 2e-5
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.5e-4, -8e-4])
+def test_a_rate_without_a_lever_is_nominal_within_the_declared_tolerance(rate: float) -> None:
+    wire = Wire(rate=rate)
+    found = fit_brackets(CLOCK, wire.read([0.0]), 0)
+    assert found.rate == 1.0
+    assert np.all(wire.errors(found, np.linspace(0.0, 100.0, 11)) <= 2.0)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.5e-4, -2e-4])
+@pytest.mark.parametrize("jitter_s", [1e-4, 5e-3])
+def test_one_trigger_and_the_arrival_of_readings_bound_the_rate(rate: float, jitter_s: float) -> None:
+    wire = Wire(rate=rate, seed=4)
+    trigger = wire.read([0.0])
+    ended = trigger[0].tick + np.arange(1, 401) * int(0.25 * HZ)
+    true_s = ended / HZ / (1.0 + rate) - wire.offset_s
+    arrived_s = true_s + 2e-3 + wire.rng.exponential(jitter_s, len(true_s))
+    found = fit_brackets(CLOCK, trigger, 0, np.column_stack([ended, arrived_s]))
+    assert abs(found.rate * (1.0 + rate) - 1.0) < 2.0 * found.rate_sigma < 1e-4
+    assert np.all(wire.errors(found, np.linspace(0.0, 100.0, 11)) <= 2.5)
+    assert fit_brackets(CLOCK, trigger, 0, np.column_stack([ended, arrived_s])[:2]).rate == 1.0
+
+
+def test_arrivals_are_not_asked_where_the_clock_can_be_read_twice() -> None:
+    wire = Wire(rate=1e-4)
+    nonsense = np.column_stack([np.arange(10.0), 3.0 * np.arange(10.0)])
+    rows = wire.read(marks(10.0))
+    assert fit_brackets(CLOCK, rows, 0, nonsense) == fit_brackets(CLOCK, rows, 0)
+
+
+def test_a_clock_that_was_never_read_is_an_error() -> None:
+    with pytest.raises(ValueError, match="device was never read"):
+        fit_brackets(CLOCK, [], 0)
+
+
+@CALM
+@given(st.integers(2**53, 2**62), st.integers(1, 10**10))
+def test_ticks_beyond_what_a_float_holds_keep_their_differences(first: int, step: int) -> None:
+    zero = fit_brackets(CLOCK, [Bracket(0, first, 0)], 0)
+    ticks = np.array([first, first + 1, first + step, first + step + 1], dtype=np.int64)
+    seconds = zero.seconds(ticks)
+    assert seconds[1] - seconds[0] == pytest.approx(1.0 / HZ, rel=1e-9)
+    assert seconds[3] - seconds[2] == pytest.approx(1.0 / HZ, abs=1e-12)
+    assert seconds[2] == pytest.approx(step / HZ, rel=1e-15)
+
+
+def test_the_host_clock_counts_nanoseconds_from_the_start_of_the_run() -> None:
+    host = host_timebase(10**18)
+    assert host.seconds(np.array([10**18, 10**18 + 1, 10**18 + 10**9], dtype=np.int64)).tolist() == [0.0, 1e-9, 1.0]
+    assert host.sigma_at(1e4) == 0.0
+
+
+@CALM
+@given(st.floats(-1e-2, 1e-2), st.floats(-1e-4, 1e-4), st.floats(-50.0, 50.0))
+def test_an_adjusted_map_moves_at_its_reference_and_stretches_about_it(by_s: float, rate_by: float, t: float) -> None:
+    plain = fit_brackets(CLOCK, Wire().read(marks(10.0)), 0)
+    moved = plain.adjusted(by_s, rate_by, 1e-6, 1e-9, "marks")
+    tick = np.array([plain.ref_tick + round(t * HZ)])
+    since = float(plain.seconds(tick)[0]) - plain.ref_s
+    assert float(moved.seconds(tick)[0]) == pytest.approx(plain.ref_s + by_s + since * (1.0 + rate_by), abs=1e-9)
+    assert moved.sigma_at(moved.ref_s + 3.0) == pytest.approx(np.hypot(1e-6, 3e-9))

@@ -1,0 +1,433 @@
+"""``bench.toml``: names for a lab's devices and meters. What is wrong with a file is said by file, line and remedy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reports import sections
+from rig.analysis.evaluate import evaluate
+from rig.bench.lines import line_of, lines_of
+from rig.bench.station import Chosen, examine, find_bench, lab_of, open_bench, request_of
+from rig.engine.record import record
+from rig.errors import DataError, RigError, UnknownNameError, UsageError
+from rig.plugins import build
+from rig.recording.reader import open_run
+from rig.session.setup import Request, opened
+from tests.support.paths import ROOT
+
+CALM = settings(deadline=None, derandomize=True, database=None, max_examples=60)
+TODAY = datetime.now(UTC).date()
+GOOD = """\
+lab = "Room 12"
+operator = "Ada"
+
+[devices.board1]
+driver = "mock"
+options = { idle_w = 0.02, marks = false }
+rails = ["core", "io"]
+
+[devices.board2]
+driver = "mock"
+
+[meters.dmm]
+driver = "scpi-dmm"
+sees = "board1"
+rail = "core"
+supply_v = 3.3
+calibration = "dmm.toml"
+options = { address = "TCPIP::192.0.2.7::5025::SOCKET", range_max = 0.1 }
+
+[meters.smu]
+driver = "scpi-smu"
+sees = "board1"
+rail = "io"
+options = { address = "TCPIP::192.0.2.8::5025::SOCKET", channel = 2 }
+
+[meters.other]
+driver = "mock"
+sees = "board2"
+"""
+
+
+def calibration(until: date = TODAY + timedelta(days=9), since: date = TODAY - timedelta(days=9)) -> str:
+    return (
+        f'instrument = "34465A"\nreference = "certificate 4711"\nvalid_from = {since}\nvalid_until = {until}\n'
+        '[[range]]\nunit = "A"\nfull_scale = 0.1\nof_reading_percent = 0.05\nof_range_percent = 0.01\n'
+    )
+
+
+def written(folder: Path, text: str = GOOD, certificate: str | None = None) -> Path:
+    (folder / "dmm.toml").write_text(calibration() if certificate is None else certificate, encoding="utf-8")
+    path = folder / "bench.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problem(path: Path) -> DataError:
+    with pytest.raises(DataError) as caught:
+        open_bench(path)
+    return caught.value
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def test_devices_meters_and_their_wiring_are_read(tmp_path: Path) -> None:
+    bench = open_bench(written(tmp_path))
+
+    assert (bench.lab, bench.operator) == ("Room 12", "Ada")
+    assert list(bench.devices) == ["board1", "board2"]
+    assert bench.devices["board1"].rails == ("core", "io")
+    assert [(m.name, m.rails) for m in bench.meters_of("board1")] == [("dmm", ("core",)), ("smu", ("io",))]
+    assert bench.meters["dmm"].supply_v == 3.3
+
+
+def test_a_calibration_file_is_looked_for_beside_the_bench_file(tmp_path: Path) -> None:
+    assert open_bench(written(tmp_path)).meters["dmm"].calibration == tmp_path / "dmm.toml"
+
+
+def test_the_example_is_a_bench_file_with_nothing_wrong() -> None:
+    assert open_bench(ROOT / "examples" / "bench.toml").meters
+
+
+def test_an_empty_file_is_an_empty_bench(tmp_path: Path) -> None:
+    bench = open_bench(written(tmp_path, ""))
+
+    assert not bench.devices and not bench.meters
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_line_ends_of_windows_and_a_byte_order_mark_are_taken(tmp_path: Path, start: bytes) -> None:
+    path = written(tmp_path)
+    path.write_bytes(start + GOOD.replace('driver = "scpi-smu"', 'driver = "scpi-smuu"').replace("\n", "\r\n").encode())
+
+    assert ":21: meters.smu.driver" in problem(path).message
+
+
+# ---- what is wrong, by line ----------------------------------------------------------------------------------------
+
+WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
+    "unknown key at the top": ("lab =", "labb =", 1, "labb is unknown here", "Did you mean lab?"),
+    "unknown key of a device": ("rails =", "rail =", 7, "devices.board1.rail is unknown", "Did you mean rails?"),
+    "unknown key of a meter": ("supply_v", "suply_v", 16, "meters.dmm.suply_v is unknown", "Did you mean supply_v?"),
+    "a type at the top": ('"Ada"', "7", 2, "operator is 7", "Give a text"),
+    "a type in a meter": ("3.3", '"3.3"', 16, "supply_v is '3.3'", "Give a number of volts above zero"),
+    "a voltage of nothing": ("3.3", "0", 16, "supply_v is 0", "above zero"),
+    "a voltage without end": ("3.3", "inf", 16, "supply_v is inf", "above zero"),
+    "a truth for a number": ("3.3", "true", 16, "supply_v is True", "Give a number"),
+    "rails twice": ('["core", "io"]', '["io", "io"]', 7, "rails is ['io', 'io']", "each once"),
+    "no driver": ('driver = "scpi-smu"', "", 20, "meters.smu.driver is missing", "`rig list`"),
+    "a driver nobody has": ("scpi-smu", "scpi-smuu", 21, "which is no driver", "Did you mean scpi-smu?"),
+    "a driver of a device": ("scpi-smu", "cpu-sa", 21, "'cpu-sa', which is no driver", "scpi-smu"),
+    "a device nobody has": ('sees = "board2"', 'sees = "bord2"', 28, "no device has this name", "Did you mean board2?"),
+    "a rail the device has not": ('rail = "io"', 'rail = "oi"', 23, "no such rail (line 7)", "Known: core, io"),
+    "two meters on one rail": ('rail = "io"', 'rail = "core"', 23, "which dmm sees already", "a rail of its own"),
+    "two meters on one rail, unsaid": ('rail = "io"\n', "", 20, "which dmm sees already", "a rail of its own"),
+    "no such calibration": ('"dmm.toml"', '"dm.toml"', 17, "cannot be used: cannot read", "docs/calibration.md"),
+    "an option nobody takes": ("address = ", "adress = ", 18, "adress is no option of scpi-dmm", "mean address?"),
+    "an option's type": ("channel = 2", 'channel = "2"', 24, "options.channel is '2'", "Give a whole number"),
+    "an option's half": ("channel = 2", "channel = 2.5", 24, "options.channel is 2.5", "Give a whole number"),
+    "a number for a truth": ("marks = false", "marks = 0", 6, "options.marks is 0", "Give true or false"),
+    "a list for an option": ("idle_w = 0.02", "idle_w = [1]", 6, "options.idle_w is [1]", "Give a number"),
+    "nan for an option": ("idle_w = 0.02", "idle_w = nan", 6, "options.idle_w is nan", "Give a finite number"),
+    "wiring among options": ("range_max = 0.1", 'rail = "core"', 18, "rail is not said here", "in [meters.dmm]"),
+    "a file nobody takes": ('sees = "board2"', 'calibration = "dmm.toml"', 28, "is no option of mock", "Leave it"),
+    "a meter that is no table": ("[meters.other]", "[meters]\nn = 3\n[meters.other]", 27, "n is 3", "as [meters.n]"),
+    "a name that is none": ("[devices.board2]", '[devices."board 2"]', 9, "is no name", "Use letters"),
+    "the name of no meter": ("[meters.other]", "[meters.none]", 26, "meters.none is no name", "stands for no meter"),
+    "one name for two": ("[meters.other]", "[meters.board2]", 26, "has the name of a device (line 9)", "Rename one"),
+    "the name of a driver": ("[meters.other]", "[meters.scpi-smu]", 26, "has the name of a driver", "another name"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named_by_file_line_and_remedy(tmp_path: Path, case: str) -> None:
+    before, after, line, says, remedy = WRONG[case]
+    assert before in GOOD
+    error = problem(path := written(tmp_path, GOOD.replace(before, after)))
+
+    assert error.message.startswith(f"{path}:{line}: ")
+    assert says in error.message
+    assert remedy in error.remedy
+    assert error.exit_code == DataError.exit_code
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(GOOD.replace("[meters.smu]", "[meters.smu"), 20), (GOOD + 'x = "a', 29), (GOOD + "x = [1,\n", 30)],
+)
+def test_what_is_no_toml_is_named_by_its_line(tmp_path: Path, text: str, line: int) -> None:
+    error = problem(path := written(tmp_path, text))
+
+    assert error.message.startswith(f"{path}:{line}: it is no TOML")
+
+
+def test_what_is_no_text_is_named_by_its_line(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    path.write_bytes(GOOD.encode().replace(b"Ada", b"\xff"))
+
+    assert ":2: it is no UTF-8" in problem(path).message
+
+
+@pytest.mark.parametrize(
+    ("certificate", "says"),
+    [
+        (calibration(until=TODAY - timedelta(days=1)), "has expired: dmm.toml holds from"),
+        (calibration(since=TODAY + timedelta(days=1)), "does not hold yet: dmm.toml holds from"),
+        (calibration().replace('"34465A"', "3"), "cannot be used: calibration dmm.toml: instrument is 3"),
+    ],
+)
+def test_a_calibration_must_be_one_and_hold_today(tmp_path: Path, certificate: str, says: str) -> None:
+    error = problem(written(tmp_path, certificate=certificate))
+
+    assert f":17: meters.dmm.calibration {says}" in error.message
+
+
+def test_a_calibration_holds_on_its_last_day(tmp_path: Path) -> None:
+    assert open_bench(written(tmp_path, certificate=calibration(until=TODAY, since=TODAY)))
+
+
+def test_everything_that_is_wrong_is_found_at_once_in_the_order_of_the_lines(tmp_path: Path) -> None:
+    text = GOOD.replace("rails", "rale").replace("range_max", "rangemax").replace("channel", "chanel")
+    _, problems = examine(path := written(tmp_path, text))
+
+    assert [(p.entry, p.line) for p in problems] == [("board1", 7), ("dmm", 18), ("smu", 24)]
+    assert "And 2 more" in problem(path).remedy
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read the bench file"):
+        open_bench(tmp_path / "none.toml")
+
+
+# ---- lines ---------------------------------------------------------------------------------------------------------
+
+KEYS = st.text("abc-_", min_size=1, max_size=4)
+VALUES = st.sampled_from(["1", '"x # [y]"', '"""\n[no.table]\n"""', "[\n 1,\n 2, # [z]\n]", "{ p = 1, q = { r = 2 } }"])
+STATEMENTS = st.lists(st.tuples(KEYS, VALUES, st.sampled_from(["", "# note\n", "\n\n"])), unique_by=lambda s: s[0])
+
+
+@CALM
+@given(st.lists(st.tuples(KEYS, STATEMENTS), unique_by=lambda t: t[0]))
+def test_every_key_is_found_on_the_line_on_which_it_was_written(
+    tables: list[tuple[str, list[tuple[str, str, str]]]],
+) -> None:
+    text, wanted = "", dict[tuple[str, ...], int]()
+    for table, statements in tables:
+        wanted[table,] = text.count("\n") + 1
+        text += f"[{table}]\n"
+        for key, value, between in statements:
+            text += between
+            wanted[table, key] = text.count("\n") + 1
+            text += f"{key} = {value}\n"
+
+    assert {where: line for where, line in lines_of(text).items() if len(where) <= 2} == wanted
+
+
+def test_a_key_inside_a_table_in_one_line_stands_on_that_line() -> None:
+    assert lines_of("[a]\n\nb = { c.d = 1 }\n")["a", "b", "c", "d"] == 3
+
+
+def test_a_key_that_is_not_there_is_where_its_table_is() -> None:
+    assert line_of(lines_of("\n[a]\nb = 1\n"), ("a", "c", "d")) == 2
+
+
+# ---- finding the file ----------------------------------------------------------------------------------------------
+
+
+def test_an_argument_comes_before_the_variable_and_that_before_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_bench(None, {}) is None
+    written(tmp_path)
+    one, two = tmp_path / "one.toml", tmp_path / "two.toml"
+    one.touch()
+    two.touch()
+
+    assert find_bench(None, {}) == Path("bench.toml")
+    assert find_bench(None, {"RIG_BENCH": str(one)}) == one
+    assert find_bench(two, {"RIG_BENCH": str(one)}) == two
+
+
+def test_a_named_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"RIG_BENCH names .*none\.toml, which is no file"):
+        find_bench(None, {"RIG_BENCH": str(tmp_path / "none.toml")})
+
+
+# ---- what is asked of a run ----------------------------------------------------------------------------------------
+
+
+def test_a_device_brings_its_options_and_the_meters_that_see_it(tmp_path: Path) -> None:
+    chosen = request_of(written(tmp_path), "board1", (), ())
+
+    assert (chosen.device, chosen.meters) == ("mock", ("scpi-dmm", "scpi-smu"))
+    assert set(chosen.options) == {
+        "device.idle_w=0.02", "device.marks=false",
+        "meter.address=TCPIP::192.0.2.7::5025::SOCKET", "meter.range_max=0.1", "meter.rail=core",
+        "meter.supply_v=3.3", f"meter.calibration={tmp_path / 'dmm.toml'}", "meter.name=dmm",
+        "meter1.address=TCPIP::192.0.2.8::5025::SOCKET", "meter1.channel=2", "meter1.rail=io", "meter1.name=smu",
+    }  # fmt: skip
+
+
+def test_meters_that_are_named_replace_those_that_see_the_device(tmp_path: Path) -> None:
+    path = written(tmp_path)
+
+    assert request_of(path, "board1", ("smu",), ()).meters == ("scpi-smu",)
+    assert request_of(path, "board1", ("none",), ()).meters == ("none",)
+    assert request_of(path, "board1", ("mock", "dmm"), ()).options[-1].startswith("meter1.")
+
+
+def test_options_of_the_command_line_come_last_and_may_say_whose_they_are(tmp_path: Path) -> None:
+    options = request_of(written(tmp_path), "board1", (), ("smu.channel=3", "board1.idle_w=1", "samples=4")).options
+
+    assert options[-3:] == ("meter1.channel=3", "device.idle_w=1", "samples=4")
+
+
+def test_a_meter_of_another_device_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="meter dmm sees board1 and not board2"):
+        request_of(written(tmp_path), "board2", ("dmm",), ())
+
+
+def test_a_meter_named_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="dmm is named twice"):
+        request_of(written(tmp_path), "board1", ("dmm", "dmm"), ())
+
+
+@pytest.mark.parametrize(("device", "meters"), [("bord1", ()), ("board1", ("dm",)), ("mock", ("dm",)), ("dmm", ())])
+def test_an_unknown_name_is_answered_with_those_of_the_file_and_the_drivers(
+    tmp_path: Path, device: str, meters: tuple[str, ...]
+) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        request_of(written(tmp_path), device, meters, ())
+
+    own = "dmm" if meters else "board1"
+    assert {own, "mock"} <= set(caught.value.known)
+
+
+@CALM
+@given(st.lists(st.sampled_from(["mock", "xylo-monitor", "none"])), st.lists(st.text("ab=.", max_size=5)))
+def test_what_the_file_does_not_name_stays_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, meters: list[str], options: list[str]
+) -> None:
+    path = written(tmp_path_factory.mktemp("bench"))
+
+    for bench in (path, None):
+        assert request_of(bench, "mock", meters, options) == Chosen("mock", tuple(meters), tuple(options))
+
+
+def test_an_expired_calibration_stops_only_those_who_use_it(tmp_path: Path) -> None:
+    path = written(tmp_path, certificate=calibration(until=TODAY - timedelta(days=1)))
+
+    assert request_of(path, "board2", (), ()).meters == ("mock",)
+    assert request_of(path, "board1", ("smu",), ()).meters == ("scpi-smu",)
+    with pytest.raises(DataError, match="has expired"):
+        request_of(path, "board1", (), ())
+
+
+def test_an_entry_that_cannot_be_understood_stops_every_use_of_the_file(tmp_path: Path) -> None:
+    """A meter without a driver may be one that sees this device."""
+    path = written(tmp_path, GOOD.replace('driver = "scpi-smu"', 'drivr = "scpi-smu"'))
+
+    with pytest.raises(DataError, match=r"meters\.smu\.driver is missing"):
+        request_of(path, "board1", (), ())
+
+
+def test_a_driver_in_a_file_is_looked_for_beside_the_bench_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def open_device(*, size: int = 1): ...\n", encoding="utf-8")
+    path = written(tmp_path, '[devices.mine]\ndriver = "mine.py:open_device"\noptions = { size = 2 }\n')
+
+    chosen = request_of(path, "mine", (), ())
+    assert chosen.device == f"{tmp_path / 'mine.py'}:open_device"
+    assert chosen.options == ("device.size=2",)
+
+
+# ---- a run -----------------------------------------------------------------------------------------------------------
+
+SIMULATED = """\
+lab = "Room 12"
+
+[devices.sim]
+driver = "mock"
+options = { idle_w = 0.5, inference_s = 0.02 }
+
+[meters.fast]
+driver = "mock"
+sees = "sim"
+options = { rate_hz = 2000.0 }
+"""
+
+
+def asked(chosen: Chosen) -> Request:
+    return Request(
+        chosen.device, chosen.meters, "single-stream", "asc", False, None, None,
+        (*chosen.options, "samples=2", "idle_s=0.1"), None, (),
+    )  # fmt: skip
+
+
+def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
+    with opened(asked(request_of(written(tmp_path, SIMULATED), "sim", (), ()))) as o:
+        info = o.bench.meters[0].info()
+        profile = o.bench.device.info().details["power_profile"]
+
+    assert (info.name, info.rails[0].rate_hz) == ("fast", 2000.0)
+    assert profile["idle_w"] == {"core": 0.5}
+
+
+def test_the_bench_file_and_the_calibrations_are_kept_with_the_run(tmp_path: Path) -> None:
+    path = written(tmp_path, SIMULATED)
+    chosen = request_of(path, "sim", (), ())
+    with opened(asked(chosen)) as o:
+        given_ = {"workload": o.workload, "rules": o.rules, "phases": ("inference",), "clock": o.bench.clock}
+        steps = build(o.scenario, given_ | {"purpose": "all"}, dict(o.scenario_options))
+        folder = record(
+            tmp_path / "run", o.bench, o.workload, steps, scenario={"name": "s"}, rules=o.rules,
+            artifacts=chosen.artifacts,
+        )  # fmt: skip
+
+    assert (folder / "artifacts" / "bench.toml").read_bytes() == path.read_bytes()
+    stop = json.loads((folder / "events.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    assert "artifacts/bench.toml" in json.dumps(stop)
+    assert request_of(written(tmp_path), "board1", (), ()).artifacts["calibration-dmm.toml"] == calibration().encode()
+
+
+def test_the_report_can_read_lab_and_operator_from_what_was_kept() -> None:
+    assert lab_of(GOOD.encode()) == ("Room 12", "Ada")
+    assert lab_of(b"lab = 3\n") == lab_of(b"no toml") == lab_of(b"\xff") == ("", "")
+
+
+@CALM
+@given(st.text("[]{}=.\"'abdevicsmtr\n#1, ", max_size=60))
+def test_any_text_is_a_bench_file_or_a_named_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = written(tmp_path_factory.mktemp("bench"), text)
+    try:
+        open_bench(path)
+    except RigError as error:
+        assert error.message.startswith(f"{path}:")
+        assert error.remedy
+
+
+def test_lab_and_operator_of_the_bench_file_stand_in_the_recording_and_its_results(tmp_path: Path) -> None:
+    path = written(tmp_path, 'operator = "Ada"\n' + SIMULATED)
+    chosen = request_of(path, "sim", (), ())
+    starts = {}
+    for name, artifacts in (("named", chosen.artifacts), ("nameless", {})):
+        with opened(asked(chosen)) as o:
+            given_ = {"workload": o.workload, "rules": o.rules, "phases": ("inference",), "clock": o.bench.clock}
+            steps = build(o.scenario, given_ | {"purpose": "all"}, dict(o.scenario_options))
+            folder = record(
+                tmp_path / name, o.bench, o.workload, steps, scenario={"name": "s"}, rules=o.rules, artifacts=artifacts
+            )
+        starts[name] = evaluate(open_run(folder))
+
+    named = starts["named"].to_json()
+    assert (named["lab"], named["operator"]) == ("Room 12", "Ada")
+    assert not {"lab", "operator"} & set(starts["nameless"].to_json())
+    assert sections.environment(starts["named"].start)[:2] == [("Lab", "Room 12"), ("Operator", "Ada")]

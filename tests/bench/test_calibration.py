@@ -1,0 +1,165 @@
+"""Calibration files: the limits they state, what they leave to be asked, and how they are refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.bench.calibration import Aperture, Calibration, Range, accuracy, load, stated
+from rig.errors import DataError, RigError, UsageError
+from rig.types import Conversion, Rail
+from tests.support.paths import EXAMPLES
+
+EXAMPLE = EXAMPLES / "calibration.toml"
+SMALL: dict[str, Any] = {
+    "instrument": "i", "reference": "r", "valid_from": "2026-01-01", "valid_until": "2026-12-31",
+    "range": [{"unit": "W", "full_scale": 10.0, "of_reading_percent": 1.0, "of_range_percent": 0.5}],
+}  # fmt: skip
+
+
+def written(folder: Path, data: Any) -> Path:
+    (folder / "c.json").write_text(json.dumps(data))
+    return folder / "c.json"
+
+
+def test_the_example_reads_as_it_says() -> None:
+    found = load(EXAMPLE)
+    assert found.valid_until == date(2027, 2, 3)
+    assert [r.full_scale for r in found.ranges] == [0.01, 0.1]
+    assert found.ranges[0].apertures == (Aperture(0.02, 0.003), Aperture(0.001, 0.010))
+
+
+def test_limits_are_per_cent_of_reading_and_of_range() -> None:
+    limits = accuracy(load(EXAMPLE), "A", range_max=0.01, on=date(2026, 6, 1), temperature_c=23.0, aperture_s=1.0)
+    assert limits.of_reading == pytest.approx(5e-4)
+    assert limits.offset == pytest.approx(2e-4 * 0.01)
+    assert "certificate 2026-0042" in limits.source
+    assert "12345" in limits.source
+
+
+@pytest.mark.parametrize(("degrees", "outside"), [(18.0, 0.0), (28.0, 0.0), (30.5, 2.5), (13.0, 5.0)])
+def test_temperature_counts_outside_its_span(degrees: float, outside: float) -> None:
+    limits = accuracy(load(EXAMPLE), "A", range_max=0.01, temperature_c=degrees, aperture_s=1.0)
+    assert limits.of_reading == pytest.approx((0.050 + outside * 0.002) / 100)
+    assert limits.offset == pytest.approx((0.020 + outside * 0.001) / 100 * 0.01)
+
+
+@pytest.mark.parametrize(("aperture_s", "added"), [(0.02, 0.0), (0.01, 0.003), (0.0001, 0.010), (None, 0.010)])
+def test_the_largest_aperture_term_counts(aperture_s: float | None, added: float) -> None:
+    limits = accuracy(load(EXAMPLE), "A", range_max=0.01, aperture_s=aperture_s)
+    assert limits.offset == pytest.approx((0.020 + added) / 100 * 0.01)
+
+
+def test_what_is_not_known_is_said() -> None:
+    source = accuracy(load(EXAMPLE), "A", range_max=0.01).source
+    assert "temperature not stated" in source
+    assert "validity not checked" in source
+    assert "aperture not known" in source
+
+
+@pytest.mark.parametrize("degrees", [400.0, -273.0, 296.15])
+def test_a_temperature_that_cannot_be_meant_is_refused(degrees: float, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"temperature_c is {degrees:g}"):
+        accuracy(load(EXAMPLE), "A", range_max=0.1, temperature_c=degrees)
+    with pytest.raises(DataError, match="temperature_c"):
+        load(written(tmp_path, SMALL | {"temperature_c": degrees}))
+
+
+def test_the_length_of_readings_is_the_rails_own_or_its_period_or_as_given(tmp_path: Path) -> None:
+    short = SMALL["range"][0] | {"aperture": [{"below_s": 0.002, "of_range_percent": 0.01}]}
+    path = str(written(tmp_path, SMALL | {"range": [short]}))
+
+    def offset(rail: Rail, **more: float) -> float:
+        found = stated(rail, path, **more).accuracy  # type: ignore[arg-type]
+        assert found is not None
+        return found.offset
+
+    plain, added = pytest.approx(0.05), pytest.approx(0.05 + 0.001)
+    assert offset(Rail("r", rate_hz=1000.0)) == added
+    assert offset(Rail("r", rate_hz=100.0)) == plain
+    assert offset(Rail("r", rate_hz=100.0, aperture_s=1e-4)) == added
+    assert offset(Rail("r"), aperture_s=0.01) == plain
+    assert offset(Rail("r")) == added  # nobody knows, so it may be short
+
+
+@pytest.mark.parametrize("day", [date(2026, 2, 2), date(2027, 2, 4)])
+def test_outside_its_validity_it_is_refused(day: date) -> None:
+    with pytest.raises(DataError, match="holds from"):
+        accuracy(load(EXAMPLE), "A", range_max=0.1, on=day)
+
+
+@pytest.mark.parametrize(("unit", "range_max"), [("A", None), ("A", 1.0), ("W", None)])
+def test_the_range_is_asked_for(unit: str, range_max: float | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        accuracy(load(EXAMPLE), unit, range_max=range_max)
+    assert caught.value.field == "calibration_range"
+
+
+def test_a_rail_without_a_file_states_nothing() -> None:
+    rail = Rail("core", conversion=Conversion("W"), rate_hz=10.0)
+    assert stated(rail, None).accuracy is None
+    with pytest.raises(UsageError, match="no calibration"):
+        stated(rail, None, temperature_c=20.0)
+
+
+def test_a_rail_takes_the_limits_in_its_own_unit(tmp_path: Path) -> None:
+    found = stated(Rail("wall", conversion=Conversion("W"), rate_hz=1.0), str(written(tmp_path, SMALL))).accuracy
+    assert found is not None
+    assert (found.of_reading, found.offset) == (pytest.approx(0.01), pytest.approx(0.05))
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"instrument": None}, "instrument"),
+        ({"instrument": 5}, "instrument"),
+        ({"valid_from": "soon"}, "valid_from"),
+        ({"valid_until": "2025-01-01"}, "valid_until"),
+        ({"temprature_c": 20}, "temprature_c"),
+        ({"temperature_c": float("nan")}, "temperature_c"),
+        ({"range": []}, "range"),
+        ({"range": [5]}, "range[0]"),
+        ({"range": [{"unit": "A"}]}, "range[0].full_scale"),
+        ({"range": [SMALL["range"][0] | {"unit": "B"}]}, "range[0].unit"),
+        ({"range": [SMALL["range"][0] | {"full_scale": 0}]}, "range[0].full_scale"),
+        ({"range": [SMALL["range"][0] | {"of_reading_percent": -1}]}, "range[0].of_reading_percent"),
+        ({"range": [SMALL["range"][0] | {"aperture": [{"below_s": 1}]}]}, "range[0].aperture[0].of_range_percent"),
+        ({"range": [SMALL["range"][0] | {"aperture": 1}]}, "range[0].aperture"),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, Any], field: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        load(written(tmp_path, {k: v for k, v in (SMALL | change).items() if v is not None}))
+    assert caught.value.field == field
+
+
+def test_a_line_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('instrument = "i"\nreference = \n')
+    with pytest.raises(DataError, match="line 2"):
+        load(tmp_path / "c.toml")
+    with pytest.raises(UsageError):
+        load(tmp_path / "absent.toml")
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.sampled_from([*SMALL, "aperture", "unit", "full_scale"]), x)))  # fmt: skip  # noqa: E501
+def test_anything_at_all_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
+    path = written(tmp_path_factory.mktemp("c"), SMALL | data if isinstance(data, dict) else data)
+    try:
+        assert load(path).ranges
+    except RigError as error:
+        assert error.field
+
+
+@given(st.floats(0, 10), st.floats(0, 10), st.floats(1e-6, 1e3), st.floats(-50, 90))
+def test_limits_never_shrink_away_from_the_calibration(reading: float, full: float, scale: float, at_c: float) -> None:
+    ranges = (Range("A", scale, reading, full, 0.1, 0.1),)
+    calibration = Calibration("i", "r", date(2026, 1, 1), date(2027, 1, 1), ranges)
+    near, far = (accuracy(calibration, "A", temperature_c=t) for t in (23.0, at_c))
+    assert far.of_reading >= near.of_reading == pytest.approx(reading / 100)
+    assert far.offset >= near.offset == pytest.approx(full / 100 * scale)

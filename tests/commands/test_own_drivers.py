@@ -1,0 +1,225 @@
+"""A driver in one file of one's own, named ``path.py:function``: it works whole, or says what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rig.commands.main import main
+from rig.recording.reader import open_run
+
+BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
+GOOD = '''"""A board of my own."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rig.engine.blocking import blocking
+from rig.types import DeviceInfo
+
+if TYPE_CHECKING:
+    from rig.types import Device, Plant
+
+
+@dataclass
+class Board:
+    gain: float = 1.0
+
+    def run(self, sample):
+        return {"label": sample.label, "gain": self.gain}
+
+
+def open_board(plant: Plant | None = None, *, gain: float = 1.0, port: str | None = None) -> Device:
+    """Open the board."""
+    return blocking(Board(gain).run, DeviceInfo("board", "hardware", details={"port": port}))
+'''
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory outside the repository, with the good driver in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "board.py").write_text(GOOD)
+    return tmp_path
+
+
+def measure(device: str, *more: str) -> int:
+    return main(["measure", "--device", device, "--meter", "none", "--mode", "together", "--out", "run", *BRIEF, *more])
+
+
+def failed(capsys: pytest.CaptureFixture[str], source: str, name: str = "f", *more: str) -> tuple[int, str]:
+    """Exit code and the one line for a driver file with this source."""
+    Path("mine.py").write_text(source)
+    code = measure(f"mine.py:{name}", *more)
+    (line,) = capsys.readouterr().err.splitlines()
+    return code, line
+
+
+def test_a_device_in_a_file_is_measured_and_reported(elsewhere: Path) -> None:
+    assert measure("board.py:open_board") == 0
+
+    run = open_run(elsewhere / "run")
+    assert run.start["device"]["name"] == "board"
+    assert len(run.replies) == 2
+    assert (elsewhere / "run" / "derived" / "report.html").is_file()
+
+
+def test_its_keyword_only_parameters_are_options_with_their_types(elsewhere: Path) -> None:
+    assert measure("board.py:open_board", "--option", "gain=2.5", "--option", "port=none") == 0
+
+    assert open_run(elsewhere / "run").replies["output"][0].as_py().endswith('"gain": 2.5}')
+    assert open_run(elsewhere / "run").start["device"]["details"] == {"port": None}
+
+
+def test_an_option_of_the_wrong_type_is_refused(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measure("board.py:open_board", "--option", "gain=loud") == 3
+    assert "option gain is 'loud'. Give a number (default 1.0)" in capsys.readouterr().err
+
+
+def test_its_options_are_listed(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "board.py:open_board"]) == 0
+
+    out = capsys.readouterr().out
+    assert "Open the board." in out
+    assert "gain" in out
+
+
+def test_a_class_is_a_factory_too(elsewhere: Path) -> None:
+    source = """
+from rig.engine.blocking import BlockingDevice
+from rig.types import DeviceInfo
+class Board(BlockingDevice):
+    def __init__(self, *, gain: float = 1.0):
+        super().__init__(lambda s: gain + 1, DeviceInfo("board", "hardware"), None)
+"""
+    Path("mine.py").write_text(source)
+
+    assert measure("mine.py:Board", "--option", "gain=2") == 0
+    assert open_run(elsewhere / "run").replies["output"].to_pylist() == ["3.0", "3.0"]
+
+
+def test_a_device_and_a_meter_of_one_file_share_its_module(elsewhere: Path) -> None:
+    source = """
+import time
+import numpy as np
+from rig.engine.blocking import blocking
+from rig.types import Bracket, Chunk, ClockInfo, MeterInfo, Rail
+opened = []
+def f():
+    opened.append("device")
+    return blocking(lambda s: 1)
+class Meter:
+    def info(self):
+        return MeterInfo("mine", "hardware", ClockInfo("host", 1e9), (Rail("core", rate_hz=1e3),), tuple(opened))
+    def start(self):
+        now = time.monotonic_ns()
+        return Bracket(now, now, now)
+    def read(self):
+        return [Chunk("core", np.ones(2))]
+    stop = read
+    def close(self): ...
+def m():
+    return Meter()
+"""
+    Path("mine.py").write_text(source)
+
+    main(["measure", "--device", "mine.py:f", "--meter", "mine.py:m", "--mode", "together", "--out", "run", *BRIEF])
+    assert open_run(elsewhere / "run").start["meters"][0]["omitted"] == ["device"]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("absent.py:f", 3, "absent.py is not a file. Write path/to/file.py:function"),
+        ("board.py:close_board", 3, "unknown function in board.py 'close_board'. Known: "),
+        ("board.py:TYPE_CHECKING", 3, "unknown function in board.py 'TYPE_CHECKING'. Known: "),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_told(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], name: str, code: int, says: str
+) -> None:
+    assert measure(name) == code
+    assert capsys.readouterr().err.startswith(f"rig: {says}")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("raise RuntimeError('boom')", "mine.py cannot be loaded: RuntimeError: boom. Mend the file"),
+        ("def f(:", "mine.py cannot be loaded: SyntaxError"),
+        ("import no_such_package", "mine.py cannot be loaded: ModuleNotFoundError: No module named"),
+        ("import sys; sys.exit(0)", "mine.py cannot be loaded: SystemExit: 0. Mend the file"),
+        ("def f(): raise OSError('no such port')", "mine.f failed: OSError: no such port. Check what it opens"),
+        ("def f(antenna): ...", "mine.f takes a antenna, which the rig does not hand in"),
+        ("def f(plant): return plant.nothing", "mine.f failed: AttributeError"),
+        ("def f(): return None", "mine.py:f"),
+        ("class f:\n  def info(self): raise OSError('unplugged')", "OSError: unplugged"),
+    ],
+)
+def test_a_file_that_fails_is_a_setup_error(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], source: str, says: str
+) -> None:
+    code, line = failed(capsys, source)
+
+    assert code == 4
+    assert says in line
+
+
+def test_a_capability_that_is_missing_is_told_before_the_run(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = """
+from types import SimpleNamespace
+from rig.engine.blocking import blocking
+
+def open_plain():
+    whole = blocking(lambda sample: None)
+    return SimpleNamespace(**{n: getattr(whole, n) for n in ("info", "stage", "submit", "poll", "close")})
+"""
+    Path("plain.py").write_text(source)
+    code = measure("plain.py:open_plain", "--apart")
+
+    assert code == 4
+    assert "device <lambda> cannot run its phases one at a time" in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+def test_a_device_without_a_meter_on_board_asks_for_one(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["measure", "--device", "board.py:open_board", "--out", "run"]) == 4
+    assert "or --meter none" in capsys.readouterr().err
+
+
+def test_hardware_cannot_be_simulated(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measure("board.py:open_board", "--simulate") == 3
+    assert "has no simulator mode" in capsys.readouterr().err
+
+
+def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(elsewhere: Path) -> None:
+    Path("mine.py").write_text(GOOD.replace('"hardware"', '"simulator"').replace("plant: Plant | None = None, ", ""))
+
+    assert measure("mine.py:open_board", "--simulate") == 0
+    for row in open_run(elsewhere / "run").replies.to_pylist():
+        assert row["issued_ns"] <= row["on_tick"] <= row["off_tick"] <= row["completed_ns"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "says"),
+    [
+        ("raise OSError('gone')", 20, "the device failed on sample airport-02000: OSError: gone"),
+        ("return {1, 2}", 20, "set"),
+        ("return Reply('other', 1)", 20, "answered 'other' when asked for"),
+        ("return Reply(s.id, 1, (Span('inference', 'a', 'b'),))", 7, "a row of replies cannot be written"),
+    ],
+)
+def test_a_reply_that_cannot_be_kept_ends_the_run_with_a_typed_error(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str], body: str, code: int, says: str
+) -> None:
+    source = "from rig.engine.blocking import blocking\nfrom rig.types import Reply, Span\n"
+    source += f"def g(s):\n    {body}\ndef f():\n    return blocking(g)\n"
+    ended, line = failed(capsys, source)
+
+    assert ended == code
+    assert says in line
+    assert open_run(elsewhere / "run").stop is not None

@@ -1,0 +1,50 @@
+"""``rig --help`` and ``rig list`` answer at once: they import no number crunching and no vendor's stack."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"numpy", "scipy", "pandas", "matplotlib", "pyarrow", "rich", "jinja2", "soundfile", "soxr", "torch"}
+VENDORS = {"rockpool", "xylosim", "samna", "lava", "spynnaker", "nest", "pyvisa", "serial"}
+PROGRAM = """
+import sys
+from rig.commands.main import main
+try:
+    main({argv})
+except SystemExit:
+    pass
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+
+
+def ran(*argv: str) -> tuple[str, set[str]]:
+    """What a command prints in a fresh process, and the modules that it imports."""
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(argv=list(argv))], capture_output=True, text=True, check=True, timeout=60
+    )
+    return ended.stdout, set(ended.stderr.split())
+
+
+@pytest.mark.parametrize("argv", [("--help",), ("list",), ("list", "--json"), ("measure", "--help")], ids=" ".join)
+def test_what_only_talks_imports_nothing_heavy(argv: tuple[str, ...]) -> None:
+    said, modules = ran(*argv)
+
+    assert said
+    assert not modules & (HEAVY | VENDORS)
+    assert not [name for name in modules if name.startswith(("drivers.devices.", "fixtures.", "scenarios.workloads."))]
+
+
+def test_an_unknown_name_is_refused_before_anything_heavy_is_imported() -> None:
+    _, modules = ran("list", "nothing-of-this-name")
+
+    assert not modules & (HEAVY | VENDORS)
+
+
+def test_a_name_is_described_without_its_vendors_stack() -> None:
+    said, modules = ran("list", "xylo")
+
+    assert "core_clock_hz" in said
+    assert not modules & VENDORS

@@ -1,0 +1,110 @@
+"""Every driver of this repository that can be opened here keeps the rules of ``rig.conformance.device``."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures.bench.mock_device import open_device as open_mock_device
+from fixtures.bench.mock_meter import open_meter as open_mock_meter
+from fixtures.bench.plant import open_plant
+from rig.conformance.device import ConformanceError, check_device, check_meter
+from rig.engine.blocking import blocking
+from rig.plugins import names
+from rig.types import DeviceInfo, Sample
+
+SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
+HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim", "bitstruct"))
+needs_rockpool = pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xylo]")
+
+
+def test_every_registered_driver_is_checked_by_a_test_that_names_it() -> None:
+    tests = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
+    checked = "".join(text for text in tests if "check_device(" in text or "check_meter(" in text)
+    modules = {entry.module.rpartition(".")[2] for group in ("devices", "meters") for entry in names(group).values()}
+    assert not [name for name in modules if not re.search(rf"import .*\b{name}\b|\.{name} import", checked)]
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {},
+        {"marks": False},
+        {"preprocess_s": 0.05, "rails": 3},
+        {"span_spread": 0.05, "stamp_jitter_s": 2e-5},
+        {"device_latch_s": 1e-3, "device_wander": 1e-6, "device_drift_ppm": 400.0},
+        {"device_forward_s": 0.0, "device_back_s": 0.0, "device_jitter_s": 0.0},
+    ],
+    ids=lambda faults: "-".join(faults) or "plain",
+)
+def test_the_mock_device_keeps_every_rule(faults: dict[str, Any]) -> None:
+    plant = open_plant()
+
+    checked = check_device(open_mock_device(plant, **faults), SAMPLES, clock=plant.clock)
+
+    assert ("pulse.length" in checked) == faults.get("marks", True)
+    assert {"timer.rate", "repeat.unknown", "replies.once"} <= set(checked)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {},
+        {"drop": 0.2},
+        {"supply_v": 1.8, "burden_ohm": 1.0, "resolution": 1e-3, "clip": 0.5},
+        {"rate_hz": 3.0, "stated": False},
+        {"rate_hz": 5e4, "meter_wander": 1e-6, "meter_drift_ppm": -300.0},
+        {"meter_forward_s": 5e-3, "meter_latch_s": 1e-3, "filter_tau_s": 0.01, "aperture": 0.3},
+        {"noise": 0.1, "flicker": 0.01, "hum": 0.1},
+    ],
+    ids=lambda faults: "-".join(faults) or "plain",
+)
+def test_the_mock_meter_keeps_every_rule_whatever_its_faults(faults: dict[str, Any]) -> None:
+    plant = open_plant()
+    open_mock_device(plant, rails=2)
+
+    checked = check_meter(open_mock_meter(plant, **faults), clock=plant.clock)
+
+    assert ("chunk.grow" if "drop" in faults else "read.count") in checked
+
+
+def test_a_meter_that_falls_silent_is_found() -> None:
+    plant = open_plant()
+    open_mock_device(plant)
+
+    with pytest.raises(ConformanceError, match=r"read\.count: found 100 readings of core"):
+        check_meter(open_mock_meter(plant, silent_after_s=0.1), clock=plant.clock)
+
+
+@needs_rockpool
+def test_the_simulated_xylo_keeps_every_rule() -> None:
+    from drivers.devices.xylo.device import open_device
+    from scenarios.workloads.asc.workload import open_workload
+
+    plant = open_plant()
+    samples = list(open_workload(samples=2).samples)
+
+    assert "repeat.length" in check_device(open_device(plant, simulate=True), samples, clock=plant.clock)
+
+
+@needs_rockpool
+def test_the_simulated_xylo_monitor_keeps_every_rule() -> None:
+    from drivers.devices.xylo.device import open_device
+    from drivers.meters.xylo_monitor import open_meter
+
+    plant = open_plant()
+    device = open_device(plant, simulate=True)
+
+    assert "read.count" in check_meter(open_meter(device, plant), clock=plant.clock)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_blocking_function_keeps_every_rule(batch: int) -> None:
+    device = blocking(lambda sample: sample.label, DeviceInfo("function", "hardware", max_batch=batch))
+
+    assert "span.clock" in check_device(device, SAMPLES, prompt_s=5.0)

@@ -1,0 +1,225 @@
+"""A device that breaks a rule of ``rig.conformance.device`` is told which, what was found and what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from fixtures.bench.plant import VirtualClock
+from rig.conformance.device import ConformanceError, check_device
+from rig.engine.blocking import blocking
+from rig.errors import UsageError
+from rig.types import MARK_PHASE, Budget, ClockInfo, DeviceInfo, Reply, Sample, Span
+
+SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
+
+
+class GoodDevice:
+    """Keeps every rule, in virtual time; tests below spoil one of its habits."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock, self.busy_ns = clock, 0
+        self.described = DeviceInfo("good", "simulator", clock=ClockInfo("chip", 1e6), phases=("solve", "inference"))
+        self.described = replace(self.described, timeout_s=0.5)
+        self.pending: list[tuple[int, Reply]] = []
+        self.answers: Callable[[Reply, int], list[Reply]] = lambda reply, times: [reply]
+
+    def info(self) -> DeviceInfo:
+        return self.described
+
+    def stage(self, samples: Sequence[Sample]) -> None: ...
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        self.submit_repeated(samples, 1, None, budget)
+
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
+        if phase is not None and phase not in self.described.phases:
+            raise UsageError(f"no phase {phase}")
+        for sample in samples:
+            spans, at = [], max(self.clock.now_ns(), self.busy_ns)
+            for name in (phase,) if phase else ("solve", "inference"):
+                spans.append(Span(name, at // 1000, at // 1000 + 40_000 * times, times))
+                at += 40_000_000 * times
+            self.busy_ns = at
+            self.pending += [(at, r) for r in self.answers(Reply(sample.id, [1.5], tuple(spans)), times)]
+
+    def poll(self, timeout_s: float) -> list[Reply]:
+        self.clock.sleep_until(min([self.clock.now_ns() + round(timeout_s * 1e9), *(ns for ns, _ in self.pending)]))
+        ready = [reply for ns, reply in self.pending if ns <= self.clock.now_ns()]
+        self.pending = [(ns, reply) for ns, reply in self.pending if ns > self.clock.now_ns()]
+        return ready
+
+    def timer(self) -> int:
+        return self.clock.now_ns() // 1000
+
+    def pulse(self, seconds: float) -> Span:
+        on_ns = self.clock.now_ns()
+        self.clock.sleep_until(on_ns + round(seconds * 1e9))
+        return Span(MARK_PHASE, on_ns // 1000, self.clock.now_ns() // 1000)
+
+    def close(self) -> None: ...
+
+
+Spoil = Callable[[GoodDevice], object]
+
+
+def says(**changes: Any) -> Spoil:
+    return lambda d: setattr(d, "described", replace(d.described, **changes))
+
+
+def ticking(**changes: Any) -> Spoil:
+    return says(clock=replace(ClockInfo("chip", 1e6), **changes))
+
+
+def does(name: str, make: Callable[[GoodDevice], Any]) -> Spoil:
+    return lambda d: setattr(d, name, make(d))
+
+
+def answers(change: Callable[[Reply], list[Reply]], times: int = 1) -> Spoil:
+    return does("answers", lambda d: lambda reply, n: change(reply) if n == times else [reply])
+
+
+def spans(times: int = 1, **changes: Callable[[Span], Any]) -> Spoil:
+    """The last span of each reply with some fields computed anew."""
+
+    def change(reply: Reply) -> list[Reply]:
+        *head, last = reply.spans
+        return [
+            structs.replace(reply, spans=(*head, structs.replace(last, **{k: f(last) for k, f in changes.items()})))
+        ]
+
+    return answers(change, times)
+
+
+def slow(name: str) -> Spoil:
+    def make(d: GoodDevice) -> Any:
+        own = getattr(d, name)
+        return lambda *given: (d.clock.sleep_until(d.clock.now_ns() + 200_000_000), own(*given))[1]
+
+    return does(name, make)
+
+
+def going_back(d: GoodDevice) -> Any:
+    ticks = count(10**6, -10)
+    return lambda reply, times: [structs.replace(reply, spans=(Span("solve", next(ticks), 10**6),))]
+
+
+def restless(d: GoodDevice) -> Any:
+    calls = count()
+    return lambda: replace(d.described, details={"calls": next(calls)})
+
+
+def refuse(*_: object) -> None:
+    raise OSError("no")
+
+
+def pulse(**changes: Callable[[Span], Any]) -> Spoil:
+    def make(d: GoodDevice) -> Any:
+        own = d.pulse
+
+        def pulse_so(seconds: float) -> Span:
+            span = own(seconds)
+            return structs.replace(span, **{name: f(span) for name, f in changes.items()})
+
+        return pulse_so
+
+    return does("pulse", make)
+
+
+def any_phase(d: GoodDevice) -> Any:
+    own = d.submit_repeated
+    return lambda samples, times, phase, budget: own(
+        samples, times, phase if phase != "no-such-phase" else None, budget
+    )
+
+
+SPOILT: list[tuple[str, Spoil]] = [
+    ("info.name", says(name="")),
+    ("info.mode", says(mode="imagined")),
+    ("info.phases", says(phases=())),
+    ("info.phases", says(phases=("solve", "solve"))),
+    ("info.timeout", says(timeout_s=0.0)),
+    ("info.timeout", says(timeout_s=float("nan"))),
+    ("info.batch", says(max_batch=0)),
+    ("info.json", says(details={"gain": float("nan")})),
+    ("info.steady", does("info", restless)),
+    ("clock.rate", ticking(tick_hz=0.0)),
+    ("clock.name", ticking(name="host")),
+    ("timer.whole", does("timer", lambda d: lambda: d.clock.now_ns() / 1000)),
+    ("timer.monotone", does("timer", lambda d: count(10**15, -1).__next__)),
+    ("timer.rate", ticking(tick_hz=1.1e6)),
+    ("submit.returns", slow("submit")),
+    ("poll.returns", slow("poll")),
+    ("calls", does("stage", lambda d: refuse)),
+    ("replies.once", answers(lambda reply: [])),
+    ("replies.once", answers(lambda reply: [reply, reply])),
+    ("replies.once", answers(lambda reply: [structs.replace(reply, sample_id="other")])),
+    ("reply.json", answers(lambda reply: [structs.replace(reply, output={1, 2})])),
+    ("reply.json", answers(lambda reply: [structs.replace(reply, output=float("nan"))])),
+    ("span.phase", spans(phase=lambda s: "thought")),
+    ("span.executions", spans(executions=lambda s: 0)),
+    ("span.order", spans(off_tick=lambda s: s.on_tick - 1)),
+    ("span.overlap", spans(on_tick=lambda s: s.on_tick - 20_000)),
+    ("span.clock", spans(off_tick=lambda s: s.off_tick + 20_000)),
+    ("span.monotone", does("answers", going_back)),
+    ("repeat.spans", answers(lambda r: [structs.replace(r, spans=r.spans * 2)], times=3)),
+    ("repeat.executions", spans(times=3, executions=lambda s: 1)),
+    ("repeat.length", spans(times=3, off_tick=lambda s: s.on_tick + 40_000)),
+    ("repeat.unknown", does("submit_repeated", any_phase)),
+    ("pulse.phase", pulse(phase=lambda s: "solve")),
+    ("pulse.length", pulse(off_tick=lambda s: s.on_tick)),
+    ("pulse.clock", pulse(on_tick=lambda s: s.on_tick - 20_000)),
+    ("methods", lambda driver: setattr(driver, "poll", None)),
+    ("close.twice", does("close", lambda d: refuse)),
+]
+
+
+def broken(device: Any, clock: VirtualClock) -> set[str]:
+    with pytest.raises(ConformanceError) as caught:
+        check_device(device, SAMPLES, clock=clock)
+    return {finding.rule for finding in caught.value.findings}
+
+
+@pytest.mark.parametrize(("rule", "spoil"), SPOILT, ids=[rule for rule, _ in SPOILT])
+def test_a_device_that_breaks_a_rule_is_told_so(rule: str, spoil: Spoil) -> None:
+    device = GoodDevice(VirtualClock())
+    spoil(device)
+
+    assert rule in broken(device, device.clock)
+
+
+def test_every_rule_for_devices_has_a_driver_that_breaks_it() -> None:
+    device = GoodDevice(VirtualClock())
+
+    assert {*check_device(device, SAMPLES, clock=device.clock), "calls"} == {rule for rule, _ in SPOILT}
+
+
+def test_a_finding_says_what_was_found_and_what_is_asked() -> None:
+    device = GoodDevice(VirtualClock())
+    says(timeout_s=-1.0, mode="imagined")(device)
+
+    with pytest.raises(ConformanceError) as caught:
+        check_device(device, SAMPLES, clock=device.clock)
+
+    assert "info.timeout: found timeout_s -1.0; asked is finite seconds above zero" in str(caught.value)
+    assert "info.mode: found 'imagined'; asked is hardware or simulator" in str(caught.value)
+
+
+def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None:
+    whole = blocking(lambda sample: 1)
+    bare = SimpleNamespace(**{name: getattr(whole, name) for name in ("info", "stage", "submit", "poll", "close")})
+    checked = check_device(bare, SAMPLES, prompt_s=5.0)
+
+    assert not [rule for rule in checked if rule.startswith(("timer", "repeat", "pulse"))]
+
+
+def test_samples_to_check_with_are_needed() -> None:
+    with pytest.raises(UsageError, match="no samples"):
+        check_device(blocking(lambda sample: 1), [])

@@ -1,0 +1,197 @@
+"""A meter that breaks a rule of ``rig.conformance.device`` is told which, what was found and what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures.bench.plant import VirtualClock
+from rig.conformance.device import ConformanceError, check_meter
+from rig.errors import MeterError
+from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
+
+PERIOD_TICKS = 1000
+
+
+class GoodMeter:
+    """Keeps every rule, in virtual time: one rail on a grid and one with ticks. Tests spoil a habit."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock, self.origin_ns, self.sent, self.running = clock, 0, 0, False
+        self.described = MeterInfo(
+            "good", "simulator", ClockInfo("meter", 1e6), (Rail("grid", rate_hz=1000.0), Rail("ticked"))
+        )
+        self.gives: Callable[[list[Chunk]], Sequence[Chunk]] = lambda chunks: chunks
+
+    def info(self) -> MeterInfo:
+        return self.described
+
+    def start(self) -> Bracket:
+        self.origin_ns, self.sent, self.running = self.clock.now_ns(), 0, True
+        return Bracket(self.origin_ns, self.timer(), self.clock.now_ns())
+
+    def timer(self) -> int:
+        return self.clock.now_ns() // 1000
+
+    def read(self) -> Sequence[Chunk]:
+        if not self.running:
+            raise MeterError("not started")
+        ready = (self.clock.now_ns() - self.origin_ns) // 1_000_000
+        start = self.origin_ns // 1000 + np.arange(self.sent, ready) * PERIOD_TICKS
+        self.sent = ready
+        value = np.ones(len(start))
+        return self.gives([Chunk("grid", value), Chunk("ticked", value, start, start + PERIOD_TICKS)])
+
+    def stop(self) -> Sequence[Chunk]:
+        rest = self.read()
+        self.running = False
+        return rest
+
+    def close(self) -> None: ...
+
+
+Spoil = Callable[[GoodMeter], object]
+
+
+def says(**changes: Any) -> Spoil:
+    return lambda m: setattr(m, "described", replace(m.described, **changes))
+
+
+def ticking(**changes: Any) -> Spoil:
+    return says(clock=replace(ClockInfo("meter", 1e6), **changes))
+
+
+def rail(**changes: Any) -> Spoil:
+    return says(rails=(replace(Rail("grid", rate_hz=1000.0), **changes), Rail("ticked")))
+
+
+def does(name: str, make: Callable[[GoodMeter], Any]) -> Spoil:
+    return lambda m: setattr(m, name, make(m))
+
+
+def gives(name: str, change: Callable[[Chunk], Chunk]) -> Spoil:
+    """The rail's chunks, changed; a rail that delivers nothing for None."""
+    return lambda m: setattr(m, "gives", lambda chunks: [change(c) if c.rail == name else c for c in chunks])
+
+
+def silent(name: str) -> Spoil:
+    return lambda m: setattr(m, "gives", lambda chunks: [c for c in chunks if c.rail != name])
+
+
+def other_types() -> Callable[[Chunk], Chunk]:
+    kinds = count()
+    return lambda c: replace(c, value=c.value.astype(("f8", "f4")[next(kinds) % 2]))
+
+
+def waiting(m: GoodMeter) -> Any:
+    own = m.read
+    return lambda: (m.clock.sleep_until(m.clock.now_ns() + 200_000_000), own())[1]
+
+
+def still_running(m: GoodMeter) -> Any:
+    return m.read
+
+
+def starts_once(m: GoodMeter) -> Any:
+    own, starts = m.start, count()
+
+    def start() -> Bracket:
+        if next(starts):
+            raise OSError("already open")
+        return own()
+
+    return start
+
+
+def restless(m: GoodMeter) -> Any:
+    calls = count()
+    return lambda: replace(m.described, details={"calls": next(calls)})
+
+
+def refuse(*_: object) -> None:
+    raise OSError("no")
+
+
+SPOILT: list[tuple[str, Spoil]] = [
+    ("info.name", says(name="")),
+    ("info.mode", says(mode="imagined")),
+    ("info.rails", says(rails=(Rail("ticked"), Rail("ticked")))),
+    ("info.rails", says(rails=())),
+    ("info.buffer", says(buffer_s=0.0)),
+    ("info.json", says(details={"gain": float("inf")})),
+    ("info.steady", does("info", restless)),
+    ("clock.rate", ticking(tick_hz=-1.0)),
+    ("clock.rate", ticking(tolerance=-1e-3)),
+    ("clock.name", ticking(name="host")),
+    ("rail.kind", rail(kind="median")),
+    ("rail.numbers", rail(resolution=-1e-6)),
+    ("rail.numbers", rail(range_max=float("nan"))),
+    ("rail.numbers", rail(accuracy=Accuracy(-1e-3, 0.0))),
+    ("rail.unit", rail(conversion=Conversion("A"))),
+    ("rail.unit", rail(kind="cumulative")),
+    ("rail.rate", rail(rate_hz=0.0)),
+    ("calls", does("stop", lambda m: refuse)),
+    ("start.bracket", does("start", lambda m: lambda own=m.start: replace(own(), before_ns=1, after_ns=0))),
+    ("start.again", does("start", starts_once)),
+    ("timer.whole", does("timer", lambda m: lambda: m.clock.now_ns() / 1000)),
+    ("timer.monotone", does("timer", lambda m: count(10**15, -1).__next__)),
+    ("timer.rate", ticking(tick_hz=1.1e6)),
+    ("read.returns", does("read", waiting)),
+    ("read.some", silent("ticked")),
+    ("read.count", gives("grid", lambda c: replace(c, value=c.value[::2]))),
+    ("chunk.rail", gives("ticked", lambda c: replace(c, rail="other"))),
+    ("chunk.value", gives("grid", lambda c: replace(c, value=c.value[:, None]))),
+    ("chunk.value", gives("grid", lambda c: replace(c, value=c.value.astype(str)))),
+    ("chunk.ticks", gives("ticked", lambda c: replace(c, end_tick=None))),
+    ("chunk.beside", gives("ticked", lambda c: replace(c, end_tick=c.value * 1.5))),
+    ("chunk.beside", gives("grid", lambda c: replace(c, flags=np.zeros(1, np.uint8)))),
+    ("chunk.steady", gives("grid", other_types())),
+    ("chunk.grow", gives("ticked", lambda c: replace(c, start_tick=c.start_tick * 0))),
+    ("chunk.order", gives("ticked", lambda c: replace(c, end_tick=c.start_tick - 1))),
+    ("stop.rest", does("stop", still_running)),
+    ("methods", lambda driver: setattr(driver, "read", None)),
+    ("close.twice", does("close", lambda m: refuse)),
+]
+
+
+@pytest.mark.parametrize(("rule", "spoil"), SPOILT, ids=[rule for rule, _ in SPOILT])
+def test_a_meter_that_breaks_a_rule_is_told_so(rule: str, spoil: Spoil) -> None:
+    meter = GoodMeter(VirtualClock())
+    spoil(meter)
+
+    with pytest.raises(ConformanceError) as caught:
+        check_meter(meter, clock=meter.clock)
+
+    assert rule in {finding.rule for finding in caught.value.findings}
+
+
+def test_every_rule_for_meters_has_a_driver_that_breaks_it() -> None:
+    meter = GoodMeter(VirtualClock())
+
+    assert {*check_meter(meter, clock=meter.clock), "calls"} == {rule for rule, _ in SPOILT}
+
+
+def test_a_meter_is_closed_even_when_it_cannot_be_started() -> None:
+    meter, closed = GoodMeter(VirtualClock()), []
+    does("start", lambda m: refuse)(meter)
+    does("close", lambda m: lambda: closed.append(True))(meter)
+
+    with pytest.raises(ConformanceError, match=r"OSError from start\(\), read\(\) and stop\(\): no"):
+        check_meter(meter, clock=meter.clock)
+
+    assert closed
+
+
+def test_a_slow_meter_is_watched_for_twenty_readings() -> None:
+    meter = GoodMeter(VirtualClock())
+    begun_ns = meter.clock.now_ns()
+    says(rails=(Rail("grid", rate_hz=1000.0), Rail("ticked", rate_hz=2.0)))(meter)
+
+    check_meter(meter, clock=meter.clock)
+
+    assert (meter.clock.now_ns() - begun_ns) * 1e-9 >= 20.0

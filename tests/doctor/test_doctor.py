@@ -1,0 +1,556 @@
+"""``rig doctor``: what is well is said to be, what is not is named with its remedy, and nothing hangs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.instruments.doctor_bench import bench_of_three
+from rig.commands import doctor
+from rig.doctor.clock import clock_findings
+from rig.doctor.findings import Finding, broken, doubtful, exit_code, ok, si, summary
+from rig.doctor.host import host_findings, permission_findings
+from rig.doctor.items import own_doctor
+from rig.doctor.meter import Taken, noise_finding, reading_findings
+from rig.doctor.watch import watched
+from rig.errors import DeviceError, MissingExtraError, SetupError, UnknownNameError, UsageError
+from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
+from tests.support.paths import ROOT
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+SECONDS = 0.05
+BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny.py'}:open_device"
+Doctor = Callable[..., list[Finding]]
+
+
+@pytest.fixture
+def visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
+    """Everything that the doctor finds beside the host, of a bench file's text or of drivers by name."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*names: str, text: str | None = None, **given: Any) -> list[Finding]:
+        path = None
+        if text is not None:
+            path = tmp_path / "bench.toml"
+            path.write_text(text, encoding="utf-8")
+        found = doctor.diagnose(names, path, doctor.Settings(**{"seconds": SECONDS} | given))
+        return [f for f in found if f.item != "host"]
+
+    return run
+
+
+def of(findings: Sequence[Finding], item: str, topic: str) -> Finding:
+    found = [f for f in findings if (f.item, f.topic) == (item, topic)]
+    assert len(found) == 1, findings
+    return found[0]
+
+
+def number(finding: Finding, name: str) -> float:
+    value = finding.values[name]
+    assert isinstance(value, (int, float))
+    return float(value)
+
+
+def levels(findings: Sequence[Finding], item: str) -> dict[str, str]:
+    return {f.topic: f.level for f in findings if f.item == item}
+
+
+# ---- the bench of three --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
+    """A board on a pseudo terminal, a multimeter on a socket, and an address where nobody is."""
+    pytest.importorskip("serial")
+    pytest.importorskip("pyvisa_py")
+    with bench_of_three(tmp_path_factory.mktemp("bench"), BOARD) as path:
+        return list(doctor.diagnose([], path, doctor.Settings(seconds=0.5)))
+
+
+def test_a_board_on_a_serial_port_is_well(three: list[Finding]) -> None:
+    assert set(levels(three, "board1").values()) == {"ok"}
+    assert "SIMULATED SIM-board" in of(three, "board1", "identity").text
+
+
+def test_the_boards_clock_is_read_within_its_doubt(three: list[Finding]) -> None:
+    clock = of(three, "board1", "clock")
+
+    assert abs(number(clock, "off") - 80e-6) < 1.5 * number(clock, "off_doubt")
+    assert 0 < number(of(three, "board1", "round trip"), "median_s") < 0.1
+
+
+def test_a_multimeter_on_a_socket_is_well_and_shows_the_boards_idle_power(three: list[Finding]) -> None:
+    noise = of(three, "dmm", "noise")
+
+    assert set(levels(three, "dmm").values()) == {"ok"}
+    assert number(noise, "mean") == pytest.approx(0.02, rel=0.02)
+    assert number(noise, "deviation") == pytest.approx(1e-4 * 0.1 * 1.8, rel=0.3)
+    assert "made up for this bench" in of(three, "dmm", "accuracy").text
+
+
+def test_an_address_where_nobody_is_is_broken_and_says_what_to_check(three: list[Finding]) -> None:
+    far = of(three, "far", "open")
+
+    assert far.level == "broken"
+    assert "cannot be opened" in far.text
+    assert "Check its power, its network and the address" in far.remedy
+    assert far.exit_code == SetupError.exit_code
+
+
+def test_the_exit_code_is_that_of_the_worst(three: list[Finding]) -> None:
+    assert exit_code(three) == SetupError.exit_code
+    assert "1 broken (far)" in summary(three)
+
+
+# ---- clocks --------------------------------------------------------------------------------------------------------
+
+DEVICE = '[devices.sim]\ndriver = "mock"\noptions = {{ {} }}\n'
+
+
+@pytest.mark.parametrize("ppm", [-3000.0, 5000.0])
+def test_a_clock_beyond_its_tolerance_is_broken_and_its_rate_is_told(visit: Doctor, ppm: float) -> None:
+    clock = of(visit(text=DEVICE.format(f"device_drift_ppm = {ppm}"), seconds=0.3), "sim", "clock")
+
+    assert clock.level == "broken"
+    assert clock.exit_code == DeviceError.exit_code
+    told_hz = float(clock.remedy.removeprefix("Declare tick_hz ").partition(" ")[0])
+    assert told_hz == pytest.approx(12.5e6 * (1 + ppm * 1e-6), rel=number(clock, "off_doubt"))
+
+
+@CALM
+@given(st.floats(-9e-4, 9e-4), st.floats(-1e6, 1e6), st.integers(0, 99))
+def test_rate_and_offset_of_a_clock_lie_within_what_is_said(off: float, offset_s: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    at_ns = 10**12 + np.sort(rng.integers(0, 10**9, 60))
+    out, back = rng.exponential(2e5, (2, 60)) + 1e5
+    ticks = np.floor((at_ns - 10**12) * 1e-3 * (1 + off) + (offset_s + 1000.0) * 1e6)
+    brackets = [Bracket(int(t - o), int(k), int(t + b)) for t, k, o, b in zip(at_ns, ticks, out, back, strict=True)]
+
+    *_, clock = clock_findings("x", ClockInfo("c", 1e6, 1e-3), brackets, 10**12)
+
+    assert clock.level == "ok"
+    assert abs(number(clock, "off") - off) < 2.0 * number(clock, "off_doubt")
+    middle_s = float(np.mean(at_ns)) * 1e-9 - 1000.0
+    moved_s = abs(off) * 1.0  # the offset is that of some moment within the second
+    assert abs(number(clock, "offset_s") - offset_s - off * middle_s) < 2.0 * number(clock, "offset_doubt_s") + moved_s
+
+
+@pytest.mark.parametrize(
+    ("ticks", "says"),
+    [([5] * 4, "stands still"), ([5, 9, 8, 12], "goes back"), ([k // 3 * 1000 for k in range(60)], "steps of 1 ms")],
+)
+def test_a_clock_that_stands_goes_back_or_is_coarse_is_named(ticks: list[int], says: str) -> None:
+    brackets = [Bracket(k * 333_333, tick, k * 333_333 + 1000) for k, tick in enumerate(ticks)]
+    found = list(clock_findings("x", ClockInfo("c", 1e6, 0.1), brackets, 0))
+
+    assert any(f.level != "ok" and says in f.text for f in found)
+
+
+# ---- rails ---------------------------------------------------------------------------------------------------------
+
+WATCHED = """\
+[devices.sim]
+driver = "mock"
+options = {{ idle_w = 1e-3, inference_w = 3e-3 }}
+[meters.watch]
+driver = "mock"
+sees = "sim"
+{}
+options = {{ {} }}
+"""
+
+
+def test_noise_and_rate_are_those_of_the_instrument(visit: Doctor) -> None:
+    found = visit(text=WATCHED.format("", "noise = 0.01, rate_hz = 2000.0"), seconds=0.3)
+
+    assert number(of(found, "watch", "noise"), "deviation") == pytest.approx(0.01 * 3e-3, rel=0.12)
+    rate = of(found, "watch", "rate")
+    assert abs(number(rate, "rate_hz") - 2000.0 * (1 + 40e-6)) < 1.5 * number(rate, "doubt_hz")
+
+
+@pytest.mark.parametrize(
+    ("rail", "options", "topic", "level"),
+    [
+        ("", "clip = 0.3", "overload", "broken"),
+        ("", "drop = 0.3", "rate", "broken"),
+        ("", "stated = false", "accuracy", "doubtful"),
+        ("", "noise = 0.0", "noise", "doubtful"),
+        ("", "silent_after_s = 1e-6", "core", "broken"),
+        ("", "raise_after_s = 0.01", "driver", "broken"),
+        ("", "meter_drift_ppm = 9000.0", "clock", "broken"),
+        ('rail = "io"', "", "wiring", "broken"),
+    ],
+)
+def test_what_a_meter_does_wrong_is_found(visit: Doctor, rail: str, options: str, topic: str, level: str) -> None:
+    found = visit(text=WATCHED.format(rail, options))
+
+    assert levels(found, "watch")[topic] == level
+    assert all(f.remedy for f in found if f.level != "ok")
+
+
+RAIL = Rail("core", conversion=Conversion("A", supply_v=2.0), rate_hz=100.0, accuracy=Accuracy(0.0, 0.0))
+
+
+def said_of(rail: Rail, *chunks: Chunk, tick_hz: float = 1e3) -> dict[str, Finding]:
+    info = MeterInfo("m", "simulator", ClockInfo("c", tick_hz), (rail,))
+    taken = Taken(Bracket(0, 0, 1))
+    taken.add(chunks, 0)
+    return {f.topic: f for f in reading_findings("m", info, taken, ())}
+
+
+def test_amperes_become_watts_by_the_declared_voltage() -> None:
+    said = said_of(RAIL, Chunk("core", np.array([1.0, 1.1, 0.9, 1.0, 1.05])))
+
+    assert number(said["noise"], "mean") == pytest.approx(2.02)
+    assert said["noise"].values["unit"] == "W"
+
+
+def test_amperes_without_a_voltage_stay_amperes_and_are_broken() -> None:
+    rail = Rail("core", conversion=Conversion("A"), rate_hz=100.0)
+    said = said_of(rail, Chunk("core", np.array([1.0, 1.1, 0.9, 1.0, 1.05])))
+
+    assert said["supply"].level == "broken"
+    assert said["noise"].values["unit"] == "A"
+
+
+def test_a_counter_of_joules_shows_the_power_between_its_readings() -> None:
+    ticks = np.arange(0, 1000, 10, dtype=np.int64)
+    joules = ticks * 1e-3 * 3.0 + 1e-6 * np.sin(ticks)
+    said = said_of(Rail("core", "cumulative", Conversion("J")), Chunk("core", joules, ticks, ticks))
+
+    assert number(said["noise"], "mean") == pytest.approx(3.0, rel=1e-4)
+
+
+def test_readings_that_are_no_numbers_and_not_flagged_are_broken() -> None:
+    said = said_of(RAIL, Chunk("core", np.array([1.0, math.nan, 0.9, 1.0, 1.05, 1.0])))
+
+    assert said["readings"].level == "broken"
+    assert math.isfinite(number(said["noise"], "mean"))
+
+
+@CALM
+@given(st.integers(0, 999), st.floats(-1.0, 1.0))
+def test_a_drift_is_found_within_its_doubt(seed: int, drift: float) -> None:
+    start_s = np.arange(1000) * 1e-3
+    value = 5.0 + drift * start_s + np.random.default_rng(seed).normal(0.0, 0.1, 1000)
+    said = noise_finding("m", RAIL, value, start_s, "W")
+
+    assert abs(number(said, "drift_per_s") - drift) < 2.5 * number(said, "doubt_per_s")  # five standard errors
+    assert number(said, "deviation") == pytest.approx(0.1, rel=0.12)
+
+
+@pytest.mark.parametrize(("value", "says"), [(-1.0, "reads backwards"), (1.0, "not settled")])
+def test_a_rail_that_reads_backwards_or_is_not_settled_is_doubtful(value: float, says: str) -> None:
+    start_s = np.arange(100) * 1e-2
+    drift = start_s if value > 0 else 0.0
+    noise = np.random.default_rng(1).normal(0.0, 1e-3, 100)
+
+    assert says in noise_finding("m", RAIL, value + drift + noise, start_s, "W").remedy
+
+
+# ---- whoever is asked for ------------------------------------------------------------------------------------------
+
+
+def test_a_driver_by_its_name_is_opened_with_its_meter_and_the_options_given(visit: Doctor) -> None:
+    found = visit("mock", options=("rate_hz=500",))
+
+    assert [f.topic for f in found if f.item == "mock"].count("identity") == 2
+    assert {f.level for f in found} == {"ok"}
+    assert "500 declared" in of(found, "mock", "rate").text
+
+
+def test_only_what_is_named_is_opened(visit: Doctor) -> None:
+    text = WATCHED.format("", "") + '[meters.far]\ndriver = "scpi-dmm"\nsupply_v = 1.0\n'
+
+    assert {f.item for f in visit("sim", text=text)} == {"bench", "sim"}
+    assert {f.item for f in visit("far", text=text)} == {"bench", "far"}
+
+
+def test_a_meter_without_an_address_is_broken(visit: Doctor) -> None:
+    pytest.importorskip("pyvisa_py")
+    found = visit(text='[meters.far]\ndriver = "scpi-dmm"\nsupply_v = 1.0\n')
+
+    assert "no instrument was named" in of(found, "far", "open").text
+    assert exit_code(found) == UsageError.exit_code
+
+
+def test_a_meter_that_needs_its_device_waits_for_it_to_be_mended(tmp_path: Path, visit: Doctor) -> None:
+    (tmp_path / "shut.py").write_text("def open_device(): 1 / 0\ndef open_meter(device): ...\n", encoding="utf-8")
+    text = '[devices.board]\ndriver = "shut.py:open_device"\n'
+    found = visit("own", text=text + '[meters.own]\ndriver = "shut.py:open_meter"\nsees = "board"\n')
+
+    assert of(found, "board", "open").level == "broken"
+    assert of(found, "own", "open").text.endswith("board is not open")
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(visit: Doctor) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        visit("bord", text=WATCHED.format("", ""))
+
+    assert {"sim", "watch", "mock", "scpi-dmm"} <= set(caught.value.known)
+
+
+def test_an_entry_that_is_wrong_is_said_by_its_line_and_the_others_are_visited(visit: Doctor) -> None:
+    found = visit(text=WATCHED.format("", "rate = 3.0"))
+
+    assert ":8: meters.watch.options.rate is no option of mock" in of(found, "watch", "file").text
+    assert levels(found, "watch") == {"file": "broken"}
+    assert of(found, "sim", "identity").level == "ok"
+
+
+def test_a_file_that_is_no_toml_is_a_finding(visit: Doctor) -> None:
+    assert ":1: it is no TOML" in of(visit(text="= 3"), "bench", "file").text
+
+
+def test_without_a_bench_file_the_host_is_looked_at_all_the_same(visit: Doctor) -> None:
+    found = visit()
+
+    assert [(f.item, f.level) for f in found] == [("bench", "doubtful")]
+
+
+# ---- drivers that misbehave ----------------------------------------------------------------------------------------
+
+ROGUE = """\
+import signal, threading, time
+from rig.types import DeviceInfo
+
+closed = threading.Event()
+
+class Rogue:
+    def __init__(self, how):
+        self.how = how
+    def info(self):
+        if self.how == "hang":
+            closed.wait(5.0)
+        if self.how == "interrupt":
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            time.sleep(0.3)
+        if self.how == "raise":
+            raise RuntimeError("it fell over")
+        return DeviceInfo("rogue", "hardware") if self.how != "lie" else 3
+    def close(self):
+        closed.set()
+
+def open_device(*, how: str = ""):
+    if how == "exit":
+        raise SystemExit(3)
+    return Rogue(how)
+"""
+
+
+@pytest.fixture
+def rogue(tmp_path: Path, visit: Doctor) -> Callable[..., list[Finding]]:
+    (tmp_path / "rogue.py").write_text(ROGUE, encoding="utf-8")
+
+    def run(how: str, **given: Any) -> list[Finding]:
+        text = f'[devices.bad]\ndriver = "rogue.py:open_device"\noptions = {{ how = "{how}" }}\n'
+        return visit(text=text + '[devices.good]\ndriver = "mock"\n', **given)
+
+    return run
+
+
+def test_a_driver_that_hangs_is_given_up_and_the_others_are_visited(rogue: Doctor) -> None:
+    began_s = time.monotonic()
+    found = rogue("hang", timeout_s=0.1)
+
+    assert time.monotonic() - began_s < 4.0
+    assert of(found, "bad", "patience").text.endswith("while asking who it is")
+    assert of(found, "good", "identity").level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [("raise", "RuntimeError: it fell over"), ("lie", "its info() gives a int"), ("exit", "failed: SystemExit: 3")],
+)
+def test_a_driver_that_throws_or_lies_is_broken(rogue: Doctor, how: str, says: str) -> None:
+    found = [f for f in rogue(how) if f.item == "bad"]
+
+    assert found[-1].level == "broken"
+    assert says in found[-1].text
+
+
+def test_ctrl_c_ends_it_and_closes_what_is_open(tmp_path: Path, rogue: Doctor) -> None:
+    from rig.plugins import load
+
+    began_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        rogue("interrupt", seconds=0.05, timeout_s=10.0)
+
+    assert time.monotonic() - began_s < 5.0
+    opened = load("devices", f"{tmp_path / 'rogue.py'}:open_device")
+    closed: threading.Event = opened.__globals__["closed"]
+    assert closed.wait(2.0)
+
+
+def test_an_address_that_answers_nothing_is_broken_within_its_timeout(visit: Doctor) -> None:
+    pytest.importorskip("pyvisa_py")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        options = f'address = "TCPIP::127.0.0.1::{mute.getsockname()[1]}::SOCKET", timeout_s = 0.2'
+        found = visit(text=f'[meters.mute]\ndriver = "scpi-dmm"\nsupply_v = 1.0\noptions = {{ {options} }}\n')
+
+    assert "gave no answer" in of(found, "mute", "open").text
+
+
+def test_whoever_watches_hears_what_is_being_done(visit: Doctor) -> None:
+    heard: list[tuple[str, str]] = []
+    visit(text=DEVICE.format(""), tell=lambda item, step: heard.append((item, step)))
+
+    assert [step for item, step in heard if item == "sim"] == [
+        "opening it", "asking who it is", f"reading its clock for {SECONDS} s",
+    ]  # fmt: skip
+    assert heard[-1] == ("bench", "closing it")
+
+
+# ---- drivers with a doctor of their own ----------------------------------------------------------------------------
+
+OWN = """\
+from dataclasses import dataclass
+
+@dataclass
+class Seen:
+    ok: bool
+    what: str
+    remedy: str = ""
+
+def open_device(*, interpreter: str = ""):
+    raise AssertionError("its doctor knows better")
+
+def doctor(build: bool = False, *, interpreter: str = "", say=print):
+    say("looking")
+    return [Seen(True, f"build {build}, interpreter {interpreter}"), Seen(False, "no board", "Buy one")]
+"""
+
+
+def test_a_drivers_own_doctor_is_asked_instead_of_opening_it(tmp_path: Path, visit: Doctor) -> None:
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    said: list[str] = []
+    found = visit(f"{tmp_path / 'own.py'}:open_device", build=True, options=("interpreter=x",), say=said.append)
+
+    well, ill = (f for f in found if f.topic == "driver")
+    assert (well.level, well.text) == ("ok", "build True, interpreter x")
+    assert (ill.level, ill.text, ill.remedy) == ("broken", "no board", "Buy one")
+    assert said == ["looking"]
+
+
+def test_a_doctor_that_fails_is_a_finding() -> None:
+    def own(build: bool = False) -> list[Finding]:
+        raise MissingExtraError("no stack", remedy="pip install it")
+
+    found = list(watched("x", own_doctor("x", own, {}, False, print), 5.0, lambda item, step: None))
+    assert [(f.level, f.exit_code, f.remedy) for f in found] == [
+        ("broken", MissingExtraError.exit_code, "pip install it")
+    ]
+
+
+# ---- the host ------------------------------------------------------------------------------------------------------
+
+
+def host(tmp_path: Path, seconds: float = 0.02) -> dict[str, Finding]:
+    found = [f for f in host_findings(seconds, tmp_path, tmp_path / "runs") if isinstance(f, Finding)]
+    assert len({f.topic for f in found}) == len(found)
+    return {f.topic: f for f in found}
+
+
+def test_the_host_is_described(tmp_path: Path) -> None:
+    found = host(tmp_path)
+
+    assert list(found) == ["python", "clock", "cpu", "load", "schedule", "disk"]
+    assert number(found["clock"], "resolution_s") < 1e-6
+    assert number(found["schedule"], "sleep_p99_s") >= number(found["schedule"], "sleep_median_s") > 0
+    assert number(found["disk"], "free_bytes") > 0
+
+
+@pytest.mark.parametrize(("governor", "level"), [("performance", "ok"), ("powersave", "doubtful")])
+def test_a_governor_that_slows_the_cpu_is_doubtful(tmp_path: Path, governor: str, level: str) -> None:
+    folder = tmp_path / "sys/devices/system/cpu/cpu0/cpufreq"
+    folder.mkdir(parents=True)
+    (folder / "scaling_governor").write_text(f"{governor}\n", encoding="utf-8")
+
+    assert host(tmp_path)["cpu"].level == level
+    assert governor in host(tmp_path)["cpu"].text
+
+
+def test_energy_counters_that_are_not_there_are_broken(tmp_path: Path) -> None:
+    (found,) = permission_findings("cpu", "rapl", [], tmp_path)
+    assert found.level == "broken"
+
+    counter = tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj"
+    counter.parent.mkdir(parents=True)
+    counter.write_text("1\n", encoding="utf-8")
+    (found,) = permission_findings("cpu", "rapl", [], tmp_path)
+    assert found.level == "ok"
+
+
+def test_a_serial_port_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "ttyACM3").touch()
+    (found,) = permission_findings("board", "mlperf-tiny", ["/dev/no-such-port", "x", 3], tmp_path)
+
+    assert found.level == "broken"
+    assert "/dev/no-such-port is not there" in found.text
+    assert str(tmp_path / "dev" / "ttyACM3") in found.remedy
+
+
+# ---- what is printed -----------------------------------------------------------------------------------------------
+
+
+def command(*argv: str) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", action="store_true")
+    doctor.add_arguments(parser)
+    return doctor.run(parser.parse_args([*argv, "--seconds", "0.02"]))
+
+
+def test_one_line_for_each_finding_and_a_summary(visit: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+    code = command("mock", "--option", "stated=false")
+    *lines, last = capsys.readouterr().out.splitlines()
+
+    assert code == 0
+    assert {line.split()[0] for line in lines} <= {"ok", "doubtful"}
+    assert last.startswith(f"{len(lines)} findings: ")
+
+
+def test_json_is_one_document_with_every_finding(visit: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+    code = command("mock", "--json", "--option", "clip=0.1")
+    document = json.loads(capsys.readouterr().out)
+
+    assert code == document["exit_code"] == 22
+    assert {f["level"] for f in document["findings"]} <= {"ok", "doubtful", "broken"}
+    (overload,) = (f for f in document["findings"] if f["topic"] == "overload")
+    assert overload["values"]["over"] > 0
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+def test_a_time_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(UsageError):
+        command("mock", "--timeout", value)
+
+
+@CALM
+@given(st.lists(st.sampled_from([ok("a", "x", "t"), doubtful("b", "x", "t", "r"), broken("c", "x", "t", "r")])))
+def test_a_summary_counts_every_finding_once(findings: list[Finding]) -> None:
+    counts = [int(part.split()[0]) for part in summary(findings).partition(": ")[2].split(", ") if part[0].isdigit()]
+
+    assert sum(counts) == len(findings)
+    assert (exit_code(findings) > 0) == any(f.level == "broken" for f in findings)
+
+
+@CALM
+@given(st.floats(-1e9, 1e9))
+def test_a_value_for_a_person_is_the_value(value: float) -> None:
+    text, _, unit = si(value, "W", 12).partition(" ")
+    scale = {"G": 1e9, "M": 1e6, "k": 1e3, "m": 1e-3, "u": 1e-6, "n": 1e-9, "p": 1e-12}.get(unit.removesuffix("W"), 1.0)
+
+    assert float(text) * scale == pytest.approx(value, rel=1e-9, abs=1e-20)

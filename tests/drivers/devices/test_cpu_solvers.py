@@ -1,0 +1,229 @@
+"""The solvers on this computer as devices: budgets, progress, and costs that are those of the solutions."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import drivers.devices.cpu.mis
+from drivers.devices.solver import SolverDevice, Tally, solve_seed
+from rig.analysis.solving.graph import Graph, from_hex
+from rig.conformance.device import check_device
+from rig.errors import DataError, DeviceError, MissingExtraError, RigError, UsageError
+from rig.types import Budget, Device, DeviceInfo, Reply, Sample
+from tests.support.mis_graphs import random_graph
+
+pytest.importorskip("numba", reason="extra qubo is not installed")
+pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
+
+from drivers.devices.cpu import cpu_mis, cpu_sa, cpu_tabu
+
+GRAPH = random_graph(60, 0.15, 0)
+SAMPLE = Sample("g", GRAPH.to_payload())
+SOLVERS: list[Callable[..., Device]] = [cpu_mis.open_device, cpu_sa.open_device, cpu_tabu.open_device]
+
+
+@pytest.fixture(params=SOLVERS, ids=["mis", "sa", "tabu"])
+def device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    opened = request.param(default_s=0.02, longest_s=20.0)
+    opened.stage([SAMPLE])
+    yield opened
+    opened.close()
+
+
+def solved(device: Device, budget: Budget | None) -> Reply:
+    device.submit([SAMPLE], budget)
+    (reply,) = device.poll(20.0)
+    return reply
+
+
+@pytest.mark.parametrize("opener", SOLVERS)
+def test_it_does_what_the_rig_asks_of_a_device(opener: Callable[..., Device]) -> None:
+    samples = [Sample(f"n{n}", random_graph(n, 0.2, n).to_payload()) for n in (60, 9, 2, 1)]
+    assert check_device(opener(default_s=0.02), samples)
+
+
+def test_the_claimed_cost_is_that_of_the_solution(device: Device) -> None:
+    reply = solved(device, Budget(0.1))
+    x = from_hex(reply.output["solution"], GRAPH.nodes)
+    assert GRAPH.cost(x) == reply.output["cost"] < 0
+    assert reply.output["budget_s"] == 0.1
+
+
+def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Device) -> None:
+    reply = solved(device, Budget(0.1))
+    (span,) = reply.spans
+    costs, ticks = [p.cost for p in reply.progress], [p.tick for p in reply.progress]
+    assert costs == sorted(set(costs), reverse=True)
+    assert costs[0] == 0.0
+    assert costs[-1] == reply.output["cost"]
+    assert ticks == sorted(ticks)
+    assert span.on_tick <= ticks[0] <= ticks[-1] <= span.off_tick
+    assert reply.progress[-1].solution.hex() == reply.output["solution"]
+    for p in reply.progress:
+        assert GRAPH.cost(from_hex(p.solution.hex(), GRAPH.nodes)) == p.cost
+
+
+def test_nothing_counts_after_the_deadline_and_the_overrun_is_stated(device: Device) -> None:
+    reply = solved(device, Budget(0.05))
+    (span,) = reply.spans
+    lasted_s = (span.off_tick - span.on_tick) * 1e-9
+    assert math.isclose(reply.output["overrun_s"], max(0.0, lasted_s - 0.05), abs_tol=1e-9)
+    assert reply.progress[-1].tick <= span.on_tick + 50_000_000
+    assert lasted_s < 1.0
+
+
+def test_a_cost_to_stop_at_stops(device: Device) -> None:
+    reply = solved(device, Budget(None, -5.0))
+    assert reply.output["cost"] <= -5
+    assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 10.0
+
+
+def test_the_span_begins_after_loading_and_compiling() -> None:
+    opened = cpu_mis.open_device()
+    opened.stage([SAMPLE])
+    device_reply = solved(opened, Budget(1e-3))
+    assert device_reply.output["cost"] < 0
+    opened.close()
+
+
+def test_the_search_sees_the_beginning_of_the_same_walk_under_any_budget() -> None:
+    def first_sets(budget_s: float) -> list[bytes]:
+        opened = cpu_mis.open_device(seed=5)
+        opened.stage([SAMPLE])
+        reply = solved(opened, Budget(budget_s))
+        opened.close()
+        return [p.solution for p in reply.progress]
+
+    short, long = first_sets(0.02), first_sets(0.1)
+    assert len(short) > 1
+    assert long[: len(short)] == short
+
+
+def test_each_solve_has_a_seed_of_its_own(device: Device) -> None:
+    assert [solved(device, Budget(0.01)).output["seed"] for _ in range(3)] == [solve_seed(0, k) for k in range(3)]
+
+
+@given(st.integers(0, 2**31 - 10), st.integers(0, 500))
+def test_solves_of_devices_with_neighbouring_seeds_share_none(seed: int, k: int) -> None:
+    """As those of repetitions are: solve k + 1 of one is not solve k of the next."""
+    own = {solve_seed(seed, k + j) for j in range(5)}
+    assert len(own) == 5
+    assert own.isdisjoint(solve_seed(seed + 1, k + j) for j in range(-k, 10))
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0, math.nan, math.inf, 1e9])
+def test_a_timeout_that_cannot_be_meant_is_refused(device: Device, timeout_s: float) -> None:
+    with pytest.raises(UsageError) as error:
+        device.submit([SAMPLE], Budget(timeout_s))
+    assert error.value.field == "timeout_s"
+
+
+@pytest.mark.parametrize("cost", [math.nan, -math.inf])
+def test_a_cost_that_cannot_be_meant_is_refused(device: Device, cost: float) -> None:
+    with pytest.raises(UsageError) as error:
+        device.submit([SAMPLE], Budget(1.0, cost))
+    assert error.value.field == "stop_at_cost"
+
+
+@pytest.mark.parametrize("payload", [np.zeros(3), np.array([3, 1, 2, 2], np.int32), np.zeros((2, 2), np.int32)])
+def test_a_payload_that_is_no_graph_is_refused(device: Device, payload: Any) -> None:
+    with pytest.raises(DataError) as error:
+        device.stage([Sample("bad", payload)])
+    assert error.value.field == "payload"
+
+
+def test_a_sample_that_was_not_staged_is_refused(device: Device) -> None:
+    with pytest.raises(DeviceError, match="was not staged"):
+        device.submit([Sample("other", SAMPLE.payload)], None)
+
+
+@pytest.mark.parametrize("options", [{"seed": -1}, {"default_s": 0.0}, {"longest_s": math.nan}, {"default_s": 1e3}])
+@pytest.mark.parametrize("opener", SOLVERS)
+def test_options_out_of_range_are_refused(opener: Callable[..., Device], options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as error:
+        opener(**options)
+    assert error.value.field in options
+
+
+@pytest.mark.parametrize(
+    ("opener", "stack"),
+    [(cpu_mis.open_device, "numba"), (cpu_sa.open_device, "dimod"), (cpu_tabu.open_device, "dimod")],
+)
+def test_a_stack_that_is_not_installed_is_named_with_its_extra(
+    opener: Callable[..., Device], stack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, stack, None)
+    for name in ("search", "search_kernel", "compiled"):
+        monkeypatch.delitem(sys.modules, f"drivers.devices.cpu.mis.{name}", raising=False)
+        monkeypatch.delattr(drivers.devices.cpu.mis, name, raising=False)
+    with pytest.raises(MissingExtraError, match=stack) as error:
+        opener()
+    assert "neurorig[qubo]" in error.value.remedy
+
+
+def made(solve: Callable[[Graph, Tally], None]) -> SolverDevice[Graph]:
+    info = DeviceInfo("own", "hardware", phases=("solve",), details={"schedule_depends_on_budget": False})
+    opened = SolverDevice(info, lambda graph: graph, solve, seed=0, default_s=1.0, longest_s=10.0)
+    opened.stage([SAMPLE])
+    return opened
+
+
+def test_what_comes_late_is_told_apart() -> None:
+    def late(graph: Graph, tally: Tally) -> None:
+        x = np.zeros(graph.nodes, np.uint8)
+        x[0] = 1
+        while tally.left_s() > 0:
+            pass
+        tally.offer(-1, x)
+
+    output = solved(made(late), Budget(1e-3)).output
+    assert (output["cost"], output["late_cost"]) == (0, -1)
+    assert output["overrun_s"] > 0
+
+
+def test_a_solver_that_hangs_can_be_left() -> None:
+    def hangs(graph: Graph, tally: Tally) -> None:
+        time.sleep(60)
+
+    opened = made(hangs)
+    opened.submit([SAMPLE], Budget(1e-3))
+    assert opened.poll(0.01) == []
+    before = time.monotonic()
+    opened.close()
+    assert time.monotonic() - before < 1.0
+
+
+def test_closing_ends_a_long_solve() -> None:
+    started = threading.Event()
+
+    def long(graph: Graph, tally: Tally) -> None:
+        started.set()
+        while tally.left_s() > 0:
+            pass
+
+    opened = made(long)
+    opened.submit([SAMPLE], Budget(10.0))
+    assert started.wait(10.0)
+    opened.close()
+    (reply,) = opened.poll(10.0)
+    assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 5.0
+
+
+def test_what_the_solver_raises_reaches_the_rig() -> None:
+    def fails(graph: Graph, tally: Tally) -> None:
+        raise DeviceError("out of order")
+
+    opened = made(fails)
+    opened.submit([SAMPLE], None)
+    with pytest.raises(RigError, match="out of order"):
+        opened.poll(10.0)

@@ -1,0 +1,195 @@
+"""Lava itself, where there is an interpreter that has it: its CPU backend behind the Device protocol."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drivers.devices.loihi2 import lava_setup
+from drivers.devices.loihi2.device import doctor, open_device
+from drivers.devices.solver import solve_seed
+from drivers.links.remote import RemoteDevice
+from rig.analysis.solving.graph import Graph, from_hex
+from rig.conformance.device import check_device
+from rig.errors import DeviceError, SetupError
+from rig.types import Budget, Device, Reply, Sample
+from tests.support.mis_graphs import random_graph
+from tests.support.paths import ROOT
+from tests.support.remote_workers import answers, happens, members, vanished
+
+pytest.importorskip("execnet", reason="extra loihi2 is not installed")
+
+
+def python() -> str:
+    try:
+        return lava_setup.chosen().path
+    except SetupError as error:
+        return pytest.skip(error.message)
+
+
+GRAPH = random_graph(60, 0.15, 0)
+SAMPLE = Sample("g", GRAPH.to_payload())
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    opened = open_device(simulate=True, interpreter=python(), default_s=0.2, longest_s=20.0)
+    yield opened
+    opened.close()
+
+
+def solved(device: Device, budget: Budget | None, sample: Sample = SAMPLE) -> Reply:
+    device.stage([sample])
+    device.submit([sample], budget)
+    (reply,) = answers(device, 1)
+    return reply
+
+
+def lasted_s(reply: Reply) -> float:
+    (span,) = reply.spans
+    return (span.off_tick - span.on_tick) * 1e-9
+
+
+def test_lava_takes_what_it_is_given_and_it_would_be_noticed_if_not() -> None:
+    program = """
+from drivers.workers.lava_network import Lava, contract
+lava = Lava()
+print(contract(lava))
+lava.steps = lambda count: None
+lava.solver = type("OptimizationSolver", (), {"__init__": lambda self, problem: None})
+print([line.partition(":")[0] for line in contract(lava)])
+"""
+    root = str(ROOT)
+    said = subprocess.run(
+        [python(), "-W", "ignore", "-c", program], capture_output=True, text=True, cwd=root, check=True
+    )
+    assert said.stdout.splitlines() == ["[]", "['OptimizationSolver._prepare_solver', 'RunSteps']"]
+
+
+def test_it_does_what_the_rig_asks_of_a_device() -> None:
+    graphs = [Graph(2, np.empty((0, 2), np.int32)), Graph(3, np.array([[0, 2]], np.int32)), random_graph(9, 1.0, 0)]
+    samples = [Sample(f"n{graph.nodes}", graph.to_payload()) for graph in graphs]
+    assert check_device(open_device(simulate=True, interpreter=python(), default_s=0.1), samples)
+
+
+def test_it_says_what_it_is(device: Device) -> None:
+    info = device.info()
+    assert info.mode == "simulator"
+    assert info.clock is None
+    assert info.versions["lava-optimization"] == "0.5.0"
+    assert info.details["backend"] == "CPU"
+    assert info.details["neuron_model"] == "nebm"
+
+
+def test_the_claimed_cost_is_that_of_the_solution_and_of_lavas_own_monitor(device: Device) -> None:
+    output = solved(device, Budget(0.3)).output
+    assert GRAPH.cost(from_hex(output["solution"], GRAPH.nodes)) == output["cost"] == output["solver_cost"] < -5
+    assert output["miscounted"] == 0
+    assert 0 < output["best_step"] <= output["steps"]
+
+
+def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Device) -> None:
+    reply = solved(device, Budget(0.3))
+    (span,) = reply.spans
+    costs, ticks = [p.cost for p in reply.progress], [p.tick for p in reply.progress]
+    assert costs == sorted(set(costs), reverse=True)
+    assert (costs[0], costs[-1]) == (0.0, reply.output["cost"])
+    assert span.on_tick <= ticks[0]
+    assert ticks == sorted(ticks)
+    assert ticks[-1] <= span.off_tick
+    assert all(GRAPH.cost(from_hex(p.solution.hex(), GRAPH.nodes)) == p.cost for p in reply.progress)
+
+
+def test_the_overrun_is_stated_and_what_came_late_does_not_count(device: Device) -> None:
+    for budget_s in (0.02, 0.1, 0.3):
+        reply = solved(device, Budget(budget_s))
+        assert reply.output["overrun_s"] == pytest.approx(max(0.0, lasted_s(reply) - budget_s), abs=1e-8)
+        assert reply.progress[-1].tick <= reply.spans[0].on_tick + budget_s * 1e9
+        assert lasted_s(reply) < budget_s + 1.0
+
+
+def test_a_budget_too_short_for_a_step_buys_the_empty_set(device: Device) -> None:
+    reply = solved(device, Budget(1e-6))
+    assert reply.output["cost"] == 0
+    assert reply.output["steps"] == 0
+    assert not from_hex(reply.output["solution"], GRAPH.nodes).any()
+    assert lasted_s(reply) < 0.05
+
+
+def test_a_cost_to_stop_at_stops(device: Device) -> None:
+    reply = solved(device, Budget(20.0, -8.0))
+    assert reply.output["cost"] <= -8
+    assert lasted_s(reply) < 10.0
+
+
+def test_a_longer_budget_sees_more_of_the_same_walk() -> None:
+    walks = []
+    for budget_s in (0.15, 0.6):
+        device = open_device(simulate=True, interpreter=python(), seed=5)
+        walks.append([(p.cost, p.solution) for p in solved(device, Budget(budget_s)).progress])
+        device.close()
+    short, long = walks
+    assert len(short) > 2
+    assert long[: len(short)] == short
+
+
+def test_small_problems_are_solved_to_the_end(device: Device) -> None:
+    graph = random_graph(10, 0.25, 3)
+    best = min(graph.cost(np.array(x)) for x in itertools.product((0, 1), repeat=10))
+    reply = solved(device, Budget(2.0, best), Sample("small", graph.to_payload()))
+    assert reply.output["cost"] == best
+
+
+def test_a_graph_can_be_solved_again_without_staging(device: Device) -> None:
+    device.stage([SAMPLE])
+    for _ in range(2):
+        device.submit([SAMPLE], Budget(0.1))
+    first, second = answers(device, 2)
+    assert [first.output["seed"], second.output["seed"]] == [solve_seed(0, 0), solve_seed(0, 1)]
+    assert second.spans[0].on_tick >= first.spans[0].off_tick
+
+
+def test_without_a_board_the_hardware_mode_says_what_is_missing() -> None:
+    with pytest.raises(SetupError, match="lava-loihi") as caught:
+        open_device(interpreter=python())
+    assert "--simulate" in caught.value.remedy
+
+
+def test_the_doctor_finds_the_simulator_and_no_board() -> None:
+    findings = doctor(interpreter=python())
+    assert [(f.ok, f.what.partition(":")[0]) for f in findings[-2:]] == [(True, "simulator"), (True, "Loihi 2 board")]
+    assert "one for --simulate" in findings[-1].what
+    assert "lava-loihi) is not installed" in findings[-1].what
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
+def test_nothing_of_lava_outlives_its_worker(killed: bool) -> None:
+    before = shared()
+    device = open_device(simulate=True, interpreter=python())
+    assert isinstance(device, RemoteDevice)
+    device.stage([SAMPLE])
+    device.submit([SAMPLE], Budget(60.0))
+    leader = int(device._link.hello["pid"])
+    assert happens(lambda: len(members(leader)) > 6, 10.0), "the processes of the network"
+    started = members(leader)
+    if killed:
+        os.kill(leader, signal.SIGKILL)
+        began_s = time.monotonic()
+        with pytest.raises(DeviceError, match="ended unasked"):
+            answers(device, 1)
+        assert time.monotonic() - began_s < 5.0
+    device.close()
+    assert all(vanished(pid) for pid in started)
+    assert happens(lambda: shared() <= before, 5.0), "shared memory left behind"
+
+
+def shared() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("psm_*")}

@@ -1,0 +1,120 @@
+"""The parts of Lava's worker that are plain arithmetic: its plan of slices, its costs, what counts, what came late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.workers.lava_network import MARGIN, Found, Rate
+from drivers.workers.lava_qubo import Problem, Solve
+from rig.analysis.solving.graph import Graph, from_hex
+from tests.support.mis_graphs import graphs
+
+SECONDS = st.floats(1e-6, 10.0)
+PATH = Graph(4, np.array([[0, 1], [1, 2], [2, 3]], np.int32))
+
+
+def problem(graph: Graph) -> Problem:
+    payload = graph.to_payload()
+    return Problem({"dtype": payload.dtype.str, "shape": list(payload.shape), "data": payload.tobytes()})
+
+
+class Playback:
+    """In place of a network: what it finds in each slice, by seconds from now, cost and nodes."""
+
+    def __init__(self, *slices: Sequence[tuple[float, int, tuple[int, ...]]]) -> None:
+        self.slices, self.steps = list(slices), 0
+
+    def run(self, steps: int) -> None:
+        self.steps += steps
+        time.sleep(1e-4)
+
+    def found(self) -> list[Found]:
+        told = self.slices.pop(0) if self.slices else ()
+        now_ns = time.monotonic_ns()
+        return [Found(now_ns + round(s * 1e9), self.steps, cost, packed(nodes)) for s, cost, nodes in told]
+
+
+def packed(nodes: tuple[int, ...]) -> bytes:
+    x = np.zeros(PATH.nodes, np.uint8)
+    x[list(nodes)] = 1
+    return np.packbits(x).tobytes()
+
+
+def solved(network: Playback, budget_s: float = 0.02, stop: float | None = None) -> dict[str, Any]:
+    solve = Solve(problem(PATH), [budget_s, stop], 7)
+    solve.spend(network, Rate(1e-6, 1e-4, 0.0))  # type: ignore[arg-type]
+    return solve.answer()
+
+
+@given(SECONDS, SECONDS, SECONDS, SECONDS, st.booleans())
+def test_a_slice_is_planned_to_end_in_time(
+    left_s: float, call_s: float, step_s: float, first_s: float, first: bool
+) -> None:
+    steps = Rate(call_s, step_s, first_s).steps(left_s, first)
+    assert steps >= 0
+    if steps:
+        assert call_s + first * first_s + steps * step_s <= left_s / MARGIN * (1 + 1e-9)
+
+
+@given(SECONDS, SECONDS, SECONDS)
+def test_no_slice_is_planned_where_none_fits_and_one_where_a_step_does(
+    left_s: float, call_s: float, step_s: float
+) -> None:
+    steps = Rate(call_s, step_s, 0.0).steps(left_s, False)
+    fits = (left_s / MARGIN - call_s) / step_s
+    assert (steps > 0) == (fits >= 1)
+
+
+@given(graphs(), st.integers(0, 2**32))
+def test_costs_are_those_of_the_benchmarks_matrix(graph: Graph, seed: int) -> None:
+    x = np.random.default_rng(seed).integers(0, 2, graph.nodes)
+    ours = problem(graph)
+    q = ours.q()
+    assert (q == q.T).all()
+    assert x @ q @ x == ours.cost(x.astype(np.uint8)) == graph.cost(x)
+
+
+def test_what_is_found_is_told_with_its_time_and_its_cost() -> None:
+    network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))])
+    answer = solved(network)
+    ((phase, on_ns, off_ns, executions),) = answer["spans"]
+    assert (phase, executions) == ("solve", 1)
+    assert [cost for _, cost, _ in answer["progress"]] == [0.0, -1.0, -2.0]
+    assert all(on_ns <= ns <= off_ns for ns, _, _ in answer["progress"])
+    output = answer["output"]
+    assert from_hex(output["solution"], 4).tolist() == [1, 0, 1, 0]
+    assert (output["cost"], output["solver_cost"], output["seed"], output["steps"]) == (-2, -2, 7, network.steps)
+
+
+def test_what_came_after_the_deadline_is_told_apart() -> None:
+    answer = solved(Playback([(0.0, -1, (0,)), (60.0, -2, (0, 2))]))
+    assert answer["output"]["cost"] == -1
+    assert answer["output"]["late_cost"] == -2
+    assert len(answer["progress"]) == 2
+
+
+def test_a_cost_that_is_not_that_of_its_solution_is_counted_and_not_believed() -> None:
+    answer = solved(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]))
+    output = answer["output"]
+    assert (output["cost"], output["solver_cost"], output["miscounted"]) == (-2, -4, 2)
+
+
+@pytest.mark.parametrize(("stop", "asked"), [(-1.0, 1), (-2.0, 2)])
+def test_the_cost_to_stop_at_ends_the_solve(stop: float, asked: int) -> None:
+    network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))], [(0.0, -3, ())])
+    answer = solved(network, 10.0, stop)
+    assert len(network.slices) == 3 - asked
+    assert answer["output"]["overrun_s"] == 0.0
+
+
+def test_without_a_find_the_empty_set_is_the_answer() -> None:
+    output = solved(Playback())["output"]
+    assert (output["cost"], output["best_step"], output["late_cost"]) == (0, -1, None)
+    assert not from_hex(output["solution"], 4).any()

@@ -1,0 +1,89 @@
+"""Proofs: equal to trying every set, and to another solver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.devices.cpu.mis.reduce import reduced, undone
+from rig.analysis.solving.graph import Graph
+from tests.support.mis_graphs import graphs, random_graph
+
+pytest.importorskip("numba", reason="extra qubo is not installed")
+
+from drivers.devices.cpu.mis import exact
+
+
+def least_cost(graph: Graph) -> int:
+    """By trying every subset."""
+    subsets = (np.arange(1 << graph.nodes)[:, None] >> np.arange(graph.nodes)) & 1
+    inside = np.zeros(len(subsets), bool)
+    for u, v in graph.edges:
+        inside |= (subsets[:, u] & subsets[:, v]).astype(bool)
+    return -int(subsets[~inside].sum(axis=1).max())
+
+
+@settings(max_examples=80, deadline=None)
+@given(graphs(most_nodes=11), st.booleans())
+def test_a_proven_set_is_the_best_of_all_subsets(graph: Graph, reduce_first: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "_REDUCE_BELOW", 1e9 if reduce_first else -1.0)
+        solution, closed = exact.maximum_independent_set(graph)
+    assert closed
+    assert graph.conflicts(solution) == 0
+    assert graph.cost(solution) == least_cost(graph)
+
+
+@settings(max_examples=25, deadline=None)
+@given(graphs(most_nodes=70))
+def test_reductions_do_not_change_the_answer(graph: Graph) -> None:
+    costs = []
+    for below in (1e9, -1.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(exact, "_REDUCE_BELOW", below)
+            solution, closed = exact.maximum_independent_set(graph)
+        assert closed
+        costs.append(graph.cost(solution))
+    assert costs[0] == costs[1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(graphs())
+def test_undoing_reductions_gives_an_independent_set(graph: Graph) -> None:
+    kernel, chosen = reduced(graph), set[int]()
+    for v, near in kernel.adjacency.items():
+        if not near & chosen:
+            chosen.add(v)
+    x = np.zeros(graph.nodes, np.uint8)
+    x[sorted(undone(kernel, chosen))] = 1
+    assert graph.conflicts(x) == 0
+    assert x.sum() == len(chosen) + len(kernel.decided)
+
+
+def test_a_tree_needs_no_search() -> None:
+    rng = np.random.default_rng(0)
+    edges = np.array(sorted((int(rng.integers(0, v)), v) for v in range(1, 500)), np.int32)
+    assert not reduced(Graph(500, edges)).adjacency
+
+
+def test_no_time_is_no_proof_and_still_a_set() -> None:
+    graph = random_graph(300, 0.1, 0)
+    solution, closed = exact.maximum_independent_set(graph, seconds=0.0)
+    assert not closed
+    assert graph.conflicts(solution) == 0
+    assert solution.any()
+
+
+@pytest.mark.parametrize(("nodes", "density"), [(60, 0.05), (60, 0.2), (80, 0.5)])
+def test_another_solver_proves_the_same(nodes: int, density: float) -> None:
+    pytest.importorskip("ortools", reason="extra peers is not installed")
+    from drivers.devices.cpu.mis.second_opinion import cp_sat
+
+    graph = random_graph(nodes, density, 0)
+    solution, closed = exact.maximum_independent_set(graph)
+    other = cp_sat(graph)
+    assert closed
+    assert other.optimal
+    assert graph.cost(solution) == other.cost == graph.cost(other.solution)

@@ -1,0 +1,163 @@
+"""The table of best known targets: certificates hold, false ones are refused, better rows win."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.devices.cpu.mis import targets
+from drivers.devices.cpu.mis.certify import certify, digest, members
+from drivers.devices.cpu.mis.targets import Target
+from rig.analysis.solving.graph import Graph, to_hex
+from rig.errors import DataError
+from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target
+
+PATH = Graph(5, np.array([[0, 1], [1, 2], [2, 3], [3, 4]], np.int32))
+ENDS = to_hex([1, 0, 1, 0, 1])
+
+
+def row(**changes: object) -> Target:
+    return replace(
+        Target(5, 0.32, 0, -3, ENDS, digest(5, PATH.edges), targets.SEARCH),
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def refused(**changes: object) -> str:
+    ((_, problem),) = targets.verify(lambda *_: PATH, {(5, 0.32, 0): row(**changes)})
+    assert problem is not None
+    return problem
+
+
+def test_a_true_certificate_is_accepted() -> None:
+    certify(5, PATH.edges, ENDS, -3)
+    assert list(targets.verify(lambda *_: PATH, {(5, 0.32, 0): row()})) == [(row(), None)]
+
+
+@pytest.mark.parametrize(
+    ("certificate", "cost", "says"),
+    [
+        (to_hex([1, 1, 0, 0, 1]), -3, "has both ends of this edge"),
+        (ENDS, -4, "cost -4 is not that of a set of 3 nodes"),
+        ("ac", -3, "has bits beyond 5 nodes"),
+        ("a8a8", -3, "is not 2 hexadecimal digits"),
+        ("A8", -3, "is not 2 hexadecimal digits"),
+        ("+8", -3, "is not 2 hexadecimal digits"),
+        ("", 0, "is not 2 hexadecimal digits"),
+    ],
+)
+def test_a_false_certificate_is_refused(certificate: str, cost: int, says: str) -> None:
+    assert says in refused(certificate=certificate, cost=cost)
+
+
+def test_a_certificate_for_another_graph_is_refused() -> None:
+    assert "not the one that the target was computed for" in refused(graph_sha256="0" * 64)
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=40))
+def test_members_are_read_as_the_core_writes_them(x: list[int]) -> None:
+    assert members(len(x), to_hex(x)) == [i for i, chosen in enumerate(x) if chosen]
+
+
+def test_the_digest_is_of_sorted_little_endian_pairs_in_any_order() -> None:
+    told = hashlib.sha256(struct.pack("<5i", 4, 0, 3, 1, 2)).hexdigest()
+    assert digest(4, np.array([[2, 1], [3, 0]])) == digest(4, np.array([[0, 3], [1, 2]])) == told
+
+
+def test_a_lower_cost_wins_then_a_proof_then_what_was_there() -> None:
+    key = (5, 0.32, 0)
+    old, proven, better = row(), row(proven=targets.PROOF), row(cost=-4)
+    assert targets.merged({key: old}, [row(searched_s=9.0)])[key] is old
+    assert targets.merged({key: old}, [proven])[key] is proven
+    assert targets.merged({key: proven}, [better])[key] is better
+    assert targets.merged({key: better}, [proven])[key] is better
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    table = {row(seed=k).key: row(seed=k, moves=k) for k in range(3)}
+    targets.dump_table(table, tmp_path / "t.json")
+    assert targets.load_table(tmp_path / "t.json") == table
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"targets": [{}]}', '{"targets": [{"no": 1}]}', '{"targets": 3}'])
+def test_what_is_no_table_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(DataError, match=r"t\.json is no table of targets"):
+        targets.best_known(50, 0.1, 0, tmp_path / "t.json")
+
+
+def test_a_complete_graph_has_one_node_whatever_its_size() -> None:
+    known = targets.best_known(17, 1.0, 9)
+    assert known is not None
+    graph = gnm_edges(17, 1.0, 9)
+    certify(17, graph.edges, known.certificate, -1)
+
+
+def test_a_workload_nobody_computed_has_no_target() -> None:
+    assert targets.best_known(51, 0.1, 0) is None
+
+
+def test_every_published_workload_has_a_row_no_worse_than_published() -> None:
+    for nodes in NODES:
+        for density in DENSITIES:
+            for seed in TUNING_SEEDS:
+                known, published = targets.best_known(nodes, density, seed), official_target(nodes, density, seed)
+                assert known is not None
+                assert published is not None
+                assert known.cost <= published
+                assert nodes > 100 or known.proven
+
+
+def test_no_published_target_below_a_proven_cost() -> None:
+    proven = [t for t in targets.load_table().values() if t.proven]
+    assert len(proven) >= 85
+    assert all((official_target(*t.key) or 0) >= t.cost for t in proven)
+
+
+def test_the_shipped_certificates_hold_up_to_1000_nodes() -> None:
+    small = {key: t for key, t in targets.load_table().items() if t.nodes <= 1000}
+    assert [(t.key, problem) for t, problem in targets.verify(gnm_edges, small) if problem] == []
+
+
+def test_a_row_can_be_found_again_by_its_seed_and_moves() -> None:
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    from drivers.devices.cpu.mis import search
+
+    known = targets.best_known(500, 0.25, 0)
+    assert known is not None
+    assert known.search_seed is not None
+    graph = gnm_edges(*known.key)
+    *_, last = search.improvements(search.load(graph), known.search_seed, moves=known.moves)
+    assert (last.moves, to_hex(last.solution)) == (known.moves, known.certificate)
+
+
+def test_computing_and_proving_give_a_row_that_verifies() -> None:
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    computed = targets.compute(30, 0.1, 7, draw=gnm_edges, seconds=0.02)
+    found = targets.proven(computed, gnm_edges(30, 0.1, 7), seconds=10.0)
+    assert found.proven == targets.PROOF
+    assert list(targets.verify(gnm_edges, {found.key: found})) == [(found, None)]
+    with pytest.raises(DataError, match="is said to be proven optimal"):
+        targets.proven(replace(found, cost=found.cost - 1), gnm_edges(30, 0.1, 7), seconds=10.0)
+
+
+def test_the_table_states_its_rows_in_si_units_and_plain_types() -> None:
+    rows = json.loads(targets.FILE.read_text())["targets"]
+    assert all(set(r) <= set(Target.__slots__) for r in rows)
+
+
+def test_tabu_as_specified_answers_with_a_set_and_its_cost() -> None:
+    pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
+    from drivers.devices.cpu.mis.second_opinion import specified_tabu
+
+    opinion = specified_tabu(PATH, seed=3, reads=2, restarts=1)
+    assert (opinion.cost, to_hex(opinion.solution)) == (-3, ENDS)

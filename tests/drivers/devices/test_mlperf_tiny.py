@@ -1,0 +1,479 @@
+"""Boards that speak the MLPerf Tiny protocol: what they answer is recorded as they stamped it, or the run ends soon."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
+from drivers.devices.mlperf_tiny.clock import BoardClock
+from drivers.devices.mlperf_tiny.device import open_device
+from drivers.devices.mlperf_tiny.model import model_of
+from fixtures.instruments.pty_wire import PtyWire
+from fixtures.instruments.tiny_board import Chip, Spoil, TinyBoard, scores
+from rig.conformance.device import check_device
+from rig.errors import (
+    DataError,
+    DeviceError,
+    DeviceTimeoutError,
+    MissingExtraError,
+    RigError,
+    SetupError,
+    UsageError,
+)
+from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
+
+pytest.importorskip("serial", reason="extra serial is not installed")
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pseudo terminal is quiet sooner than a USB cable."""
+    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+LABELS = ("down", "go", "left", "right")
+OPTIONS: dict[str, Any] = {"labels": ",".join(LABELS), "timeout_s": 0.25, "boot_s": 1.0}
+
+
+def sample(k: int = 0) -> Sample:
+    return Sample(f"s{k}", np.arange(16, dtype=np.int8) - 8 + k)
+
+
+@contextmanager
+def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Iterator[tuple[TinyBoard, Device]]:
+    options = {"baud": baud} | OPTIONS | options
+    with TinyBoard(chip, baud=baud) as board, closing(open_device(port=board.port, **options)) as device:
+        yield board, device
+
+
+def asked(device: Device, what: Sample, times: int = 0) -> Reply:
+    """Stage, submit and await one answer."""
+    device.stage([what])
+    if times:
+        assert isinstance(device, Repeats)
+        device.submit_repeated([what], times, None, None)
+    else:
+        device.submit([what], None)
+    return awaited(device)
+
+
+def awaited(device: Device, limit_s: float = 5.0) -> Reply:
+    until_s = time.monotonic() + limit_s
+    while time.monotonic() < until_s:
+        if replies := device.poll(0.2):
+            return replies[0]
+    raise AssertionError("no answer")
+
+
+def error_of(call: Callable[[], object]) -> RigError:
+    with pytest.raises(RigError) as caught:
+        call()
+    return caught.value
+
+
+# ---- what is answered ---------------------------------------------------------------------
+
+
+def test_a_board_keeps_every_rule() -> None:
+    with bench(timeout_s=2.0) as (_, device):
+        assert {"repeat.executions", "timer.rate", "span.clock"} <= set(
+            check_device(device, [sample(k) for k in range(3)])
+        )
+
+
+def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sent() -> None:
+    with bench() as (board, device):
+        for k in (3, 4):
+            reply = asked(device, sample(k))
+            data = np.asarray(sample(k).payload).tobytes()
+            expected = scores(data, board.chip)
+
+            assert bytes(board._buffer) == data
+            assert reply.output["label"] == LABELS[int(np.argmax(expected))]
+            assert reply.output["scores"] == pytest.approx(expected, abs=1e-3)
+            assert sum(reply.output["probability"].values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("prints_first", [False, True])
+def test_a_span_begins_at_the_stamp_or_when_that_is_printed(prints_first: bool) -> None:
+    with bench(Chip(inference_s=0.03, drift_ppm=0.0), 115200, prints_first=prints_first) as (_, device):
+        spans = asked(device, sample()).spans
+
+    assert [(s.phase, s.executions) for s in spans] == [("inference", 1)]
+    lasted_s = (spans[0].off_tick - spans[0].on_tick) * 1e-6
+    line_s = 0.0 if prints_first else len("m-lap-us-1234567\r\n") * 10 / 115200
+    assert 0.03 + line_s - 2e-6 <= lasted_s <= 0.03 + line_s + 10e-3
+
+
+def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() -> None:
+    with bench(Chip(inference_s=1e-4), prints_first=True) as (board, device):
+        board.spoil = stopped_clock()
+        device.stage([sample()])
+        device.submit([sample()], None)
+        assert "prints_first=false" in error_of(lambda: awaited(device)).remedy
+
+
+def test_a_loop_of_inferences_is_one_span() -> None:
+    with bench() as (board, device):
+        span = asked(device, sample(), times=5).spans[0]
+
+        assert span.executions == board.counted == 5
+        assert span.off_tick - span.on_tick >= 5 * 0.02e6
+
+
+def test_iterations_are_executions_and_warm_ups_are_none() -> None:
+    with bench(Chip(inference_s=0.002), iterations=3, warmups=2) as (board, device):
+        assert asked(device, sample()).spans[0].executions == 3
+        assert board.commands[-1] == "infer 3 2"
+
+
+def test_firmware_warms_up_ten_times_by_itself_unless_it_is_told_not_to() -> None:
+    with bench() as (board, device):
+        asked(device, sample())
+        assert board.commands[-1] == "infer 1 0"
+
+
+def test_what_is_loaded_already_is_not_loaded_again() -> None:
+    with bench() as (board, device):
+        asked(device, sample())
+        before = len(board.commands)
+        asked(device, sample())
+        assert [c.split()[0] for c in board.commands[before:]] == ["infer"]
+
+
+def test_samples_handed_over_together_are_loaded_one_by_one() -> None:
+    with bench(Chip(inference_s=0.005)) as (_, device):
+        device.submit([sample(0), sample(1)], None)
+        labels = [awaited(device).output["label"] for _ in range(2)]
+
+    assert labels == [LABELS[int(np.argmax(scores(np.asarray(sample(k).payload).tobytes(), Chip())))] for k in (0, 1)]
+
+
+def test_poll_comes_back_in_time_while_the_board_computes() -> None:
+    with bench(Chip(inference_s=0.15)) as (_, device):
+        device.stage([sample()])
+        began_s = time.monotonic()
+        device.submit([sample()], None)
+        assert time.monotonic() - began_s < 0.05
+        assert device.poll(0.02) == () and time.monotonic() - began_s < 0.15
+        assert awaited(device).sample_id == "s0"
+
+
+def test_a_board_says_who_it_is_and_what_was_flashed(tmp_path: Any) -> None:
+    image = tmp_path / "firmware.bin"
+    image.write_bytes(b"\x7fELF")
+    with bench(baud=115200, firmware=str(image)) as (_, device):
+        info = device.info()
+
+    assert info.mode == "simulator" and "SIM-board" in info.description
+    assert info.versions["model"] == "kws01" and info.details["baud"] == 115200
+    assert len(info.artifacts["firmware"]) == 64
+
+
+# ---- its clock ----------------------------------------------------------------------------
+
+
+@CALM
+@given(st.integers(0, 2**32 - 1), st.lists(st.floats(0.0, 3 * 86400.0), max_size=6), st.floats(-500e-6, 500e-6))
+def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], drift: float) -> None:
+    clock, now_ns, true = BoardClock(32), 10**12, float(begin)
+    first = clock.unwrap(begin, now_ns, now_ns + 1000)
+    for gap_s in gaps_s:
+        now_ns += round(gap_s * 1e9)
+        true += gap_s * 1e6 * (1.0 + drift)
+        assert clock.unwrap(round(true) % 2**32, now_ns, now_ns + 1000) - first == round(true) - begin
+
+
+def test_ticks_go_on_over_the_wrap() -> None:
+    with bench(Chip(begin_us=2**32 - 100_000)) as (_, device):
+        assert isinstance(device, Clocked)
+        ticks = [device.timer()]
+        while ticks[-1] - ticks[0] < 150_000:
+            ticks.append(device.timer())
+        span = asked(device, sample()).spans[0]
+
+    assert ticks == sorted(ticks) and ticks[-1] < span.on_tick < span.off_tick < ticks[0] + 2_000_000
+
+
+def test_a_clock_that_jumps_is_noticed() -> None:
+    with bench() as (board, device):
+        board._clock = board._new_clock(3_000_000_000)
+        assert isinstance(device, Clocked)
+        error = error_of(device.timer)
+
+    assert isinstance(error, DeviceError) and "its clock went on by" in error.message
+
+
+# ---- faults -------------------------------------------------------------------------------
+
+
+def replaced(begins: str, *instead: bytes) -> Spoil:
+    return lambda line: list(instead) if line.startswith(begins) else [line.encode() + b"\r\n"]
+
+
+def stopped_clock() -> Spoil:
+    """Every stamp is the first one again."""
+    first: list[str] = []
+
+    def again(line: str) -> list[bytes]:
+        if line.startswith("m-lap-us-"):
+            first.append(line)
+            line = first[0]
+        return [line.encode() + b"\r\n"]
+
+    return again
+
+
+FAULTS = {
+    "garbled stamp": (replaced("m-lap-us-", b"m-lap-us-12x4\r\n"), "not of the protocol"),
+    "garbage": (replaced("m-infer-done", b"\xff\x00\x8a\x91\r\n"), "not of the protocol"),
+    "wrong stamp": (replaced("m-lap-us-", b"m-lap-us-4000000000\r\n"), "its clock went on"),
+    "lost stamp": (replaced("m-lap-us-"), "no m-lap-us"),
+    "twice": (replaced("m-infer-done", b"m-lap-us-1\r\nm-infer-done\r\n"), "its clock went on|stamped 3 times"),
+    "out of order": (replaced("m-infer-start", b"m-lap-us-1\r\n"), "where that cannot be"),
+    "early results": (replaced("m-infer-done", b"m-results-[1,0,0,0]\r\n"), "where that cannot be"),
+    "no results": (replaced("m-results"), "no m-results"),
+    "results of letters": (replaced("m-results", b"m-results-[0.1,nan,0.2]\r\n"), "no numbers"),
+    "cut results": (replaced("m-results", b"m-results-[0.1,0.2\r\n"), "not of the protocol"),
+    "another count": (replaced("m-infer-start", b"m-infer-start-7\r\n"), "began 7 inferences"),
+    "an error": (replaced("m-infer-start", b"e-[Out of memory]\r\n"), "reports an error: 'Out of memory'"),
+    "plain text": (replaced("m-warmup-start", b"Input db has 0 elemented, expected 16\r\n"), "not of the protocol"),
+    "too few outputs": (replaced("m-results", b"m-results-[0.5,0.5]\r\n"), "2 scores, and there are 4 labels"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_answer_that_is_none_ends_the_query_with_a_typed_error(fault: str) -> None:
+    spoil, text = FAULTS[fault]
+    with bench() as (board, device):
+        device.stage([sample()])
+        board.spoil = spoil
+        began_s = time.monotonic()
+        device.submit([sample()], None)
+        with pytest.raises(DeviceError, match=text):
+            awaited(device)
+        assert time.monotonic() - began_s < 1.0
+
+
+@pytest.mark.parametrize("fault", ["hang", "cut"])
+def test_silence_is_a_timeout_within_the_time_that_was_declared(fault: str) -> None:
+    with bench() as (board, device):
+        device.stage([sample()])
+        if fault == "hang":
+            board.hang()
+        else:
+            board.spoil = lambda line: (
+                [b"m-results-[0.9"] if "results" in line else [line.encode() + b"\r\n"] * ("ready" not in line)
+            )
+        began_s = time.monotonic()
+        device.submit([sample()], None)
+        error = error_of(lambda: awaited(device))
+
+    assert isinstance(error, DeviceTimeoutError)
+    assert time.monotonic() - began_s < device.info().timeout_s + 0.2
+
+
+def test_a_board_that_restarts_is_told_from_one_that_answers() -> None:
+    with bench(Chip(inference_s=0.3), timeout_s=1.0) as (board, device):
+        device.stage([sample()])
+        device.submit([sample()], None)
+        assert device.poll(0.05) == ()
+        board.restart()
+        assert "has restarted" in error_of(lambda: awaited(device)).message
+
+
+def test_a_plug_that_is_pulled_is_told_at_once_and_stays_told() -> None:
+    with bench(Chip(inference_s=0.3), timeout_s=1.0) as (board, device):
+        device.stage([sample()])
+        device.submit([sample()], None)
+        board.unplug()
+        began_s = time.monotonic()
+        first = error_of(lambda: awaited(device))
+        assert "is gone" in first.message and time.monotonic() - began_s < 0.3
+        assert "earlier it is gone" in error_of(lambda: device.stage([sample(1)])).message
+
+
+@pytest.mark.parametrize(
+    ("begins", "instead", "text"),
+    [
+        ("m-load-done", (), "has not counted 16 bytes"),
+        ("m-[Expecting", (b"m-[Expecting 17 bytes]\r\n",), "did not agree to load 16"),
+        ("m-ready", (), "gave no answer within"),
+    ],
+)
+def test_a_load_that_went_wrong_is_told(begins: str, instead: tuple[bytes, ...], text: str) -> None:
+    with bench() as (board, device):
+        board.spoil = replaced(begins, *instead)
+        with pytest.raises(DeviceError) as caught:
+            device.stage([sample()])
+    assert text in caught.value.message
+
+
+def test_a_sample_of_another_size_is_told_in_the_boards_own_words() -> None:
+    with bench() as (_, device):
+        error = error_of(lambda: device.stage([Sample("long", np.zeros(17, np.int8))]))
+    assert "exceeds maximum of 16" in error.message
+
+
+def test_the_clock_is_not_read_during_an_inference() -> None:
+    with bench() as (_, device):
+        device.submit([sample()], None)
+        assert isinstance(device, Clocked)
+        assert "during an inference" in error_of(device.timer).message
+        assert awaited(device).sample_id == "s0"
+
+
+# ---- opening ------------------------------------------------------------------------------
+
+
+def test_a_command_that_an_earlier_run_left_half_done_is_got_over() -> None:
+    with TinyBoard() as board:
+        board._command = "db 00ff"
+        with closing(open_device(port=board.port, **OPTIONS)) as device:
+            assert asked(device, sample()).sample_id == "s0"
+
+
+def test_a_board_that_is_booting_is_waited_for() -> None:
+    with TinyBoard() as board:
+        board.restart()
+        with closing(open_device(port=board.port, **OPTIONS)) as device:
+            assert asked(device, sample()).sample_id == "s0"
+
+
+def test_a_board_that_stamps_otherwise_than_its_mode_says_is_refused() -> None:
+    with TinyBoard(Chip(energy_mode=True), baud=9600) as board:
+        error = error_of(lambda: open_device(port=board.port, baud=9600, **OPTIONS))
+    assert isinstance(error, SetupError) and error.field == "mode" and "mode=energy" in error.remedy
+    with TinyBoard(Chip(), baud=9600) as board:
+        error = error_of(lambda: open_device(port=board.port, mode="energy", **OPTIONS))
+    assert isinstance(error, SetupError) and error.field == "mode" and "mode=performance" in error.remedy
+
+
+def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> None:
+    chip = Chip(energy_mode=True, input_bytes=4)
+    options = OPTIONS | {"mode": "energy", "iterations": 3}
+    with TinyBoard(chip, baud=9600) as board, closing(open_device(port=board.port, **options)) as device:
+        info, reply = device.info(), asked(device, Sample("s", np.arange(4, dtype=np.int8)))
+        assert isinstance(device, Clocked) and "tells no time" in error_of(device.timer).message
+    assert info.details["baud"] == 9600 and info.clock is None and info.spans_on_pin
+    assert [(s.phase, s.on_tick, s.executions) for s in reply.spans] == [("inference", UNSTAMPED, 3)]
+    assert reply.output["label"] in LABELS
+
+
+def test_a_board_in_energy_mode_keeps_every_rule() -> None:
+    with bench(Chip(energy_mode=True), mode="energy", timeout_s=2.0) as (_, device):
+        assert "repeat.executions" in check_device(device, [sample(k) for k in range(3)])
+
+
+def test_a_stamp_in_text_is_out_of_place_in_energy_mode() -> None:
+    with bench(Chip(energy_mode=True), mode="energy") as (board, device):
+        lap = b"m-lap-us-5\r\n"
+        board.spoil = lambda line: [line.encode() + b"\r\n", *([lap] if "infer-start" in line else [])]
+        error = error_of(lambda: asked(device, sample()))
+    assert isinstance(error, DeviceError) and "energy mode" in error.message
+
+
+def test_a_port_on_which_nobody_answers_is_a_setup_error_soon() -> None:
+    with PtyWire(115200, lambda data: None) as wire:
+        began_s = time.monotonic()
+        error = error_of(lambda: open_device(port=wire.port, boot_s=0.3))
+        assert time.monotonic() - began_s < 1.0
+    assert isinstance(error, SetupError) and wire.port in error.message and "9600" in error.remedy
+
+
+def test_a_port_that_is_not_there_or_in_use_is_a_setup_error() -> None:
+    assert isinstance(error_of(lambda: open_device(port="/dev/tty-nothing")), SetupError)
+    with bench() as (board, _):
+        assert "cannot be opened" in error_of(lambda: open_device(port=board.port)).message
+
+
+def test_without_pyserial_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "serial", None)
+    error = error_of(lambda: open_device(port="/dev/ttyACM0"))
+    assert isinstance(error, MissingExtraError) and "neurorig[serial]" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("port", {"port": ""}),
+        ("baud", {"baud": 0}),
+        ("input_type", {"input_type": "int7"}),
+        ("input_scale", {"input_scale": 0.0}),
+        ("labels", {"labels": "a,a"}),
+        ("labels", {"labels": "a,b,c", "threshold": 0.5}),
+        ("iterations", {"iterations": 0}),
+        ("warmups", {"warmups": -1}),
+        ("chunk_bytes", {"chunk_bytes": 39}),
+        ("timer_bits", {"timer_bits": 65}),
+        ("timeout_s", {"timeout_s": float("inf")}),
+        ("firmware", {"firmware": "no/such/file"}),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
+    error = error_of(lambda: open_device(**{"port": "/dev/tty-nothing"} | options))
+    assert isinstance(error, UsageError) and error.field == field
+
+
+# ---- the model's input and output ----------------------------------------------------------
+
+
+@CALM
+@given(
+    st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=8),
+    st.floats(1e-3, 0.1),
+    st.integers(-20, 20),
+    st.sampled_from(["int8", "uint8", "int16"]),
+)
+def test_quantising_errs_by_half_a_step_or_saturates(xs: list[float], scale: float, zero: int, kind: str) -> None:
+    data = model_of(kind, scale, zero, "", None).encoded(Sample("s", np.array(xs)))
+    back = (np.frombuffer(data, dtype=f"<{np.dtype(kind).str[1:]}").astype(float) - zero) * scale
+    limits = np.iinfo(kind)
+    inside = np.clip(xs, (limits.min - zero) * scale, (limits.max - zero) * scale)
+    assert np.all(np.abs(back - inside) <= 0.5 * scale * (1 + 1e-9) + 1e-12)
+
+
+@CALM
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=8))
+def test_float_inputs_are_little_endian_and_exact(xs: list[float]) -> None:
+    data = model_of("float32", None, 0, "", None).encoded(Sample("s", np.array(xs)))
+    assert np.array_equal(np.frombuffer(data, "<f4"), np.array(xs, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("int8", np.array([0.5])),
+        ("int8", np.array([128])),
+        ("uint8", np.array([-1])),
+        ("int8", np.array([np.nan])),
+        ("float32", np.array([1e300])),
+        ("int8", np.array(["x"])),
+        ("int8", np.zeros(0)),
+    ],
+)
+def test_a_payload_that_the_input_cannot_hold_is_a_data_error(kind: str, payload: Any) -> None:
+    error = error_of(lambda: model_of(kind, None, 0, "", None).encoded(Sample("s7", payload)))
+    assert isinstance(error, DataError) and "s7" in error.message
+
+
+def test_one_output_is_parted_by_a_threshold() -> None:
+    model = model_of("int8", None, 0, "normal,anomaly", 10.0)
+    assert [model.answer((x,))["label"] for x in (9.9, 10.0)] == ["normal", "anomaly"]
+    assert model_of("int8", None, 0, "", None).answer((3.5,)) == {"scores": [3.5]}
+
+
+def test_scores_that_are_no_probabilities_are_not_called_so() -> None:
+    model = model_of("int8", None, 0, "a,b", None)
+    assert "probability" not in model.answer((-3.0, 12.0))
+    assert model.answer((0.25, 0.75))["probability"] == {"a": 0.25, "b": 0.75}

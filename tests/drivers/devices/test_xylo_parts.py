@@ -1,0 +1,161 @@
+"""The Xylo driver's parts: the encoder, the network file, and the import of the vendor stack."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drivers.devices.xylo import device as xylo
+from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo.encoder import EncoderParams, check_audio, encode
+from drivers.devices.xylo.network import SHIPPED, load_network, write_network
+from rig.errors import DataError, MissingExtraError, SetupError
+from scenarios.workloads.asc.scenes import synthesize
+from tests.support.paths import ROOT
+
+RATE_HZ = 16000.0
+
+
+# ---- the network file -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["threshold", "classes", "sha256", "training"])
+def test_an_altered_network_is_refused(place: str, tmp_path: Path) -> None:
+    document = json.loads(SHIPPED.read_text())
+    if place == "threshold":
+        document["specification"]["threshold"][0] += 1
+    elif place == "classes":
+        document["classes"].reverse()
+    elif place == "sha256":
+        document["sha256"] = "0" * 64
+    else:
+        document["training"]["accuracy_test_xylosim"] = 1.0
+    altered = tmp_path / "altered.json"
+    altered.write_text(json.dumps(document))
+    with pytest.raises(DataError, match="altered"):
+        load_network(altered)
+
+
+@pytest.mark.parametrize("content", [None, "", "[1]", '{"format": "other"}'])
+def test_an_unreadable_network_is_refused(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "network.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(DataError):
+        load_network(path)
+
+
+def test_a_network_survives_writing_and_reading(tmp_path: Path) -> None:
+    shipped = load_network()
+    write_network(tmp_path / "copy.json", shipped)
+    assert load_network(tmp_path / "copy.json").digest_sha256 == shipped.digest_sha256
+    assert (tmp_path / "copy.json").read_bytes() == SHIPPED.read_bytes()
+
+
+# ---- the encoder -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate_hz", [8000.0, 11025.0, 16000.0, 22050.0, 48000.0])
+def test_a_tone_lands_in_its_band(rate_hz: float) -> None:
+    params = EncoderParams()
+    edges = np.geomspace(params.low_hz, params.high_hz, params.channels + 1)
+    tone_hz = float(np.sqrt(edges[9] * edges[10]))
+    tone = np.sin(2 * np.pi * tone_hz * np.arange(round(rate_hz)) / rate_hz).astype(np.float32)
+    events = encode(tone, rate_hz, params)
+    assert events.shape == (100, 16)
+    assert events.dtype == np.int64
+    assert events[10:].sum(axis=0).argmax() == 9
+    silent = edges[:-1] >= 0.45 * rate_hz
+    assert events[:, silent].sum() == 0
+
+
+def test_events_are_bounded_causal_and_free_of_level() -> None:
+    params, audio = EncoderParams(), synthesize("airport", 5000, 1.0, RATE_HZ)
+    events = encode(audio, RATE_HZ, params)
+    assert events.min() >= 0
+    assert events.max() <= 15
+    assert np.array_equal(events, encode(audio, RATE_HZ, params))
+    assert np.array_equal(events, encode(audio * 0.25, RATE_HZ, params))
+    assert np.array_equal(events[:50], encode(audio[:8000], RATE_HZ, params))
+    assert encode(np.zeros(16000, dtype=np.float32), RATE_HZ, params).sum() == 0
+    assert encode(np.full(80, 0.1, dtype=np.float32), RATE_HZ, params).shape == (1, 16)
+    shout = np.concatenate((audio * 1e4, audio * 1e-12))
+    assert encode(shout, RATE_HZ, params).max() <= 15
+
+
+def test_the_duration_must_fit_the_rate() -> None:
+    audio = np.zeros(16000, dtype=np.float32)
+    assert check_audio(audio, 16000.0, 1.0).shape == (16000,)
+    with pytest.raises(DataError, match="last"):
+        check_audio(audio, 44100.0, 1.0)
+
+
+# ---- hardware -------------------------------------------------------------------------------
+
+
+def test_without_hardware_the_error_names_the_simulator() -> None:
+    if rockpool_import.has_real_samna():
+        pytest.skip("samna is installed")
+    with pytest.raises(SetupError, match=r"no Xylo HDK found.*--simulate"):
+        xylo.open_device()
+
+
+def test_with_hardware_the_error_says_that_it_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rockpool_import, "attached_boards", lambda: ("XyloA2TestBoard",))
+    with pytest.raises(SetupError, match=r"XyloA2TestBoard.*not in this version"):
+        xylo.open_device()
+
+
+# ---- what it imports -------------------------------------------------------------------------
+
+
+def _python(code: str) -> str:
+    root = ROOT
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_the_driver_imports_no_vendor_stack() -> None:
+    code = "import sys, drivers.devices.xylo.device, drivers.meters.xylo_monitor\n"
+    code += "print([n for n in ('rockpool', 'samna', 'xylosim', 'scipy') if n in sys.modules])"
+    assert _python(code) == "[]"
+
+
+def test_the_stub_samna_never_runs(tmp_path: Path) -> None:
+    """A samna like the one on PyPI, first on the path, would leave a trace if it were imported."""
+    if not all(find_spec(name) for name in ("rockpool", "xylosim", "bitstruct")):
+        pytest.skip("needs neurorig[xylo]")
+    trace = tmp_path / "trace"
+    (tmp_path / "samna").mkdir()
+    (tmp_path / "samna" / "__init__.py").write_text(f"open({str(trace)!r}, 'w').close()\n")
+    info = tmp_path / "samna-0.0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: samna\nVersion: 0.0.1\n")
+    (info / "RECORD").write_text("samna/__init__.py,,\n")
+    code = f"import os, sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    code += "os.environ.pop('PIP_NO_INDEX', None); finders = list(sys.meta_path)\n"
+    code += "from drivers.devices import rockpool_import as r\n"
+    code += "assert not r.has_real_samna(); r.load_xylo_audio2(); r.load_xylo_audio2()\n"
+    code += "print('PIP_NO_INDEX' in os.environ, type(sys.modules['samna']).__name__, finders == sys.meta_path)"
+    assert _python(code) == "False _StandIn True"
+    assert not trace.exists()
+
+
+def test_a_compiled_samna_is_the_real_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"samna": [Path("samna/__init__.py"), Path("samna/samna.cpython-311-x86_64-linux-gnu.so")]}
+    monkeypatch.setattr(importlib.metadata, "files", files.__getitem__)
+    assert rockpool_import.has_real_samna()
+
+
+@pytest.mark.parametrize("missing", ["rockpool", "xylosim", "bitstruct", "packaging"])
+def test_a_missing_stack_names_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'neurorig\[xylo\]'"):
+        rockpool_import.load_xylo_audio2()

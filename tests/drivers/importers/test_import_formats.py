@@ -1,0 +1,233 @@
+"""Traces of single instruments with windows beside them: each format, its units, and what it asks for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.importers import joulescope_csv, joulescope_jls, otii, ppk2, socwatch
+from rig.errors import DataError, UsageError
+from rig.importing.write import write
+from tests.support.import_traces import IDLE, RATE_HZ, SUPPLY_V, check, recorded, table, trace, windows
+from tests.support.paths import ROOT
+
+# ---- Nordic PPK2 --------------------------------------------------------------------------
+
+
+def ppk(folder: Path, header: str = "Timestamp(ms),Current(uA),D0-D7", **how: Any) -> Path:
+    t, watts, busy = trace()
+    digits = [f"0{int(b)}000000" for b in busy]
+    path = folder / "ppk.csv"
+    lines = [f"{a * 1e3:.2f},{w / SUPPLY_V * 1e6:.3f},{d}" for a, w, d in zip(t, watts, digits, strict=True)]
+    path.write_bytes(how.get("end", "\n").join([header, *lines]).encode())
+    return path
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_ppk2_digital_channel_marks_the_windows(end: str, tmp_path: Path) -> None:
+    source = ppk(tmp_path, end=end)
+    options: dict[str, Any] = {"supply_v": SUPPLY_V, "window_channel": "D1", "inferences": 5, "idle": IDLE}
+    check(ppk2.open_import(source, **options), tmp_path / "run")
+
+
+def test_ppk2_channels_in_columns_of_their_own(tmp_path: Path) -> None:
+    t, watts, busy = trace()
+    source = table(tmp_path / "p.csv", "Timestamp(ms),Current(uA),D0,D1", t * 1e3, watts / SUPPLY_V * 1e6, ~busy, busy)
+    options: dict[str, Any] = {"supply_v": SUPPLY_V, "inferences": 5, "idle": IDLE}
+    check(ppk2.open_import(source, window_channel="D1", **options), tmp_path / "a")
+    check(ppk2.open_import(source, window_channel="D0", window_active="low", **options), tmp_path / "b")
+
+
+def test_ppk2_windows_in_a_file(tmp_path: Path) -> None:
+    check(ppk2.open_import(ppk(tmp_path), supply_v=SUPPLY_V, windows=windows(tmp_path)), tmp_path / "run")
+
+
+def test_ppk2_channel_windows_are_known_to_a_sample_only(tmp_path: Path) -> None:
+    run = ppk2.open_import(ppk(tmp_path), supply_v=SUPPLY_V, window_channel="D1", idle=IDLE)
+    assert run.device.clock is not None
+    assert run.device.clock.tick_hz == pytest.approx(RATE_HZ)
+
+
+@pytest.mark.parametrize("missing", ["supply_v", "window_channel"])
+def test_ppk2_asks_for_what_the_file_does_not_say(missing: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"supply_v": SUPPLY_V, "window_channel": "D1", "idle": IDLE}
+    del options[missing]
+    with pytest.raises(UsageError, match=missing):
+        ppk2.open_import(ppk(tmp_path), **options)
+
+
+def test_ppk2_header_states_other_units(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "p.csv", "Timestamp(us),Current(mA)", t * 1e6, watts / SUPPLY_V * 1e3)
+    check(ppk2.open_import(source, supply_v=SUPPLY_V, windows=windows(tmp_path)), tmp_path / "run")
+    unknown = table(tmp_path / "q.csv", "Timestamp(ms),Current(counts)", t * 1e3, watts)
+    with pytest.raises(UsageError, match="counts"):
+        ppk2.open_import(unknown, supply_v=SUPPLY_V, windows=windows(tmp_path))
+
+
+# ---- Joulescope ---------------------------------------------------------------------------
+
+
+def jls(path: Path, signals: dict[str, tuple[str, np.ndarray]], rate_hz: int = int(RATE_HZ), serial: str = "1") -> Path:
+    pyjls = pytest.importorskip("pyjls")
+    with pyjls.Writer(str(path)) as out:
+        out.source_def(source_id=1, name="JS220", vendor="Jetperch", model="JS220", version="1", serial_number=serial)
+        for k, (name, (units, values)) in enumerate(signals.items(), start=1):
+            out.signal_def(k, source_id=1, sample_rate=rate_hz, name=name, units=units, data_type=pyjls.DataType.F32)
+            out.fsr_f32(k, 0, values.astype(np.float32))
+    return path
+
+
+def test_jls_takes_power_or_what_makes_it(tmp_path: Path) -> None:
+    _, watts, _ = trace()
+    amps, volts = watts / SUPPLY_V, np.full(len(watts), SUPPLY_V)
+    given_ = {"windows": windows(tmp_path)}
+    full = {"current": ("A", amps), "voltage": ("V", volts), "power": ("W", watts)}
+    check(joulescope_jls.open_import(jls(tmp_path / "a.jls", full), **given_), tmp_path / "a")
+    two = {"current": ("A", amps), "voltage": ("V", volts)}
+    check(joulescope_jls.open_import(jls(tmp_path / "b.jls", two), **given_), tmp_path / "b")
+    one = jls(tmp_path / "c.jls", {"current": ("A", amps)})
+    check(joulescope_jls.open_import(one, supply_v=SUPPLY_V, **given_), tmp_path / "c")
+    with pytest.raises(UsageError, match="supply"):
+        joulescope_jls.open_import(one, **given_)
+
+
+def test_jls_readings_are_kept_as_sampled(tmp_path: Path) -> None:
+    _, watts, _ = trace()
+    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
+    run, _ = recorded(joulescope_jls.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
+    (read,) = run.traces.values()
+    assert np.array_equal(read.value, watts.astype(np.float32).astype(np.float64))
+
+
+def test_jls_that_was_not_closed_is_refused_and_left_alone(tmp_path: Path) -> None:
+    _, watts, _ = trace()
+    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
+    whole = source.read_bytes()
+    for cut in (0, 10, 40, len(whole) // 2, len(whole) - 1):
+        source.write_bytes(whole[:cut])
+        with pytest.raises(DataError):
+            joulescope_jls.open_import(source, windows=windows(tmp_path))
+        assert source.read_bytes() == whole[:cut]
+
+
+def test_jls_damaged_inside_is_refused(tmp_path: Path) -> None:
+    _, watts, _ = trace()
+    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
+    data = bytearray(source.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    source.write_bytes(data)
+    with pytest.raises(DataError):
+        write(joulescope_jls.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
+    """Outside pytest, which listens to all that is logged."""
+    _, watts, _ = trace()
+    source = jls(tmp_path / "a.jls", {"power": ("W", watts)})
+    data = bytearray(source.read_bytes())
+    data[len(data) // 3] ^= 0xFF
+    source.write_bytes(data)
+    script = (
+        "import sys; from pathlib import Path; from drivers.importers.joulescope_jls import open_import\n"
+        "try: open_import(Path(sys.argv[1]), windows=sys.argv[2])\n"
+        "except Exception as error: print('ours:', error, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script, str(source), windows(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stderr
+    assert said.startswith("ours: a.jls cannot be read by pyjls")
+    assert said.count("\n") == 1
+
+
+def test_joulescope_statistics(tmp_path: Path) -> None:
+    t, watts, _ = trace(200.0)
+    stamp = t + 1 / 200.0  # the end of each mean
+    zero = 0.0 * t
+    columns = (stamp, watts / SUPPLY_V, zero + SUPPLY_V, watts, zero, np.cumsum(watts) / 200.0)
+    source = table(tmp_path / "s.csv", "#time,current,voltage,power,charge,energy", *columns)
+    check(joulescope_csv.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
+
+
+# ---- Otii ---------------------------------------------------------------------------------
+
+
+def test_otii_one_file_per_channel(tmp_path: Path) -> None:
+    t, watts, busy = trace(4000.0)
+    folder = tmp_path / "recording"
+    middle = t + 0.5 / 4000.0
+    table(folder / "Main current - Arc.csv", "Timestamp,Value", middle, watts / SUPPLY_V)
+    table(folder / "Main voltage - Arc.csv", "Timestamp,Value", middle[::4], 0.0 * t[::4] + SUPPLY_V)
+    table(folder / "GPI1 - Arc.csv", "Timestamp,Value", t, busy)
+    check(otii.open_import(folder, windows=windows(tmp_path)), tmp_path / "a")
+    marked = otii.open_import(folder, window_channel="gpi1", inferences=5, idle=IDLE)
+    check(marked, tmp_path / "b")
+    assert sorted(marked.originals) == ["GPI1 - Arc.csv", "Main current - Arc.csv", "Main voltage - Arc.csv"]
+
+
+def test_otii_current_alone_asks_for_the_supply(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", t + 0.5 / RATE_HZ, watts / SUPPLY_V)
+    with pytest.raises(UsageError, match="supply"):
+        otii.open_import(source, windows=windows(tmp_path))
+    check(otii.open_import(source, windows=windows(tmp_path), supply_v=SUPPLY_V), tmp_path / "run")
+
+
+def test_otii_one_table_with_units_and_decimal_commas(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    columns = (t + 0.5 / RATE_HZ, watts / SUPPLY_V * 1e3, 0.0 * t + SUPPLY_V)
+    header = "Timestamp (s);Arc Main current (mA);Arc Main voltage (V)"
+    source = table(tmp_path / "o.csv", header, *columns, separator=";", decimal=",")
+    check(otii.open_import(source, windows=windows(tmp_path), decimal=","), tmp_path / "run")
+    check(otii.open_import(source, windows=windows(tmp_path)), tmp_path / "found")
+    with pytest.raises(DataError, match="which is no number"):
+        otii.open_import(source, windows=windows(tmp_path), decimal=".")
+
+
+# ---- SoC Watch ----------------------------------------------------------------------------
+
+
+def watch(path: Path, header: str, *columns: Any, after: str = "") -> Path:
+    lines = [",".join(f"{x:.9g}" for x in row) for row in zip(*columns, strict=True)]
+    head = ["\ufeffIntel(R) SoC Watch for Linux", "", "Summary", "Component,Average Rate (mW),Total (mJ)", "a,1,2", ""]
+    path.write_text("\n".join([*head, "Power over time", header, *lines, "", after]), encoding="utf-8")
+    return path
+
+
+def test_socwatch_reads_units_from_headers_and_stops_at_a_blank_line(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    middle = (t + 0.5 / RATE_HZ) * 1e3
+    source = watch(tmp_path / "a.csv", "Sample Time (ms),Package Power (mW)", middle, watts * 1e3, after="Legend, x")
+    check(socwatch.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
+
+
+def test_socwatch_asks_which_of_several_rails(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    middle = t + 0.5 / RATE_HZ
+    source = watch(tmp_path / "a.csv", "Time (s),Package (W),Core (W)", middle, watts, watts / 2)
+    with pytest.raises(UsageError, match="rails"):
+        socwatch.open_import(source, windows=windows(tmp_path))
+    check(socwatch.open_import(source, windows=windows(tmp_path), rails="Package"), tmp_path / "run")
+
+
+def test_socwatch_asks_what_energy_means(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    each = watch(tmp_path / "a.csv", "Time (s),Package (mJ)", t + 1 / RATE_HZ, watts / RATE_HZ * 1e3)
+    with pytest.raises(UsageError, match="energy"):
+        socwatch.open_import(each, windows=windows(tmp_path))
+    options: dict[str, Any] = {"windows": windows(tmp_path)}
+    check(socwatch.open_import(each, energy="interval", stamp="end", **options), tmp_path / "a")
+    total = watch(tmp_path / "b.csv", "Time (s),Package (mJ)", t + 1 / RATE_HZ, np.cumsum(watts) / RATE_HZ * 1e3)
+    check(socwatch.open_import(total, energy="cumulative", **options), tmp_path / "b")
+
+
+def test_socwatch_totals_alone_are_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("Summary\nComponent,Average Rate (mW),Total (mJ)\nPackage,1,2\n")
+    with pytest.raises(DataError, match="totals"):
+        socwatch.open_import(path, windows=windows(tmp_path))

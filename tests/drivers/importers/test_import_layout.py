@@ -1,0 +1,218 @@
+"""How a table lies in its file: preambles, rows of units, separators, decimal marks, and units that contradict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.importers import otii, plain_csv, ppk2
+from drivers.importers.layout import all_of, find
+from drivers.importers.units import agree
+from rig.errors import DataError, UsageError
+from tests.support.import_traces import IDLE, SUPPLY_V, check, table, trace, windows
+
+# ---- the header is found by what was declared -------------------------------------------------------------------
+
+
+def scope(folder: Path, above: str = "", below: str = "", header: str = "Time,Ch1", **how: Any) -> Path:
+    """A trace with something before and after its header line."""
+    t, watts, _ = trace()
+    path = table(folder / "scope.csv", header, t, watts, **how)
+    head, rows = path.read_text().split("\n", 1)
+    path.write_text(f"{above}{head}\n{below}{rows}")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [
+        ("Model,MSO54\nRecord Length,4800\nProbe 1,\"10x\n\n", ""),
+        ("# exported by hand\n# Time in seconds\n", ""),
+        ("", "(s),(W)\n\n"),
+        ("Source,CH1\n", "Second,Watt\n"),
+    ],
+    ids=["preamble", "comments", "units", "both"],
+)  # fmt: skip
+def test_what_an_oscilloscope_writes_around_its_header_is_passed_over(above: str, below: str, tmp_path: Path) -> None:
+    source = scope(tmp_path, above, below)
+    run = plain_csv.open_import(source, time="Time:s", power="Ch1:W", stamp="start", windows=windows(tmp_path))
+    check(run, tmp_path / "run")
+    assert any("before the header" in note for note in run.notes) == bool(above)
+    assert any("taken for units" in note for note in run.notes) == bool(below)
+
+
+def test_lines_of_comments_amid_the_readings_are_passed_over_when_stated(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    lines = ["t,p", *(f"{a!r},{w!r}" for a, w in zip(t.tolist(), watts.tolist(), strict=True))]
+    (tmp_path / "a.csv").write_text("\n".join([*lines[:50], "# trigger", *lines[50:]]))
+    options: dict[str, Any] = {"time": "t:s", "power": "p:W", "stamp": "start", "windows": windows(tmp_path)}
+    check(plain_csv.open_import(tmp_path / "a.csv", comment="#", **options), tmp_path / "run")
+    with pytest.raises(DataError, match="data row 50") as caught:
+        plain_csv.open_import(tmp_path / "a.csv", **options)
+    assert "comment=" in caught.value.remedy
+    with pytest.raises(UsageError, match="comment is '##'"):
+        plain_csv.open_import(tmp_path / "a.csv", comment="##", **options)
+
+
+def test_a_first_row_of_no_numbers_is_data(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,p\n0,nan\n1,2\n2,2\n")
+    assert find(tmp_path / "a.csv", all_of(["p"])).below == 0
+
+
+def test_without_the_declared_columns_those_that_are_there_are_named(tmp_path: Path) -> None:
+    source = scope(tmp_path)
+    with pytest.raises(DataError, match="no column 'p'") as caught:
+        plain_csv.open_import(source, time="Time:s", power="p:W", windows=windows(tmp_path))
+    assert "Time, Ch1" in caught.value.remedy
+
+
+# ---- separators and decimal marks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas_show_themselves(separator: str, tmp_path: Path) -> None:
+    source = scope(tmp_path, header=f"Time{separator}Ch1", separator=separator, decimal=",")
+    run = plain_csv.open_import(source, time="Time:s", power="Ch1:W", stamp="start", windows=windows(tmp_path))
+    check(run, tmp_path / "run")
+
+
+@pytest.mark.parametrize("mark", [".", ","])
+def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mark: str, tmp_path: Path) -> None:
+    rows = [f"{k};1{mark}{950 + k}" for k in range(5)]
+    (tmp_path / "a.csv").write_text("\n".join(["t;p", *rows]))
+    (tmp_path / "w.csv").write_text("start,end\n1,3\n")
+    options: dict[str, Any] = {"time": "t:s", "power": "p:W", "windows": str(tmp_path / "w.csv")}
+    with pytest.raises(UsageError, match=r"such as 1.950, may have") as caught:
+        plain_csv.open_import(tmp_path / "a.csv", **options)
+    assert caught.value.field == "decimal"
+    (readings,) = plain_csv.open_import(tmp_path / "a.csv", decimal=mark, **options).traces
+    assert np.concatenate([c.value for c in readings.chunks]).tolist() == pytest.approx(
+        [1.95 + 0.001 * k for k in range(5)]
+    )
+
+
+def test_one_number_that_leaves_nothing_open_decides(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t;p\n0,000;1,955\n0,001;1,956\n")
+    assert find(tmp_path / "a.csv", all_of(["t", "p"])).decimal == ","
+
+
+def test_marked_thousands_are_refused_and_never_read_as_decimals(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t;p\n0;0,5\n1;1.955\n2;0,5\n")
+    for decimal in (None, ","):
+        with pytest.raises(DataError, match=r"p is '1\.955' in data row 2") as caught:
+            plain_csv.open_import(
+                tmp_path / "a.csv", time="t:s", power="p:W", decimal=decimal, windows=windows(tmp_path)
+            )
+        assert "thousands may not be marked" in caught.value.remedy
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    values=st.lists(st.integers(0, 10**6), min_size=2, max_size=8),
+    places=st.integers(1, 5),
+    separator=st.sampled_from([",", ";", "\t"]),
+    mark=st.sampled_from([".", ","]),
+)
+def test_numbers_are_read_as_written_or_asked_about(
+    tmp_path_factory: pytest.TempPathFactory, values: list[int], places: int, separator: str, mark: str
+) -> None:
+    mark = "." if separator == "," else mark
+    folder = tmp_path_factory.mktemp("csv")
+    wanted = [v / 10**places for v in values]
+    cells = [f"{v:.{places}f}".replace(".", mark) for v in wanted]
+    rows = [f"{k}{separator}{cell}" for k, cell in enumerate(cells)]
+    (folder / "a.csv").write_text("\n".join([f"t{separator}p", *rows]))
+    (folder / "w.csv").write_text("start,end\n0,1\n")
+    try:
+        run = plain_csv.open_import(folder / "a.csv", time="t:s", power="p:W", windows=str(folder / "w.csv"))
+    except UsageError as error:
+        assert error.field == "decimal"
+        assert places == 3
+        return
+    assert np.concatenate([c.value for c in run.traces[0].chunks]).tolist() == pytest.approx(wanted)
+
+
+def test_windows_may_have_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    source = scope(tmp_path)
+    given_ = Path(windows(tmp_path))
+    text = given_.read_text().replace(",", ";").replace(".", ",")
+    given_.write_text("# by hand\n" + text)
+    run = plain_csv.open_import(source, time="Time:s", power="Ch1:W", stamp="start", windows=str(given_))
+    check(run, tmp_path / "run")
+
+
+def test_an_error_in_the_windows_names_no_option_that_they_do_not_have(tmp_path: Path) -> None:
+    source = scope(tmp_path)
+    (tmp_path / "w.csv").write_text("start;end\n0,6;0,8\n1.2;1,4\n")
+    with pytest.raises(UsageError) as asked:
+        plain_csv.open_import(source, time="Time:s", power="Ch1:W", decimal=".", windows=str(tmp_path / "w.csv"))
+    (tmp_path / "w.csv").write_text("start,end\n0.6,x\n")
+    with pytest.raises(DataError) as refused:
+        plain_csv.open_import(source, time="Time:s", power="Ch1:W", windows=str(tmp_path / "w.csv"))
+    assert "decimal=" not in asked.value.remedy + refused.value.remedy
+
+
+def test_ppk2_with_semicolons_and_decimal_commas(tmp_path: Path) -> None:
+    t, watts, busy = trace()
+    columns = (t * 1e3, watts / SUPPLY_V * 1e6, busy)
+    source = table(tmp_path / "p.csv", "Timestamp(ms);Current(uA);D0", *columns, separator=";", decimal=",")
+    options: dict[str, Any] = {"supply_v": SUPPLY_V, "window_channel": "D0", "inferences": 5, "idle": IDLE}
+    check(ppk2.open_import(source, **options), tmp_path / "run")
+
+
+def test_ppk2_without_units_says_what_can_be_done(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "p.csv", "Timestamp,Current", t, watts)
+    with pytest.raises(UsageError, match="no unit") as caught:
+        ppk2.open_import(source, supply_v=SUPPLY_V, windows=windows(tmp_path))
+    assert "plain-csv" in caught.value.remedy
+    assert "source=" not in caught.value.remedy
+
+
+def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", t, watts)
+    with pytest.raises(UsageError, match="supply_v is 1800"):
+        otii.open_import(source, supply_v=1800.0, windows=windows(tmp_path))
+
+
+# ---- units that the file states and the user declares otherwise ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "header", ["I (mA)", "I [mA]", "I / mA", "I/mA", "I_mA", "current_ma", "I mA", "I (mA) mean", "I (V)", "I_mV"]
+)
+def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: str, tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "a.csv", f"t,{header}", t, watts / SUPPLY_V)
+    options: dict[str, Any] = {"time": "t:s", "supply_v": SUPPLY_V, "stamp": "start", "windows": windows(tmp_path)}
+    with pytest.raises(UsageError, match="declares A") as caught:
+        plain_csv.open_import(source, current=f"{header}:A", **options)
+    assert header in caught.value.message
+    assert "overrule_header=true" in caught.value.remedy
+    check(plain_csv.open_import(source, current=f"{header}:A", overrule_header=True, **options), tmp_path / "run")
+
+
+def test_times_and_rows_of_units_are_held_to_as_well(tmp_path: Path) -> None:
+    source = scope(tmp_path, header="t_ms,Ch1")
+    with pytest.raises(UsageError, match="states ms and time declares s"):
+        plain_csv.open_import(source, time="t_ms:s", power="Ch1:W", windows=windows(tmp_path))
+    source = scope(tmp_path, below="(s),(mW)\n")
+    with pytest.raises(UsageError, match="'Ch1' states mW and power declares W"):
+        plain_csv.open_import(source, time="Time:s", power="Ch1:W", windows=windows(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("header", "declared"),
+    [
+        ("I (mA)", "mA"), ("P", "W"), ("core_A", "W"), ("P (core)", "mW"), ("rail_io", "W"), ("Channel A", "uW"),
+        ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (counts)", "W"), ("A_1", "mA"),
+    ],
+)  # fmt: skip
+def test_what_agrees_or_states_no_unit_is_let_be(header: str, declared: str) -> None:
+    agree(header, "", declared, "power")

@@ -1,0 +1,304 @@
+"""Power runs as other submitters and rounds of MLPerf Inference left them.
+
+Which dialects there are was seen in mlcommons/inference_results_v1.0 to v4.1, mlcommons/power-dev and its issues; the
+contents are made up. The average is computed anew here, line by line, as the submission checker does.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from drivers.importers.mlperf_power.importer import open_import
+from rig.analysis.evaluate import evaluate
+from rig.analysis.reference_methods import peer_figures
+from rig.errors import DataError, UsageError
+from rig.importing.write import ImportedRun, write
+from rig.recording.reader import open_run
+
+RANGED = datetime(2021, 3, 17, 19, 40, 40, tzinfo=UTC)
+BEGIN = datetime(2021, 3, 17, 19, 56, 42, 537_000, tzinfo=UTC)
+LENGTH_S = 60
+US, DMY = "%m-%d-%Y", "%d-%m-%Y"
+SINGLE = {"effective_scenario": "SingleStream", "effective_samples_per_query": 1}
+NEW = {"result_query_count": 600}
+
+
+def millis(moment: datetime, order: str = US) -> str:
+    return moment.strftime(f"{order} %H:%M:%S.%f")[:-3]
+
+
+def readings(begin: datetime, watts: float) -> list[tuple[datetime, float]]:
+    """A reading a second, from 20 s before to 20 s after the load."""
+    noise = random.Random(str(begin))
+    at = [begin + timedelta(seconds=k - 20, milliseconds=420) for k in range(LENGTH_S + 40)]
+    return [(t, round((watts if 20 <= k < 80 else 100.0) + noise.gauss(0.0, 0.2), 2)) for k, t in enumerate(at)]
+
+
+def plain(stamp: str, watts: float) -> str:
+    return f"Time,{stamp},Watts,{watts:.6f},Volts,248.990000,Amps,0.1,PF,0.4,Mark,2021-03-17_12-40-22_testing"
+
+
+def channels(stamp: str, watts: float) -> str:
+    """WT333E with two channels, as PTDaemon 1.9 and 1.10 write it."""
+    each = ",".join(f"Ch{k},Watts,{watts / 3:.6f},Volts,231.0,Amps,2.4,PF,0.9" for k in (1, 2, 3))
+    return f"Time,{stamp},Watts,{watts:.6f},Volts,-1.000000,Amps,-1.000000,PF,-1.000000,Mark,m_testing,{each}"
+
+
+def analyzers(stamp: str, watts: float) -> str:
+    """Two meters joined, as PTDaemon 1.11 writes it."""
+    one = ",".join(
+        f"Analyzer{k},Time,{stamp},Watts,{w:.6f},Volts,244.0,Amps,1.8,PF,0.9,Mark,m" for k, w in ((1, -8.0), (2, 400.0))
+    )
+    return f"Time,{stamp},Watts,{watts:.6f},Volts,-1.000000,Amps,-1.000000,PF,-1.000000,Mark,m,{one}"
+
+
+def part(
+    folder: Path,
+    begin: datetime,
+    *,
+    watts: float = 150.0,
+    line=plain,
+    order: str = US,
+    meter_h: float = 0.0,
+    loadgen_h: float = 0.0,
+    said: dict[str, object] | None = None,
+) -> tuple[float, int]:
+    """Write one run, either log in local time; the average and number of readings by the checker's arithmetic."""
+    folder.mkdir(parents=True)
+    shown = [(millis(t + timedelta(hours=meter_h), order), w) for t, w in readings(begin, watts)]
+    (folder / "spl.txt").write_text("\n".join(line(s, w) for s, w in shown) + "\n")
+    end = begin + timedelta(seconds=LENGTH_S)
+    keys = {f"power_{k}": millis(t + timedelta(hours=loadgen_h)) for k, t in (("begin", begin), ("end", end))}
+    keys |= {**SINGLE, **NEW, "sut_name": "TFLite_SUT"} if said is None else said
+    text = "".join(f":::MLLOG {json.dumps({'key': k, 'value': v, 'time_ms': 0.1})}\n" for k, v in keys.items())
+    (folder / "mlperf_log_detail.txt").write_text(text)
+    held = [w for t, w in readings(begin, watts) if begin < t < end and w > 0]
+    return sum(held) / len(held), len(held)
+
+
+def clocks(folder: Path, west_s: dict[str, int]) -> None:
+    """``power/server.json`` and ``client.json``: what they are here for, and what they say besides."""
+    (folder / "power").mkdir(parents=True, exist_ok=True)
+    spans = {}
+    for kind, begin in (("ranging", RANGED), ("testing", BEGIN)):
+        at = begin.timestamp()
+        spans[kind] = [[t, 1.0] for t in (at - 42.0, at - 20.0, at + LENGTH_S + 18.0, at + LENGTH_S + 28.0)]
+    identity = {"cmd": "Identify", "reply": "YokogawaWT330E,1000,1,1,1,1,0,0,1,version=1.9.2-e8c7a49a-20201208,OS=x"}
+    for name, west in west_s.items():
+        text = json.dumps({"version": "1.0", "timezone": west, "phases": spans, "ptd_messages": [identity]})
+        (folder / "power" / f"{name}.json").write_text(text)
+
+
+def only(source: Path, **options: object) -> ImportedRun:
+    (run,) = open_import(source, **options)  # type: ignore[arg-type]
+    return run
+
+
+def average(run: ImportedRun, out: Path) -> tuple[float, int]:
+    found = peer_figures(open_run(write(run, out)))["peer.average_power_w"]
+    return found.value, found.n
+
+
+@pytest.mark.parametrize("line", [plain, channels, analyzers])
+def test_the_total_is_taken_whatever_stands_behind_it(line, tmp_path: Path) -> None:
+    expected = part(tmp_path / "run_1", BEGIN, line=line)
+    assert average(only(tmp_path), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+
+
+@pytest.mark.parametrize("absent", ["-1.000000", "nan", "-nan", "NaN", "-nan(ind)", "0.000000", "-3.5"])
+def test_readings_without_watts_are_left_out(absent: str, tmp_path: Path) -> None:
+    part(tmp_path / "run_1", BEGIN)
+    path = tmp_path / "run_1" / "spl.txt"
+    lines = path.read_text().splitlines()
+    watts = [float(x.split(",")[3]) for x in lines]
+    lines[40] = lines[40].replace(f"Watts,{watts[40]:.6f}", f"Watts,{absent}")
+    path.write_text("\n".join(lines))
+    held = [w for k, w in enumerate(watts) if 20 <= k < 80 and k != 40]
+    assert average(only(tmp_path), tmp_path / "out") == (pytest.approx(sum(held) / 59), 59)
+
+
+@pytest.mark.parametrize(
+    ("said", "samples"),
+    [
+        ({**SINGLE, "generated_query_count": 1364, "result_qps_with_loadgen_overhead": 12.9364}, 776),
+        ({"effective_scenario": "Server", "result_completed_samples_per_sec": 310.021}, 18_601),
+        ({"effective_scenario": "Offline", "generated_query_count": 1, "generated_samples_per_query": 19_800}, 19_800),
+        ({"effective_scenario": "Offline", "result_samples_per_second": 23405.6}, 1_404_336),
+    ],
+    ids=["SingleStream", "Server", "Offline", "Offline-by-rate"],
+)
+def test_loadgen_1_0_which_counts_no_queries(said: dict[str, object], samples: int, tmp_path: Path) -> None:
+    expected = part(tmp_path / "run_1", BEGIN, said=said)
+    run = only(tmp_path)
+    assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+    assert [s.executions for s in run.spans] == [samples]
+    assert "counts none" in run.details["counted"]
+    assert "peer.energy_per_query_j" not in peer_figures(open_run(tmp_path / "out"))
+
+
+def test_what_nothing_counts_has_the_peers_average_and_no_energy_of_ours(tmp_path: Path) -> None:
+    expected = part(tmp_path / "run_1", BEGIN, said={})
+    run = only(tmp_path)
+    assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+    assert "inferences=NUMBER" in run.details["counted"]
+    assert "energy_per_inference_j" not in evaluate(open_run(tmp_path / "out")).quantities
+    assert only(tmp_path, inferences=77).spans[0].executions == 77
+
+
+@pytest.mark.parametrize("order", [US, DMY])
+@pytest.mark.parametrize(
+    ("meter_h", "loadgen_h", "west_s"),
+    [
+        (0.0, 0.0, {"server": 28_800, "client": 28_800}),
+        (-7.0, -7.0, {"server": 28_800, "client": 28_800}),
+        (-7.0, 0.0, {"server": 28_800, "client": 0}),
+        (1.0, -7.0, {"server": -3_600, "client": 28_800}),
+        (5.5, -4.0, {"server": -19_800, "client": 18_000}),
+    ],
+    ids=["utc-since-1.1", "both-in-summer-time", "client-in-utc", "berlin-and-california", "kolkata-and-new-york"],
+)
+def test_phases_of_the_session_place_either_log(
+    meter_h: float, loadgen_h: float, west_s: dict[str, int], order: str, tmp_path: Path
+) -> None:
+    part(tmp_path / "ranging", RANGED, watts=151.0, order=order, meter_h=meter_h, loadgen_h=loadgen_h)
+    expected = part(tmp_path / "run_1", BEGIN, order=order, meter_h=meter_h, loadgen_h=loadgen_h)
+    clocks(tmp_path, west_s)
+    run = only(tmp_path)
+    assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+    assert run.t0_ns == round((RANGED - timedelta(seconds=20, milliseconds=-420)).timestamp() * 1000) * 1_000_000
+    assert run.meters[0].name == "YokogawaWT330E"
+    assert "power/server.json" in run.originals
+    comparison = peer_figures(open_run(tmp_path / "out"))["peer.testing_over_ranging"].value
+    assert comparison == pytest.approx(150 / 151 - 1, abs=2e-3)
+
+
+def test_without_the_session_zones_apart_are_asked_for(tmp_path: Path) -> None:
+    expected = part(tmp_path / "run_1", BEGIN, meter_h=1.0, loadgen_h=-7.0)
+    with pytest.raises(UsageError) as caught:
+        open_import(tmp_path)
+    assert caught.value.field == "timezone"
+    run = only(tmp_path, timezone="+01:00", loadgen_timezone="America/Los_Angeles")
+    assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+
+
+def test_a_stated_zone_stands_before_what_the_session_says(tmp_path: Path) -> None:
+    part(tmp_path / "run_1", BEGIN, meter_h=3.0)
+    clocks(tmp_path, {"server": 0})
+    with pytest.raises(UsageError):
+        open_import(tmp_path)
+    assert only(tmp_path, timezone="Europe/Istanbul").t0_ns // 10**9 == int(BEGIN.timestamp()) - 20
+
+
+def test_a_log_of_before_the_json_lines_still_gives_the_window(tmp_path: Path) -> None:
+    expected = part(tmp_path / "run_1", BEGIN)
+    end = BEGIN + timedelta(seconds=LENGTH_S)
+    (tmp_path / "run_1" / "mlperf_log_detail.txt").write_text(
+        f'"pid": 1 POWER_BEGIN : "mode" : "PerformanceOnly", "time" : "{millis(BEGIN)}"\n'
+        f'"pid": 1 POWER_END : "mode" : "PerformanceOnly", "time" : "{millis(end)}"\n'
+    )
+    run = only(tmp_path, inferences=600)
+    assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+
+
+def test_a_log_may_be_nested_by_the_harness(tmp_path: Path) -> None:
+    expected = part(tmp_path / "run_1", BEGIN)
+    nested = tmp_path / "run_1" / "DGX_MaxQ" / "bert-99" / "Offline"
+    nested.mkdir(parents=True)
+    (tmp_path / "run_1" / "mlperf_log_detail.txt").rename(nested / "mlperf_log_detail.txt")
+    assert average(only(tmp_path), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+
+
+def test_a_ranging_run_without_its_log_is_left_out_and_said_to_be(tmp_path: Path) -> None:
+    part(tmp_path / "ranging", RANGED)
+    expected = part(tmp_path / "run_1", BEGIN)
+    (tmp_path / "ranging" / "mlperf_log_detail.txt").unlink()
+    run = only(tmp_path)
+    assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+    assert "left out" in run.details["ranging"]
+
+
+@pytest.mark.parametrize("ranged", [RANGED, BEGIN + timedelta(minutes=9)], ids=["before", "after"])
+def test_raw_folders_of_a_session_are_paired(ranged: datetime, tmp_path: Path) -> None:
+    part(tmp_path / "2021-03-17_12-40-22_label_ranging", ranged, watts=151.0)
+    expected = part(tmp_path / "2021-03-17_12-40-22_label_testing", BEGIN)
+    run = only(tmp_path)
+    assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+    assert sorted(s.warmup for s in run.spans) == [False, True]
+    assert "peer.testing_over_ranging" in peer_figures(open_run(tmp_path / "out"))
+
+
+def test_a_tree_of_a_submission_makes_a_run_of_each(tmp_path: Path) -> None:
+    for k, scenario in enumerate(("Offline", "Server")):
+        top = tmp_path / "closed" / "X" / "bert-99" / scenario / "performance"
+        part(top / "ranging", RANGED + timedelta(hours=k))
+        part(top / "run_1", BEGIN + timedelta(hours=k))
+        (top.parent / "accuracy").mkdir()
+        (top.parent / "accuracy" / "mlperf_log_detail.txt").write_text(":::MLLOG {}\n")
+    names = [r.name for r in open_import(tmp_path / "closed")]
+    assert names == [f"X/bert-99/{s}/performance/run_1" for s in ("Offline", "Server")]
+
+
+def test_an_import_inside_the_folder_is_not_imported_again(tmp_path: Path) -> None:
+    part(tmp_path / "run_1", BEGIN)
+    write(only(tmp_path), tmp_path / "out")
+    assert only(tmp_path).name == "run_1"
+
+
+def test_our_own_figures_are_the_peers_to_half_a_percent(tmp_path: Path) -> None:
+    part(tmp_path / "run_1", BEGIN)
+    quantities = evaluate(open_run(write(only(tmp_path, idle_guard_s=2.0), tmp_path / "out"))).quantities
+    assert quantities["active_power_w"].value == pytest.approx(quantities["peer.average_power_w"].value, rel=5e-3)
+    assert quantities["energy_per_inference_j"].value == pytest.approx(
+        quantities["peer.energy_per_query_j"].value, rel=5e-3
+    )
+
+
+def test_a_clock_that_was_set_back_is_told(tmp_path: Path) -> None:
+    part(tmp_path / "run_1", BEGIN)
+    path = tmp_path / "run_1" / "spl.txt"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:50], lines[10], *lines[50:]]))
+    with pytest.raises(DataError, match="back in time at its reading 51"):
+        open_import(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["spl.txt", "mlperf_log_detail.txt"])
+def test_a_log_may_stand_for_its_folder(name: str, tmp_path: Path) -> None:
+    part(tmp_path / "run_1", BEGIN)
+    assert only(tmp_path / "run_1" / name).name == "run_1"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "hint"),
+    [
+        ("s/trace1-energy.bin", "x", "energyrunner"),
+        ("run_1/mlperf_log_detail.txt", ":::MLLOG {}", "none of a power meter"),
+        ("a.csv", "#time,current,voltage,power\n", "joulescope-csv"),
+        ("", "", "empty"),
+    ],
+)
+def test_a_wrong_folder_is_told_by_what_it_looks_like(name: str, content: str, hint: str, tmp_path: Path) -> None:
+    if name:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=hint):
+        open_import(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"phases": {"testing": [[1, 2]]}}', '{"phases": 3, "timezone": "x"}']
+)
+def test_a_damaged_session_file_is_told_or_of_no_use(content: str, tmp_path: Path) -> None:
+    expected = part(tmp_path / "run_1", BEGIN)
+    clocks(tmp_path, {"server": 0})
+    (tmp_path / "power" / "server.json").write_text(content)
+    if content.startswith('{"'):
+        assert average(only(tmp_path), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
+    else:
+        with pytest.raises(DataError, match=r"server\.json"):
+            open_import(tmp_path)

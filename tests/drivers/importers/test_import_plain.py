@@ -1,0 +1,170 @@
+"""Any CSV with declared columns, and windows in a file of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.importers import plain_csv
+from rig.errors import DataError, RigError, UsageError
+from rig.importing.write import write
+from tests.support.import_traces import BUSY_W, RATE_HZ, SUPPLY_V, check, recorded, table, trace, windows
+
+# ---- plain CSV ----------------------------------------------------------------------------
+
+
+def test_plain_columns_and_units_are_declared(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    amps = watts / SUPPLY_V
+    source = table(tmp_path / "a.csv", "t,p,i,v,e", t * 1e6, watts * 1e3, amps * 1e6, 0.0 * t + 3e3, np.cumsum(watts))
+    options: dict[str, Any] = {"time": "t:us", "windows": windows(tmp_path), "stamp": "start"}
+    check(plain_csv.open_import(source, power="p:mW", **options), tmp_path / "a")
+    check(plain_csv.open_import(source, current="i:uA", voltage="v:mV", **options), tmp_path / "b")
+    check(plain_csv.open_import(source, current="i:uA", supply_v=SUPPLY_V, **options), tmp_path / "c")
+    del options["time"], options["stamp"]
+    check(plain_csv.open_import(source, power="p:mW", rate_hz=RATE_HZ, **options), tmp_path / "d")
+
+
+def test_plain_rails_add_up(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "a.csv", "t,core,io", t, 0.75 * watts, 0.25 * watts * 1e3)
+    run = plain_csv.open_import(source, time="t:s", power="core:W;io:mW", stamp="start", windows=windows(tmp_path))
+    _, result = recorded(run, tmp_path / "run")
+    assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"power": "p"}, "power"),
+        ({"power": "p:bananas"}, "power"),
+        ({"power": "p:V"}, "power"),
+        ({"time": "t", "power": "p:W"}, "time"),
+        ({"time": None, "power": "p:W"}, "time"),
+        ({"current": "p:A"}, "supply_v"),
+        ({"power": "p:W", "energy": "p:J"}, "power"),
+        ({}, "power"),
+        ({"power": "p:W", "windows": None}, "windows"),
+        ({"power": "p:W", "stamp": "somewhere"}, "stamp"),
+        ({"power": "p:W", "kind": "maybe"}, "kind"),
+    ],
+)
+def test_plain_asks_for_what_nobody_stated(options: dict[str, Any], field: str, tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "a.csv", "t,p", t, watts)
+    with pytest.raises(UsageError) as caught:
+        plain_csv.open_import(source, **{"time": "t:s", "windows": windows(tmp_path)} | options)
+    assert caught.value.field == field
+
+
+def test_plain_iso_stamps_need_a_zone_or_an_offset(tmp_path: Path) -> None:
+    t, watts, _ = trace(100.0)
+    stamps = np.datetime64("2026-03-01T12:00:00", "us") + np.round((t + 0.005) * 1e6).astype("m8[us]")
+    lines = ["when,p", *(f"{s},{w:.9g}" for s, w in zip(stamps, watts, strict=True))]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    zero_s = 1772366400.0  # 2026-03-01T12:00:00Z
+    options: dict[str, Any] = {"time": "when:iso", "power": "p:W", "windows": windows(tmp_path, zero_s=zero_s)}
+    with pytest.raises(UsageError, match="zone"):
+        plain_csv.open_import(tmp_path / "a.csv", **options)
+    check(plain_csv.open_import(tmp_path / "a.csv", timezone="UTC", **options), tmp_path / "run")
+    with pytest.raises(DataError, match="no window overlaps"):
+        write(plain_csv.open_import(tmp_path / "a.csv", timezone="Asia/Tokyo", **options), tmp_path / "other")
+
+
+@pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59+00:00", "2026-13-01T00:00:00Z", "7"])
+def test_plain_iso_stamps_that_cannot_be_meant_are_refused(stamp: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"when,p\n{stamp},1\n2026-01-01T00:00:00Z,1\n")
+    with pytest.raises(DataError):
+        plain_csv.open_import(tmp_path / "a.csv", time="when:iso", power="p:W", windows=windows(tmp_path))
+
+
+def test_a_place_of_stamps_that_nobody_stated_is_doubted(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "a.csv", "t,p", t, watts)
+    options: dict[str, Any] = {"time": "t:s", "power": "p:W", "windows": windows(tmp_path)}
+    width = {
+        stamp: run.brackets["recording"][0].after_ns - run.brackets["recording"][0].before_ns
+        for stamp in (None, "start")
+        for run in [plain_csv.open_import(source, stamp=stamp, **options)]
+    }
+    assert width == {None: round(1e9 / RATE_HZ), "start": 0}
+
+
+# ---- windows in a file --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("", 1.0), ("_ms", 1e3), (" (us)", 1e6)])
+def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    source = table(tmp_path / "a.csv", "t,p", t, watts)
+    given_ = windows(tmp_path, unit, scale)
+    check(plain_csv.open_import(source, time="t:s", power="p:W", stamp="start", windows=given_), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "start\n1", "start,end\n2,1", "start,end\n1,x", "start,end\n1,", "start,end,inferences\n1,2,0",
+        "start,end,inferences\n1,2,1.5", "start,end,phase\n1,2,mark", "start (min),end (min)\n1,2",
+        "start,end\n1e300,2e300", "start,end\nnan,1", "start,end\n1,2,3",
+    ],
+)  # fmt: skip
+def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
+    t, watts, _ = trace(100.0)
+    source = table(tmp_path / "a.csv", "t,p", t, watts)
+    (tmp_path / "w.csv").write_text(text)
+    with pytest.raises(RigError):
+        plain_csv.open_import(source, time="t:s", power="p:W", windows=str(tmp_path / "w.csv"))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda t, w: (np.concatenate([t[:50], t[49:]]), np.concatenate([w[:50], w[49:]])),
+        lambda t, w: (t[::-1], w),
+        lambda t, w: (np.where(np.arange(len(t)) == 7, np.nan, t), w),
+        lambda t, w: (t * 1e12, w),
+        lambda t, w: (t, np.where(np.arange(len(t)) == 7, 1e308, w)),
+        lambda t, w: (t[:1], w[:1]),
+        lambda t, w: (t - 1000.0, w),
+    ],
+    ids=["repeated", "backward", "nan", "far", "1e308", "one", "elsewhere"],
+)
+def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any], tmp_path: Path) -> None:
+    t, watts, _ = trace(100.0)
+    source = table(tmp_path / "a.csv", "t,p", *spoil(t, watts))
+    with pytest.raises(DataError):
+        run = plain_csv.open_import(source, time="t:s", power="p:W", windows=windows(tmp_path))
+        write(run, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_reading_is_left_out(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    watts[700:703] = np.nan
+    source = table(tmp_path / "a.csv", "t,p", t, watts)
+    run = plain_csv.open_import(source, time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
+    check(run, tmp_path / "run")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(-1e6, 1e6), st.sampled_from([50.0, 997.0, 1000.0, 3333.0]), st.sampled_from(["s", "ms", "us"]))
+def test_where_time_begins_and_its_unit_change_no_figure(
+    tmp_path_factory: pytest.TempPathFactory, zero_s: float, rate_hz: float, unit: str
+) -> None:
+    folder = tmp_path_factory.mktemp("csv")
+    zero_s = round(zero_s, 3)
+    scale = {"s": 1.0, "ms": 1e3, "us": 1e6}[unit]
+    t, watts, _ = trace(rate_hz)
+    lines = ["t,p", *(f"{(x + zero_s) * scale!r},{w!r}" for x, w in zip(t.tolist(), watts.tolist(), strict=True))]
+    (folder / "a.csv").write_text("\n".join(lines))
+    given_ = windows(folder, zero_s=zero_s)
+    run = plain_csv.open_import(folder / "a.csv", time=f"t:{unit}", power="p:W", stamp="start", windows=given_)
+    _, result = recorded(run, folder / "run")
+    assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=2e-3)

@@ -1,0 +1,424 @@
+"""An LPM01A: what it streams is what is recorded; what it loses, and what it says of itself, is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
+from drivers.devices.mlperf_tiny.device import open_device
+from drivers.meters.lpm01a import link as lpm01a_link
+from drivers.meters.lpm01a.meter import open_meter
+from drivers.meters.lpm01a.stream import AsciiStream, BinaryStream, Parsed, Stamp, StreamError, Timekeeper, step_at
+from fixtures.bench.live_plant import live_plant
+from fixtures.bench.plant import SimPlant
+from fixtures.instruments.lpm01a_sim import Lpm01aSim, _ascii, _binary
+from fixtures.instruments.pty_wire import PtyWire
+from fixtures.instruments.scpi_bench import Bench
+from fixtures.instruments.tiny_board import Chip, TinyBoard
+from fixtures.worlds.truth import BlankWorkload, truth
+from rig.analysis.evaluate import evaluate
+from rig.conformance.device import check_meter
+from rig.engine.acquisition import Bench as Opened
+from rig.engine.record import record
+from rig.errors import MeterError, RigError, SetupError, UsageError
+from rig.recording.reader import open_run
+from rig.types import Chunk, Idle, Issue, Meter, Sample, Step
+from tests.support.scpi_bench import calibration
+
+pytest.importorskip("serial", reason="extra serial is not installed")
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pseudo terminal is quiet sooner than a USB cable."""
+    monkeypatch.setattr(lpm01a_link, "QUIET_S", 0.015)
+    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+EXACT = Bench(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
+PROMPT = Bench(supply_v=3.3, resolution=0.0, ready_s=1e-3)
+
+
+@contextmanager
+def live(bench: Bench | None = None, **options: Any) -> Iterator[tuple[SimPlant, Lpm01aSim]]:
+    plant = live_plant()
+    plant.install({"core": 0.02}, {"inference": {"core": 0.06}})
+    with Lpm01aSim(plant, bench or EXACT, **options) as sim:
+        yield plant, sim
+
+
+def taken(meter: Meter, seconds: float) -> list[Chunk]:
+    meter.start()
+    chunks: list[Chunk] = []
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        chunks += meter.read()
+        time.sleep(0.005)
+    return chunks + list(meter.stop())
+
+
+def values(chunks: Sequence[Chunk]) -> Any:
+    return np.concatenate([chunk.value for chunk in chunks])
+
+
+def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
+    until_s = time.monotonic() + limit_s
+    with pytest.raises(MeterError) as caught:
+        while time.monotonic() < until_s:
+            meter.read()
+            time.sleep(0.005)
+    return caught.value
+
+
+def refused(**options: Any) -> RigError:
+    with pytest.raises(RigError) as caught:
+        open_meter(**options)
+    return caught.value
+
+
+# ---- the two formats ----------------------------------------------------------------------
+
+
+def fed(stream: Any, data: bytes, cuts: Sequence[int] = ()) -> Parsed:
+    """Everything that the bytes hold, fed in pieces."""
+    whole = Parsed()
+    ends = [*sorted({c % (len(data) + 1) for c in cuts}), len(data)]
+    begin, n = 0, 0
+    for end in ends:
+        piece = stream.feed(data[begin:end])
+        whole.value += piece.value
+        whole.flagged += [n + at for at in piece.flagged]
+        whole.stamps += piece.stamps
+        whole.ended = piece.ended
+        begin, n = end, n + sum(map(len, piece.value))
+    return whole
+
+
+def test_the_manuals_own_examples() -> None:
+    assert fed(AsciiStream(), b"6409-07\r\n").arrays()[0] == pytest.approx([640.9e-6], rel=1e-12)
+    assert fed(BinaryStream(), b"\x52\xa0").arrays()[0] == pytest.approx([640.9e-6], rel=1e-4)
+
+
+currents = st.lists(st.floats(1e-7, 0.0599), min_size=1, max_size=40)
+cuts = st.lists(st.integers(0, 10_000), max_size=5)
+
+
+@CALM
+@given(currents, cuts)
+def test_readings_survive_any_cut_in_either_format(amperes: list[float], at: list[int]) -> None:
+    value = np.array(amperes)
+    text = fed(AsciiStream(), b"".join(map(_ascii, amperes)), at).arrays()[0]
+    binary = fed(BinaryStream(), _binary(value), at).arrays()[0]
+
+    assert np.all(np.abs(text - value) <= [0.500001 * step_at(v, False) for v in np.maximum(text, value)])
+    assert np.all(np.abs(binary - value) <= [0.500001 * step_at(v, True) for v in np.maximum(binary, value)])
+
+
+@CALM
+@given(currents, currents, st.integers(0, 2**31 - 1), st.integers(0, 99), cuts)
+def test_stamps_stand_where_they_stood(a: list[float], b: list[float], ms: int, load: int, at: list[int]) -> None:
+    stamp = b"\xf0\xf3" + ms.to_bytes(4, "big") + bytes([load]) + b"\xff\xff"
+    found = fed(
+        BinaryStream(), b"\r\n" + _binary(np.array(a)) + stamp + _binary(np.array(b)) + b"\xf0\xf4\xff\xff\r\nx", at
+    )
+
+    assert found.stamps == [Stamp(len(a), ms * 1e-3, load * 1e-2)]
+    assert len(found.arrays()[0]) == len(a) + len(b) and found.ended
+
+
+def test_the_text_format_has_the_same_messages() -> None:
+    data = b"1000-06\r\nTimeStamp: 012s 345ms, buff 07%\r\n\x002000-06\r\nevent 3 ris\r\nend\r\n\r\nPowerShield > Acq"
+    found = fed(AsciiStream(), data, range(0, len(data), 7))
+
+    assert found.arrays()[0].tolist() == [1e-3, 2e-3]
+    assert found.stamps == [Stamp(1, 12.345, 0.07)] and found.ended
+
+
+@pytest.mark.parametrize("cut", range(9))
+def test_an_overcurrent_flags_the_reading_before_and_the_one_after(cut: int) -> None:
+    binary = _binary(np.full(2, 1e-3)) + b"\xf0\xf5\xff\xff" + _binary(np.full(2, 1e-3))
+    stream = BinaryStream()
+    pieces = [stream.feed(binary[:cut]), stream.feed(binary[cut:])]
+    flags = np.concatenate([piece.arrays()[1] for piece in pieces])
+
+    assert flags[2] == 1 and flags[0] == flags[3] == 0
+    assert flags[1] == (cut not in (4, 5, 6, 7))  # it may have been handed out already
+
+
+@CALM
+@given(st.binary(max_size=200), cuts)
+def test_whatever_comes_is_readings_or_a_stream_error(data: bytes, at: list[int]) -> None:
+    for stream in (AsciiStream(), BinaryStream()):
+        try:
+            value, flags = fed(stream, data, at).arrays()
+        except StreamError:
+            continue
+        assert len(value) == len(flags) and np.all(value <= 1.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\xf3\x00\x01", "bytes were lost"),
+        (b"\xf0\xf3\0\0\0\0\0\0\0", "does not end"),
+        (b"\xf0\xf1Short circuit\xff\xff", "reports: Short circuit"),
+        (b"\xf0\xf6\xff\xff", "switched its target off"),
+        (b"\x05\xa0", "cannot measure"),
+    ],
+)
+def test_what_is_no_reading_is_told(data: bytes, text: str) -> None:
+    with pytest.raises(StreamError, match=text):
+        BinaryStream().feed(data)
+
+
+@pytest.mark.parametrize("line", [b"64o9-07", b"6409-0", b"1221-059876+12", b"Error: overvoltage"])
+def test_a_line_that_is_no_reading_is_told(line: bytes) -> None:
+    with pytest.raises(StreamError):
+        AsciiStream().feed(line + b"\r\n")
+
+
+# ---- counting -----------------------------------------------------------------------------
+
+
+@CALM
+@given(st.integers(1, 999), st.integers(2, 2000), st.sampled_from([1.0, 100.0, 1000.0, 1e5]))
+def test_a_count_that_keeps_pace_is_right_over_any_wrap(begin_s: int, stamps: int, rate_hz: float) -> None:
+    keeper = Timekeeper(rate_hz, 1000.0)
+    for k in range(0, stamps, 17):
+        keeper.check(Stamp(round(k * rate_hz), float((begin_s + k) % 1000), 0.0))
+
+
+@CALM
+@given(st.integers(3, 500), st.sampled_from([-1, 1]))
+def test_losses_are_told_once_they_exceed_a_millisecond(lost: int, sign: int) -> None:
+    keeper = Timekeeper(1000.0, 1000.0)
+    keeper.check(Stamp(0, 0.0, 0.0))
+    keeper.check(Stamp(1000, 1.0, 0.0))
+    with pytest.raises(StreamError, match=f"lost {lost} of" if sign > 0 else f"sent {lost} too many"):
+        keeper.check(Stamp(2000 - sign * lost, 2.0, 0.31))
+
+
+def test_small_losses_add_up_and_a_full_buffer_is_told() -> None:
+    keeper = Timekeeper(1000.0, 1000.0)
+    keeper.check(Stamp(0, 0.0, 0.0))
+    keeper.check(Stamp(999, 1.0, 0.0))
+    keeper.check(Stamp(1998, 2.0, 0.99))
+    with pytest.raises(StreamError, match="lost 3 of 3000"):
+        keeper.check(Stamp(2997, 3.0, 0.0))
+    other = Timekeeper(1000.0, 1000.0)
+    other.check(Stamp(0, 0.0, 0.0))
+    with pytest.raises(StreamError, match="full buffer"):
+        other.check(Stamp(1000, 1.0, 1.0))
+
+
+# ---- against the simulated instrument -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rate_hz": 1e3}, {"rate_hz": 1e4}, {"rate_hz": 5e3, "output": "current"}, {"rate_hz": 1e5, "output": "current"}],
+)
+def test_it_keeps_every_rule(options: dict[str, Any]) -> None:
+    with live(PROMPT) as (plant, sim):
+        checked = check_meter(open_meter(plant.clock, port=sim.port, **options), clock=plant.clock, seconds=0.1)
+        assert "read.count" in checked and sim.lost == 0
+
+
+@pytest.mark.parametrize(("options", "unit"), [({"rate_hz": 1e3}, "W"), ({"rate_hz": 1e5, "output": "current"}, "A")])
+def test_it_reads_what_the_rail_draws(options: dict[str, Any], unit: str) -> None:
+    with live() as (_, sim), closing(open_meter(port=sim.port, **options)) as meter:
+        rail = meter.info().rails[0]
+        value = values(taken(meter, 0.1))
+
+        assert len(value) == sim.taken
+    assert rail.conversion.unit == unit
+    per = rail.conversion.supply_v or 1.0
+    assert np.mean(value) * per == pytest.approx(0.02, rel=2e-3)
+
+
+def test_the_first_reading_begins_inside_the_bracket() -> None:
+    with live(PROMPT) as (plant, sim), closing(open_meter(plant.clock, port=sim.port, rate_hz=1e3)) as meter:
+        bracket = meter.start()
+        began_ns = sim.began_ns()
+
+    assert bracket.before_ns <= began_ns <= bracket.after_ns
+    assert bracket.after_ns - bracket.before_ns < 100_000_000
+
+
+def test_its_supply_is_set_where_it_differs_and_taken_from_its_own_answer() -> None:
+    with live() as (_, sim):
+        with closing(open_meter(port=sim.port, supply_v=3.3, output="current", rate_hz=1e3)) as meter:
+            assert sim.set["volt"] == "3300m" and meter.info().rails[0].conversion.supply_v == pytest.approx(3.3)
+        sim.set["volt"] = ""
+        with closing(open_meter(port=sim.port, supply_v=1.8)):
+            assert sim.set["volt"] == "1800m"
+
+
+def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> None:
+    path = calibration(tmp_path, unit="W", full_scale=0.165, percent=2.0, serial="SIM-540554545-1430736921")
+    with live() as (_, sim), closing(open_meter(port=sim.port, calibration=path)) as meter:
+        accuracy = meter.info().rails[0].accuracy
+
+    assert accuracy is not None and accuracy.of_reading == pytest.approx(0.02)
+    assert meter.info().details["calibration"]["file"] == "calibration.toml"
+
+
+# ---- the whole chain ----------------------------------------------------------------------
+
+
+def steps(workload: BlankWorkload) -> Iterator[Step]:
+    yield Idle(0.2)
+    for sample in workload.samples:
+        yield Issue([sample])
+    yield Idle(0.2)
+
+
+@pytest.mark.parametrize("prints_first", [False, True])
+def test_the_energy_of_a_board_is_what_it_used(tmp_path: Path, prints_first: bool) -> None:
+    inputs = np.eye(6, 16, dtype=np.int8) * np.arange(6, dtype=np.int8)[:, None]
+    workload = BlankWorkload(tuple(Sample(f"s{k}", row, str(k % 4)) for k, row in enumerate(inputs)))
+    plant = live_plant()
+    with (
+        TinyBoard(Chip(inference_s=0.025, prints_first=prints_first), plant) as board,
+        Lpm01aSim(plant, Bench(supply_v=3.3, noise=1e-4, gain_limit=0.0, offset_limit=0.0, resolution=0.0)) as sim,
+        closing(open_device(port=board.port, prints_first=prints_first)) as device,
+        closing(open_meter(plant.clock, port=sim.port, rate_hz=1e4)) as meter,
+    ):
+        bench = Opened(device, (meter,), plant.clock)
+        record(tmp_path / "run", bench, workload, steps(workload), scenario={"name": "x"}, argv=[])
+    result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 6)
+
+    assert result.simulated and result.quantities["accuracy"].value == 1.0
+    for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j"):
+        low, high = result.quantities[name].interval(0.999)
+        assert low <= real[name] <= high, name
+        assert result.quantities[name].half_width() < 0.02 * real[name]
+
+
+# ---- faults -------------------------------------------------------------------------------
+
+
+def test_readings_that_it_lost_are_told_by_its_own_stamps() -> None:
+    with live() as (_, sim), closing(open_meter(port=sim.port, rate_hz=1e3)) as meter:
+        meter.start()
+        sim.lose(20)
+        error = error_of(meter)
+
+    assert "lost 20 of 1000 readings" in error.message
+
+
+def test_a_short_stall_loses_nothing_and_a_long_one_is_told() -> None:
+    with live() as (_, sim):
+        with closing(open_meter(port=sim.port, rate_hz=1e5, output="current")) as meter:
+            threading.Timer(0.03, sim.stall, (0.1,)).start()
+            assert len(values(taken(meter, 0.3))) == sim.taken
+        with closing(open_meter(port=sim.port, rate_hz=1e5, output="current")) as meter:
+            meter.start()
+            sim.stall(1.5)
+            error = error_of(meter)
+    assert "readings were lost" in error.message or "lost" in error.message
+
+
+@pytest.mark.parametrize("rate_hz", [1e3, 1e4])
+@pytest.mark.parametrize("fault", ["garble", "error", "unplug"])
+def test_garbage_errors_and_a_pulled_plug_end_the_measurement(fault: str, rate_hz: float) -> None:
+    with live() as (_, sim), closing(open_meter(port=sim.port, rate_hz=rate_hz)) as meter:
+        meter.start()
+        {"garble": lambda: sim.garble(6), "error": lambda: sim.insert("error"), "unplug": sim.unplug}[fault]()
+        began_s = time.monotonic()
+        error = error_of(meter)
+        lasted_s = time.monotonic() - began_s
+
+    expected = {"garble": ("no reading", "bytes were lost"), "error": ("reports: ",), "unplug": ("is gone",)}[fault]
+    assert any(text in error.message for text in expected) and sim.port in error.message
+    assert lasted_s < 1.5
+
+
+@pytest.mark.parametrize("rate_hz", [1e3, 1e4])
+def test_an_overcurrent_is_flagged_and_the_measurement_goes_on(rate_hz: float) -> None:
+    with live() as (_, sim), closing(open_meter(port=sim.port, rate_hz=rate_hz)) as meter:
+        threading.Timer(0.05, sim.insert, ("overcurrent",)).start()
+        chunks = taken(meter, 0.15)
+    flags = np.concatenate([chunk.flags for chunk in chunks if chunk.flags is not None])
+
+    assert 1 <= int(flags.sum()) <= 2 and len(flags) == sim.taken
+
+
+# ---- opening ------------------------------------------------------------------------------
+
+
+def test_an_acquisition_that_an_earlier_run_left_on_is_ended_first() -> None:
+    with live(PROMPT) as (_, sim):
+        sim.set |= {"format": "bin_hexa", "freq": "10k"}
+        sim._start()
+        with closing(open_meter(port=sim.port, rate_hz=1e3)) as meter:
+            assert values(taken(meter, 0.1)) == pytest.approx(0.02, rel=0.05)
+
+
+def test_a_port_on_which_nobody_answers_is_a_setup_error() -> None:
+    with PtyWire(3686400, lambda data: None) as wire:
+        error = refused(port=wire.port, timeout_s=0.2)
+    assert isinstance(error, SetupError) and "3686400" in error.remedy
+
+
+def test_a_command_that_is_refused_is_told_in_its_own_words() -> None:
+    with live(refuses="funcmode") as (_, sim):
+        error = refused(port=sim.port)
+    assert isinstance(error, SetupError) and "Argument out of range" in error.message and error.field == "funcmode"
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("port", {}),
+        ("rate_hz", {"rate_hz": 3000.0}),
+        ("rate_hz", {"rate_hz": 2e4}),
+        ("rate_hz", {"rate_hz": 1e4, "format": "ascii_dec"}),
+        ("output", {"output": "power"}),
+        ("format", {"format": "hex"}),
+        ("power", {"power": "off"}),
+        ("supply_v", {"supply_v": 5.0}),
+        ("largest_a", {"largest_a": 0.0}),
+        ("clock_tolerance", {"clock_tolerance": float("nan")}),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
+    error = refused(**options)
+    assert isinstance(error, UsageError) and error.field == field
+
+
+class _Said:
+    """A line on which everything has been said before."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = list(lines)
+
+    def write(self, data: bytes) -> None:
+        """Nobody listens."""
+
+    def line(self, until_s: float) -> str | None:
+        return self._lines.pop(0) if self._lines else None
+
+
+def test_a_refusal_to_stop_that_comes_late_is_not_taken_for_the_next_answer() -> None:
+    """On a busy host what nothing-to-stop is answered with arrives after the next command was sent."""
+    board = lpm01a_link.PowerShield.__new__(lpm01a_link.PowerShield)
+    board._timeout_s = 1.0
+    board._line = _Said(  # type: ignore[assignment]
+        "PowerShield > error stop", "Error detail: No acquisition on going", "PowerShield > ack htc"
+    )
+    assert board._asked("htc") == ""
+    board._line = _Said("PowerShield > error htc", "Error detail: in use")  # type: ignore[assignment]
+    with pytest.raises(SetupError, match="refuses 'htc': error htc Error detail: in use"):
+        board._asked("htc")

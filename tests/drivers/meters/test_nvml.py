@@ -1,0 +1,252 @@
+"""NVML: a counter becomes readings when it is renewed, power says what it is an average of, and a lost GPU is told."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.meters.nvml import gpu as nvml_gpu
+from drivers.meters.nvml.meter import open_meter
+from fixtures.bench.live_plant import LivePlant, live_plant
+from fixtures.bench.plant import VirtualClock
+from fixtures.instruments.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
+from fixtures.worlds.truth import BlankWorkload
+from rig.analysis.evaluate import evaluate
+from rig.conformance.device import check_meter
+from rig.engine.acquisition import Bench
+from rig.engine.blocking import blocking
+from rig.engine.record import record
+from rig.errors import MeterError, MissingExtraError, RigError, SetupError, UsageError
+from rig.recording.reader import open_run
+from rig.types import Chunk, DeviceInfo, Idle, Issue, Meter, Reply, Sample, Span, Step
+
+NEW = FakeGpu(name="SIM RTX 6000", arch=8)
+
+
+@contextmanager
+def live(monkeypatch: pytest.MonkeyPatch, **how: Any) -> Iterator[tuple[LivePlant, FakeNvml]]:
+    plant = live_plant()
+    plant.install({"core": 50.0, "other": 10.0}, {"inference": {"core": 250.0}})
+    nvml = FakeNvml(plant, **how)
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    yield plant, nvml
+    assert nvml.opened == 0
+
+
+def taken(meter: Meter, seconds: float) -> list[Chunk]:
+    meter.start()
+    time.sleep(seconds)
+    return list(meter.stop())
+
+
+def joined(chunks: Sequence[Chunk], name: str, rail: str = "gpu0") -> Any:
+    return np.concatenate([getattr(chunk, name) for chunk in chunks if chunk.rail == rail])
+
+
+def refused(**options: Any) -> RigError:
+    with pytest.raises(RigError) as caught:
+        open_meter(**options)
+    return caught.value
+
+
+def error_of(meter: Meter, limit_s: float = 2.0) -> MeterError:
+    until_s = time.monotonic() + limit_s
+    with pytest.raises(MeterError) as caught:
+        while time.monotonic() < until_s:
+            meter.read()
+            time.sleep(0.005)
+    return caught.value
+
+
+# ---- the contract with the real module ----------------------------------------------------
+
+
+def test_the_stand_in_has_the_functions_and_parameters_of_the_real_module() -> None:
+    real = pytest.importorskip("pynvml", reason="extra nvml is not installed")
+    functions = [name for name in vars(FakeNvml) if name.startswith("nvml")]
+    constants = [name for name in vars(FakeNvml) if name.startswith("NVML_")]
+
+    assert len(functions) >= 11
+    for name in functions:
+        own = list(inspect.signature(getattr(FakeNvml, name)).parameters)[1:]
+        assert own == list(inspect.signature(getattr(real, name)).parameters), name
+    for name in constants:
+        assert getattr(FakeNvml, name) == getattr(real, name), name
+    assert issubclass(real.NVMLError, Exception) and real.NVMLError(3).value == 3
+    fields = {field for field, _ in real.c_nvmlFieldValue_t._fields_}
+    assert {"nvmlReturn", "value"} <= fields and "uiVal" in {field for field, _ in real.c_nvmlValue_t._fields_}
+    assert (real.NVML_ERROR_LIBRARY_NOT_FOUND, real.NVML_ERROR_GPU_IS_LOST) == (LIBRARY_NOT_FOUND, GPU_IS_LOST)
+
+
+# ---- readings -----------------------------------------------------------------------------
+
+
+def test_the_counter_keeps_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    with live(monkeypatch) as (plant, _):
+        checked = check_meter(open_meter(plant.clock), clock=plant.clock, seconds=0.15)
+    assert {"chunk.grow", "rail.unit", "start.again"} <= set(checked)
+
+
+def test_power_keeps_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    with live(monkeypatch) as (plant, _):
+        check_meter(open_meter(plant.clock, source="instant", rate_hz=50.0), clock=plant.clock, seconds=0.15)
+
+
+def test_a_reading_is_made_when_the_counter_is_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with live(monkeypatch) as (_, nvml):
+        with closing(open_meter(rate_hz=500.0)) as meter:
+            rail = meter.info().rails[0]
+            chunks = taken(meter, 0.3)
+        value, end = joined(chunks, "value"), joined(chunks, "end_tick")
+        late_s = (end - nvml._began_ns) * 1e-9 % nvml.update_s
+
+    assert rail.kind == "cumulative" and rail.rate_hz == pytest.approx(50.0, rel=0.2)
+    assert np.all(np.diff(value) > 0) and 10 <= len(value) <= 17
+    assert np.median(late_s) < 0.006
+    assert (value[-1] - value[0]) / ((end[-1] - end[0]) * 1e-9) == pytest.approx(50.0, rel=0.1)
+
+
+def test_averages_cover_the_second_that_they_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    with live(monkeypatch, gpus=(NEW,)) as _, closing(open_meter(source="average")) as meter:
+        rail, description = meter.info().rails[0], meter.info().description
+        chunks = taken(meter, 0.05)
+
+    assert (rail.kind, rail.aperture_s, rail.rate_hz) == ("mean", 1.0, 1.0)
+    assert "mean power of the last second" in description
+    assert joined(chunks, "value") == pytest.approx(50.0)
+    assert (joined(chunks, "end_tick") - joined(chunks, "start_tick")).tolist() == [1_000_000_000]
+
+
+def test_power_usage_of_a_ga100_is_no_average_and_is_not_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    with live(monkeypatch) as _, closing(open_meter(source="average")) as meter:
+        rail, info = meter.info().rails[0], meter.info()
+
+    assert rail.aperture_s == 0.025 and "is no average" in info.description
+    assert "25 ms of every 100 ms" in info.description and info.details["gpus"]["gpu0"]["part_time"]
+
+
+@pytest.mark.parametrize("name", ["SIM RTX A1000", "SIM RTX A3000"])
+def test_a_name_that_only_begins_alike_is_another_gpu(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    with live(monkeypatch, gpus=(FakeGpu(name=name, arch=8),)) as _, closing(open_meter()) as meter:
+        assert not meter.info().details["gpus"]["gpu0"]["part_time"]
+        assert "25 ms" not in meter.info().description
+
+
+@pytest.mark.parametrize(
+    ("missing", "source", "kind"),
+    [((), "energy", "cumulative"), (("energy",), "instant", "mean"), (("energy", "instant"), "average", "mean")],
+)
+def test_the_best_that_it_has_is_taken(
+    monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...], source: str, kind: str
+) -> None:
+    with live(monkeypatch, gpus=(FakeGpu(missing=missing),)) as _, closing(open_meter()) as meter:
+        assert meter.info().details["source"] == source and meter.info().rails[0].kind == kind
+
+
+def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = (FakeGpu(), FakeGpu(rail="other", uuid="GPU-abc"))
+    with live(monkeypatch, gpus=gpus) as _:
+        with closing(open_meter(gpus="GPU-abc,0", source="instant")) as meter:
+            assert [(r.name, r.gain_id) for r in meter.info().rails] == [("gpu1", "GPU-abc"), ("gpu0", "GPU-0")]
+            chunks = taken(meter, 0.05)
+        for wanted in ("2", "0,0", "GPU-x", ""):
+            assert isinstance(refused(gpus=wanted), UsageError), wanted
+
+    assert [joined(chunks, "value", rail)[0] for rail in ("gpu0", "gpu1")] == pytest.approx([50.0, 10.0])
+
+
+# ---- the whole chain ----------------------------------------------------------------------
+
+
+def test_the_energy_of_a_kernel_is_what_it_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = [Sample(f"s{k}", np.zeros(1)) for k in range(5)]
+
+    def steps() -> Iterator[Step]:
+        yield Idle(0.2)
+        yield from (Issue([sample]) for sample in samples)
+        yield Idle(0.2)
+
+    with live(monkeypatch, update_s=0.01, looks_s=0.01) as (plant, _):
+
+        def kernel(sample: Sample) -> Reply:
+            on_ns = time.monotonic_ns() + 30_000_000
+            off_ns = on_ns + 60_000_000
+            plant.occupy("inference", on_ns, off_ns)
+            plant.clock.sleep_until(off_ns + 30_000_000)
+            return Reply(sample.id, None, (Span("inference", on_ns, off_ns),))
+
+        device = blocking(kernel, DeviceInfo("gpu", "simulator", timeout_s=5.0))
+        with closing(open_meter(plant.clock, rate_hz=500.0)) as meter:
+            bench = Bench(device, (meter,), plant.clock)
+            record(tmp_path / "run", bench, BlankWorkload(tuple(samples)), steps(), scenario={"name": "x"}, argv=[])
+        device.close()
+    found = evaluate(open_run(tmp_path / "run")).quantities["dynamic_power_w"]
+
+    low, high = found.interval(0.999)
+    assert low <= 200.0 <= high and found.value == pytest.approx(200.0, rel=0.15)
+
+
+def test_a_sensor_that_looks_part_of_the_time_counts_what_it_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    with live(monkeypatch, update_s=0.04, looks_s=0.01) as (plant, nvml):
+        begin_ns = nvml._began_ns
+        for k in range(2, 8):  # busy whenever nobody looks
+            plant.occupy("inference", begin_ns + k * 40_000_000 + 10_000_000, begin_ns + (k + 1) * 40_000_000)
+        with closing(open_meter()) as meter:
+            chunks = taken(meter, 0.15)
+
+    value, end = joined(chunks, "value"), joined(chunks, "end_tick")
+    assert (value[-1] - value[0]) / ((end[-1] - end[0]) * 1e-9) == pytest.approx(50.0, rel=0.15)
+
+
+# ---- what goes wrong ----------------------------------------------------------------------
+
+
+def test_a_gpu_that_is_lost_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu()
+    with live(monkeypatch, gpus=(gpu,)) as _, closing(open_meter()) as meter:
+        meter.start()
+        gpu.lost = True
+        assert "GPU is lost" in error_of(meter).message
+
+
+def test_a_counter_that_falls_back_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu()
+    with live(monkeypatch, gpus=(gpu,)) as _, closing(open_meter()) as meter:
+        meter.start()
+        gpu.begin_mj = 0
+        assert "driver was reloaded" in error_of(meter).remedy
+
+
+def test_a_counter_that_stands_still_is_a_setup_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml_gpu, "WATCH_S", 0.1)
+    with live(monkeypatch, frozen=True) as _:
+        error = refused()
+    assert isinstance(error, SetupError) and "did not go on" in error.message
+
+
+def test_no_driver_no_module_and_nothing_to_measure_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with live(monkeypatch, fails=LIBRARY_NOT_FOUND) as _:
+        error = refused()
+        assert isinstance(error, SetupError) and "nvidia-smi" in error.remedy
+    with live(monkeypatch, gpus=(FakeGpu(missing=("energy", "instant", "average")),)) as _:
+        assert "gives no power" in refused().message
+        assert "gives no energy" in refused(source="energy").message
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    error = refused()
+    assert isinstance(error, MissingExtraError) and "neurorig[nvml]" in error.remedy
+
+
+def test_options_and_clocks_that_cannot_be_meant_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with live(monkeypatch) as _:
+        assert refused(source="watts").field == "source"
+        assert refused(rate_hz=-1.0).field == "rate_hz"
+        assert "overlap" in refused(source="average", rate_hz=10.0).message
+        assert "simulated time" in refused(clock=VirtualClock(), source="instant").message

@@ -1,0 +1,268 @@
+"""A PPK2 on its serial port: ranges, losses, its clock, and what happens when the cable is bad."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+
+from drivers.meters.ppk2 import factory as ppk2
+from drivers.meters.ppk2.follow import UNSEEN
+from drivers.meters.ppk2.meter import Ppk2Meter
+from drivers.meters.ppk2.stream import HELD, SURE, modifiers_of
+from fixtures.bench.live_plant import LivePlant, live_plant
+from fixtures.instruments.ppk2_sim import Ppk2Sim
+from rig.conformance.device import check_meter
+from rig.errors import MeterError, SetupError, UsageError
+from rig.types import Chunk
+
+IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
+
+
+# ---- its calibration --------------------------------------------------------------------------
+
+
+def test_a_modifier_that_is_no_number_is_named(sim: Ppk2Sim) -> None:
+    text = "\n".join("GI3: -nan" if line.startswith("GI3") else line for line in sim._metadata.split("\n"))
+    with pytest.raises(SetupError, match="GI3"):
+        modifiers_of(text)
+
+
+def test_old_firmware_without_user_gains_is_read(sim: Ppk2Sim) -> None:
+    text = "\n".join(line for line in sim._metadata.split("\n") if not line.startswith(("UG", "S", "I")))
+    assert list(modifiers_of(text).ug) == [1.0] * 5
+
+
+# ---- live -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plant() -> LivePlant:
+    plant = live_plant()
+    plant.install({"core": IDLE_W}, {"inference": {"core": RUN_W}})
+    return plant
+
+
+@pytest.fixture
+def sim(plant: LivePlant) -> Iterator[Ppk2Sim]:
+    with Ppk2Sim(plant) as sim:
+        yield sim
+
+
+def opened(sim: Ppk2Sim, **options: object) -> Ppk2Meter:
+    meter = ppk2.open_meter(port=sim.port, **({"supply_v": SUPPLY_V} | options))  # type: ignore[arg-type]
+    assert isinstance(meter, Ppk2Meter)
+    return meter
+
+
+def values(chunks: Sequence[Chunk]) -> np.ndarray:
+    return np.concatenate([chunk.value for chunk in chunks if chunk.rail == "supply"])
+
+
+def misplaced(got: np.ndarray, sim: Ppk2Sim, edge_ns: int) -> float:
+    """Readings between where the current last fell in the trace and where it did."""
+    last = int(np.flatnonzero(np.nan_to_num(got) > 0.5 * RUN_W / SUPPLY_V)[-1]) + 1
+    return abs(sim.began_ns(last) - edge_ns) * 1e-9 * 1e5
+
+
+def test_it_keeps_the_rules_of_a_meter(sim: Ppk2Sim) -> None:
+    check_meter(opened(sim), seconds=0.3)
+
+
+def test_its_readings_are_the_plants_current_where_it_was(plant: LivePlant, sim: Ppk2Sim) -> None:
+    meter = opened(sim)
+    bracket = meter.start()
+    on_ns = plant.clock.now_ns() + 20_000_000
+    plant.occupy("inference", on_ns, on_ns + 40_000_000)
+    time.sleep(0.15)
+    got = values([*meter.read(), *meter.stop()])
+    meter.close()
+    assert bracket.before_ns <= sim.began_ns() <= bracket.after_ns
+    at_s = (sim.began_ns() - on_ns) * 1e-9 + np.arange(len(got)) * 1e-5
+    busy = (at_s > 0.0) & (at_s < 0.04 - 1e-5)
+    edge = (np.abs(at_s) < 2e-5) | (np.abs(at_s - 0.04) < 2e-5)
+    step_a = meter.info().details["step_a_by_range"]
+    assert np.max(np.abs(got[busy & ~edge] - RUN_W / SUPPLY_V)) <= step_a[3]
+    assert np.max(np.abs(got[~busy & ~edge] - IDLE_W / SUPPLY_V)) <= step_a[2]
+
+
+def test_it_sets_mode_voltage_and_output(sim: Ppk2Sim) -> None:
+    meter = opened(sim, power="off-at-close")
+    time.sleep(0.02)
+    assert (sim.mode, sim.vdd, sim.running) == (2, 1800, True)
+    meter.close()
+    time.sleep(0.02)
+    assert not sim.running
+
+
+def test_kept_means_that_nothing_is_switched(sim: Ppk2Sim) -> None:
+    opened(sim, power="keep", mode="ampere").close()
+    assert (sim.mode, sim.vdd, sim.running) == (0, 0, False)
+
+
+def test_lost_words_and_torn_ones_are_nan_and_counted(plant: LivePlant, sim: Ppk2Sim) -> None:
+    meter = opened(sim)
+    meter.start()
+    sim.lose_words(30)
+    time.sleep(0.1)
+    sim.lose_bytes(6)
+    time.sleep(0.05)
+    off_ns = pulsed(plant)
+    got = values([*meter.read(), *meter.stop()])
+    assert np.count_nonzero(np.isnan(got)) == meter.lost()[0]
+    assert 32 <= meter.lost()[0] <= 34 + 2 * HELD + SURE  # the two may fall together
+    assert misplaced(got, sim, off_ns) <= 1.1
+    meter.close()
+
+
+def test_a_loss_that_the_counter_cannot_show_is_nan_and_shifts_nothing(plant: LivePlant, sim: Ppk2Sim) -> None:
+    """Or the run ends, on a machine that is too busy to tell; ``test_ppk2_follow`` has both without a clock."""
+    meter = opened(sim)
+    meter.start()
+    time.sleep(0.5)  # before there is a floor of lags a loss is not seen
+    sim.lose_words(UNSEEN)
+    time.sleep(0.6)  # where in a stretch it happened nobody knows
+    off_ns = pulsed(plant)
+    try:
+        got = values([*meter.read(), *meter.stop()])  # stop waits until it is certain
+    except MeterError as error:
+        assert "readings were lost, or this machine was too busy to tell" in error.message
+        return
+    finally:
+        meter.close()
+    assert meter.lost() == (0, UNSEEN)
+    assert np.count_nonzero(np.isnan(got)) >= UNSEEN
+    assert misplaced(got, sim, off_ns) <= 1.1
+
+
+def pulsed(plant: LivePlant) -> int:
+    """Have the device work for 20 ms; when it ends."""
+    on_ns = plant.clock.now_ns() + 20_000_000
+    plant.occupy("inference", on_ns, on_ns + 20_000_000)
+    plant.clock.sleep_until(on_ns + 40_000_000)
+    return on_ns + 20_000_000
+
+
+def test_its_clock_is_read_within_the_call(sim: Ppk2Sim) -> None:
+    meter = opened(sim)
+    meter.start()
+    for _ in range(5):
+        before_ns = time.monotonic_ns()
+        tick = meter.timer()
+        assert before_ns <= sim.began_ns(tick) <= time.monotonic_ns()
+    meter.stop()
+    before_ns = time.monotonic_ns()  # it streams for its clock alone now
+    assert before_ns <= sim.began_ns(meter.timer())
+    assert not meter.read()
+    meter.start()
+    meter.close()
+
+
+def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(sim: Ppk2Sim) -> None:
+    meter = opened(sim, mark_channel="D3", pin="level")
+    meter.start()
+    chunks = list(meter.read())
+    sim.logic = 0b1000
+    time.sleep(0.05)
+    sim.logic = 0b0111
+    time.sleep(0.1)
+    chunks += [*meter.read(), *meter.stop()]
+    rail, n = meter.info().rails[1], len(values(chunks))
+    meter.close()
+    edges = [chunk for chunk in chunks if chunk.rail == "D3"]
+    tick = np.concatenate([chunk.start_tick for chunk in edges if chunk.start_tick is not None])
+    assert (rail.name, rail.kind, rail.pin) == ("D3", "edges", "level")
+    assert list(np.concatenate([chunk.value for chunk in edges])) == [1, 0]
+    assert 0 < tick[0] < tick[1] < n
+    assert 0.02 < (tick[1] - tick[0]) * 1e-5 < 0.2
+
+
+def test_a_meter_with_a_mark_channel_keeps_the_rules_too(sim: Ppk2Sim) -> None:
+    check_meter(opened(sim, mark_channel="D0"), seconds=0.3)
+
+
+def test_a_range_coarser_than_the_one_declared_is_flagged(plant: LivePlant, sim: Ppk2Sim) -> None:
+    meter = opened(sim, largest_a=5e-3)
+    meter.start()
+    pulsed(plant)
+    chunks = [*meter.read(), *meter.stop()]
+    resolution, steps_a = meter.info().rails[0].resolution, meter.info().details["step_a_by_range"]
+    meter.close()
+    flagged = np.concatenate([chunk.flags for chunk in chunks if chunk.flags is not None]) == 1
+    assert resolution == steps_a[2]
+    assert np.array_equal(flagged, values(chunks) > 5e-3)
+    assert np.count_nonzero(flagged) == pytest.approx(2000, abs=2)
+
+
+def test_unplugged_in_the_middle_it_gives_what_it_had_and_then_an_error(sim: Ppk2Sim) -> None:
+    meter = opened(sim)
+    meter.start()
+    time.sleep(0.15)
+    sim.unplug()
+    began_s = time.monotonic()
+    count = 0
+    with pytest.raises(MeterError, match=r"is gone|sent nothing") as caught:
+        while time.monotonic() - began_s < 3.0:
+            count += sum(len(chunk.value) for chunk in meter.read())
+            time.sleep(0.01)
+    assert time.monotonic() - began_s < 2.2  # its timeout is 2 s
+    assert caught.value.remedy
+    assert count > 1000
+    assert not meter.stop()
+    meter.close()
+
+
+def test_one_that_falls_silent_is_told_within_its_timeout(sim: Ppk2Sim) -> None:
+    meter = opened(sim, timeout_s=0.2)
+    meter.start()
+    sim.stall(5.0)
+    began_s = time.monotonic()
+    with pytest.raises(MeterError, match=r"sent nothing for 0\.2 s"):
+        while time.monotonic() - began_s < 2.0:
+            meter.read()
+            time.sleep(0.01)
+    assert time.monotonic() - began_s < 0.5
+    meter.close()
+
+
+def test_readings_that_nobody_reads_are_bounded(sim: Ppk2Sim) -> None:
+    meter = opened(sim, hold_s=0.05)
+    meter.start()
+    time.sleep(0.5)
+    held = values(meter.read())
+    assert len(held) <= 20_000  # and what it began with
+    with pytest.raises(MeterError, match="waiting to be read"):
+        meter.read()
+    meter.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"supply_v": 0.0}, "supply_v"),
+        ({"supply_v": 5.5}, "supply_v"),
+        ({"mode": "volt"}, "mode"),
+        ({"mark_channel": "D8"}, "mark_channel"),
+        ({"power": "off"}, "power"),
+        ({"pin": "up"}, "pin"),
+        ({"mark_channel": "D1", "pin_lag_s": -1.0}, "pin_lag_s"),
+        ({"largest_a": 2.0}, "largest_a"),
+        ({"timeout_s": -1.0}, "timeout_s"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options: dict[str, object], field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        ppk2.open_meter(port="none", **({"supply_v": 3.0} | options))  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+def test_a_port_that_is_no_ppk2_is_refused(plant: LivePlant) -> None:
+    with Ppk2Sim(plant, metadata="hello\n") as other, pytest.raises(SetupError, match="calibration"):
+        ppk2.open_meter(port=other.port, supply_v=3.0, timeout_s=0.2)
+
+
+def test_a_port_that_is_not_there_is_a_setup_error() -> None:
+    with pytest.raises(SetupError, match="cannot be opened"):
+        ppk2.open_meter(port="/dev/does-not-exist", supply_v=3.0)

@@ -1,0 +1,354 @@
+"""SCPI meters in real time: device, plant, instrument, link, engine, disk, estimators; and what goes wrong there."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.meters.scpi import smu as scpi_smu
+from drivers.meters.scpi.dmm import open_meter
+from fixtures.bench.live_plant import FarPlant, PlantServer, live_plant, open_device
+from fixtures.instruments.scpi_bench import Bench
+from fixtures.instruments.scpi_dmm_sim import TruevoltSim
+from fixtures.instruments.scpi_elog_sim import ElogSim
+from fixtures.instruments.scpi_server import ScpiServer
+from fixtures.worlds.truth import blank, truth
+from rig.analysis.evaluate import evaluate
+from rig.conformance.device import check_meter
+from rig.engine.acquisition import Bench as Opened
+from rig.engine.record import record
+from rig.errors import MeterError, RigError, SetupError
+from rig.recording.reader import Run, open_run
+from rig.types import Chunk, Device, Idle, Issue, Mark, Meter, Step
+from tests.support.scpi_bench import calibration, live
+
+pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+
+FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
+EXACT = Bench(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
+PROMPT = Bench(ready_s=1e-3)
+IDLE_S, SPANS = 0.25, 8
+
+
+def steps(at: Callable[[int], None] = lambda k: None, n: int = SPANS, marks: bool = True) -> Iterator[Step]:
+    yield from [Mark()] * marks
+    yield Idle(IDLE_S)
+    for k, sample in enumerate(blank(n).samples):
+        at(k)
+        yield Issue([sample])
+    yield Idle(IDLE_S)
+
+
+def recorded(path: Path, device: Device, meter: Meter, clock: Any, played: Iterator[Step]) -> RigError | None:
+    """Record a run; the error that ended it."""
+    try:
+        record(path, Opened(device, (meter,), clock), blank(SPANS), played, scenario={"name": "x"}, argv=[])
+    except RigError as error:
+        return error
+    finally:
+        meter.close()
+    return None
+
+
+def drained(meter: Meter, enough: int) -> list[Chunk]:
+    """Start, read until there are enough readings, stop."""
+    meter.start()
+    chunks: list[Chunk] = []
+    deadline_s = time.monotonic() + 5.0
+    while sum(len(c.value) for c in chunks) < enough and time.monotonic() < deadline_s:
+        chunks += meter.read()
+        time.sleep(0.005)
+    return chunks + list(meter.stop())
+
+
+def error_of(meter: Meter) -> MeterError:
+    meter.start()
+    deadline_s = time.monotonic() + 5.0
+    with pytest.raises(MeterError) as caught:
+        while time.monotonic() < deadline_s:
+            meter.read()
+            time.sleep(0.002)
+    return caught.value
+
+
+# ---- the whole chain ----------------------------------------------------------------------
+
+
+def test_the_energy_that_was_measured_is_the_energy_that_was_used(tmp_path: Path) -> None:
+    with live(Bench(gain_limit=5e-4, offset_limit=1e-4)) as (plant, device, sim, server):
+        meter = open_meter(
+            plant.clock, address=server.address, rate_hz=20_000, supply_v=1.8, calibration=calibration(tmp_path)
+        )
+        assert recorded(tmp_path / "run", device, meter, plant.clock, steps()) is None
+        counts = sim.counts()
+    run = open_run(tmp_path / "run")
+    result = evaluate(run)
+    real = truth(plant, "inference", SPANS)
+
+    assert result.simulated
+    assert (len(run.traces["core"].value), counts["dropped"]) == (counts["taken"], 0)
+    for name in FIGURES:
+        low, high = result.quantities[name].interval(0.999)
+        assert low <= real[name] <= high, name
+        assert result.quantities[name].half_width() < 3e-3 * real[name]
+
+
+def test_an_unplugged_meter_ends_the_run_with_a_typed_error_and_a_whole_recording(tmp_path: Path) -> None:
+    with live() as (plant, device, _, server):
+        meter = open_meter(plant.clock, address=server.address, rate_hz=20_000, supply_v=1.8, timeout_s=20.0)
+        began_s = time.monotonic()
+        unplug = steps(lambda k: server.unplug() if k == 4 else None, n=100, marks=False)
+        error = recorded(tmp_path / "run", device, meter, plant.clock, unplug)
+        lasted_s = time.monotonic() - began_s
+    run = open_run(tmp_path / "run")
+
+    assert isinstance(error, MeterError) and ("hung up" in error.message or "is gone" in error.message)
+    assert lasted_s < 3.0  # not the hundred samples, and not the timeout
+    assert run.error is not None and run.error["error"] == "MeterError"
+    assert run.truncated == () and run.sealed
+    assert _whole(run)
+    assert not evaluate(run).complete
+
+
+def _whole(run: Run) -> bool:
+    """As many readings as the events count, up to when the plug was pulled."""
+    return bool(len(run.traces["core"].value) == run.arrivals("core")[-1, 0] > 0.25 * 20_000)
+
+
+# ---- faults of the link -------------------------------------------------------------------
+
+
+def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
+    with live() as (_, _, sim, server):
+        meter = open_meter(address=server.address, rate_hz=50_000, supply_v=1.8)
+        with closing(meter):
+            meter.start()
+            server.stall(0.2)
+            before_s = time.monotonic()
+            assert meter.read() is not None and time.monotonic() - before_s < 0.1
+            time.sleep(0.3)
+            chunks = [*meter.read(), *meter.stop()]
+        counts = sim.counts()
+
+    assert sum(len(c.value) for c in chunks) == counts["taken"] > 0.2 * 50_000
+    assert counts["dropped"] == 0
+
+
+def test_a_stall_that_outlasts_the_memory_is_told_and_not_averaged_over() -> None:
+    with (
+        live(memory=2000) as (_, _, sim, server),
+        closing(open_meter(address=server.address, rate_hz=50_000, supply_v=1.8)) as meter,
+    ):
+        server_stall = threading.Timer(0.05, server.stall, (0.15,))
+        server_stall.start()
+        error = error_of(meter)
+        server_stall.join()
+        dropped = sim.counts()["dropped"]
+
+    assert "overflowed" in error.message and dropped > 0
+    assert "MEM" in error.remedy
+
+
+@pytest.mark.parametrize("fault", ["garble", "cut"])
+def test_garbage_and_a_torn_block_are_errors(fault: str) -> None:
+    with (
+        live() as (_, _, _, server),
+        closing(open_meter(address=server.address, rate_hz=50_000, supply_v=1.8, timeout_s=0.3)) as meter,
+    ):
+        arm = server.garble if fault == "garble" else lambda: server.cut(3000)
+        threading.Timer(0.05, arm).start()
+        error = error_of(meter)
+
+    assert error.field in ("address", "")
+    assert server.address in error.message
+
+
+def test_a_link_that_is_too_slow_ends_in_an_overflow() -> None:
+    with (
+        live(memory=1000) as (_, _, _, server),
+        closing(open_meter(address=server.address, rate_hz=50_000, supply_v=1.8)) as meter,
+    ):
+        threading.Timer(0.02, server.slow, (100_000,)).start()
+
+        assert "overflowed" in error_of(meter).message
+
+
+# ---- what is read -------------------------------------------------------------------------
+
+
+def test_current_past_the_range_is_flagged_and_stays_a_number() -> None:
+    with (
+        live(EXACT) as (_, _, _, server),
+        closing(open_meter(address=server.address, rate_hz=1000, range_max=1e-3, supply_v=1.8)) as meter,
+    ):
+        chunks = drained(meter, 20)
+
+    assert np.all(np.concatenate([c.value for c in chunks]) == pytest.approx(1.2e-3))
+    assert all(np.all(c.flags == 1) for c in chunks if c.flags is not None)
+
+
+def test_a_voltage_over_a_shunt_is_a_current() -> None:
+    with (
+        live(replace(EXACT, shunt_ohm=10.0)) as (_, _, _, server),
+        closing(
+            open_meter(
+                address=server.address, rate_hz=1000, function="voltage", shunt_ohm=10.0, range_max=1.0, supply_v=1.8
+            )
+        ) as meter,
+    ):
+        amperes = np.concatenate([c.value for c in drained(meter, 20)])
+        rail = meter.info().rails[0]
+
+    assert rail.conversion.unit == "A" and rail.range_max == pytest.approx(0.12)
+    assert np.mean(amperes) == pytest.approx(0.02 / 1.8, rel=2e-3)
+
+
+def test_a_second_multimeter_on_the_bus_measures_the_supply_once() -> None:
+    with live(EXACT) as (plant, _, _, server), ScpiServer(TruevoltSim(plant, EXACT, serial="SIM0000009")) as volts:
+        options: dict[str, Any] = {
+            "address": server.address,
+            "voltage_address": volts.address,
+            "voltage_range_max": 5.0,
+        }
+        with closing(open_meter(rate_hz=1000, **options)) as meter:
+            info = meter.info()
+
+    supply = info.details["supply"]
+    assert info.rails[0].conversion.unit == "A"
+    assert info.rails[0].conversion.supply_v == supply["volts"] == pytest.approx(1.8, rel=1e-3)
+    assert supply["readings"] == 10 and supply["deviation"] < 1e-3 and "SIM0000009" in supply["from"]
+
+
+def test_a_supply_that_is_off_is_a_setup_error() -> None:
+    off = replace(EXACT, noise=0.0, shunt_ohm=1e-12)
+    with (
+        live(EXACT) as (plant, _, _, server),
+        ScpiServer(TruevoltSim(plant, off)) as volts,
+        pytest.raises(SetupError, match="supply"),
+    ):
+        open_meter(address=server.address, voltage_address=volts.address)
+
+
+def test_two_multimeters_on_one_trigger_keep_the_current_and_the_voltage_at_the_device() -> None:
+    droop = replace(EXACT, source_ohm=5.0)
+    with live(droop) as (plant, _, sim, server):
+        other = TruevoltSim(plant, replace(droop, seed=2), serial="SIM0000009")
+        with ScpiServer(other) as volts, closing(
+            open_meter(
+                address=server.address, voltage_address=volts.address, trigger="external", rate_hz=2000,
+                voltage_range_max=2.0,
+            )
+        ) as meter:  # fmt: skip
+            pulse = threading.Thread(target=_trigger_both, args=([sim, other],))
+            pulse.start()
+            chunks = drained(meter, 200)
+            pulse.join()
+            rails = meter.info().rails
+
+    amperes, volts = (np.concatenate([c.value for c in chunks if c.rail == rail.name]) for rail in rails)
+    assert [r.name for r in rails] == ["core", "core-volts"] and rails[0].conversion.supply_rail == "core-volts"
+    assert [r.conversion.unit for r in rails] == ["A", "V"]
+    assert [r.range_max for r in rails] == pytest.approx([0.12, 12.0])
+    assert len({r.gain_id for r in rails}) == 2
+    assert np.mean(amperes * volts) == pytest.approx(0.02, rel=2e-3)  # 3 % less than current times 1.8 V
+
+
+def _trigger_both(sims: Sequence[TruevoltSim]) -> None:
+    deadline_s = time.monotonic() + 5.0
+    while not all(sim.waiting for sim in sims) and time.monotonic() < deadline_s:
+        time.sleep(0.001)
+    for sim in sims:
+        sim.external_trigger()
+
+
+@pytest.mark.parametrize("trigger", ["bus", "immediate"])
+def test_the_first_reading_begins_inside_the_bracket(trigger: str) -> None:
+    with (
+        live() as (plant, _, sim, server),
+        closing(open_meter(plant.clock, address=server.address, rate_hz=1000, supply_v=1.8, trigger=trigger)) as meter,
+    ):
+        bracket = meter.start()
+        began_ns = sim.began_ns()
+
+    assert bracket.before_ns <= began_ns <= bracket.after_ns
+    assert bracket.after_ns - bracket.before_ns < 50_000_000
+
+
+# ---- conformance --------------------------------------------------------------------------
+
+
+def test_the_multimeter_keeps_every_rule() -> None:
+    with live(PROMPT) as (plant, _, sim, server):
+        meter = open_meter(plant.clock, address=server.address, rate_hz=20_000, supply_v=1.8)
+
+        assert "read.count" in check_meter(meter, clock=plant.clock, seconds=0.2)
+        assert sim.language.failures == []
+
+
+@pytest.mark.parametrize("supply_v", [None, 1.8])
+def test_the_data_log_keeps_every_rule(supply_v: float | None) -> None:
+    with live() as (plant, _, _, _), ScpiServer(ElogSim(plant, PROMPT)) as server:
+        meter = scpi_smu.open_meter(plant.clock, address=server.address, rate_hz=4000, supply_v=supply_v)
+
+        assert "read.count" in check_meter(meter, clock=plant.clock, seconds=0.2)
+
+
+def test_the_data_log_multiplies_what_belongs_together() -> None:
+    droop = replace(EXACT, source_ohm=5.0)
+    with (
+        live(droop) as (plant, _, _, _),
+        ScpiServer(ElogSim(plant, droop)) as server,
+        closing(scpi_smu.open_meter(address=server.address, rate_hz=4000, voltage_range_max=1.8)) as meter,
+    ):
+        watts = np.concatenate([c.value for c in drained(meter, 200)])
+        details = meter.info().details
+
+    assert np.mean(watts) == pytest.approx(0.02, rel=2e-3)
+    assert details["module"] == "N6781A" and details["ranges"] == {"CURR": 0.1, "VOLT": 20.0}
+
+
+# ---- a device in another process ----------------------------------------------------------
+
+
+def test_a_far_plant_knows_what_its_device_does() -> None:
+    with live() as (plant, _, sim, server), PlantServer(plant, 0, server, sim) as plants:
+        far = FarPlant(plants.port)
+        far.install({"core": 0.5}, {"inference": {"core": 1.5}})
+        far.occupy("inference", 1_000_000_000_000, 1_002_000_000_000)
+
+        assert plant.energy_j(1_000_000_000_000, 1_003_000_000_000) == pytest.approx(3.5)
+        assert far.energy_j(1_000_000_000_000, 1_003_000_000_000) == pytest.approx(3.5)
+        assert far.ask("counts") == {"taken": 0, "dropped": 0}
+        with pytest.raises(SetupError, match="nobody can 'dance'"):
+            far.tell("dance")
+        far.hang_up()
+
+
+def test_what_an_instrument_has_seen_cannot_have_been_otherwise() -> None:
+    plant = live_plant()
+    plant.install({"core": 0.5}, {"inference": {"core": 1.5}})
+    plant.look(2_000_000_000_000)
+
+    plant.occupy("inference", 2_000_000_000_000, 2_001_000_000_000)
+    with pytest.raises(SetupError, match=r"told 0\.5 s too late"):
+        plant.occupy("inference", 1_999_500_000_000, 2_001_000_000_000)
+
+
+def test_a_device_for_the_command_line_lives_on_a_far_plant() -> None:
+    with (
+        live() as (plant, _, sim, server),
+        PlantServer(plant, 0, server, sim) as plants,
+        closing(open_device(plant_port=plants.port, idle_w=0.03)) as device,
+    ):
+        assert device.info().mode == "simulator"
+        assert plant.idle_w == {"core": 0.03}
+    with pytest.raises(SetupError, match="no plant listens"):
+        open_device(plant_port=plants.port)

@@ -1,0 +1,350 @@
+"""The multimeter and data-log drivers against written dialogues, and what they make of an instrument's answers."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.meters.scpi import dmm as scpi_dmm
+from drivers.meters.scpi import link as scpi_link
+from drivers.meters.scpi import smu as scpi_smu
+from drivers.meters.scpi import truevolt as scpi_truevolt
+from drivers.meters.scpi.link import open_link
+from drivers.meters.scpi.truevolt import NODE, TRIGGERS, Plan, Truevolt, begin, setup_lines
+from fixtures.bench.live_plant import live_plant
+from fixtures.instruments.scpi_dmm_sim import TruevoltSim
+from fixtures.instruments.scpi_elog_sim import ElogSim
+from fixtures.instruments.scpi_server import ScpiServer, block
+from rig.engine.clock import HostClock
+from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
+from rig.plugins import build, options_of
+from tests.support.scpi_bench import Dialogue, Scripted, calibration, live
+
+pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+
+WHO = "Keysight Technologies,34465A,MY54501234,A.02.17-02.40-02.17-00.52-04-02"
+WHO_3 = WHO.replace("A.02.17", "A.03.03")
+NONE = '+0,"No error"'
+IS_OPENED = [("*IDN?", WHO), ("*OPT?", "DIG,MEM")]
+IS_SET_UP: Dialogue = [
+    ("*RST;*CLS", None),
+    ("CONF:CURR:DC 0.1", None),
+    ("CURR:DC:RANG:AUTO OFF", None),
+    ("CURR:DC:APER 2e-05", None),
+    ("CURR:DC:ZERO:AUTO OFF", None),
+    ("TRIG:SOUR BUS", None),
+    ("TRIG:COUN 1", None),
+    ("TRIG:DEL 0", None),
+    ("SAMP:COUN 1000000000", None),
+    ("SAMP:SOUR TIM", None),
+    ("SAMP:TIM 2e-05", None),
+    ("FORM:DATA REAL,64", None),
+    ("CURR:DC:RANG?;:CURR:DC:APER?;:SAMP:TIM?", "+1.00000000E-01;+2.00000000E-05;+2.00000000E-05"),
+]
+FAST = Plan("current", 0.1, 20e-6, 20e-6, "bus")
+
+
+def spoken(dialogue: Dialogue, use: Callable[[Truevolt], Any]) -> Any:
+    """What ``use`` returns on an instrument that knows only this dialogue, which must be said to its end."""
+    instrument = Scripted(dialogue)
+    with ScpiServer(instrument) as server, closing(open_link(server.address, timeout_s=2.0)) as link:
+        value = use(Truevolt(link))
+    assert instrument.strange == []
+    assert instrument.left == []
+    return value
+
+
+def refused(call: Callable[[], Any]) -> RigError:
+    with pytest.raises(RigError) as caught:
+        call()
+    return caught.value
+
+
+# ---- written dialogues --------------------------------------------------------------------
+
+
+def test_setting_up_says_exactly_this() -> None:
+    got = spoken([*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE)], lambda dmm: dmm.configure(FAST))
+
+    assert got == FAST
+
+
+def test_a_bus_trigger_is_given_to_an_instrument_that_waits_for_it() -> None:
+    dialogue = [
+        *IS_OPENED,
+        ("ABOR;*CLS", None),
+        ("INIT", None),
+        ("STAT:OPER:COND?", "+0"),
+        ("STAT:OPER:COND?", "+32"),
+        ("*TRG;:STAT:OPER:COND?", "+16"),
+    ]
+    before_ns = HostClock().now_ns()
+    bracket = spoken(dialogue, lambda dmm: begin([dmm], "bus", HostClock(), 1.0))
+
+    assert before_ns < bracket.before_ns < bracket.after_ns < HostClock().now_ns()
+    assert bracket.tick == 0
+
+
+def test_an_external_trigger_lies_after_the_last_look_that_found_the_instrument_waiting() -> None:
+    looks = [("STAT:OPER:COND?", state) for state in ("+32", "+32", "+32", "+32", "+16")]
+    dialogue = [*IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), *looks]
+    seen: list[int] = []
+
+    class Noting(HostClock):
+        def now_ns(self) -> int:
+            seen.append(HostClock.now_ns())
+            return seen[-1]
+
+    bracket = spoken(dialogue, lambda dmm: begin([dmm], "external", Noting(), 1.0))
+
+    assert (bracket.before_ns, bracket.after_ns) == (seen[-3], seen[-1])  # not seen[0], where the waiting began
+
+
+def test_a_trigger_that_does_not_come_is_an_error_that_names_its_wire() -> None:
+    instrument = Scripted([*IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), *[("STAT:OPER:COND?", "+32")] * 10_000])
+    with ScpiServer(instrument) as server, closing(open_link(server.address)) as link:
+        error = refused(lambda: begin([Truevolt(link)], "external", HostClock(), 0.03))
+
+    assert isinstance(error, MeterError) and "Ext Trig" in error.remedy
+
+
+def fetched(answer: str, questionable: str = "+0") -> Any:
+    dialogue = [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE), ("R? 25000", answer), ("STAT:QUES:EVEN?", questionable)]
+    return spoken(dialogue, lambda dmm: (dmm.configure(FAST), dmm.fetch())[1])
+
+
+def doubles(*values: float) -> str:
+    return block(struct.pack(f">{len(values)}d", *values)).decode("latin-1")
+
+
+def test_readings_are_big_endian_doubles_in_a_block() -> None:
+    assert fetched("#216" + "\0" * 16)[0].tolist() == [0.0, 0.0]
+    assert fetched("#10")[0].tolist() == []
+
+
+@pytest.mark.parametrize(("bit", "says"), [(1 << 14, "overflowed"), (1 << 2, "timing violation")])
+def test_lost_and_mistimed_readings_are_errors_and_no_readings(bit: int, says: str) -> None:
+    instrument = Scripted(
+        [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE), ("R? 25000", "#10"), ("STAT:QUES:EVEN?", f"+{bit | 2}")]
+    )
+    with ScpiServer(instrument) as server, closing(open_link(server.address)) as link:
+        dmm = Truevolt(link)
+        dmm.configure(FAST)
+        error = refused(dmm.fetch)
+
+    assert isinstance(error, MeterError) and says in error.message
+
+
+def test_what_the_instrument_objects_to_is_in_the_error() -> None:
+    dialogue = [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", '-221,"Settings conflict"'), ("SYST:ERR?", NONE)]
+    error = refused(lambda: spoken(dialogue, lambda dmm: dmm.configure(FAST)))
+
+    assert '-221,"Settings conflict"' in error.message
+
+
+def test_a_timer_that_the_instrument_changed_is_refused() -> None:
+    changed = (IS_SET_UP[-1][0], "+1.00000000E-01;+2.00000000E-05;+2.10000000E-05")
+    dialogue = [*IS_OPENED, *IS_SET_UP[:-1], changed, ("SYST:ERR?", '-221,"SAMP:TIM changed"'), ("SYST:ERR?", NONE)]
+    error = refused(lambda: spoken(dialogue, lambda dmm: dmm.configure(FAST)))
+
+    assert isinstance(error, UsageError) and error.field == "rate_hz" and "SAMP:TIM changed" in error.message
+
+
+@pytest.mark.parametrize(
+    ("who", "options", "fast", "memory"),
+    [
+        (WHO, "0", False, 50_000),
+        (WHO, "DIG", True, 50_000),
+        (WHO, '"MEM","SEC"', False, 2_000_000),
+        (WHO_3, "0", True, 50_000),
+        (WHO.replace("34465A", "34470A"), "DIG,MEM", True, 2_000_000),
+    ],
+)
+def test_options_and_firmware_say_how_fast_and_how_deep(who: str, options: str, fast: bool, memory: int) -> None:
+    dialogue = [("*IDN?", who), ("*OPT?", options)]
+
+    assert spoken(dialogue, lambda dmm: (dmm.fast, dmm.memory)) == (fast, memory)
+
+
+def test_another_model_is_no_digitiser() -> None:
+    dialogue = [("*IDN?", WHO.replace("34465A", "34461A"))]
+
+    assert isinstance(refused(lambda: spoken(dialogue, lambda dmm: None)), SetupError)
+
+
+def test_the_data_log_is_set_up_without_touching_the_output() -> None:
+    at = "(@3)"
+    assert scpi_smu.setup_lines(3, ("CURR", "VOLT"), (0.1, 5.0), 204.8e-6) == [
+        "*CLS",
+        f"ABOR:ELOG {at}",
+        "FORM REAL",
+        "FORM:BORD NORM",
+        "SENS:SWE:TINT:RES RES20",
+        f"SENS:ELOG:FUNC:CURR:MINM OFF,{at}",
+        f"SENS:ELOG:FUNC:CURR ON,{at}",
+        f"SENS:ELOG:FUNC:VOLT:MINM OFF,{at}",
+        f"SENS:ELOG:FUNC:VOLT ON,{at}",
+        f"SENS:ELOG:CURR:RANG:AUTO OFF,{at}",
+        f"SENS:ELOG:CURR:RANG 0.1,{at}",
+        f"SENS:ELOG:VOLT:RANG:AUTO OFF,{at}",
+        f"SENS:ELOG:VOLT:RANG 5,{at}",
+        f"SENS:ELOG:PER 0.0002048,{at}",
+        f"TRIG:ELOG:SOUR BUS,{at}",
+    ]
+
+
+# ---- lint: both simulators know every command that the drivers can send -------------------
+
+
+def sent_by(module: ModuleType) -> list[str]:
+    """Lines that a module's source hands to a link, with something plain for what it puts in."""
+    found = []
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in ("write", "query", "block", "numbers", "await_state"):
+            texts = [a for a in node.args[:2] if isinstance(a, ast.JoinedStr | ast.Constant)]
+            found += ["".join(_plain(part) for part in getattr(text, "values", [text])) for text in texts[:1]]
+    return [line for line in found if re.match(r"[*:]?[A-Z]", line)]
+
+
+def _plain(part: ast.expr) -> str:
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    named = ast.unparse(part)
+    return "CURR:DC" if "node" in named else "SENS:ELOG:CURR:RANG? (@1)" if "asked" in named else "1"
+
+
+def unknown(lines: Sequence[str], simulator: TruevoltSim | ElogSim) -> list[str]:
+    commands = [c.strip().removeprefix(":") for line in lines for c in line.split(";")]
+    return [c for c in commands if not simulator.language.known(c.partition(" ")[0])]
+
+
+def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send() -> None:
+    plans = [Plan(f, 1.0, 1e-3, 5e-4, t) for f in NODE for t in TRIGGERS]
+    lines = [line for plan in plans for line in setup_lines(plan)] + list(scpi_truevolt.FIRE.values())
+    lines += sent_by(scpi_truevolt) + sent_by(scpi_dmm) + sent_by(scpi_link)
+
+    assert {"R? 1", "SYST:ERR?", "*OPT?", "STAT:QUES:EVEN?"} <= set(lines)
+    assert unknown(lines, TruevoltSim(live_plant())) == []
+
+
+def test_the_simulated_data_log_knows_every_command_that_its_driver_can_send() -> None:
+    lines = scpi_smu.setup_lines(1, ("CURR",), (1.0,), 1.0) + scpi_smu.setup_lines(1, ("CURR", "VOLT"), (1.0, 1.0), 1.0)
+    lines += sent_by(scpi_smu) + sent_by(scpi_link)
+
+    assert {"FETC:ELOG? 1,(@1)", "TRIG:ELOG (@1)", "SYST:CHAN:MOD? (@1)"} <= set(lines)
+    assert unknown(lines, ElogSim(live_plant())) == []
+
+
+# ---- options ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({}, "supply_v"),
+        ({"supply_v": 0.0}, "supply_v"),
+        ({"supply_v": 1.8, "function": "charge"}, "function"),
+        ({"supply_v": 1.8, "trigger": "level"}, "trigger"),
+        ({"supply_v": 1.8, "rate_hz": -1.0}, "rate_hz"),
+        ({"supply_v": 1.8, "rate_hz": 60_000.0}, "rate_hz"),
+        ({"supply_v": 1.8, "range_max": 11.0}, "range_max"),
+        ({"supply_v": 1.8, "aperture_s": 2e-3}, "aperture_s"),
+        ({"supply_v": 1.8, "aperture_s": 1e-6}, "aperture_s"),
+        ({"supply_v": 1.8, "function": "voltage"}, "shunt_ohm"),
+        ({"supply_v": 1.8, "voltage_calibration": "volts.toml"}, "voltage_calibration"),
+        ({"supply_v": 1.8, "temperature_c": 20.0}, "temperature_c"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_named(options: dict[str, Any], field: str) -> None:
+    with live() as (_, _, _, server):
+        error = refused(lambda: scpi_dmm.open_meter(address=server.address, **options))
+
+    assert isinstance(error, UsageError) and error.field == field
+
+
+def test_without_the_digitizing_option_more_than_3333_readings_a_second_are_refused() -> None:
+    with live(options=("MEM",)) as (_, _, _, server):
+        error = refused(lambda: scpi_dmm.open_meter(address=server.address, supply_v=1.8, rate_hz=5000.0))
+        with closing(scpi_dmm.open_meter(address=server.address, supply_v=1.8, rate_hz=3000.0)) as meter:
+            rail = meter.info().rails[0]
+
+    assert error.field == "rate_hz" and "DIG" in error.message and "3333" in error.remedy
+    assert rail.aperture_s == pytest.approx(332e-6, abs=1e-9)
+
+
+def test_options_can_be_set_from_the_command_line() -> None:
+    with live() as (plant, _, _, server):
+        texts = {"address": server.address, "supply_v": "1.8", "rate_hz": "500", "calibration": "none"}
+        with closing(build(scpi_dmm.open_meter, {"clock": plant.clock}, texts)) as meter:
+            assert meter.info().rails[0].rate_hz == 500.0
+    assert set(options_of(scpi_smu.open_meter)) >= {"address", "channel", "supply_v", "calibration"}
+
+
+def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
+    with live(options=("DIG",)) as (_, _, _, server):
+        options: dict[str, Any] = {"address": server.address, "supply_v": 1.8, "range_max": 0.05, "rate_hz": 10_000.0}
+        with closing(scpi_dmm.open_meter(**options, burden_ohm=0.2)) as meter:
+            info = meter.info()
+
+    rail = info.rails[0]
+    assert (rail.conversion.unit, rail.conversion.supply_v, rail.conversion.burden_ohm) == ("A", 1.8, 0.2)
+    assert (rail.rate_hz, rail.aperture_s, rail.range_max) == (10_000.0, pytest.approx(98e-6), pytest.approx(0.12))
+    assert rail.accuracy is None and rail.resolution == pytest.approx(15e-6 * 0.1, rel=2)
+    assert info.mode == "simulator" and info.buffer_s == pytest.approx(5.0)
+    assert info.versions["34465A SIM0000001"].startswith("A.02.17")
+    assert info.details["multimeters"][0]["autozero"] == "off"
+
+
+# ---- calibration --------------------------------------------------------------------------
+
+
+def test_an_accuracy_is_stated_from_the_owners_file_and_from_nowhere_else(tmp_path: Path) -> None:
+    with live() as (_, _, _, server):
+        options: dict[str, Any] = {"address": server.address, "supply_v": 1.8}
+        with closing(scpi_dmm.open_meter(**options, calibration=calibration(tmp_path))) as meter:
+            info = meter.info()
+
+    accuracy = info.rails[0].accuracy
+    assert accuracy is not None
+    assert (accuracy.of_reading, accuracy.offset) == (pytest.approx(5e-4), pytest.approx(1e-5))
+    assert "certificate 4711" in accuracy.source
+    assert len(info.details["calibration"]["sha256"]) == 64
+
+
+def test_a_calibration_of_another_instrument_or_range_is_refused(tmp_path: Path) -> None:
+    with live() as (_, _, _, server):
+        options: dict[str, Any] = {"address": server.address, "supply_v": 1.8}
+        other = calibration(tmp_path, serial="MY1")
+        error = refused(lambda: scpi_dmm.open_meter(**options, calibration=other))
+        coarse = calibration(tmp_path, full_scale=1.0)
+        second = refused(lambda: scpi_dmm.open_meter(**options, calibration=coarse))
+
+    assert isinstance(error, DataError) and "MY1" in error.message
+    assert second.field == "calibration_range"
+
+
+@pytest.mark.parametrize("rate_hz", [6000.0, 0.0])
+def test_a_data_log_that_is_asked_for_too_much_says_what_it_takes(rate_hz: float) -> None:
+    error = refused(lambda: scpi_smu.open_meter(address="TCPIP::127.0.0.1::1::SOCKET", rate_hz=rate_hz))
+
+    assert isinstance(error, UsageError) and error.field == "rate_hz"
+
+
+def test_resolution_is_coarser_for_shorter_apertures() -> None:
+    steps = spoken(
+        IS_OPENED, lambda dmm: [dmm.resolution(Plan("current", 1.0, 1.0, s, "bus")) for s in (2e-5, 1e-3, 2e-2)]
+    )
+    assert np.all(np.diff(steps) < 0) and steps[0] == 30e-6

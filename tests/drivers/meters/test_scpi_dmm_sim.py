@@ -1,0 +1,279 @@
+"""The simulated 34465A behaves in time as the manual says. Here time is virtual, so nothing waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.plant import SimPlant, VirtualClock
+from fixtures.instruments.scpi_bench import Bench
+from fixtures.instruments.scpi_dmm_sim import TruevoltSim
+from rig.types import Floats
+
+IDLE_W, SUPPLY_V = 0.018, 1.8
+QUIET = Bench(
+    supply_v=SUPPLY_V, noise=0.0, gain_limit=0.0, offset_limit=0.0, resolution=0.0, drift_ppm=0.0, ready_s=0.0
+)
+S = 1_000_000_000
+
+
+@dataclass
+class Desk:
+    """A simulator in virtual time."""
+
+    plant: SimPlant
+    sim: TruevoltSim
+
+    def say(self, *lines: str) -> str:
+        """Send lines; the last answer."""
+        answer = b""
+        for line in lines:
+            answer = self.sim.execute(line)
+        return answer.decode("latin-1").strip()
+
+    def wait(self, seconds: float) -> None:
+        self.plant.clock.sleep_until(self.plant.clock.now_ns() + round(seconds * S))
+
+    def taken(self, line: str = "R?") -> Floats:
+        """The readings of a block."""
+        answer = self.sim.execute(line)
+        digits = int(answer[1:2])
+        return np.frombuffer(answer[2 + digits : -1], ">f8")
+
+
+def desk(bench: Bench = QUIET, options: Sequence[str] = ("DIG", "MEM")) -> Desk:
+    plant = SimPlant(VirtualClock())
+    open_device(plant, idle_w=IDLE_W, inference_w=0.054)
+    return Desk(plant, TruevoltSim(plant, bench, options=options))
+
+
+def running(
+    rate_hz: float = 1000.0, bench: Bench = QUIET, options: Sequence[str] = ("DIG", "MEM"), **more: str
+) -> Desk:
+    d = desk(bench, options)
+    aperture_s = max(20e-6, 0.5 / rate_hz)
+    d.say("*RST", "CONF:CURR:DC 0.1", f"CURR:APER {aperture_s}", "SAMP:COUN 1000000000", "SAMP:SOUR TIM")
+    d.say(f"SAMP:TIM {1 / rate_hz}", "TRIG:SOUR BUS", "FORM:DATA REAL,64", "INIT", "*TRG")
+    assert d.sim.language.failures == []
+    return d
+
+
+# ---- time ---------------------------------------------------------------------------------
+
+
+def test_memory_fills_by_the_sample_timer_whether_or_not_anybody_asks() -> None:
+    d = running(1000.0)
+    d.wait(0.25)
+
+    assert d.say("DATA:POIN?") == "+250"
+    assert len(d.taken("R? 100")) == 100
+    assert d.say("DATA:POIN?") == "+150"
+
+
+def test_its_clock_is_its_own() -> None:
+    d = running(1000.0, replace(QUIET, drift_ppm=2000.0))
+    d.wait(10.0)
+
+    assert d.say("DATA:POIN?") == "+10020"
+
+
+def test_a_reading_is_ready_when_its_aperture_has_passed_and_not_before() -> None:
+    d = running(1000.0)
+    d.wait(0.0004)
+    assert d.say("DATA:POIN?") == "+0"
+    d.wait(0.0002)
+    assert d.say("DATA:POIN?") == "+1"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 80_000)), min_size=1, max_size=8))
+def test_what_is_read_and_what_is_dropped_and_what_is_held_is_what_was_taken(plan: list[tuple[float, int]]) -> None:
+    d = running(50_000.0, options=("DIG",))
+    read = 0
+    for seconds, most in plan:
+        d.wait(seconds)
+        read += len(d.taken(f"R? {most}"))
+    held = int(d.say("DATA:POIN?"))
+    counts = d.sim.counts()
+
+    assert read + counts["dropped"] + held == counts["taken"]
+    assert held <= 50_000
+    assert bool(int(d.say("STAT:QUES:COND?")) & 1 << 14) is (counts["dropped"] > 0)
+
+
+def test_a_full_memory_drops_its_oldest_readings_without_an_error() -> None:
+    d = running(1000.0, options=("DIG",))
+    d.plant.occupy("inference", d.plant.clock.now_ns(), d.plant.clock.now_ns() + S)  # the first second draws more
+    d.wait(50.5)
+    held = d.taken()
+
+    assert len(held) == 50_000
+    assert held[499] == pytest.approx(0.03) and held[-1] == pytest.approx(0.01)  # half of the first second is gone
+    assert d.say("STAT:QUES:EVEN?") == "+16384"
+    assert d.say("STAT:QUES:EVEN?") == "+0"
+    assert d.say("SYST:ERR?") == '+0,"No error"'
+
+
+def test_with_mem_it_holds_two_million() -> None:
+    d = running(50_000.0)
+    d.wait(39.0)
+    assert d.say("STAT:QUES:EVEN?") == "+0"
+    d.wait(2.0)
+    assert d.say("STAT:QUES:EVEN?") == "+16384"
+
+
+# ---- triggers -----------------------------------------------------------------------------
+
+
+def states(d: Desk) -> str:
+    return d.say("STAT:OPER:COND?")
+
+
+def test_it_waits_for_the_trigger_that_was_chosen() -> None:
+    d = desk()
+    d.say("CONF:CURR:DC 0.1", "TRIG:SOUR EXT", "INIT")
+    assert states(d) == "+32"
+
+    d.say("*TRG")
+    assert d.say("SYST:ERR?") == '-211,"Trigger ignored"'
+    assert states(d) == "+32"
+
+    assert d.sim.external_trigger()
+    assert states(d) == "+16"
+    assert not d.sim.external_trigger()
+
+
+def test_a_series_ends_when_its_count_is_reached_or_it_is_aborted() -> None:
+    d = desk()
+    d.say("CONF:CURR:DC 0.1", "CURR:APER 0.001", "SAMP:COUN 5", "SAMP:SOUR TIM", "SAMP:TIM 0.01", "INIT")
+    assert states(d) == "+16"
+    d.wait(1.0)
+    assert states(d) == "+0"
+    assert d.say("DATA:POIN?") == "+5"
+
+    d = running(100.0)
+    d.wait(0.5)
+    d.say("ABOR")
+    d.wait(0.5)
+    assert d.say("DATA:POIN?") == "+50"
+
+
+def test_init_is_ignored_while_it_measures() -> None:
+    d = running()
+    assert d.say("INIT", "SYST:ERR?") == '-213,"Init ignored"'
+
+
+@pytest.mark.parametrize("line", ["INIT", "CONF:CURR:DC 1", "SAMP:TIM 0.5", "*RST"])
+def test_a_new_series_and_new_settings_clear_the_memory(line: str) -> None:
+    d = running()
+    d.wait(1.0)
+    d.say("ABOR", line)
+
+    assert d.say("DATA:POIN?") == "+0"
+
+
+# ---- settings -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("CONF:CURR:DC 11", "-222"),
+        ("SAMP:COUN 0", "-222"),
+        ("CURR:APER 1E-5", "-222"),
+        ("TRIG:SOUR LINE", "-224"),
+        ("SAMP:TIM fast", "-104"),
+        ("CURR:BANDWIDTH 3", "-113"),
+        ("DATA:REM? 1", "-222"),
+    ],
+)
+def test_it_objects_as_scpi_says(line: str, error: str) -> None:
+    assert desk().say(line, "SYST:ERR?").startswith(error)
+
+
+def test_the_manuals_own_example_of_a_timer_that_does_not_fit() -> None:
+    d = desk()
+    for line in ("*RST", "CONF:VOLT:DC 10", "VOLT:DC:APER 0.002", "VOLT:DC:ZERO:AUTO OFF", "TRIG:SOUR BUS"):
+        d.say(line)
+    d.say("SAMP:COUN 2", "SAMP:TIM 0.002", "SAMP:SOUR TIM")
+
+    assert d.say("SYST:ERR?").startswith('-221,"Settings conflict')
+    assert d.say("SAMP:TIM?") == "+2.00100000E-03"
+
+
+def test_without_the_digitizing_option_the_shortest_aperture_is_300_us() -> None:
+    assert desk(options=()).say("CURR:APER 0.0002", "SYST:ERR?").startswith("-222")
+    assert desk(options=()).say("CURR:APER 0.0003", "CURR:APER?") == "+3.00000000E-04"
+    assert desk(options=()).say("*OPT?") == "0"
+
+
+def test_ranges_are_those_of_the_instrument() -> None:
+    assert desk().say("CONF:CURR:DC 0.02", "CURR:RANG?") == "+1.00000000E-01"
+
+
+# ---- readings -----------------------------------------------------------------------------
+
+
+def test_it_reads_the_plant_averaged_over_its_aperture() -> None:
+    d = running(10.0)  # apertures of 50 ms, every 100 ms
+    on_ns = d.plant.clock.now_ns() + 125_000_000
+    d.plant.occupy("inference", on_ns, on_ns + 1_000_000_000)
+    d.wait(0.46)
+
+    assert d.taken() == pytest.approx(np.array([0.01, 0.02, 0.03, 0.03, 0.03]), rel=1e-3)  # half of the second one
+
+
+def test_ascii_and_binary_say_the_same() -> None:
+    def three(form: str) -> str:
+        d = running(1000.0)
+        d.say(f"FORM:DATA {form}")
+        d.wait(0.0027)
+        return d.say("R? 3")
+
+    text = three("ASC")
+    assert text.startswith("#247")
+    assert [float(x) for x in text[4:].split(",")] == pytest.approx([IDLE_W / SUPPLY_V] * 3)
+
+
+def test_remove_gives_text_in_ascii_and_a_block_in_binary() -> None:
+    d = running(1000.0)
+    d.wait(0.01)
+    assert len(d.taken("DATA:REM? 2")) == 2
+    d.say("FORM:DATA ASC")
+    assert d.say("DATA:REM? 2").count(",") == 1
+
+
+def test_past_120_percent_of_the_range_it_says_overload() -> None:
+    d = desk()
+    d.say("CONF:CURR:DC 0.001", "SAMP:COUN 3", "SAMP:SOUR TIM", "SAMP:TIM 0.2", "FORM:DATA REAL", "INIT")
+    d.wait(2.0)
+
+    assert d.taken().tolist() == [9.9e37] * 3
+    assert d.say("STAT:QUES:EVEN?") == "+2"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000))
+def test_its_errors_stay_within_its_limits(seed: int) -> None:
+    limits = Bench(supply_v=SUPPLY_V, noise=0.0, gain_limit=1e-3, offset_limit=1e-3, resolution=1e-5, seed=seed)
+    d = running(1000.0, limits)
+    d.wait(0.1)
+    off = np.abs(d.taken() - IDLE_W / SUPPLY_V)
+
+    assert np.all(off <= 1e-3 * IDLE_W / SUPPLY_V + 1e-3 * 0.1 + 0.5e-5 * 0.1 + 1e-12)
+
+
+def test_the_voltage_input_sees_the_supply_droop() -> None:
+    d = desk(replace(QUIET, source_ohm=2.0))
+    d.say("CONF:VOLT:DC 10", "SAMP:COUN 1", "FORM:DATA REAL", "INIT")
+    d.wait(1.0)
+    volts = float(d.taken()[0])
+
+    amperes = IDLE_W / volts
+    assert volts == pytest.approx(SUPPLY_V - 2.0 * amperes)

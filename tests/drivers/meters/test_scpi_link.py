@@ -1,0 +1,165 @@
+"""The link to a SCPI instrument: what it reads is what was sent, and every failure is told, soon, and by name."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from drivers.meters.scpi.link import Link, await_state, open_link
+from fixtures.instruments.scpi_server import ScpiServer, block
+from rig.errors import MeterError, MissingExtraError, RigError, SetupError, UsageError
+from tests.support.scpi_bench import Fixed, Scripted
+
+pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+
+
+@contextmanager
+def linked(answer: bytes = b"", timeout_s: float = 2.0) -> Iterator[tuple[Link, Fixed, ScpiServer]]:
+    instrument = Fixed(answer)
+    with ScpiServer(instrument) as server:
+        link = open_link(server.address, timeout_s=timeout_s)
+        try:
+            yield link, instrument, server
+        finally:
+            link.close()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300_000))
+def test_a_block_arrives_as_it_was_sent_whatever_it_holds(payload: bytes) -> None:
+    with linked(block(payload) + b"\n") as (link, _, _):
+        assert link.block("R?") == payload
+        assert link.block("R?") == payload
+
+
+def test_a_line_goes_out_whole_and_its_answer_comes_back_without_its_end() -> None:
+    with linked(b"+1.5\r\n") as (link, instrument, _):
+        assert link.query("SAMP:TIM?;:CURR:RANG?") == "+1.5"
+        assert instrument.lines == ["SAMP:TIM?;:CURR:RANG?"]
+
+
+def test_numbers_are_counted() -> None:
+    with linked(b"+1.00000000E-01;2;-3\n") as (link, _, _):
+        assert link.numbers("A?;:B?;:C?", 3) == [0.1, 2.0, -3.0]
+        with pytest.raises(MeterError, match="which is not 2 numbers"):
+            link.numbers("A?;:B?", 2)
+
+
+NO_BLOCKS = [b"1,2,3\n", b"#0abc\n", b"#A\n", b"#3abc\n", b"#19999\n", b"#9999999999\n"]
+
+
+@pytest.mark.parametrize("answer", [*NO_BLOCKS, b"#13abcd\n"], ids=repr)
+def test_what_is_no_block_is_refused(answer: bytes) -> None:
+    with linked(answer, timeout_s=0.1) as (link, _, _), pytest.raises(MeterError):
+        link.block("R?")
+
+
+def test_silence_ends_after_the_timeout_and_names_the_question() -> None:
+    with linked(timeout_s=0.1) as (link, _, _):
+        began_s = time.monotonic()
+        with pytest.raises(MeterError, match=r"no answer to '\*IDN\?' within 0\.1 s"):
+            link.query("*IDN?")
+        assert time.monotonic() - began_s < 1.0
+
+
+def test_a_peer_that_hangs_up_is_noticed_at_once() -> None:
+    with linked(b"0123456789\n", timeout_s=30.0) as (link, _, server):
+        server.cut(4)
+        began_s = time.monotonic()
+        with pytest.raises(MeterError, match="hung up"):
+            link.query("*IDN?")
+        assert time.monotonic() - began_s < 2.0
+
+
+def test_a_broken_link_stays_broken() -> None:
+    with linked(timeout_s=0.05) as (link, instrument, _):
+        with pytest.raises(MeterError):
+            link.query("FIRST?")
+        instrument.answer = b"late\n"
+        with pytest.raises(MeterError, match="cannot be asked 'SECOND\\?'"):
+            link.query("SECOND?")
+        assert instrument.lines == ["FIRST?"]
+
+
+def test_a_link_may_be_closed_twice_and_then_says_so() -> None:
+    with linked(b"x\n") as (link, _, _):
+        link.close()
+        link.close()
+        with pytest.raises(MeterError, match="closed"):
+            link.query("*IDN?")
+
+
+# ---- the error queue ----------------------------------------------------------------------
+
+
+def test_every_error_of_the_queue_is_in_the_exception() -> None:
+    queue = ['-113,"Undefined header"', '-222,"Data out of range"', '+0,"No error"']
+    with ScpiServer(Scripted([("SYST:ERR?", entry) for entry in queue])) as server:
+        link = open_link(server.address)
+        with pytest.raises(MeterError, match=r'setting up: -113,"Undefined header"; -222,"Data out of range"'):
+            link.check("setting up")
+        link.close()
+
+
+def test_a_queue_without_end_is_not_read_forever() -> None:
+    with linked(b'-350,"Error queue overflow"\n') as (link, instrument, _):
+        with pytest.raises(MeterError, match="no end of errors"):
+            link.errors()
+        assert len(instrument.lines) == 25
+
+
+def test_a_state_that_does_not_come_is_given_up() -> None:
+    with linked(b"+0\n") as (link, _, _):
+        with pytest.raises(MeterError, match="stays at 0"):
+            await_state(link, "STAT:OPER:COND?", 32, 32, 0.02)
+        assert await_state(link, "STAT:OPER:COND?", 32, 0, 1.0) < 0.5
+
+
+# ---- opening ------------------------------------------------------------------------------
+
+
+def nobody() -> RigError:
+    with ScpiServer(Fixed(b"")) as server:
+        address = server.address
+    return caught(lambda: open_link(address, timeout_s=0.5))
+
+
+def caught(call: Callable[[], object]) -> RigError:
+    with pytest.raises(RigError) as info:
+        call()
+    return info.value
+
+
+def test_an_instrument_that_is_not_there_is_a_setup_error_with_its_address() -> None:
+    error = nobody()
+    assert isinstance(error, SetupError)
+    assert error.field == "address" and "5025" in error.remedy
+
+
+@pytest.mark.parametrize("address", ["nonsense", "TCPIP::", "GPIB0::9::INSTR"])
+def test_an_address_that_leads_nowhere_is_a_setup_error(address: str) -> None:
+    assert isinstance(caught(lambda: open_link(address, timeout_s=0.2)), SetupError)
+
+
+def test_no_address_and_no_time_are_usage_errors() -> None:
+    assert isinstance(caught(lambda: open_link("")), UsageError)
+    assert isinstance(caught(lambda: open_link("TCPIP::127.0.0.1::1::SOCKET", timeout_s=0.0)), UsageError)
+
+
+def test_without_pyvisa_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyvisa", None)
+    error = caught(lambda: open_link("TCPIP::127.0.0.1::1::SOCKET"))
+
+    assert isinstance(error, MissingExtraError)
+    assert "neurorig[visa]" in error.remedy
+
+
+def test_who_does_not_introduce_itself_is_no_instrument() -> None:
+    with linked(b"SSH-2.0-OpenSSH\n") as (link, _, _), pytest.raises(SetupError, match="SSH"):
+        link.identity()

@@ -1,0 +1,185 @@
+"""The SCPI server speaks as the manuals do: headers long and short, compound lines, errors in a queue."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.instruments.scpi_server import (
+    Dispatcher,
+    ScpiError,
+    ScpiServer,
+    block,
+    choice,
+    header,
+    number,
+    range_above,
+)
+from tests.support.scpi_bench import Fixed
+
+
+def refuse(_: object) -> None:
+    raise ScpiError(-222, "Data out of range")
+
+
+def language() -> Dispatcher:
+    said = Dispatcher(
+        {
+            "*IDN?": lambda a: "me",
+            "[SENSe:]CURRent[:DC]:APERture?": lambda a: "1",
+            "[SENSe:]CURRent[:DC]:RANGe?": lambda a: ",".join(a) or "2",
+            "SYSTem:ERRor?": lambda a: said.next_error(),
+            "BAD": refuse,
+            "R?": lambda a: block(b"\n;\n"),
+        }
+    )
+    return said
+
+
+# ---- the language -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["SENSE:CURRENT:DC:APERTURE?", "CURR:APER?", "CURR:DC:APER?", "SENS:CURRENT:APER?", "sens:curr:dc:aper?"]
+)
+def test_a_header_is_known_in_its_long_and_short_forms(text: str) -> None:
+    assert language().known(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["CUR:APER?", "CURRE:APER?", "CURR:APER", "DC:APER?", "SENS:APER?", "CURR:DC:DC:APER?"]
+)
+def test_a_header_between_its_forms_is_unknown(text: str) -> None:
+    assert language().execute(text) == b""
+    assert language().known(text) is False
+
+
+def test_the_answers_of_a_compound_line_come_in_one_line() -> None:
+    assert language().execute("*IDN?;:CURR:APER?;:SENS:CURR:RANG? 3") == b"me;1;3\n"
+
+
+def test_a_command_without_a_colon_follows_the_path_of_the_one_before() -> None:
+    assert language().execute("CURR:DC:APER?;RANG?;*IDN?;RANG?") == b"1;2;me;2\n"
+
+
+def test_an_error_ends_its_line_and_waits_in_the_queue() -> None:
+    said = language()
+
+    assert said.execute("CURR:APER?;:NOPE;:CURR:APER?") == b"1\n"
+    assert said.execute("BAD") == b""
+    assert [said.execute("SYST:ERR?") for _ in range(3)] == [
+        b'-113,"Undefined header"\n',
+        b'-222,"Data out of range"\n',
+        b'+0,"No error"\n',
+    ]
+
+
+@given(st.integers(0, 60))
+def test_the_error_queue_is_twenty_deep_and_ends_in_350(count: int) -> None:
+    said = language()
+    for _ in range(count):
+        said.execute("BAD")
+    found = [said.next_error() for _ in range(count + 1)]
+
+    assert len([e for e in found if e.startswith(("-222", "-350"))]) == min(count, 20)
+    assert (found[19].startswith("-350") if count > 20 else not any(e.startswith("-350") for e in found)) is True
+    assert found[-1] == '+0,"No error"'
+
+
+def test_optional_nodes_may_stand_anywhere() -> None:
+    assert header("[A:]B[:C]?").fullmatch("B?")
+    assert header("[A:]B[:C]?").fullmatch("A:B:C?")
+    assert not header("[A:]B[:C]?").fullmatch("A:C?")
+
+
+def test_parameters_are_checked_as_scpi_asks() -> None:
+    assert choice("TIMER", ("IMM", "TIM")) == "TIM"
+    assert range_above((0.1, 1.0, 10.0), "0.11") == 1.0
+    for code, call in (("-104", lambda: number("x", 0, 1)), ("-222", lambda: number("2", 0, 1))):
+        with pytest.raises(ScpiError) as caught:
+            call()
+        assert caught.value.entry.startswith(code)
+    with pytest.raises(ScpiError) as caught:
+        choice("SOMETHING", ("IMM", "TIM"))
+    assert caught.value.entry.startswith("-224")
+
+
+# ---- the socket ---------------------------------------------------------------------------
+
+
+@contextmanager
+def peer(server: ScpiServer) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", server.port), 2.0) as s:
+        yield s
+
+
+def received(s: socket.socket, count: int) -> bytes:
+    got = b""
+    while len(got) < count and (piece := s.recv(65536)):
+        got += piece
+    return got
+
+
+def test_lines_may_arrive_in_pieces_and_together() -> None:
+    with ScpiServer(language()) as server, peer(server) as s:
+        s.sendall(b"*ID")
+        s.sendall(b"N?\n*IDN?\nCURR:")
+        s.sendall(b"APER?\n")
+
+        assert received(s, 8) == b"me\nme\n1\n"
+
+
+def test_a_stalled_link_says_nothing_and_then_everything() -> None:
+    with ScpiServer(language()) as server, peer(server) as s:
+        server.stall(0.1)
+        began_s = time.monotonic()
+        s.sendall(b"*IDN?\n")
+
+        assert received(s, 3) == b"me\n"
+        assert time.monotonic() - began_s >= 0.09
+
+
+def test_a_slow_link_sends_no_faster_than_it_may() -> None:
+    with ScpiServer(Fixed(b"x" * 1000)) as server, peer(server) as s:
+        server.slow(10_000)
+        began_s = time.monotonic()
+        s.sendall(b"?\n")
+
+        assert len(received(s, 1000)) == 1000
+        assert time.monotonic() - began_s >= 0.08
+
+
+def test_a_cut_link_ends_in_the_middle_of_an_answer() -> None:
+    with ScpiServer(Fixed(b"x" * 1000)) as server, peer(server) as s:
+        server.cut(300)
+        s.sendall(b"?\n")
+
+        assert received(s, 1000) == b"x" * 300
+
+
+def test_a_garbled_answer_is_noise_once() -> None:
+    with ScpiServer(Fixed(b"0123456789\n")) as server, peer(server) as s:
+        server.garble()
+        s.sendall(b"?\n")
+        noise = received(s, 12)
+        s.sendall(b"?\n")
+
+        assert noise != b"0123456789\n"
+        assert received(s, 11) == b"0123456789\n"
+
+
+def test_an_unplugged_server_hangs_up_and_listens_no_more() -> None:
+    with ScpiServer(language()) as server, peer(server) as s:
+        s.sendall(b"*IDN?\n")
+        assert received(s, 3) == b"me\n"
+        server.unplug()
+
+        assert s.recv(1) == b""
+        with pytest.raises(OSError, match=r".*"):
+            socket.create_connection(("127.0.0.1", server.port), 0.2).close()

@@ -1,0 +1,472 @@
+"""Lines of text on a serial port: what a line says is recorded, and a line that cannot be trusted is no reading."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.meters.serial_text.factory import open_meter
+from drivers.meters.serial_text.lines import LineError, layout_of
+from drivers.meters.serial_text.order import Pace
+from fixtures.bench.live_plant import live_plant
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.plant import SimPlant
+from fixtures.instruments.pty_wire import PtyWire
+from fixtures.instruments.text_board import Sketch, TextBoard
+from fixtures.worlds.truth import blank, steps, truth
+from rig.analysis.evaluate import evaluate
+from rig.conformance.device import check_meter
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
+from rig.errors import DataError, MeterError, MeterSilentError, RigError, SetupError, UsageError
+from rig.recording.reader import open_run
+from rig.types import Chunk, Meter
+from tests.support.scpi_bench import calibration
+
+pytest.importorskip("serial", reason="extra serial is not installed")
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+FEW = settings(CALM, max_examples=25)
+Options = dict[str, Any]
+TIMED: Options = {"columns": "time:ms, core:mW", "kind": "point"}
+COUNTED: Options = {"columns": "n:count, core:mW", "rate_hz": 200.0}
+
+
+@contextmanager
+def live(sketch: Sketch | None = None) -> Iterator[tuple[SimPlant, TextBoard]]:
+    plant = live_plant()
+    plant.install({"core": 0.02}, {"inference": {"core": 0.06}})
+    with TextBoard(plant, sketch) as board:
+        yield plant, board
+
+
+def taken(meter: Meter, seconds: float, then: Callable[[], object] = lambda: None) -> list[Chunk]:
+    """Everything from a start to a stop; ``then`` happens after a fifth of the time."""
+    meter.start()
+    chunks: list[Chunk] = []
+    began_s, done = time.monotonic(), False
+    while (now_s := time.monotonic()) < began_s + seconds:
+        if not done and now_s > began_s + 0.2 * seconds:
+            then()
+            done = True
+        chunks += meter.read()
+        time.sleep(0.005)
+    return chunks + list(meter.stop())
+
+
+def values(chunks: Sequence[Chunk]) -> Any:
+    return np.concatenate([chunk.value for chunk in chunks])
+
+
+def ticks(chunks: Sequence[Chunk]) -> Any:
+    return np.concatenate([chunk.end_tick for chunk in chunks if chunk.end_tick is not None])
+
+
+def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
+    until_s = time.monotonic() + limit_s
+    with pytest.raises(MeterError) as caught:
+        while time.monotonic() < until_s:
+            meter.read()
+            time.sleep(0.005)
+    return caught.value
+
+
+def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes], bytes]:
+    """Spoil one line in every ``number``."""
+    return lambda k, line: change(line) if k % number == 0 else line
+
+
+# ---- one line -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "separator", "text", "value"),
+    [
+        ("time:ms, bus:V, i:mA", "comma", "1234,5.01,12.5", (5.01, 0.0125)),
+        ("bus:V, i:A", "comma", "5.01V,0.30A", (5.01, 0.30)),
+        ("vdd:mW, sdram:mW", "tab", "vdd:12.5\tsdram:3", (0.0125, 0.003)),
+        ("-, e:J", "whitespace", "17   2.5e-1", (0.25,)),
+        ("p:uW, x:xor8", "comma", "17.5,1F", (17.5e-6,)),
+        ("p:W, x:sum8", "comma", "1*31", (1.0,)),
+    ],
+)
+def test_a_line_says_what_its_columns_are_declared_to_be(
+    columns: str, separator: str, text: str, value: tuple[float, ...]
+) -> None:
+    if "xor8" in columns:
+        text = f"17.5,{ord('1') ^ ord('7') ^ ord('.') ^ ord('5'):02X}"
+
+    assert layout_of(columns, separator).row(text).value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12,3.5",
+        "12,3.5,6,7",
+        "12,3.5,",
+        "12,3.5x,6",
+        "12,0x10,6",
+        "-1,3.5,6",
+        "1e3,3.5,6",
+        "12,3..5,6",
+        "12;3.5;6",
+        "12,1_0,6",
+    ],
+)
+def test_a_line_that_is_not_exactly_that_is_no_reading(text: str) -> None:
+    with pytest.raises(LineError):
+        layout_of("time:ms, a:mW, b:mW", "comma").row(text)
+
+
+@pytest.mark.parametrize("text", ["ovf", "nan", "inf", "-inf", "OL", "1e999"])
+def test_a_number_that_the_board_says_is_none_is_flagged_and_missing(text: str) -> None:
+    row = layout_of("a:mW, b:mW", "comma").row(f"{text},2")
+
+    assert np.isnan(row.value[0]) and row.flag == (True, False) and row.value[1] == pytest.approx(2e-3)
+
+
+@CALM
+@given(st.integers(0, 2**32 - 1), st.floats(0, 1e4), st.integers(0, 40), st.integers(0, 255))
+def test_with_a_checksum_no_lost_or_changed_character_passes(ms: int, mw: float, at: int, char: int) -> None:
+    layout = layout_of("time:ms, a:mW, x:crc32", "comma")
+    import zlib
+
+    body = f"{ms},{mw:.3f}"
+    line = f"{body},{zlib.crc32(body.encode()):08X}"
+    at %= len(line)
+    whole = layout.row(line)
+    for spoilt in (line[:at] + line[at + 1 :], line[:at] + chr(char) + line[at + 1 :]):
+        try:
+            assert layout.row(spoilt) == whole
+        except LineError:
+            continue
+
+
+@CALM
+@given(st.text(max_size=60))
+def test_whatever_comes_is_a_reading_or_a_line_error(text: str) -> None:
+    for columns, separator in (("time:ms, a:mW", "comma"), ("a:A, n:count, x:sum8", "whitespace")):
+        try:
+            row = layout_of(columns, separator).row(text)
+        except LineError:
+            continue
+        assert len(row.value) == 1
+
+
+# ---- the count against the host's clock ---------------------------------------------------
+
+
+def paced(rate_hz: float, drift: float, seconds: float, seed: int, lost_at_s: float = np.inf, lost: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    pace = Pace("x", rate_hz, 5e-3)
+    for k in range(round(seconds * rate_hz)):
+        at_s = k / rate_hz * (1 + drift)
+        if at_s < lost_at_s or at_s > lost_at_s + lost / rate_hz:
+            pace.add(k - (lost if at_s > lost_at_s else 0), at_s + rng.exponential(5e-4) + (rng.random() < 0.02) * 0.02)
+    pace.end()
+
+
+@FEW
+@given(st.floats(-4.5e-3, 4.5e-3), st.sampled_from([10.0, 100.0, 500.0]), st.integers(0, 9))
+def test_a_steady_count_keeps_pace_with_any_clock_within_its_tolerance(drift: float, rate_hz: float, seed: int) -> None:
+    paced(rate_hz, drift, 20.0, seed)
+
+
+@FEW
+@given(st.floats(-4e-3, 4e-3), st.sampled_from([20.0, 50.0, 100.0]), st.integers(1, 50), st.integers(0, 9))
+def test_one_line_that_is_lost_is_told(drift: float, rate_hz: float, lost: int, seed: int) -> None:
+    with pytest.raises(MeterError, match="are missing"):
+        paced(rate_hz, drift, 20.0, seed, 8.0, lost)
+
+
+@FEW
+@given(st.floats(-4e-3, 4e-3), st.integers(0, 9))
+def test_lines_that_came_too_many_are_told(drift: float, seed: int) -> None:
+    with pytest.raises(MeterError, match="came too many"):
+        paced(100.0, drift, 20.0, seed, 8.0, -1)
+
+
+# ---- against the simulated board ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sketch", "options"),
+    [
+        (Sketch(), TIMED),
+        (Sketch(columns="count:count,core:mW"), COUNTED),
+        (Sketch(columns="core:mA"), {"columns": "core:mA", "supply_v": "1.8", "rate_hz": 200.0, "stamp": "count"}),
+        (Sketch(columns="time:us,v:V,core:mA"), TIMED | {"columns": "time:us, v:V, core:mA", "voltage": "v"}),
+        (Sketch(columns="time:us,core:mJ"), {"columns": "time:us, core:mJ"}),
+        (Sketch(columns="core:mJ"), {"columns": "core:mJ", "rate_hz": 200.0, "stamp": "count"}),
+    ],
+)
+def test_it_keeps_every_rule(sketch: Sketch, options: Options) -> None:
+    with live(sketch) as (plant, board):
+        checked = check_meter(open_meter(plant.clock, port=board.port, **options), clock=plant.clock, seconds=0.1)
+    assert "chunk.grow" in checked or "read.count" in checked
+
+
+def test_it_declares_what_the_lines_show_and_no_accuracy() -> None:
+    with live(Sketch(digits=2)) as (_, board), closing(open_meter(port=board.port, **TIMED)) as meter:
+        info = meter.info()
+    rail = info.rails[0]
+
+    assert rail.resolution == pytest.approx(1e-5) and rail.accuracy is None and rail.kind == "point"
+    assert info.mode == "hardware" and info.clock.tolerance == 5e-3 and info.details["time_step_s"] == 1e-3
+    assert info.details["checked_by"] == ["time"]
+
+
+@pytest.mark.parametrize("ready_s", [0.002, 0.03])
+@pytest.mark.parametrize("stamp", ["column", "count"])
+def test_what_is_read_first_happened_inside_the_bracket(stamp: str, ready_s: float) -> None:
+    sketch = Sketch(columns="time:us,count:count", ready_s=ready_s, drift=0.0)
+    options: Options = {"columns": "time:us, number:W", "rate_hz": 200.0, "stamp": stamp}
+    with live(sketch) as (plant, board), closing(open_meter(plant.clock, port=board.port, **options)) as meter:
+        bracket = meter.start()
+        time.sleep(0.02)
+        chunks = meter.read()
+        true_ns = board.ended_ns(round(float(chunks[0].value[0])))
+    if stamp == "count":
+        true_ns -= 5_000_000  # on a grid the bracket is of where the first reading begins
+
+    assert bracket.before_ns <= true_ns <= bracket.after_ns
+    assert bracket.after_ns - bracket.before_ns < 100_000_000
+
+
+def test_its_time_wraps_and_its_readings_go_on() -> None:
+    sketch = Sketch(columns="time:us,core:mW", begin_s=2**32 * 1e-6 - 0.15)
+    options: Options = {"columns": "time:us, core:mW", "kind": "point"}
+    with live(sketch) as (_, board), closing(open_meter(port=board.port, **options)) as meter:
+        tick = ticks(taken(meter, 0.3))
+
+    assert tick[0] < 2**32 * 1000 < tick[-1] and np.all(np.abs(np.diff(tick) - 5e6) < 2e3)
+
+
+def test_a_board_that_wants_a_command_is_started_and_stopped() -> None:
+    sketch = Sketch(go="g", halt="s", greeting="# logger 1.2")
+    options = TIMED | {"start_command": "g\\n", "stop_command": "s\\n"}
+    with live(sketch) as (_, board), closing(open_meter(port=board.port, **options)) as meter:
+        first = values(taken(meter, 0.1))
+        assert len(values(taken(meter, 0.1))) > 5 and len(first) > 5
+        time.sleep(0.02)
+
+    assert board.heard == "g\ns\n" * 3 and first == pytest.approx(0.02)
+
+
+def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
+    lines = [f"{1000 + 10 * k},{20 + k}.5,{k}" for k in range(9)]
+    heard: list[bytes] = []
+
+    def answer(data: bytes) -> None:
+        heard.append(data)
+        wire.send(b"boot\r\n# time, mW, n\r\n" + "".join(f"{line}\r\n" for line in lines[:3]).encode())
+        if len(heard) > 1:
+            for part in (lines[3:4], lines[4:]):  # the first line that is later than any latency is where it begins
+                time.sleep(0.06)
+                wire.send("".join(f"{line}\r\n" for line in part).encode())
+
+    options: Options = {
+        "columns": "time:ms, core:mW, n:count",
+        "kind": "point",
+        "start_command": "g",
+        "ignore": "boot|#",
+    }
+    with PtyWire(115200, answer) as wire, closing(open_meter(port=wire.port, **options)) as meter:
+        chunks = taken(meter, 0.15)
+
+    got = len(values(chunks))
+    assert values(chunks).tolist() == pytest.approx([1e-3 * (20.5 + k) for k in range(9)][-got:]) and got >= 6
+    assert ticks(chunks).tolist() == [(1000 + 10 * k) * 10**6 + 500_000 for k in range(9)][-got:]
+
+
+# ---- the whole chain ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sketch", "options"),
+    [
+        (Sketch(ready_s=0.05, noise=5e-3), {"columns": "time:ms, core:mW", "rate_hz": 200.0}),
+        (Sketch("count:count,core:mA", ready_s=0.05, noise=5e-3), COUNTED | {"columns": "n:count, core:mA"}),
+    ],
+)
+def test_the_energy_is_what_the_device_used(tmp_path: Path, sketch: Sketch, options: Options) -> None:
+    plant, workload = live_plant(), blank(12)
+    device = open_device(plant, idle_w=0.02, inference_w=0.06, inference_s=0.04)
+    extra: Options = {"supply_v": "1.8"} if "mA" in options["columns"] else {}
+    with (
+        TextBoard(plant, sketch) as board,
+        closing(open_meter(plant.clock, port=board.port, latency_s=0.12, simulated=True, **options, **extra)) as meter,
+    ):
+        record(
+            tmp_path / "run",
+            Bench(device, (meter,), plant.clock),
+            workload,
+            steps(workload, 0.4),
+            scenario={"name": "x"},
+            argv=[],
+        )
+    result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 12)
+
+    for name in ("dynamic_power_w", "active_power_w", "energy_per_inference_j"):
+        low, high = result.quantities[name].interval(0.999)
+        assert low <= real[name] <= high, name
+        assert result.quantities[name].half_width() < 0.02 * real[name]
+
+
+# ---- faults -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        (lambda line: line.rstrip(b"\r\n"), 2),  # the end of a line is lost: two readings are in one
+        (lambda line: line[:5] + b"\xfe\x81" + line[7:], 1),
+        (lambda line: b"", 1),
+        (lambda line: line[:-6] + line[-5:], 1),  # a digit is lost
+        (lambda line: line + line, 0),
+        (lambda line: line + b"\x00\r\n# hello\r\n", 0),
+    ],
+)
+def test_a_lost_torn_or_garbled_line_is_missing_and_nothing_moves(
+    change: Callable[[bytes], bytes], missing: int
+) -> None:
+    sketch = Sketch(columns="count:count,core:mW,x:xor8")
+    options = COUNTED | {"columns": "n:count, core:mW, x:xor8", "bad_share": 0.5}
+    with live(sketch) as (_, board), closing(open_meter(port=board.port, **options)) as meter:
+        board.spoil = once(20, change)
+        value = values(taken(meter, 0.3))
+    lost = np.flatnonzero(np.isnan(value))
+    gaps = np.diff(lost)
+
+    assert np.all(value[~np.isnan(value)] == pytest.approx(0.02, rel=1e-3))
+    assert len(value) > 40 and len(lost) == pytest.approx(missing * len(value) / 20, abs=1.5 * missing)
+    assert np.all((gaps == 1) | (gaps % 20 == 0) | (gaps % 20 == 19))
+
+
+def test_a_line_that_is_missing_between_two_times_is_missing_in_the_trace() -> None:
+    with live() as (_, board), closing(open_meter(port=board.port, **TIMED, rate_hz=200.0)) as meter:
+        board.spoil = once(20, lambda line: b"")
+        chunks = taken(meter, 0.3)
+
+    assert np.count_nonzero(np.isnan(values(chunks))) == pytest.approx(len(values(chunks)) / 20, abs=1.5)
+    assert np.all(np.abs(np.diff(ticks(chunks)) - 5e6) <= 1.01e6)
+
+
+def test_too_many_lines_that_are_no_readings_end_it() -> None:
+    with live() as (_, board), closing(open_meter(port=board.port, **TIMED)) as meter:
+        meter.start()
+        board.spoil = once(3, lambda line: line[:4] + b"?" + line[4:])
+        error = error_of(meter)
+
+    assert error.field == "bad_share" and "no readings" in error.message
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ("time:ms,core:mW", TIMED),
+        ("count:count,core:mW", COUNTED),
+        ("core:mJ,time:us", {"columns": "core:mJ, time:us"}),
+        ("core:mW", {"columns": "core:mW", "rate_hz": 200.0, "banner": "logger"}),
+    ],
+)
+def test_a_board_that_restarts_is_told(columns: str, options: Options) -> None:
+    sketch = Sketch(columns=columns, greeting="logger 1.2")
+    with live(sketch) as (_, board), closing(open_meter(port=board.port, ignore="#|logger", **options)) as meter:
+        meter.start()
+        time.sleep(0.1)
+        board.restart()
+        error = error_of(meter)
+
+    assert "restarted" in error.message and error.remedy
+
+
+def test_a_late_burst_loses_nothing_where_lines_carry_their_time() -> None:
+    with live() as (_, board), closing(open_meter(port=board.port, **TIMED)) as meter:
+        chunks = taken(meter, 0.5, lambda: board.stall(0.2))
+
+    assert len(values(chunks)) > 60 and not np.any(np.isnan(values(chunks)))
+    assert np.all(np.abs(np.diff(ticks(chunks)) - 5e6) <= 1.01e6)
+
+
+@pytest.mark.parametrize("fault", ["hang", "unplug"])
+def test_silence_and_a_pulled_plug_end_it(fault: str) -> None:
+    with live() as (_, board), closing(open_meter(port=board.port, **TIMED, timeout_s=0.3)) as meter:
+        meter.start()
+        threading.Timer(0.05, getattr(board, fault)).start()
+        began_s = time.monotonic()
+        error = error_of(meter)
+
+    assert isinstance(error, MeterSilentError) == (fault == "hang") and board.port in error.message
+    assert time.monotonic() - began_s < 1.0
+
+
+# ---- opening ------------------------------------------------------------------------------
+
+
+def refused(**options: Any) -> RigError:
+    with pytest.raises(RigError) as caught:
+        open_meter(**options)
+    return caught.value
+
+
+def test_lines_that_are_not_as_declared_are_quoted() -> None:
+    with live() as (_, board):
+        error = refused(port=board.port, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2)
+    assert isinstance(error, SetupError) and "has 2 columns, and 3 are declared" in error.message
+
+
+def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> None:
+    path = calibration(tmp_path, unit="W", full_scale=0.1, percent=2.0, serial="7")
+    with live() as (_, board):
+        with closing(open_meter(port=board.port, **TIMED, calibration=path, serial_number="7")) as meter:
+            accuracy = meter.info().rails[0].accuracy
+        assert isinstance(refused(port=board.port, **TIMED, calibration=path, serial_number="8"), DataError)
+    assert accuracy is not None and accuracy.of_reading == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("columns", {"columns": ""}),
+        ("columns", {"columns": "time:ms"}),
+        ("columns", {"columns": "time:ms, core"}),
+        ("columns", {"columns": "core:mC"}),
+        ("columns", {"columns": "a:mW, a:mW"}),
+        ("columns", {"columns": "t:ms, u:us, a:mW"}),
+        ("columns", {"columns": "x:xor8, a:mW"}),
+        ("separator", {"separator": "pipe"}),
+        ("ignore", {"ignore": "("}),
+        ("stamp", {"stamp": "end"}),
+        ("stamp", {"columns": "a:mW"}),
+        ("stamp", {"stamp": "count"}),
+        ("stamp", {"columns": "a:mW", "stamp": "column"}),
+        ("stamp_at", {"stamp_at": "late"}),
+        ("kind", {"kind": "cumulative"}),
+        ("aperture_s", {"kind": "mean"}),
+        ("aperture_s", {"kind": "mean", "aperture_s": 0.2, "rate_hz": 10.0}),
+        ("supply_v", {"columns": "t:ms, a:mA"}),
+        ("supply_v", {"columns": "t:ms, a:mA, v:V", "supply_v": "1.8", "voltage": "v"}),
+        ("supply_v", {"columns": "t:ms, a:mA", "supply_v": "a=-1"}),
+        ("supply_v", {"supply_v": "1.8"}),
+        ("voltage", {"columns": "t:ms, a:mA", "voltage": "bus"}),
+        ("resolution", {"resolution": "b=1"}),
+        ("bad_share", {"bad_share": 0.9}),
+        ("clock_tolerance", {"clock_tolerance": float("nan")}),
+        ("timer_bits", {"timer_bits": -1}),
+        ("port", {}),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: Options) -> None:
+    error = refused(**(TIMED | options))
+    assert isinstance(error, UsageError) and error.field == field

@@ -1,0 +1,251 @@
+"""``blocking``: one function becomes a device, timed, in order, and left behind when it hangs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rig.engine.acquisition import Bench
+from rig.engine.blocking import BlockingDevice, blocking
+from rig.engine.clock import HostClock
+from rig.engine.collect import collect
+from rig.errors import DeviceError, DeviceTimeoutError, RigError
+from rig.recording.reader import open_run
+from rig.recording.writer import SCHEMA, Recorder
+from rig.types import DeviceInfo, Issue, Reply, Sample, Span
+
+PATIENT_S = 10.0
+"""Far longer than anything here takes; only a broken device makes a test wait for it."""
+
+
+def sample(name: str) -> Sample:
+    return Sample(name, np.zeros(2), label=name.upper())
+
+
+def fetch(device: BlockingDevice, count: int) -> list[Reply]:
+    replies: list[Reply] = []
+    while len(replies) < count and (got := device.poll(PATIENT_S)):
+        replies += got
+    return replies
+
+
+def ask(device: BlockingDevice, *names: str) -> list[Reply]:
+    device.submit([sample(name) for name in names], None)
+    return fetch(device, len(names))
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Closed while the test runs, so that a function that waits for it hangs; opened afterwards."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def test_the_output_becomes_a_reply_to_the_sample() -> None:
+    (reply,) = ask(blocking(lambda s: {"label": s.label}), "a")
+
+    assert (reply.sample_id, reply.output) == ("a", {"label": "A"})
+
+
+def test_the_call_is_one_host_clock_span_of_the_first_phase() -> None:
+    device = blocking(lambda s: s.label, DeviceInfo("mine", "hardware", phases=("solve", "postprocess")))
+
+    before_ns = time.monotonic_ns()
+    (reply,) = ask(device, "a")
+    after_ns = time.monotonic_ns()
+
+    (span,) = reply.spans
+    assert (span.phase, span.executions) == ("solve", 1)
+    assert before_ns <= span.on_tick <= span.off_tick <= after_ns
+    assert device.info().clock is None
+
+
+def test_the_span_holds_the_call_and_nothing_else() -> None:
+    inside: list[int] = []
+
+    def run(_: Sample) -> None:
+        inside.extend([time.monotonic_ns(), time.monotonic_ns()])
+
+    (reply,) = ask(blocking(run), "a")
+
+    assert reply.spans[0].on_tick <= inside[0] <= inside[1] <= reply.spans[0].off_tick
+
+
+def test_a_whole_reply_passes_through() -> None:
+    whole = Reply("a", 7, (Span("inference", 10, 20, 3),))
+
+    assert ask(blocking(lambda s: whole), "a") == [whole]
+
+
+def test_a_reply_to_another_sample_is_an_error_that_names_both() -> None:
+    with pytest.raises(DeviceError, match="answered 'b' when asked for 'a'"):
+        ask(blocking(lambda s: Reply("b", None)), "a")
+
+
+def test_replies_come_in_the_order_of_the_samples() -> None:
+    replies = ask(blocking(lambda s: s.label), *"abcdef")
+
+    assert [r.sample_id for r in replies] == list("abcdef")
+    assert all(a.spans[0].off_tick <= b.spans[0].on_tick for a, b in pairwise(replies))
+
+
+def test_a_submission_during_a_call_returns_and_is_answered_after_it(gate: threading.Event) -> None:
+    device = blocking(lambda s: gate.wait())
+    device.submit([sample("a")], None)
+    device.submit([sample("b")], None)
+
+    assert device.poll(0.0) == []
+    gate.set()
+    assert [r.sample_id for r in fetch(device, 2)] == ["a", "b"]
+
+
+def test_a_poll_that_finds_nothing_returns_after_its_timeout(gate: threading.Event) -> None:
+    device = blocking(lambda s: gate.wait())
+    device.submit([sample("a")], None)
+
+    before = time.monotonic()
+    assert device.poll(0.02) == []
+    assert 0.02 <= time.monotonic() - before < PATIENT_S
+
+
+def test_what_the_function_raises_surfaces_when_polled() -> None:
+    with pytest.raises(KeyError, match="gone"):
+        ask(blocking(lambda s: {}["gone"]), "a")
+
+
+def test_replies_before_an_exception_are_handed_out_first(gate: threading.Event) -> None:
+    raised = threading.Event()
+
+    def run(s: Sample) -> str | None:
+        gate.wait()
+        if s.id == "c":
+            raised.set()
+            raise OSError("unplugged")
+        return s.label
+
+    device = blocking(run)
+    device.submit([sample(name) for name in "abc"], None)
+    gate.set()
+    raised.wait(PATIENT_S)
+
+    assert [r.sample_id for r in fetch(device, 2)] == ["a", "b"]
+    with pytest.raises(OSError, match="unplugged"):
+        device.poll(PATIENT_S)
+
+
+def test_the_device_goes_on_after_an_exception() -> None:
+    device = blocking(lambda s: 1 / (s.id != "a"))
+    with pytest.raises(ZeroDivisionError):
+        ask(device, "a")
+
+    assert [r.output for r in ask(device, "b")] == [1.0]
+
+
+def test_a_function_that_exits_is_an_error_and_not_a_silence() -> None:
+    with pytest.raises(DeviceError, match="ended with SystemExit on sample a"):
+        ask(blocking(lambda s: sys.exit(3)), "a")
+
+
+def test_samples_are_handed_to_load_before_they_are_asked() -> None:
+    seen: list[str] = []
+    device = blocking(lambda s: seen.append(f"ran {s.id}"), load=lambda ss: seen.extend(f"loaded {s.id}" for s in ss))
+
+    device.stage([sample("a")])
+    ask(device, "a")
+
+    assert seen == ["loaded a", "ran a"]
+
+
+def test_without_info_the_function_names_the_device() -> None:
+    def my_board(s: Sample) -> None: ...
+
+    assert blocking(my_board).info() == DeviceInfo(name="my_board", mode="hardware")
+
+
+def test_closing_twice_is_harmless_and_ends_the_worker() -> None:
+    device = blocking(lambda s: threading.current_thread())
+    (reply,) = ask(device, "a")
+
+    device.close()
+    device.close()
+
+    reply.output.join(PATIENT_S)
+    assert not reply.output.is_alive()
+
+
+# ---- through the engine -------------------------------------------------------------------
+
+
+def play(run: Callable[[Sample], Any], path: Path, timeout_s: float = PATIENT_S, names: str = "ab") -> None:
+    """Issue the samples one by one to a blocking function; raises what ``collect`` raises."""
+    info = DeviceInfo("mine", "hardware", timeout_s=timeout_s)
+    clock = HostClock()
+    with Recorder(path) as recorder:
+        start = {"schema": SCHEMA, "run_id": "r", "t0_ns": clock.now_ns(), "device": {"name": "mine"}}
+        host = {"name": "host", "tick_hz": 1e9, "tolerance": 0.0}
+        recorder.event("start", **start, clocks=[host], meters=[], scenario={}, workload={})
+        collect([Issue([sample(name)]) for name in names], Bench(blocking(run, info), (), clock), recorder)
+
+
+def test_a_function_that_hangs_is_abandoned_at_the_declared_timeout(tmp_path: Path, gate: threading.Event) -> None:
+    before = time.monotonic()
+    with pytest.raises(DeviceTimeoutError, match=r"mine gave no answer to a within 0\.05 s") as caught:
+        play(lambda s: gate.wait(), tmp_path / "run", timeout_s=0.05)
+
+    assert 0.05 <= time.monotonic() - before < PATIENT_S
+    assert "Check its power and link" in caught.value.remedy
+
+
+def test_what_was_answered_before_the_hang_is_recorded(tmp_path: Path, gate: threading.Event) -> None:
+    with pytest.raises(DeviceTimeoutError):
+        play(lambda s: s.label if s.id != "c" else gate.wait(), tmp_path / "run", timeout_s=0.05, names="abcd")
+
+    assert open_run(tmp_path / "run").replies["output"].to_pylist() == ['"A"', '"B"', None]
+
+
+def test_an_exception_becomes_a_device_error_that_keeps_its_words(tmp_path: Path) -> None:
+    def run(_: Sample) -> None:
+        raise OSError("the board reset itself")
+
+    with pytest.raises(DeviceError, match="OSError: the board reset itself") as caught:
+        play(run, tmp_path / "run")
+
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_an_output_that_json_cannot_hold_is_a_typed_error(tmp_path: Path) -> None:
+    with pytest.raises(RigError, match="set"):
+        play(lambda s: {1, 2}, tmp_path / "run")
+
+
+def test_an_array_is_an_output(tmp_path: Path) -> None:
+    play(lambda s: np.arange(3), tmp_path / "run", names="a")
+
+    assert open_run(tmp_path / "run").replies["output"].to_pylist() == ["[0, 1, 2]"]
+
+
+def test_a_call_that_never_returns_does_not_keep_the_process_alive() -> None:
+    program = """
+import threading
+from rig.engine.blocking import blocking
+from rig.types import Sample
+started = threading.Event()
+device = blocking(lambda s: (started.set(), threading.Event().wait()))
+device.submit([Sample("a", None)], None)
+started.wait()
+assert device.poll(0.01) == []
+device.close()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")

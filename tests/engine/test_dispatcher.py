@@ -1,0 +1,247 @@
+"""The line to the device: schedules kept while it is busy, queues that are true, and nothing lost when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.bench.mock_device import SETTLE_S, open_device
+from fixtures.bench.mock_meter import open_meter
+from fixtures.bench.plant import open_plant
+from fixtures.worlds.truth import blank
+from rig.recording.reader import Run
+from rig.types import Idle, Issue, Mark, Step
+from scenarios.rules import quick
+from scenarios.server import server
+from tests.support.serving import MS, S, bench, due, played, rows, samples, since_due, submitted
+from tests.support.toy_bench import Log, Watched
+
+# ---- the queue is the one that theory knows ------------------------------------------------
+
+SERVICE_S = 0.01 + SETTLE_S
+
+
+def served(load: float, n: int) -> Run:
+    """A Server run on the plant, batch 1, without delays of the link."""
+    plant = open_plant()
+    device = open_device(plant, inference_s=0.01, device_forward_s=0, device_back_s=0, device_jitter_s=0, marks=False)
+    rules = replace(quick("server"), min_queries=n, min_duration_s=0.0)
+    with played(device, server(blank(20), rules, arrival_hz=load / SERVICE_S, warmup=0), plant) as run:
+        return run
+
+
+@pytest.mark.parametrize(("load", "n"), [(0.5, 6000), (0.8, 8000), (0.95, 20000)])
+def test_server_latencies_are_lindleys_to_the_nanosecond_and_on_average_those_of_theory(load: float, n: int) -> None:
+    run = served(load, n)
+    arrival_ns, done_ns = (run.replies[c].to_numpy() for c in ("due_ns", "completed_ns"))
+    free_ns, lindley = 0, []
+    for at_ns in arrival_ns.tolist():
+        free_ns = max(at_ns, free_ns) + round(SERVICE_S * S)
+        lindley.append(free_ns - at_ns)
+    latency_ns = done_ns - arrival_ns
+    assert len(latency_ns) == n
+    assert np.max(np.abs(latency_ns - np.array(lindley))) <= 1
+
+    means_s = latency_ns[: n - n % 10].reshape(10, -1).mean(axis=1) / S
+    pollaczek_khinchine_s = SERVICE_S * (1.0 + load / (2.0 * (1.0 - load)))
+    error_s = float(np.std(means_s, ddof=1)) / np.sqrt(10)
+    assert abs(means_s.mean() - pollaczek_khinchine_s) < 4.0 * error_s
+
+
+arrivals = st.lists(st.integers(0, 300), min_size=1, max_size=40).map(lambda gaps: np.cumsum([0, *gaps[1:]]) / 1000.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(at_s=arrivals, seconds=st.sampled_from([0.001, 0.05, 0.1, 0.2]), batch=st.integers(1, 5),
+       holds=st.none() | st.integers(1, 6))  # fmt: skip
+def test_whatever_arrives_the_line_keeps_order_limits_and_schedule_and_wastes_no_time(
+    at_s: Sequence[float], seconds: float, batch: int, holds: int | None
+) -> None:
+    plant, device = bench(seconds, batch=batch, holds=holds)
+    with played(device, due(list(at_s)), plant) as run:
+        found = rows(run, "issue", "sample_id", "due_ns", "issued_ns", "completed_ns")
+    first_ns = min(row[2] for row in found)
+    asked = [f"s{k}" for k in range(len(at_s))]
+    assert [name for together in submitted(device) for name in together] == asked
+    assert sorted((row[0], row[1]) for row in found) == list(enumerate(asked))
+    assert [row[2] - first_ns for row in sorted(found)] == [round(t * S) for t in at_s]
+    for _, _, together, held in device.log:
+        assert len(together) <= min(batch, holds or batch)
+        assert held <= (holds or len(together))
+    answers_ns = {row[4] for row in found}
+    for _, _, due_ns, issued_ns, completed_ns in found:
+        assert issued_ns == due_ns or (issued_ns > due_ns and issued_ns in answers_ns)
+        assert completed_ns >= issued_ns + round(seconds * S)
+
+
+# ---- what is handed over when --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (10, [7])])
+def test_what_is_due_together_is_handed_over_together_up_to_the_batch(batch: int, sizes: list[int]) -> None:
+    plant, device = bench(0.1, batch=batch, holds=20)
+    with played(device, due([0.0] * 7), plant):
+        assert [len(together) for together in submitted(device)] == sizes
+
+
+def test_one_step_of_many_samples_due_together_is_a_batch_too() -> None:
+    plant, device = bench(0.1, batch=3)
+    with played(device, [Issue(samples(5), due_ns=0), Issue(samples(6)[5:], due_ns=S)], plant) as run:
+        assert submitted(device) == [("s0", "s1", "s2"), ("s3", "s4"), ("s5",)]
+        assert since_due(run, "issued_ns") == pytest.approx([0.0, 0.0, 0.0, 0.1, 0.1, 1.0])
+
+
+def test_a_batch_does_not_wait_for_what_is_due_later() -> None:
+    plant, device = bench(0.01, batch=4)
+    with played(device, due([0.0, 0.5, 1.0]), plant) as run:
+        assert since_due(run, "issued_ns") == [0.0, 0.5, 1.0]
+
+
+def test_a_device_that_does_not_say_what_it_holds_gets_one_batch_and_the_rest_waits_on_the_host() -> None:
+    plant, device = bench(0.1, batch=2)
+    with played(device, due([0.0, 0.01, 0.02, 0.03, 0.04]), plant) as run:
+        assert submitted(device) == [("s0",), ("s1", "s2"), ("s3", "s4")]
+        assert since_due(run, "issued_ns") == pytest.approx([0.0, 0.1, 0.1, 0.2, 0.2])
+        assert since_due(run, "due_ns") == pytest.approx([0.0, 0.01, 0.02, 0.03, 0.04])
+
+
+def test_a_device_that_holds_several_gets_them_when_they_are_due_and_never_more() -> None:
+    plant, device = bench(0.1, holds=3)
+    with played(device, due([0.0, 0.01, 0.02, 0.03, 0.04]), plant) as run:
+        assert since_due(run, "issued_ns") == pytest.approx([0.0, 0.01, 0.02, 0.1, 0.2])
+        assert max(entry[3] for entry in device.log) == 3
+
+
+def test_a_schedule_is_kept_while_the_device_is_busy() -> None:
+    plant, device = bench(5.0, holds=100, timeout_s=1000.0)
+    with played(device, due([k * 0.1 for k in range(50)]), plant) as run:
+        assert since_due(run, "issued_ns") == since_due(run, "due_ns")
+        assert since_due(run, "completed_ns")[-1] == pytest.approx(250.0)
+
+
+def test_loading_samples_is_done_before_they_are_due() -> None:
+    plant, device = bench(0.01, stage_s=0.05)
+    with played(device, due([0.0, 0.1, 0.2]), plant) as run:
+        assert since_due(run, "issued_ns") == [0.0, 0.1, 0.2]
+
+
+def test_a_sample_asked_twice_while_the_first_is_pending_is_answered_oldest_first() -> None:
+    (one,) = samples(1)
+    plant, device = bench(0.1, holds=3)
+    with played(device, due([0.0, 0.02, 0.04], [one] * 3), plant) as run:
+        found = rows(run, "issue", "output", "issued_ns", "completed_ns")
+    start_ns = found[0][2]
+    assert [(k, out, (i - start_ns) // MS, (c - start_ns) // MS) for k, out, i, c in found] == [
+        (0, "0", 0, 100), (1, "1", 20, 200), (2, "2", 40, 300),
+    ]  # fmt: skip
+
+
+def test_a_warm_up_before_a_schedule_does_not_shift_it() -> None:
+    warm = [Issue([s], warmup=True) for s in samples(3)]
+    for steps in (due([0.0, 0.5]), [*warm, Idle(0.3), *due([0.0, 0.5])]):
+        plant, device = bench(0.1)
+        with played(device, steps, plant) as run:
+            kept = [row for row in rows(run, "warmup", "due_ns", "issued_ns", "completed_ns") if not row[0]]
+        first_ns = kept[0][1]
+        assert [(d - first_ns, i - d, c - d) for _, d, i, c in kept] == [(0, 0, S // 10), (S // 2, 0, S // 10)]
+
+
+def test_warm_up_issues_of_a_schedule_are_recorded_as_warm_up() -> None:
+    plant, device = bench(0.1)
+    with played(device, [*due([0.0, 0.1], warmup=True), *due([0.2])], plant) as run:
+        assert rows(run, "warmup") == [(True,), (True,), (False,)]
+
+
+@pytest.mark.parametrize("then", [Idle(1.0), Mark(), Issue(samples(1))])
+def test_what_is_no_part_of_the_schedule_waits_for_what_is_under_way(then: Step) -> None:
+    plant, device = bench(1.0, holds=2)
+    with played(device, [*due([0.0, 0.0, 0.1]), then], plant, (open_meter(plant),)) as run:
+        last_ns = max(c for d, c in rows(run, "due_ns", "completed_ns") if d is not None)
+        idle = [e["on_ns"] for e in run.of_type("idle")]
+        marks = [e["rows"][0][0] for e in run.of_type("brackets") if e["why"] == "mark"]
+        issued = [i for d, i in rows(run, "due_ns", "issued_ns") if d is None]
+        assert len([*idle, *marks, *issued]) == 1
+        assert min([*idle, *marks, *issued]) >= last_ns
+
+
+def test_the_end_of_a_run_waits_for_every_answer() -> None:
+    plant, device = bench(1.0, holds=2)
+    with played(device, due([0.0] * 9), plant) as run:
+        assert None not in run.replies["completed_ns"].to_pylist()
+        assert run.stop is not None
+        assert (run.stop["issues"], run.stop["replies"]) == (9, 9)
+
+
+# ---- drops ---------------------------------------------------------------------------------
+
+
+def test_a_drop_is_recorded_as_due_and_nothing_else() -> None:
+    plant, device = bench(1.0)
+    with played(device, due([0.0, 0.1, 0.2, 0.3], queue=2), plant) as run:
+        table = run.replies.sort_by("issue").to_pylist()
+        first_ns = table[0]["due_ns"]
+        assert run.stop is not None
+        assert (run.stop["issues"], run.stop["replies"]) == (4, 2)
+    assert [row["issued_ns"] is None for row in table] == [False, False, True, True]
+    for k in (2, 3):
+        given_ = {name: value for name, value in table[k].items() if value is not None}
+        assert given_ == {"issue": k, "sample_id": f"s{k}", "due_ns": first_ns + k * S // 10, "warmup": False}
+    assert submitted(device) == [("s0",), ("s1",)]
+
+
+def test_what_is_answered_at_the_moment_the_next_is_due_makes_room_for_it() -> None:
+    plant, device = bench(0.5)
+    with played(device, due([k * 0.5 for k in range(20)], queue=1), plant) as run:
+        assert None not in run.replies["issued_ns"].to_pylist()
+
+
+# ---- a host that is late -------------------------------------------------------------------
+
+
+def test_a_host_slower_than_the_schedule_still_takes_answers_as_they_come() -> None:
+    """Loading takes twice the gap: each answer is there long before the next sample is handed over."""
+    plant, device = bench(0.001, stage_s=0.02)
+    with played(device, due([k * 0.01 for k in range(50)]), plant) as run:
+        wait_s = np.array(since_due(run, "completed_ns")) - np.array(since_due(run, "issued_ns"))
+    assert wait_s.max() <= 0.021
+
+
+def test_a_host_slower_than_the_schedule_drops_nothing_that_the_device_could_take() -> None:
+    plant, device = bench(0.001, stage_s=0.02)
+    with played(device, due([k * 0.01 for k in range(50)], queue=2), plant) as run:
+        assert None not in run.replies["issued_ns"].to_pylist()
+
+
+# ---- meters --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seconds", "stage_s", "gap_s"), [(0.045, 0.0, 0.05), (0.3, 0.0, 0.05), (0.001, 0.06, 0.05)])
+def test_meters_are_drained_in_a_long_open_loop_run_and_every_reading_is_kept(
+    seconds: float, stage_s: float, gap_s: float
+) -> None:
+    """A device that keeps up, one that does not, and a host that does not."""
+    log: Log = []
+    plant, device = bench(seconds, stage_s=stage_s, timeout_s=1e3)
+    meter = Watched(open_meter(plant), plant.clock, log)
+    n = round(30.0 / gap_s)
+    with played(device, due([k * gap_s for k in range(n)]), plant, (meter,)) as run:
+        read_s = [e[1] / S for e in log if e[0] == "read"]
+        assert max(b - a for a, b in pairwise(read_s)) <= 5.0  # half of its buffer
+        readings = len(run.traces["core"].value)
+        assert readings == sum(e["readings"] for e in run.of_type("chunk"))
+        assert readings == pytest.approx(1000.0 * (read_s[-1] - read_s[0]), rel=1e-4, abs=2)
+
+
+@pytest.mark.parametrize("holds", [None, 3])
+def test_meters_are_drained_while_one_hand_over_of_many_samples_is_worked_through(holds: int | None) -> None:
+    log: Log = []
+    plant, device = bench(0.3, holds=holds, timeout_s=1e3)
+    with played(device, [Issue(samples(100))], plant, (Watched(open_meter(plant), plant.clock, log),)):
+        read_s = [e[1] / S for e in log if e[0] == "read"]
+        assert max(b - a for a, b in pairwise(read_s)) <= 5.0

@@ -1,0 +1,202 @@
+"""What the engine does with a scenario's steps, and when it writes, drains and reads clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.mock_meter import open_meter
+from fixtures.bench.plant import SimPlant, open_plant
+from rig.engine.acquisition import Bench
+from rig.engine.collect import collect
+from rig.engine.record import start_document
+from rig.errors import DeviceError, RigError, SetupError
+from rig.recording.reader import Run, open_run
+from rig.types import ClockInfo, Device, Idle, Issue, Mark, Meter, Step
+from tests.support.toy_bench import Blank, Log, Looping, S, Toy, Watched, Witness, rows, samples
+
+Played = tuple[Run, Log]
+Play = Callable[..., Played]
+
+
+@pytest.fixture
+def plant() -> SimPlant:
+    plant = open_plant()
+    plant.install({"core": 1e-3}, {})
+    return plant
+
+
+@pytest.fixture
+def play(tmp_path: Path, plant: SimPlant) -> Play:
+    """Play steps to a device; the recording, read back, and what happened in order."""
+
+    def run(device: Device, steps: Iterable[Step], log: Log, meters: tuple[Meter, ...] = ()) -> Played:
+        bench = Bench(device, meters, plant.clock)
+        with Witness(tmp_path / "run", log) as recorder:
+            recorder.event("start", **start_document(bench, Blank(), {"name": "by hand"}, "all", [], "run"))
+            collect(steps, bench, recorder)
+        return open_run(tmp_path / "run"), log
+
+    return run
+
+
+def test_steps_are_played_in_order(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    one, two = samples(2)
+    steps = [Issue([one]), Idle(0.5), Issue([two]), Issue([one])]
+    run, _ = play(Toy(plant.clock, log), steps, log)
+    did = [entry for entry in log if entry[0] in ("stage", "submit", "reply") or entry == ("event", "idle")]
+    first, second = ([("stage", i), ("submit", i), ("reply", i)] for i in ("s0", "s1"))
+    assert did == [*first, ("event", "idle"), *second, *first]
+    assert rows(run, "issue", "sample_id", "warmup") == [(0, "s0", False), (1, "s1", False), (2, "s0", False)]
+    assert run.samples["id"].to_pylist() == ["s0", "s1"]
+    (on_ns, off_ns) = run.idle_windows_ns()[0]
+    assert off_ns - on_ns == S // 2
+
+
+def test_every_clock_is_read_many_times_at_each_mark(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    device, meter = open_device(plant, marks=False), open_meter(plant)
+    run, _ = play(device, [Mark(), Idle(1.0), Mark()], log, (meter,))
+    read = [(e["clock"], e["why"], len(e["rows"])) for e in run.of_type("brackets")]
+    mark = [("device", "mark", 16), ("meter", "mark", 16)]
+    assert read == [("meter", "trigger", 1), *mark, *mark]
+
+
+def test_a_device_that_can_is_asked_to_pulse_at_each_mark(play: Play, plant: SimPlant) -> None:
+    run, _ = play(open_device(plant), [Mark(), Idle(1.0), Mark()], [], (open_meter(plant, rate_hz=100.0),))
+    marks = run.of_type("marks")
+    assert len(marks) == 2
+    widths = [(off - on) / 12.5e6 for on, off in marks[0]["spans"]]
+    assert len(widths) == 12
+    assert min(widths) >= 2.0 / 100.0 - 1e-4
+    assert len({round(w, 3) for w in widths}) > 1
+
+
+def test_clocks_are_read_now_and_then_in_a_long_run(play: Play, plant: SimPlant) -> None:
+    steps: list[Step] = [Mark(), Idle(20.0), *(Issue([s]) for s in samples(200)), Mark()]
+    run, _ = play(open_device(plant, marks=False), steps, [], (open_meter(plant, rate_hz=100.0),))
+    at_s = [e["rows"][0][0] / S for e in run.of_type("brackets") if e["clock"] == "device"]
+    assert at_s[-1] - at_s[0] > 39.0
+    assert max(b - a for a, b in pairwise(at_s)) < 5.5
+    assert {(e["why"], len(e["rows"])) for e in run.of_type("brackets")[3:-2]} == {("periodic", 2)}
+
+
+def test_nothing_is_written_between_a_submission_and_its_reply(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    steps = [Issue([s]) for s in samples(30)]
+    play(Toy(plant.clock, log, seconds=0.4), steps, log, (Watched(open_meter(plant), plant.clock, log),))
+    inside = False
+    for entry in log:
+        assert not (inside and entry[0] in ("event", "row", "flush", "read")), entry
+        inside = entry[0] == "submit" or (inside and entry[0] != "reply")
+    assert log.count(("flush",)) >= 30
+
+
+def test_only_a_meter_about_to_overflow_is_drained_inside_a_span(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    play(Toy(plant.clock, log, seconds=30.0), [Issue(samples(1))], log, (Watched(open_meter(plant), plant.clock, log),))
+    inside = log[log.index(("submit", "s0")) + 1 : log.index(("reply", "s0"))]
+    assert {e[0] if e != ("event", "chunk") else "chunk" for e in inside} == {"read", "chunk"}
+    read_s = [e[1] / S for e in log if e[0] == "read"]
+    assert max(b - a for a, b in pairwise(read_s)) <= 5.0  # half of its buffer
+
+
+def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    steps: list[Step] = [Idle(3.0), *(Issue([s]) for s in samples(30)), Idle(3.0)]
+    run, _ = play(Toy(plant.clock, log), steps, log, (Watched(open_meter(plant), plant.clock, log),))
+    read_s = [e[1] / S for e in log if e[0] == "read"]
+    assert max(b - a for a, b in pairwise(read_s)) <= 0.25 + 0.1 + 1e-3
+    assert sum(e["readings"] for e in run.of_type("chunk")) == len(run.traces["core"].value) > 8990
+
+
+def test_what_is_due_is_issued_when_it_is_due(play: Play, plant: SimPlant) -> None:
+    due_s = [0.0, 0.5, 0.55, 2.0]
+    steps = [Issue([s], due_ns=round(t * S)) for s, t in zip(samples(4), due_s, strict=True)]
+    run, _ = play(Toy(plant.clock, []), [Idle(0.7), *steps], [])
+    found = rows(run, "due_ns", "issued_ns", "completed_ns")
+    first_ns = found[0][0]
+    assert [(due - first_ns) / S for due, _, _ in found] == due_s
+    late_s = [(issued - due) / S for due, issued, _ in found]
+    assert late_s == pytest.approx([0.0, 0.0, 0.05, 0.0])  # the third waits for the second
+
+
+def test_reading_clocks_does_not_delay_what_is_due(play: Play, plant: SimPlant) -> None:
+    slow = {"device_forward_s": 0.02, "device_back_s": 0.02}
+    steps = [Issue([s], due_ns=k * S) for k, s in enumerate(samples(30))]
+    run, _ = play(open_device(plant, marks=False, **slow), [Mark(), *steps], [], (open_meter(plant),))
+    assert max(issued - due for due, issued in rows(run, "due_ns", "issued_ns")) == 0
+
+
+@pytest.mark.parametrize(("batch", "sizes"), [(1, [1] * 7), (3, [3, 3, 1]), (10, [7])])
+def test_samples_are_handed_over_in_batches_the_device_can_take(
+    play: Play, plant: SimPlant, batch: int, sizes: list[int]
+) -> None:
+    log: Log = []
+    run, _ = play(Toy(plant.clock, log, batch=batch), [Issue(samples(7))], log)
+    assert [len(e) - 1 for e in log if e[0] == "submit"] == sizes
+    assert rows(run, "issue", "sample_id") == [(k, f"s{k}") for k in range(7)]
+
+
+def test_a_device_that_loops_by_itself_is_asked_once(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    run, _ = play(Looping(plant.clock, log), [Issue(samples(1), repeat=5), Issue(samples(1), phase="inference")], log)
+    assert [e for e in log if e[0] == "loop"] == [("loop", 5, None), ("loop", 1, "inference")]
+    assert len(rows(run, "issue")) == 2
+
+
+def test_a_device_without_a_loop_is_asked_as_often_as_it_takes(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    run, _ = play(Toy(plant.clock, log), [Issue(samples(2), repeat=3)], log)
+    assert [e[1] for e in log if e[0] == "submit"] == ["s0"] * 3 + ["s1"] * 3
+    assert rows(run, "issue", "sample_id")[2:4] == [(2, "s0"), (3, "s1")]
+
+
+def test_a_device_without_a_loop_cannot_run_one_phase_alone(play: Play, plant: SimPlant) -> None:
+    with pytest.raises(SetupError, match="cannot run the phase 'inference' alone"):
+        play(Toy(plant.clock, []), [Issue(samples(1), phase="inference")], [])
+
+
+def test_meters_are_drained_between_the_rounds_of_a_repeat(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    meter = Watched(open_meter(plant), plant.clock, log)
+    play(Toy(plant.clock, log), [Issue(samples(1), repeat=300)], log, (meter,))
+    read_s = [e[1] / S for e in log if e[0] == "read"]
+    assert max(b - a for a, b in pairwise(read_s)) <= 5.0
+
+
+def test_what_was_answered_before_a_timeout_is_kept(play: Play, plant: SimPlant, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError):
+        play(Toy(plant.clock, [], batch=3, mute=1), [Issue(samples(3))], [])
+    found = rows(open_run(tmp_path / "run"), "sample_id", "completed_ns")
+    assert [name for name, at in found if at is not None] == ["s0", "s1"]
+    assert [name for name, at in found if at is None] == ["s2"]
+
+
+def test_a_scenario_that_fails_leaves_a_recording_that_says_so(play: Play, plant: SimPlant, tmp_path: Path) -> None:
+    def failing() -> Iterable[Step]:
+        yield Issue(samples(1))
+        raise ZeroDivisionError
+
+    with pytest.raises(RigError, match="the scenario failed"):
+        play(Toy(plant.clock, []), failing(), [])
+    run = open_run(tmp_path / "run")
+    assert run.error is not None
+    assert rows(run, "sample_id") == [("s0",)]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_an_idle_window_that_cannot_be_is_refused(play: Play, plant: SimPlant, seconds: float) -> None:
+    with pytest.raises(SetupError, match="idle window"):
+        play(Toy(plant.clock, []), [Idle(seconds)], [])
+
+
+def test_a_device_may_live_by_a_clock_of_its_own_or_by_the_hosts(play: Play, plant: SimPlant) -> None:
+    run, _ = play(Toy(plant.clock, []), [Mark(), Issue(samples(1))], [], (open_meter(plant),))
+    assert {e["clock"] for e in run.of_type("brackets")} == {"meter"}
+    assert run.clocks()["host"] == ClockInfo("host", 1e9, 0.0)

@@ -1,0 +1,189 @@
+"""How an imported recording becomes a run directory: whole or not at all, originals kept, several in a session."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.fuzz_importers import attempt, lay_out
+from benchmarks.import_cases import cases
+from drivers.importers.mlperf_power import importer as mlperf_power
+from rig.analysis.evaluate import evaluate
+from rig.analysis.reference_methods import peer_figures
+from rig.errors import DataError, StoreError, UnknownNameError, UsageError
+from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
+from rig.importing.write import run_import, write
+from rig.recording.reader import open_run
+from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, MeterInfo, Rail
+from tests.support.paths import ROOT
+
+CASES = cases()
+
+
+def importer(name: str) -> str:
+    return f"{ROOT / 'drivers' / 'importers' / name}.py:open_import"
+
+
+def small(**more: object) -> ImportedRun:
+    """A second of 2 W at 100 Hz with one window, on one clock."""
+    clock = ClockInfo("c", 1e3, 1e-4)
+    rail = Rail("core", rate_hz=100.0)
+    imported = ImportedRun(
+        name="small",
+        device=DeviceInfo("d", "hardware", clock=clock),
+        meters=(MeterInfo("m", "hardware", clock, (rail,)),),
+        traces=(ImportedTrace("core", (Chunk("core", np.full(60, 2.0)), Chunk("core", np.full(40, 2.0)))),),
+        spans=(ImportedSpan("inference", 400, 600, executions=4),),
+        brackets={"c": (Bracket(0, 0, 0),)},
+        originals={},
+        idle_ns=((0, 300_000_000), (700_000_000, 1_000_000_000)),
+    )
+    return replace(imported, **more)  # type: ignore[arg-type]
+
+
+def plain(folder: Path) -> tuple[Path, list[str]]:
+    options = lay_out(CASES["plain-csv"], folder, None)
+    return folder / "a.csv", [f"{k}={v}" for k, v in options.items()]
+
+
+def test_a_run_is_what_was_imported(tmp_path: Path) -> None:
+    recording = open_run(write(small(), tmp_path / "run"))
+    assert recording.sealed
+    assert recording.start["run_id"] == "run"
+    assert recording.traces["core"].value.tolist() == [2.0] * 100
+    assert evaluate(recording).quantities["execution_time_s"].value == pytest.approx(0.05)
+
+
+def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
+    many = tuple(Chunk("core", np.full(10, 2.0)) for _ in range(10))
+    recording = open_run(write(small(traces=(ImportedTrace("core", many),)), tmp_path / "run"))
+    assert evaluate(recording).clocks["c"].rate_sigma >= 1e-4 / np.sqrt(3.0)
+
+
+def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
+    source, options = plain(tmp_path / "in")
+    (path,) = run_import(importer("plain_csv"), source, tmp_path / "run", options)
+    start = open_run(path).start["imported"]
+    assert start["originals"]["a.csv"]["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()
+    assert (path / "artifacts" / "original" / "a.csv").read_bytes() == source.read_bytes()
+    assert (path / "artifacts" / "original" / "windows" / "windows.csv").is_file()
+    assert start["options"]["power"] == "p:W"
+
+
+def test_a_copy_of_an_original_cannot_be_altered(tmp_path: Path) -> None:
+    source, options = plain(tmp_path / "in")
+    (path,) = run_import(importer("plain_csv"), source, tmp_path / "run", options)
+    (path / "artifacts" / "original" / "a.csv").write_text("t,p\n0,1\n")
+    with pytest.raises(StoreError):
+        open_run(path)
+
+
+def test_several_recordings_are_bound_in_a_session(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        lay_out(CASES["energyrunner"], tmp_path / "in" / name, None)
+    paths = run_import(importer("energyrunner"), tmp_path / "in", tmp_path / "out")
+    bound = json.loads((tmp_path / "out" / "session.json").read_text())["runs"]
+    assert [tmp_path / "out" / r["path"] for r in bound] == paths
+    assert [p.name for p in paths] == ["one-r", "two-r"]
+    assert all("peer.energy_per_inference_median_j" in peer_figures(open_run(p)) for p in paths)
+
+
+def test_nothing_is_left_when_one_of_several_fails(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        lay_out(CASES["energyrunner"], tmp_path / "in" / name, None)
+    (tmp_path / "in" / "two" / "r" / "trace1-energy.bin").write_bytes(b"\xf1" + bytes(8))
+    with pytest.raises(DataError):
+        run_import(importer("energyrunner"), tmp_path / "in", tmp_path / "out")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spans": (ImportedSpan("inference", 600, 400),)},
+        {"spans": (ImportedSpan("inference", 400, 2**62),)},
+        {"spans": (ImportedSpan("inference", 400, 600, executions=0),)},
+        {"spans": (ImportedSpan("inference", 4000, 6000),)},
+        {"idle_ns": ((5, 4),)},
+        {"originals": {"/outside": Path(__file__)}},
+        {"originals": {"../outside": Path(__file__)}},
+        {"originals": {"absent": Path("absent")}},
+        {"traces": (ImportedTrace("core", ()),)},
+        {"traces": (ImportedTrace("core", (Chunk("core", np.array([1.0, 1e300])),)),)},
+        {"traces": (ImportedTrace("core", (Chunk("core", np.ones(2), np.array([0, 10]), np.array([5, 9])),)),)},
+        {"traces": (ImportedTrace("core", (Chunk("core", np.ones(2), np.array([5, 5]), np.array([6, 6])),)),)},
+    ],
+)
+def test_what_no_run_can_hold_is_refused_and_leaves_nothing(change: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(DataError):
+        write(small(**change), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("mine")
+    with pytest.raises(StoreError, match="not an empty directory"):
+        write(small(), tmp_path / "run")
+    assert (tmp_path / "run" / "mine").read_text() == "mine"
+
+
+def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
+    source, options = plain(tmp_path / "in")
+    with pytest.raises(UsageError, match="does not exist"):
+        run_import(importer("plain_csv"), tmp_path / "absent", tmp_path / "run", options)
+    with pytest.raises(UnknownNameError):
+        run_import(importer("plain_csv"), source, tmp_path / "run", ["colour=blue"])
+    with pytest.raises(UnknownNameError):
+        run_import("no-such-format", source, tmp_path / "run", [])
+
+
+def test_lines_of_other_peers_are_passed_over(tmp_path: Path) -> None:
+    run_ = small(peers=({"method": "somebody else's", "rail": "core"},))
+    assert peer_figures(open_run(write(run_, tmp_path / "run"))) == {}
+
+
+@pytest.mark.parametrize(
+    "peer",
+    [
+        {"method": "energyrunner"},
+        {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 600]},
+        {"method": "energyrunner", "rail": "core", "stamps": [0, 600, 400], "inferences": [1]},
+        {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 600], "inferences": [0]},
+        {"method": "energyrunner", "rail": "core", "stamps": [0, 400, 400], "inferences": [1]},
+        {"method": "energyrunner", "rail": "core", "stamps": [0, 0.4, 0.6], "inferences": [1]},
+        {"method": "mlperf-power", "rail": "core", "testing": [400]},
+        {"method": "mlperf-power", "rail": "core", "testing": [2000, 3000]},
+        {"method": "mlperf-power", "rail": "core", "testing": [0, 900], "scenario": "SingleStream", "queries": 0},
+    ],
+)
+def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="peer line"):
+        peer_figures(open_run(write(small(peers=(peer,)), tmp_path / "run")))
+
+
+def test_a_peer_without_windows_has_no_figures(tmp_path: Path) -> None:
+    peer = {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []}
+    assert peer_figures(open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
+
+
+def test_a_peer_line_is_plain_json(tmp_path: Path) -> None:
+    lay_out(CASES["mlperf-power"], tmp_path / "in", None)
+    (imported,) = mlperf_power.open_import(tmp_path / "in")
+    lines = (write(imported, tmp_path / "run") / "events.jsonl").read_text().splitlines()
+    (peer,) = [e for e in map(json.loads, lines) if e["type"] == "peer"]
+    assert peer["method"] == "mlperf-power"
+    assert peer["testing"][1] - peer["testing"][0] == 60_000
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_mutilated_recording_is_a_typed_error_or_a_run(name: str, tmp_path: Path) -> None:
+    """A few of what ``benchmarks/fuzz_importers.py`` does by ten thousands."""
+    assert attempt(CASES[name], None, tmp_path / "whole") == "valid runs"
+    for seed in range(10):
+        attempt(CASES[name], np.random.default_rng([99, seed]), tmp_path / str(seed))

@@ -1,0 +1,212 @@
+"""What an import says of its files: readings that are missing, windows that cannot be, limits for short readings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.import_cases import cases
+from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch
+from rig.analysis.evaluate import evaluate
+from rig.commands.main import main
+from rig.errors import DataError
+from rig.importing.imported import ImportedRun
+from rig.importing.write import write
+from rig.recording.reader import open_run
+from tests.support.import_traces import BUSY_W, ON_S, RATE_HZ, SPAN_S, SUPPLY_V, check, table, trace, windows
+from tests.support.paths import ROOT
+
+CALIBRATION = """
+instrument = "made up"
+reference = "nobody"
+valid_from = 2020-01-01
+valid_until = 2099-12-31
+"""
+RANGE = """
+[[range]]
+unit = "{unit}"
+full_scale = 0.01
+of_reading_percent = 0.05
+of_range_percent = 0.02
+[[range.aperture]]
+below_s = 0.002
+of_range_percent = 0.01
+"""
+
+
+def opened_plain(
+    folder: Path, spoil: Callable[[np.ndarray, np.ndarray], Any] = lambda t, w: (t, w), **more: Any
+) -> Any:
+    """The plain CSV of a trace, spoilt."""
+    t, watts, _ = trace()
+    source = table(folder / "a.csv", "t,p", *spoil(t, watts))
+    options = {"time": "t:s", "power": "p:W", "stamp": "start", "windows": windows(folder)} | more
+    return plain_csv.open_import(source, **options)
+
+
+def said(run: ImportedRun, out: Path) -> list[str]:
+    """The notes that are told, which are those that the run keeps."""
+    told: list[str] = []
+    recording = open_run(write(run, out, say=told.append))
+    assert [e["text"] for e in recording.of_type("note")] == told
+    return told
+
+
+# ---- limits of short readings ---------------------------------------------------------------------------------------
+
+IMPORTERS = {
+    "joulescope-csv": joulescope_csv, "joulescope-jls": joulescope_jls, "otii": otii, "plain-csv": plain_csv,
+    "ppk2": ppk2, "socwatch": socwatch,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IMPORTERS)
+def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Path) -> None:
+    """Its readings last a millisecond: 0.02 % and 0.01 % of 10 mW or mA."""
+    case = cases().get(name)
+    if case is None:
+        pytest.skip("pyjls is not installed")
+    for path, content in case.files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W") + RANGE.format(unit="A"))
+    options = {k: str(tmp_path / v) if k == "windows" else v for k, v in case.options.items()}
+    run = IMPORTERS[name].open_import(tmp_path / case.source, calibration=str(tmp_path / "c.toml"), **options)
+    accuracy = run.meters[0].rails[0].accuracy
+    assert accuracy is not None
+    assert accuracy.offset == pytest.approx(3e-6)
+
+
+def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W"))
+    rng = np.random.default_rng(0)
+
+    def uneven(t: np.ndarray, w: np.ndarray) -> Any:
+        keep = np.sort(rng.choice(len(t), len(t) // 3, replace=False))
+        return t[keep], w[keep]
+
+    run = opened_plain(tmp_path, uneven, calibration=str(tmp_path / "c.toml"))
+    rail = run.meters[0].rails[0]
+    assert rail.rate_hz == 0.0
+    assert rail.accuracy.offset == pytest.approx(3e-6)
+
+
+# ---- idle windows ---------------------------------------------------------------------------------------------------
+
+
+def test_idle_over_a_window_of_activity_is_refused_and_both_are_named(tmp_path: Path) -> None:
+    run = opened_plain(tmp_path, idle="0.1:1.0")
+    with pytest.raises(
+        DataError, match=r"idle window from 0\.1 s to 1 s overlaps window 1.* from 0\.6 s to 0\.8 s"
+    ) as e:
+        write(run, tmp_path / "run")
+    assert "in this one: 2" in e.value.remedy
+    assert not (tmp_path / "run").exists()
+
+
+def test_idle_that_touches_a_window_is_let_be(tmp_path: Path) -> None:
+    check(opened_plain(tmp_path, idle=f"0.58:{ON_S[0]},{ON_S[0] + SPAN_S}:{ON_S[1]}"), tmp_path / "run")
+
+
+def test_idle_beyond_the_trace_is_cut_with_a_note_or_refused(tmp_path: Path) -> None:
+    notes = said(opened_plain(tmp_path, idle="2.0:3.5"), tmp_path / "cut")
+    assert any("idle window from 2 s to 3.5 s was cut to the trace: from 2 s to 2.4 s" in note for note in notes)
+    assert max(e["off_ns"] for e in open_run(tmp_path / "cut").of_type("idle")) == 2_400_000_000
+    with pytest.raises(DataError, match=r"idle window from 3 s to 4 s lies outside the trace, .* to 2\.4 s"):
+        write(opened_plain(tmp_path, idle="3:4"), tmp_path / "outside")
+
+
+# ---- what is missing ------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_recording_has_nothing_to_say(tmp_path: Path) -> None:
+    assert said(opened_plain(tmp_path), tmp_path / "run") == []
+
+
+def test_a_hole_in_the_trace_is_counted_and_placed(tmp_path: Path) -> None:
+    def holed(t: np.ndarray, w: np.ndarray) -> Any:
+        keep = ((t < 0.7) | (t >= 0.75)) & ((t < 1.9) | (t >= 2.0))
+        return t[keep], w[keep]
+
+    (note,) = said(opened_plain(tmp_path, holed), tmp_path / "run")
+    assert "2 gaps longer than 1.5 periods of 0.0005 s, 0.15 s in all" in note
+    assert "the longest, 0.1 s, begins at 1.9 s" in note
+
+
+def test_a_part_of_every_span_that_is_missing_is_said(tmp_path: Path) -> None:
+    def holed(t: np.ndarray, w: np.ndarray) -> Any:
+        gone = np.any([(t >= a + 0.1) & (t < a + 0.16) for a in ON_S], axis=0)
+        return t[~gone], w[~gone]
+
+    (note,) = said(opened_plain(tmp_path, holed), tmp_path / "run")
+    assert "4 gaps" in note
+    assert "0.24 s in all" in note
+
+
+@pytest.mark.parametrize("word", ["inf", "-inf", "nan", "NaN", ""])
+def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    cells = [repr(w) for w in watts.tolist()]
+    cells[1300:1303] = [word] * 3
+    lines = ["t,p", *(f"{a!r},{c}" for a, c in zip(t.tolist(), cells, strict=True))]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    run = plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
+    assert said(run, tmp_path / "run") == [f"Rail p: 3 of {len(t)} readings are no number; they are left out"]
+    figures = evaluate(open_run(tmp_path / "run")).quantities
+    assert figures["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
+
+
+def test_lines_that_end_early_are_counted(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    lines = ["t,p,note", *(f"{a!r},{w!r},x" for a, w in zip(t.tolist(), watts.tolist(), strict=True))]
+    lines[10], lines[20] = lines[10].removesuffix(",x"), lines[20].split(",")[0]
+    (tmp_path / "a.csv").write_text("\n".join(["made by hand", *lines]))
+    run = plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
+    _, short, missing = said(run, tmp_path / "run")
+    assert f"2 of {len(t)} lines end before the header's last column, the first in line 12" in short
+    assert f"1 of {len(t)} readings are no number" in missing
+
+
+def test_windows_beyond_the_trace_are_counted(tmp_path: Path) -> None:
+    def early(t: np.ndarray, w: np.ndarray) -> Any:
+        return t[t < 1.6], w[t < 1.6]
+
+    run = opened_plain(tmp_path, early)
+    with pytest.raises(DataError, match="idle window"):
+        write(run, tmp_path / "idle")
+    (tmp_path / "w.csv").write_text("start,end\n0.6,0.8\n1.5,1.7\n")
+    (note,) = said(opened_plain(tmp_path, early, windows=str(tmp_path / "w.csv"), idle="0:0.55"), tmp_path / "run")
+    assert note == "Rail p: 1 of 2 windows lie outside the trace, in part or wholly"
+
+
+def test_amperes_that_are_no_number_stay_so_times_volts(tmp_path: Path) -> None:
+    t, watts, _ = trace()
+    amps = watts / SUPPLY_V
+    amps[1300] = np.inf
+    source = table(tmp_path / "a.csv", "t,i,v", t, amps, 0.0 * t + SUPPLY_V)
+    run = plain_csv.open_import(source, time="t:s", current="i:A", voltage="v:V", windows=windows(tmp_path))
+    assert said(run, tmp_path / "run") == [f"Rail i: 1 of {len(t)} readings are no number; they are left out"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command_prints_the_notes(
+    as_json: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t, watts, _ = trace()
+    watts[3] = np.nan
+    table(tmp_path / "a.csv", "t,p", t, watts)
+    module = f"{ROOT / 'drivers' / 'importers' / 'plain_csv.py'}:open_import"
+    words = ["import", "--format", module, str(tmp_path / "a.csv"), "--out", str(tmp_path / "run")]
+    words += [w for o in ("time=t:s", "power=p:W", f"windows={windows(tmp_path)}") for w in ("--option", o)]
+    words += ["--json"] if as_json else []
+    monkeypatch.setattr(sys, "argv", ["rig", *words])
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    note = f"Rail p: 1 of {round(2.4 * RATE_HZ)} readings are no number; they are left out"
+    assert json.loads(out)["notes"] == [note] if as_json else f"note    {note}\n" in out

@@ -1,0 +1,240 @@
+"""The run directory is a format: a stranger can write one, and what is written is what counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from fixtures.bench.plant import SimPlant
+from fixtures.worlds.truth import draw, measured, truth
+from rig.analysis.evaluate import evaluate
+from rig.analysis.quantity import from_json
+from rig.commands.main import main
+from rig.recording.reader import open_run
+from rig.types import Conversion
+from tests.support.paths import ROOT
+from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write
+
+EXAMPLE = ROOT / "examples" / "write_run_by_hand.py"
+TABLES = ("samples", "replies", "progress", "activity")
+FIGURES = ("execution_time_s", "idle_power_w", "active_power_w", "dynamic_power_w", "energy_per_inference_j")
+
+
+def engine_written(path: Path, seed: int = 5, windows: int = 40) -> SimPlant:
+    """A drawn plant, measured; the meter's clock is a multiple of its rate, so that ticks are whole."""
+    d = draw(seed)
+    whole = {"rate_hz": 1000.0, "aperture": 1.0, "filter_tau_s": 0.0, "drop": 0.0, "clip": 0.0}
+    device = d.device | {"inference_s": 0.03, "marks": True}
+    return measured(
+        dataclasses.replace(d, meter=d.meter | whole, device=device, windows=windows, window_s=0.03, idle_s=1.0), path
+    )
+
+
+@pytest.fixture(scope="module")
+def engine_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("engine") / "run"
+    engine_written(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
+    path = tmp_path_factory.mktemp("example") / "run"
+    said = subprocess.run([sys.executable, EXAMPLE, path], capture_output=True, text=True, check=True).stdout
+    return path, json.loads(said)
+
+
+def schema(name: str) -> Draft202012Validator:
+    document = json.loads((ROOT / "rig" / "schemas" / f"{name}.json").read_text())
+    Draft202012Validator.check_schema(document)
+    return Draft202012Validator(document)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (path / "events.jsonl").read_text().splitlines()]
+
+
+# ---- schemas ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", ["engine", "example"])
+def test_every_line_fits_its_schema(source: str, engine_run: Path, example: tuple[Path, dict[str, float]]) -> None:
+    for line in lines(engine_run if source == "engine" else example[0]):
+        schema(line["type"] if line["type"] in ("start", "stop") else "event").validate(line)
+
+
+def test_results_fit_their_schema(engine_run: Path) -> None:
+    schema("results").validate(json.loads(json.dumps(evaluate(open_run(engine_run)).to_json())))
+
+
+def test_the_stop_line_of_a_failed_run_fits_its_schema(tmp_path: Path) -> None:
+    d = dataclasses.replace(draw(1), windows=3)
+    d = dataclasses.replace(d, device=d.device | {"fail_at": 2, "fail": "raise"})
+    with pytest.raises(Exception, match="as it was told to"):
+        measured(d, tmp_path / "run")
+    stop = lines(tmp_path / "run")[-1]
+    schema("stop").validate(stop)
+    assert stop["error"]["error"] == "DeviceError"
+
+
+@pytest.mark.parametrize("field", ["schema", "run_id", "t0_ns", "clocks", "device", "meters", "scenario", "workload"])
+def test_a_start_line_without_what_readers_need_does_not_fit(engine_run: Path, field: str) -> None:
+    start = lines(engine_run)[0]
+    del start[field]
+    assert not schema("start").is_valid(start)
+
+
+def test_other_fields_are_allowed(engine_run: Path) -> None:
+    start = lines(engine_run)[0]
+    start["operator"] = start["device"]["colour"] = start["clocks"][0]["crystal"] = "blue"
+    schema("start").validate(start)
+
+
+# ---- the example --------------------------------------------------------------------------
+
+
+def test_the_document_shows_the_example_as_it_is() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "run-directory.md").read_text(), re.S)
+    assert EXAMPLE.read_text() in blocks
+
+
+def test_the_example_imports_nothing_of_ours() -> None:
+    assert not re.search(r"^\s*(from|import) (rig|fixtures|drivers|scenarios|reports)\b", EXAMPLE.read_text(), re.M)
+
+
+def test_report_finds_the_figures_that_the_example_printed(
+    example: tuple[Path, dict[str, float]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, true = example
+    assert main(["report", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"]["quantities"]
+    for name, value in true.items():
+        low, high = found[name]["interval_95"]
+        assert low <= value <= high, name
+        assert high - low <= 0.01 * value, name
+
+
+# ---- a second writer ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 13, 10_000])
+def test_the_same_contents_by_another_writer_give_the_same_figures(
+    engine_run: Path, tmp_path: Path, batch: int
+) -> None:
+    events, tables = read_plainly(engine_run)
+    tables = {name: with_ticks(t) if name.startswith("traces/") else t for name, t in tables.items()}
+    write(tmp_path / "run", events[:-1], tables, batch)
+    ours, theirs = (evaluate(open_run(p)).quantities for p in (engine_run, tmp_path / "run"))
+    assert ours.keys() == theirs.keys()
+    for name, q in ours.items():
+        other = theirs[name]
+        assert [other.value, other.half_width()] == pytest.approx([q.value, q.half_width()], rel=1e-9, abs=0), name
+
+
+def test_column_order_narrow_types_and_other_columns_do_not_matter(engine_run: Path, tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    events, tables = read_plainly(engine_run)
+    replies = tables["replies.arrows"]
+    replies = replies.select(replies.column_names[::-1]).append_column("mood", pa.array(["good"] * replies.num_rows))
+    at = replies.column_names.index("issue")
+    replies = replies.set_column(at, "issue", replies["issue"].cast(pa.uint16()))
+    at = replies.column_names.index("phase")
+    replies = replies.set_column(at, "phase", replies["phase"].cast(pa.large_string()).dictionary_encode())
+    write(tmp_path / "run", events[:-1], tables | {"replies.arrows": replies})
+    assert open_run(tmp_path / "run").replies.equals(open_run(engine_run).replies)
+
+
+def test_a_plant_watched_by_hand_is_found_within_the_stated_intervals(tmp_path: Path) -> None:
+    held: dict[str, list[bool]] = {name: [] for name in FIGURES}
+    for seed in range(20):
+        plant, count = observed(tmp_path / str(seed), seed)
+        true, found = truth(plant, "inference", count), evaluate(open_run(tmp_path / str(seed))).quantities
+        for name in FIGURES:
+            low, high = found[name].interval()
+            held[name].append(low <= true[name] <= high)
+            assert high - low < 0.05 * true[name]
+    # of 20 intervals at 95 %, fewer than 17 hold by chance once in sixty times
+    assert {name: sum(h) for name, h in held.items() if sum(h) < 17} == {}
+
+
+@pytest.mark.parametrize("unit", ["A", "J"])
+def test_currents_and_counters_are_converted_as_documented(tmp_path: Path, unit: str) -> None:
+    plant, count = observed(tmp_path / "watts", 1)
+    events, tables = read_plainly(tmp_path / "watts")
+    watts, start, end = (tables["traces/core.arrows"][c].to_numpy() for c in ("value", "start_tick", "end_tick"))
+    rail: dict[str, Any] = {"name": "core", "rate_hz": 1000.0, "accuracy": {"of_reading": 1e-3, "offset": 1e-6}}
+    if unit == "A":
+        rail["conversion"] = {"unit": "A", "supply_v": 2.0, "burden_ohm": 10.0}
+        columns = {"value": (2.0 - np.sqrt(4.0 - 40.0 * watts)) / 20.0, "start_tick": start, "end_tick": end}
+    else:
+        rail |= {"kind": "cumulative", "conversion": {"unit": "J"}}
+        edge = np.append(start, end[-1])
+        columns = {"value": np.append(0.0, np.cumsum(watts * 1e-3)), "start_tick": edge, "end_tick": edge}
+    write(tmp_path / "run", events[:-1], tables | {"traces/core.arrows": trace(rail, columns)})
+    true, found = truth(plant, "inference", count), evaluate(open_run(tmp_path / "run")).quantities
+    for name in FIGURES:
+        low, high = found[name].interval()
+        assert low <= true[name] <= high, name
+
+
+# ---- reading ------------------------------------------------------------------------------
+
+
+def test_frames_hold_the_documented_columns(engine_run: Path) -> None:
+    frames = open_run(engine_run).frames()
+    document = (ROOT / "docs" / "run-directory.md").read_text()
+    assert set(frames) == {*TABLES, "trace.core"}
+    assert list(frames["trace.core"].columns) == ["start_tick", "end_tick", "value", "overload"]
+    for name in TABLES:
+        section = document.split(f"### {name}.arrows")[1].split("\n#")[0]
+        assert list(frames[name].columns) == re.findall(r"^\| `(\w+)` \|", section, re.M), name
+    assert len(frames["replies"]) == 40
+
+
+def test_results_can_be_read_back_as_quantities(engine_run: Path) -> None:
+    for name, q in evaluate(open_run(engine_run)).quantities.items():
+        assert from_json(json.loads(json.dumps(q.to_json()))) == q, name
+
+
+def test_derived_files_can_be_deleted_and_rebuilt(engine_run: Path) -> None:
+    before = evaluate(open_run(engine_run)).to_json()
+    (engine_run / "derived").mkdir()
+    (engine_run / "derived" / "results.json").write_bytes(b"anything")
+    assert evaluate(open_run(engine_run)).to_json() == before
+
+
+def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_run: Path) -> None:
+    run = open_run(engine_run)
+    core = run.traces["core"]
+    found = []
+    for supply_v in (1.0, 2.0):
+        rail = dataclasses.replace(core.rail, conversion=Conversion("A", supply_v))
+        again = dataclasses.replace(run, traces={"core": dataclasses.replace(core, rail=rail)})
+        found.append(evaluate(again).quantities["active_power_w"].value)
+    assert found[1] == pytest.approx(2.0 * found[0], rel=1e-9)
+
+
+def test_readings_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
+    plant, count = observed(tmp_path / "clean", 3)
+    events, tables = read_plainly(tmp_path / "clean")
+    readings = tables["traces/core.arrows"]
+    value = readings["value"].to_numpy().copy()
+    bad = np.random.default_rng(0).choice(len(value), 60, replace=False)
+    value[bad] = np.resize([np.nan, np.inf, -np.inf], 60)
+    at = readings.column_names.index("value")
+    tables["traces/core.arrows"] = readings.set_column(at, "value", [value])
+    write(tmp_path / "run", events[:-1], tables)
+    true, found = truth(plant, "inference", count), evaluate(open_run(tmp_path / "run")).quantities
+    for name in FIGURES:
+        low, high = found[name].interval()
+        assert low <= true[name] <= high, name

@@ -1,0 +1,180 @@
+"""A malformed recording is refused by a typed error that says what is wrong with it, never by a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.evaluate import evaluate
+from rig.errors import DataError, RigError, StoreError
+from rig.recording.reader import open_run
+from tests.support.run_by_hand import read_plainly, short_recording, start_line, trace, write, write_lines
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return short_recording(tmp_path_factory.mktemp("recording"))
+
+
+def minimal(path: Path, *events: dict[str, Any], tables: dict[str, pa.Table] | None = None, **start: Any) -> Path:
+    return write(path, [start_line(**start), *events], tables or {})
+
+
+@pytest.mark.parametrize("fields", [["t0_ns"], ["clocks", "device"], ["run_id", "meters", "scenario", "workload"]])
+def test_missing_start_fields_are_named(tmp_path: Path, fields: list[str]) -> None:
+    start = {k: v for k, v in start_line().items() if k not in fields}
+    with pytest.raises(StoreError) as caught:
+        open_run(write(tmp_path / "run", [start], {}))
+    assert all(field in str(caught.value) for field in fields)
+
+
+def test_another_version_of_the_format_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="neurorig-run/9"):
+        open_run(minimal(tmp_path / "run", schema="neurorig-run/9"))
+
+
+def test_a_directory_without_events_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="not a run directory"):
+        open_run(tmp_path)
+
+
+READINGS = {"value": [1.0, 2.0, 3.0], "start_tick": [0, 10, 20], "end_tick": [10, 20, 30]}
+BAD_TRACES: dict[str, Callable[[], pa.Table]] = {
+    "no metadata": lambda: pa.table(READINGS),
+    "no clock": lambda: pa.table(READINGS).replace_schema_metadata({"rail": '{"name": "core"}'}),
+    "no value": lambda: trace({"name": "core"}, {"start_tick": [0], "end_tick": [1]}),
+    "words": lambda: trace({"name": "core"}, READINGS | {"value": ["a", "b", "c"]}),
+    "half of the ticks": lambda: trace({"name": "core"}, {"value": [1.0], "start_tick": [0]}),
+    "neither ticks nor grid": lambda: trace({"name": "core"}, {"value": [1.0]}),
+    "a null tick": lambda: trace({"name": "core"}, READINGS | {"start_tick": [0, None, 20]}),
+    "a fractional tick": lambda: trace({"name": "core"}, READINGS | {"end_tick": [10.5, 20.5, 30.5]}),
+    "an unknown kind": lambda: trace({"name": "core", "kind": "median"}, READINGS),
+    "an unknown unit": lambda: trace({"name": "core", "conversion": {"unit": "VA"}}, READINGS),
+    "joules per reading": lambda: trace({"name": "core", "conversion": {"unit": "J"}}, READINGS),
+    "a misspelt field": lambda: trace({"name": "core", "filter_tau": 1e-3}, READINGS),
+    "a negative rate": lambda: trace({"name": "core", "rate_hz": -1.0}, READINGS),
+    "a grid of words": lambda: trace({"name": "core"}, {"value": [1.0]}, grid={"t0_tick": "a"}),
+}
+
+
+@pytest.mark.parametrize("what", BAD_TRACES)
+def test_a_trace_that_does_not_say_what_it_is_is_refused(tmp_path: Path, what: str) -> None:
+    path = minimal(tmp_path / "run", tables={"traces/core.arrows": BAD_TRACES[what]()})
+    with pytest.raises(StoreError, match=r"traces/core\.arrows"):
+        open_run(path)
+
+
+def test_two_traces_of_one_rail_are_refused(tmp_path: Path) -> None:
+    same = trace({"name": "core"}, READINGS)
+    with pytest.raises(StoreError, match="two traces"):
+        open_run(minimal(tmp_path / "run", tables={"traces/a.arrows": same, "traces/b.arrows": same}))
+
+
+CLOCK = {"type": "brackets", "clock": "meter", "rows": [[1, 1, 2]]}
+BACKWARDS: dict[str, Callable[[Path], Path]] = {
+    "an idle window": lambda p: minimal(p, {"type": "idle", "on_ns": 5, "off_ns": 4}),
+    "a bracket": lambda p: minimal(p, CLOCK | {"rows": [[5, 1, 4]]}),
+    "a counter": lambda p: minimal(p, CLOCK | {"rows": [[1, 4_294_967_295, 2], [3, 10, 4]]}),
+    "a mark": lambda p: minimal(p, {"type": "marks", "spans": [[5, 4]]}),
+    "a reading": lambda p: minimal(
+        p, tables={"traces/a.arrows": trace({"name": "a"}, READINGS | {"end_tick": [10, 5, 30]})}
+    ),
+    "readings": lambda p: minimal(
+        p,
+        CLOCK,
+        tables={"traces/a.arrows": trace({"name": "a"}, READINGS | {"start_tick": [0, 10, 5]})},
+        device={"clock": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BACKWARDS)
+def test_time_that_runs_backwards_is_a_data_error(tmp_path: Path, what: str) -> None:
+    with pytest.raises(DataError):
+        evaluate(open_run(BACKWARDS[what](tmp_path / "run")))
+
+
+def test_a_span_that_runs_backwards_is_a_data_error(recording: Path, tmp_path: Path) -> None:
+    events, tables = read_plainly(recording)
+    rows = tables["replies.arrows"].to_pylist()
+    rows[3]["on_tick"], rows[3]["off_tick"] = rows[3]["off_tick"], rows[3]["on_tick"]
+    tables["replies.arrows"] = pa.Table.from_pylist(rows, tables["replies.arrows"].schema)
+    with pytest.raises(DataError, match="span"):
+        evaluate(open_run(write(tmp_path / "run", events[:-1], tables)))
+
+
+@pytest.mark.parametrize("rate_hz", [1.0, 1e6])
+def test_a_rate_that_the_ticks_contradict_is_a_data_error(recording: Path, tmp_path: Path, rate_hz: float) -> None:
+    events, tables = read_plainly(recording)
+    columns = {name: tables["traces/core.arrows"][name] for name in ("value", "start_tick", "end_tick")}
+    tables["traces/core.arrows"] = trace({"name": "core", "rate_hz": rate_hz}, columns)
+    with pytest.raises(DataError, match="as far apart"):
+        open_run(write(tmp_path / "run", events[:-1], tables))
+
+
+REPLY = {"issue": 0, "issued_ns": 1, "on_tick": None, "off_tick": 5, "executions": 0, "output": "{", "sample_id": None}
+
+
+@pytest.mark.parametrize("column", [*REPLY, "phase"])
+def test_a_malformed_reply_is_refused_by_its_column(recording: Path, tmp_path: Path, column: str) -> None:
+    events, tables = read_plainly(recording)
+    replies = tables["replies.arrows"]
+    at = replies.column_names.index(column)
+    if column in ("issue", "issued_ns", "phase"):
+        replies = replies.remove_column(at)
+    else:
+        values = replies[column].to_pylist()
+        values[1] = REPLY[column]
+        if column == "off_tick":
+            values = [str(v) + "x" for v in values]
+        replies = replies.set_column(at, column, [values])
+    path = write(tmp_path / "run", events[:-1], tables | {"replies.arrows": replies})
+    with pytest.raises(StoreError, match="replies"):
+        open_run(path)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a document, as a path of keys."""
+    yield at
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value[:6]):
+            yield from places(inner, (*at, key))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(data=st.data(), other=ANYTHING)
+@settings(max_examples=150, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_no_malformed_line_makes_anything_but_a_rig_error(
+    recording: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, other: Any
+) -> None:
+    copy = tmp_path_factory.getbasetemp() / "malformed"
+    copy = copy if copy.exists() else shutil.copytree(recording, copy)
+    events, _ = read_plainly(recording)
+    events = json.loads(json.dumps(events))
+    at = data.draw(st.sampled_from([p for p in places(events) if len(p) > 1]))
+    parent: Any = events
+    for key in at[:-1]:
+        parent = parent[key]
+    parent[at[-1]] = other
+    write_lines(copy, events)
+    try:
+        result = evaluate(open_run(copy))
+    except RigError:
+        return
+    assert np.isfinite([q.value for q in result.quantities.values()]).all()

@@ -1,0 +1,142 @@
+"""Whatever a driver delivers, the writer leaves a directory that can be read, or says what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures.bench.mock_device import MockDevice, open_device
+from fixtures.bench.mock_meter import open_meter
+from fixtures.bench.plant import open_plant
+from fixtures.worlds.truth import blank
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
+from rig.errors import SetupError, StoreError
+from rig.recording.reader import open_run
+from rig.recording.writer import Recorder
+from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Span, Step
+
+ROW = (0, "s0", "inference", None, 1, 2, 3, 4, 1, "null", False)
+
+
+def answered(recorder: Recorder, on_tick: Any = 3) -> None:
+    recorder.reply(0, Reply("s0", None, (Span("inference", on_tick, 4),)), None, 1, 2)
+
+
+def meter(*rails: Rail) -> MeterInfo:
+    return MeterInfo("hand", "simulator", ClockInfo("meter", 1e6), rails)
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    with Recorder(tmp_path / "run") as recorder:
+        recorder.event(
+            "start", schema="neurorig-run/1", run_id="r", t0_ns=0, clocks=[{"name": "host", "tick_hz": 1e9}],
+            device={"clock": None}, meters=[], scenario={}, workload={},
+        )  # fmt: skip
+        yield recorder
+
+
+def test_what_was_written_is_read_and_sealed(recorder: Recorder) -> None:
+    answered(recorder)
+    recorder.stop()
+    run = open_run(recorder.path)
+    assert run.sealed
+    assert tuple(run.replies.to_pylist()[0].values()) == ROW
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), np.array([1.0, np.nan])])
+def test_a_number_that_is_none_is_written_as_null(recorder: Recorder, value: Any) -> None:
+    recorder.event("note", value=value)
+    recorder.stop()
+    assert open_run(recorder.path).events[1]["value"] in (None, [1.0, None])
+
+
+def test_a_line_that_json_cannot_hold_is_refused(recorder: Recorder) -> None:
+    with pytest.raises(StoreError, match="note"):
+        recorder.event("note", value={(1, 2): 3})
+    recorder.stop()
+    assert len(open_run(recorder.path).events) == 2
+
+
+def test_a_row_that_does_not_fit_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
+    answered(recorder)
+    for wrong in (3.5, 2**63, "3"):
+        with pytest.raises(StoreError, match="replies"):
+            answered(recorder, wrong)
+    answered(recorder)
+    recorder.stop()
+    assert open_run(recorder.path).replies.num_rows == 2
+
+
+def test_a_chunk_unlike_those_before_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
+    recorder.open_trace(meter(Rail("core", rate_hz=1e3)), Rail("core", rate_hz=1e3), 0)
+    for value in (np.ones(2), np.ones(2, np.int16), np.ones(2)):
+        recorder.chunk(Chunk("core", value), 1)
+    with pytest.raises(StoreError, match=r"core\.arrows"):
+        recorder.stop()
+    run = open_run(recorder.path)
+    assert len(run.traces["core"].value) == 4
+    assert run.error is not None
+
+
+def test_readings_of_a_rail_that_no_meter_declared_are_refused(recorder: Recorder) -> None:
+    with pytest.raises(StoreError, match="no meter declared"):
+        recorder.chunk(Chunk("core", np.ones(1)), 1)
+
+
+@pytest.mark.parametrize("names", [("core", "core"), ("a/b", "a b")])
+def test_two_rails_cannot_share_a_file(recorder: Recorder, names: tuple[str, str]) -> None:
+    first, second = (Rail(name) for name in names)
+    recorder.open_trace(meter(first), first, 0)
+    with pytest.raises(StoreError, match="share"):
+        recorder.open_trace(meter(second), second, 0)
+
+
+@pytest.mark.parametrize("rail", [Rail("core", rate_hz=float("nan")), Rail("core", kind="median"), Rail("")])  # type: ignore[arg-type]
+def test_a_rail_that_a_reader_would_refuse_is_refused_at_once(recorder: Recorder, rail: Rail) -> None:
+    with pytest.raises(StoreError, match="rail"):
+        recorder.open_trace(meter(rail), rail, 0)
+
+
+def test_a_full_disk_is_a_store_error(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("rig.recording.writer._write_all", full)
+    with pytest.raises(StoreError, match="No space left"):
+        recorder.event("note")
+
+
+def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
+    with pytest.raises(StoreError, match="not an empty directory"):
+        Recorder(recorder.path)
+
+
+class HalfTicks(MockDevice):
+    """A driver whose stamps are fractions."""
+
+    def _stamp(self, t_s: float) -> int:
+        return super()._stamp(t_s) + 0.5  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("fault", ["half ticks", "nan seconds"])
+def test_a_faulty_driver_or_scenario_still_leaves_a_stop_line(tmp_path: Path, fault: str) -> None:
+    plant = open_plant()
+    device = open_device(plant, marks=False)
+    if fault == "half ticks":
+        device.__class__ = HalfTicks
+    steps: list[Step] = [Idle(0.5), Issue(blank(1).samples), Idle(0.5 if fault == "half ticks" else float("nan"))]
+    bench = Bench(device, (open_meter(plant),), plant.clock)
+    with pytest.raises(StoreError if fault == "half ticks" else SetupError):
+        record(tmp_path / "run", bench, blank(1), steps, scenario={"name": "faulty"}, argv=[])
+    stop = json.loads((tmp_path / "run" / "events.jsonl").read_text().splitlines()[-1])
+    assert stop["type"] == "stop"
+    assert stop["error"] is not None
+    assert open_run(tmp_path / "run").sealed

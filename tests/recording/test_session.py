@@ -1,0 +1,78 @@
+"""Runs that belong together are bound by their hashes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rig.errors import IntegrityError, StoreError
+from rig.recording.session import FILE, bind, runs_in
+from rig.recording.writer import EVENTS, Recorder
+
+PURPOSES = [("performance", "performance"), ("power", "power")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, _ in PURPOSES:
+        with Recorder(tmp_path / name) as recorder:
+            recorder.event("start", run_id=name)
+            recorder.stop()
+    bind(tmp_path, PURPOSES)
+    return tmp_path
+
+
+def test_a_session_stands_for_its_runs_in_their_order(folder: Path) -> None:
+    assert runs_in(folder) == [(folder / name, name) for name in ("performance", "power")]
+
+
+def test_a_session_may_be_moved_as_a_whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "session"
+    folder.rename(elsewhere)
+    assert runs_in(elsewhere) == [(elsewhere / name, name) for name in ("performance", "power")]
+
+
+def test_a_run_by_itself_stands_for_itself(folder: Path) -> None:
+    assert runs_in(folder / "power") == [(folder / "power", "")]
+
+
+def test_it_says_what_each_run_is_for_and_leaves_no_half_written_file(folder: Path) -> None:
+    document = json.loads((folder / FILE).read_text())
+    assert [(r["path"], r["purpose"]) for r in document["runs"]] == PURPOSES
+    assert document["schema"] == "neurorig-session/1"
+    assert [p.name for p in folder.iterdir() if p.is_file()] == [FILE]
+
+
+def test_a_bound_run_that_was_altered_is_refused_by_name(folder: Path) -> None:
+    events = folder / "power" / EVENTS
+    events.write_bytes(events.read_bytes().replace(b'"power"', b'"pover"'))
+    with pytest.raises(IntegrityError, match="power is not the run"):
+        runs_in(folder)
+
+
+def test_another_run_in_the_place_of_a_bound_one_is_refused(folder: Path) -> None:
+    (folder / "power").rename(folder / "kept")
+    (folder / "performance").rename(folder / "power")
+    (folder / "kept").rename(folder / "performance")
+    with pytest.raises(IntegrityError):
+        runs_in(folder)
+
+
+def test_a_bound_run_that_is_gone_is_refused(folder: Path) -> None:
+    (folder / "power").rename(folder / "elsewhere")
+    with pytest.raises(IntegrityError, match="power"):
+        runs_in(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"runs": [{"path": "power"}]}', '{"runs": [1]}'])
+def test_a_session_that_cannot_be_read_says_so(folder: Path, text: str) -> None:
+    (folder / FILE).write_text(text)
+    with pytest.raises(StoreError, match="cannot be read"):
+        runs_in(folder)
+
+
+def test_binding_again_takes_the_place_of_the_first(folder: Path) -> None:
+    bind(folder, PURPOSES[1:])
+    assert runs_in(folder) == [(folder / "power", "power")]

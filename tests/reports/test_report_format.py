@@ -1,0 +1,198 @@
+"""Numbers and names for people, and traces thinned for a picture."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from reports.figures.trace import envelope
+from reports.format import budget, clean, flatten, quantity_text, si
+from reports.names import brief, groups, ordinal, split_name, target_of, text_of, title
+from rig.analysis.quantity import Component, Quantity
+
+
+@pytest.mark.parametrize(
+    ("quantity", "text"),
+    [
+        (Quantity(341.2e-6, "W", bias=3.1e-6), "341.2 ± 3.1 µW"),
+        (Quantity(0.875, "1", bias=0.012), "87.5 ± 1.2 %"),
+        (Quantity(12.5, "1", bias=0.25), "12.50 ± 0.25"),
+        (Quantity(math.nan, "W", bias=1.0), "n/a"),
+        (Quantity(math.inf, "W"), "n/a"),
+        (Quantity(0.875, "1"), "87.5 % (no uncertainty stated)"),
+        (Quantity(0.0, "W"), "0 W (no uncertainty stated)"),
+        (Quantity(0.0, "W", bias=2e-6), "0.0 ± 2.0 µW"),
+        (Quantity(-1e-9, "W", bias=2e-6), "0.0 ± 2.0 µW"),
+        (Quantity(0.9996, "s", bias=0.0996), "1000 ± 100 ms"),
+        (Quantity(612.3, "s", bias=0.61), "612.30 ± 0.61 s"),
+        (Quantity(0.01, "W", bias=5.0), "0.0 ± 5.0 W"),
+        (Quantity(4.2, "W", bias=math.inf), "4.2 ± unknown W"),
+        (Quantity(3e-9, "J", bias=1.2e-10), "3.00 ± 0.12 nJ"),
+        (Quantity(12.0, "widgets", bias=1.5), "12.0 ± 1.5 widgets"),
+        (Quantity(1e30, "W", bias=1e28), "1.000e+06 ± 1.0e+04 YW"),
+        (Quantity(1e30, "widgets", bias=1e28), "1.000e+30 ± 1.0e+28 widgets"),
+        (Quantity(2.5e-6, "J/step", bias=1e-7), "2.50 ± 0.10 µJ/step"),
+    ],
+)
+def test_quantities_read_well(quantity: Quantity, text: str) -> None:
+    assert quantity_text(quantity) == text
+
+
+def test_what_rounding_left_of_a_share_is_nothing() -> None:
+    assert quantity_text(Quantity(1.939e-18, "1")) == "0 % (no uncertainty stated)"
+    assert quantity_text(Quantity(1e-7, "1", bias=2e-8)) == "0.0000100 ± 0.0000020 %"
+
+
+def test_a_name_with_a_dot_is_not_broken_at_it() -> None:
+    found = dict(flatten({"targets": {"best_known": {"mis-n250-d0.05-s0": -96}}}))
+    assert found == {"targets: best_known: mis-n250-d0.05-s0": "-96"}
+
+
+def test_plain_numbers_read_well() -> None:
+    assert si(1280.0, "Hz") == "1.28 kHz"
+    assert si(None, "s") == "not stated"
+    assert si(math.nan, "s") == "n/a"
+    assert si(90.0, "s") == "90 s"
+
+
+def test_names_are_taken_apart() -> None:
+    assert split_name("phase.inference.rail.vdd.core.idle_power_w")[:2] == (
+        "phase and rail",
+        "Phase inference, rail vdd.core",
+    )
+    assert split_name("trimmed.rail.io.dynamic_power_w").kind == "cross-check"
+    assert split_name("what.is.this").kind == "other"
+    assert split_name("").kind == "other"
+    assert title("rail.io.dynamic_power_w") == "Dynamic power"
+    assert title("time_to_solution_s") == "Time to solution"
+    assert title("target_best_known_mean") == "Cost of the best known target, mean"
+    assert target_of("target_best_known_mean") == "best_known"
+    names = ("x.y.z", "rail.io.a", "trimmed.a", "phase.p.rail.io.a", "accuracy", "phase.p.a")
+    kinds = [g.kind for g in groups(dict.fromkeys(names, Quantity(1.0, "W")))]
+    assert kinds == ["overall", "phase", "rail", "phase and rail", "cross-check", "other"]
+
+
+def test_budget_adds_what_is_shared_with_its_sign() -> None:
+    parts = (Component("gain", 3.0, shared="g"), Component("gain", -3.0, shared="g"), Component("noise", 2.0))
+    lines = {line.source: line for line in budget(Quantity(1.0, "W", parts))}
+    assert lines["noise"].share == 1.0
+    assert lines["gain"].u == 0.0
+    assert sum(line.share for line in lines.values()) == pytest.approx(1.0)
+
+
+def test_clean_leaves_letters_alone() -> None:
+    assert clean("Größe µW 功率\n") == "Größe µW 功率 "
+
+
+def test_envelope_keeps_extremes_and_gaps() -> None:
+    start = np.concatenate([np.arange(0.0, 400.0), np.arange(600.0, 1000.0)])
+    watts = np.ones(800)
+    watts[10], watts[500], watts[700] = 9.0, -3.0, np.nan
+    x, least, mean, most = envelope(start, start + 1.0, watts, 100)
+    assert x.shape == (100,)
+    assert np.nanmax(most) == 9.0
+    assert np.nanmin(least) == -3.0
+    assert np.isnan(mean[45:55]).all()
+    assert mean[20] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("execution_time_p50_s", "overall", "Execution time, median"),
+        ("busy_time_per_inference_s", "overall", "Busy time per inference"),
+        ("duration_s", "service", "Duration"),
+        ("throughput_inferences_hz", "service", "Throughput, inferences"),
+        ("latency_mean_s", "service", "Latency, mean"),
+        ("latency_p50_s", "service", "Latency, median"),
+        ("latency_p99_9_s", "service", "Latency, 99.9th percentile"),
+        ("latency_p99_early_stopping_s", "service", "Latency, 99th percentile, early stopping"),
+        ("in_time_share", "service", "Answered in time"),
+        ("slip_p99_s", "arrivals", "Host's slip, 99th percentile"),
+        ("slip_max_s", "arrivals", "Host's slip, greatest"),
+        ("arrival_gap_distance", "arrivals", "Gaps kept from gaps scheduled, Kolmogorov distance"),
+        ("onset_latency_p90_s", "scene changes", "Time to recognise a new scene, 90th percentile"),
+        ("stream_accuracy", "scene changes", "Share of time with the right scene"),
+        ("average_power_w", "average", "Average power"),
+        ("rail.vdd.core.average_power_w", "average", "Average power, rail vdd.core"),
+        ("peer.energy_per_inference_median_j", "peer", "Energy per inference, median"),
+        ("peer.window.1.energy_per_inference_j", "peer", "Energy per inference, window 1"),
+        ("gap_best_known_mean", "solver", "Gap to the best known target, mean"),
+        ("time_to_gap_official_0_05_s", "solver", "Time to a gap of 5 % (official target)"),
+        (
+            "energy_to_gap_official_0_1_official_j",
+            "solver",
+            "Energy to a gap of 10 % (official target), reached by all",
+        ),
+        ("reached_gap_official_0_01_share", "solver", "Reached a gap of 1 % (official target)"),
+        ("overrun_max_s", "solver", "Overrun of the budget, greatest"),
+        ("costly", "other", "Costly"),
+    ],
+)
+def test_figures_are_called_what_they_are(name: str, kind: str, text: str) -> None:
+    assert (split_name(name).kind, title(name)) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        ("50", "median"),
+        ("1", "1st percentile"),
+        ("12", "12th percentile"),
+        ("92", "92nd percentile"),
+        ("93", "93rd percentile"),
+        ("99.1", "99.1th percentile"),
+    ],
+)
+def test_percentiles_are_spelt(p: str, text: str) -> None:
+    assert ordinal(p) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("backlog_max", 1.0, "1 (no uncertainty stated)"),
+        ("arrival_gap_distance", 0.04, "0.04 (no uncertainty stated)"),
+        ("cost_mean", -0.5, "-0.5 (no uncertainty stated)"),
+        ("dropped_share", 0.02, "2 % (no uncertainty stated)"),
+        ("gap_official_mean", 1.5, "150 % (no uncertainty stated)"),
+        ("stream_accuracy", 1.0, "100 % (no uncertainty stated)"),
+        ("latency_p50_s", 0.5, "500 ms (no uncertainty stated)"),
+    ],
+)
+def test_shares_read_in_percent_and_counts_as_they_are(name: str, value: float, text: str) -> None:
+    assert text_of(name, Quantity(value, "s" if name.endswith("_s") else "1")) == text
+
+
+def test_groups_stand_in_one_order_and_figures_of_service_as_they_came() -> None:
+    names = ("peer.a", "slip_p50_s", "latency_p50_s", "duration_s", "average_power_w", "accuracy", "stream_accuracy")
+    found = groups(dict.fromkeys(names, Quantity(1.0, "s")))
+    assert [g.kind for g in found] == ["overall", "service", "arrivals", "scene changes", "average", "peer"]
+    assert [name for name, _ in found[1].entries] == ["latency_p50_s", "duration_s"]
+
+
+def test_a_terminal_shows_of_one_sample_at_a_time_what_is_asked_for_first() -> None:
+    names = ["duration_s", "throughput_samples_hz", "throughput_inferences_hz", "latency_mean_s", "latency_p50_s"]
+    names += ["latency_p97_s", "latency_p99_s", "latency_p99_9_s", "latency_p90_early_stopping_s"]
+    (service,) = groups(dict.fromkeys(names, Quantity(1.0, "s")))
+    short = [name for name, _ in brief(service, scheduled=False).entries]
+    assert short == ["throughput_samples_hz", "latency_p50_s", "latency_p99_s", "latency_p90_early_stopping_s"]
+    assert len(brief(service, scheduled=True).entries) == len(names) - 1
+
+
+def test_a_terminal_shows_gaps_to_the_official_target_where_there_is_one() -> None:
+    names = ("cost_mean", "gap_official_mean", "gap_mine_mean", "time_to_gap_mine_0_1_s", "gap_official_spread_solves")
+    (solver,) = groups(dict.fromkeys(names, Quantity(1.0, "1")))
+    assert [name for name, _ in brief(solver, False).entries] == ["cost_mean", "gap_official_mean"]
+    (other,) = groups(dict.fromkeys(("gap_mine_mean",), Quantity(1.0, "1")))
+    assert len(brief(other, False).entries) == 1
+
+
+def test_a_single_rail_says_its_average_once() -> None:
+    one = {"average_power_w": Quantity(1.0, "W"), "rail.core.average_power_w": Quantity(1.0, "W")}
+    (alone,) = groups(one)
+    assert [name for name, _ in brief(alone, True).entries] == ["average_power_w"]
+    (both,) = groups({**one, "rail.io.average_power_w": Quantity(1.0, "W")})
+    assert len(brief(both, True).entries) == 3

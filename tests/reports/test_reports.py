@@ -1,0 +1,260 @@
+"""Reports say what the result says, to people and to programs, whatever the names are."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from types import SimpleNamespace
+from typing import Any, cast
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from reports.console import print_result
+from reports.figures.draw import draw
+from reports.render import render, write
+from rig.analysis.quantity import from_json
+from rig.analysis.result import RailSeries, Result
+from tests.support.made_up import HOSTILE, made_up, q, without_pictures
+
+
+@pytest.fixture(scope="module")
+def simulated() -> dict[str, bytes]:
+    return render(None, made_up())
+
+
+@pytest.fixture(scope="module")
+def hostile() -> dict[str, bytes]:
+    return render(None, made_up(name=HOSTILE))
+
+
+def on_console(result: Result) -> str:
+    out = io.StringIO()
+    print_result(result, out)
+    return out.getvalue()
+
+
+class Tags(HTMLParser):
+    """Collects the tags of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value for key, value in attrs if key == "id" and value]
+        assert not any(key.startswith("on") for key, _ in attrs)
+
+
+# ---- simulated, incomplete, refused -------------------------------------------------------
+
+
+def test_simulated_is_said_everywhere(simulated: dict[str, bytes]) -> None:
+    page = simulated["report.html"].decode()
+    assert "<title>SIMULATED" in page
+    captions = re.findall(r"<(?:fig)?caption>(.*?)</(?:fig)?caption>", page, flags=re.S)
+    assert len(captions) > 10
+    assert all("SIMULATED" in caption for caption in captions)
+    assert 'class="watermark"' in page
+    for name in ("power", "latency", "service", "budget"):
+        assert simulated[f"figures/{name}.svg"].count(b"SIMULATED") >= 2
+    text = simulated["report.md"].decode()
+    assert text.startswith("# SIMULATED")
+    for line, following in zip(text.split("\n"), text.split("\n")[2:], strict=False):
+        assert not following.startswith("| | |") or line.startswith("**SIMULATED**")
+    assert on_console(made_up()).startswith("SIMULATED")
+
+
+def test_hardware_does_not_claim_simulation() -> None:
+    result = made_up(simulated=False)
+    assert all(b"SIMULATED" not in content for content in render(None, result).values())
+    assert "SIMULATED" not in on_console(result)
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        (None, "did not end as planned"),
+        (SimpleNamespace(stop=None, error=None, truncated=(), path=None), "no stop line"),
+        (
+            {"error": "MeterSilentError", "message": "no reading for 5 s", "remedy": "Check the cable"},
+            "no reading",
+        ),
+        ("power <lost>", "power &lt;lost&gt;"),
+    ],
+)
+def test_incomplete_recording_says_why(run: Any, said: str, tmp_path: Any) -> None:
+    if isinstance(run, (dict, str)):
+        run = SimpleNamespace(stop={"error": run}, error=run, truncated=())
+    if run is not None:
+        run.path = tmp_path
+    files = render(cast(Any, run), made_up(complete=False))
+    for name in ("report.html", "report.md"):
+        assert "INCOMPLETE RECORDING" in files[name].decode()
+        assert said in files[name].decode()
+    assert "INCOMPLETE RECORDING" in on_console(made_up(complete=False))
+
+
+def test_refusals_come_with_their_remedy(simulated: dict[str, bytes]) -> None:
+    for text in (simulated["report.html"].decode(), simulated["report.md"].decode(), on_console(made_up())):
+        assert "too few inferences" in text
+        assert "Measure at least 662" in text
+    assert 'class="card refused"' in simulated["report.html"].decode()
+
+
+def test_what_nobody_stated_is_said_to_be_unstated(simulated: dict[str, bytes]) -> None:
+    for name in ("report.html", "report.md"):
+        assert "instrument uncertainty not stated" in simulated[name].decode()
+        assert "fan, core" in simulated[name].decode()
+
+
+def test_every_section_of_a_submission_is_there(simulated: dict[str, bytes]) -> None:
+    for name in ("report.html", "report.md"):
+        text = simulated[name].decode()
+        for heading in (
+            "System architecture",
+            "Algorithm",
+            "Workflow",
+            "Timing",
+            "Power",
+            "Results",
+            "Conventions",
+        ):
+            assert heading in text
+        assert "rig report" in text
+
+
+# ---- safety -------------------------------------------------------------------------------
+
+
+def test_hostile_names_inject_nothing(hostile: dict[str, bytes]) -> None:
+    page = hostile["report.html"].decode()
+    seen = Tags()
+    seen.feed(page)
+    assert "script" not in seen.tags
+    assert seen.tags.count("svg") == 4
+    assert "&lt;script&gt;" in page
+    for name, content in hostile.items():
+        if name != "results.json":
+            shown = re.sub(rb"`[^`\n]*`|^    .*$", b"", content, flags=re.M)  # Markdown shows code as it is
+            assert b"<script" not in (shown if name.endswith(".md") else content), name
+            assert b"\x1b" not in content, name
+            assert "\u202e" not in content.decode(), name
+    for name in ("power", "latency", "service", "budget"):
+        ET.fromstring(hostile[f"figures/{name}.svg"])
+    shown = on_console(made_up(name=HOSTILE))
+    assert "\x1b" not in shown
+    assert "alert" in shown
+
+
+def test_markdown_tables_keep_their_columns(hostile: dict[str, bytes]) -> None:
+    bars = [
+        len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        for line in hostile["report.md"].decode().split("\n")
+    ]
+    assert sum(map(bool, bars)) > 50
+    assert all(0 in pair or pair[0] == pair[1] for pair in itertools.pairwise(bars))
+
+
+def test_page_needs_nothing_from_elsewhere(simulated: dict[str, bytes]) -> None:
+    page = re.sub(r'xmlns(:\w+)?="[^"]*"', "", simulated["report.html"].decode())
+    assert not re.search(r"https?://", page)
+    assert not re.search(r"(src|href)=\"(?!#)", page)
+    seen = Tags()
+    seen.feed(page)
+    assert len(seen.ids) == len(set(seen.ids))
+    targets = re.findall(r'xlink:href="#([^"]+)"|url\(#([^)]+)\)', page)
+    assert targets
+    assert {a or b for a, b in targets} <= set(seen.ids)
+
+
+# ---- figures ------------------------------------------------------------------------------
+
+
+def test_figures_are_the_same_bytes_twice() -> None:
+    assert draw(made_up()) == draw(made_up())
+
+
+def test_drawing_leaves_matplotlib_as_it_was() -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    draw(made_up())
+    assert dict(mpl.rcParams) == before
+
+
+def test_long_traces_stay_small() -> None:
+    files = render(None, made_up(readings=2_000_000, spans=16_000))
+    assert all(len(content) < 300_000 for name, content in files.items() if name.startswith("figures/"))
+    assert len(files["report.html"]) < 700_000
+
+
+def test_empty_result_still_renders(tmp_path: Any) -> None:
+    whole = made_up()
+    files = render(None, whole)
+    write(whole, tmp_path)
+    bare = replace(without_pictures(whole), quantities={}, clocks={}, notes=(), refusals=())
+    bare = replace(bare, start={**bare.start, "meters": [], "device": {}, "workload": {}, "rules": None})
+    written = write(bare, tmp_path)
+    assert {p.name for p in written} == {"results.json", "report.md", "report.html"}
+    assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()} < set(files)
+    assert "No figure could be computed" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("rails", [1, 4, 6])
+def test_any_number_of_rails(rails: int) -> None:
+    result = made_up()
+    one = result.series.rails[0]
+    slow = RailSeries("slow", one.start_s[::50], one.end_s[49::50], one.watts[::50])
+    many = (slow, *(replace(one, rail=f"r{k}") for k in range(rails - 1)))
+    svg = draw(replace(result, series=replace(result.series, rails=many)))["power"]
+    assert (b">r0<" in svg) == (1 < rails <= 4)
+    assert len(svg) < 300_000
+
+
+@pytest.mark.parametrize("times", [[0.5], [0.5] * 9, [1e-6, 2e-6, 3.0], [np.nan, np.nan], [0.0, 0.0], [1e-3, np.inf]])
+def test_odd_execution_times_draw(times: list[float]) -> None:
+    result = made_up()
+    draw(replace(result, series=replace(result.series, execution_times_s=np.array(times))))
+
+
+# ---- files --------------------------------------------------------------------------------
+
+
+def test_json_gives_every_quantity_back(tmp_path: Any) -> None:
+    result = made_up(name=HOSTILE)
+    paths = write(result, tmp_path / "derived")
+    assert all(p.is_file() for p in paths)
+    data = json.loads((tmp_path / "derived" / "results.json").read_text())
+    assert {name: from_json(d) for name, d in data["quantities"].items()} == dict(result.quantities)
+    assert data["refusals"][0]["remedy"] == "Measure at least 662"
+    assert not list((tmp_path / "derived").rglob(".*"))
+
+
+def test_not_a_number_stays_out_of_sight_and_json_strict() -> None:
+    result = made_up()
+    bad = {
+        "active_power_w": q(math.nan, "W", 1e-6),
+        "dynamic_power_w": q(1e-4, "W", math.nan),
+        "accuracy": q(cast(float, np.float64(0.5)), "1", n=np.int64(7)),
+    }
+    files = render(None, replace(result, quantities={**result.quantities, **bad}))
+    data = json.loads(files["results.json"], parse_constant=pytest.fail)
+    assert data["quantities"]["active_power_w"]["value"] is None
+    assert "n/a" in files["report.html"].decode()
+    for name in ("report.html", "report.md"):
+        assert not re.search(r"\bnan\b", files[name].decode())
+    assert "n/a" in on_console(replace(result, quantities=bad))
+
+
+def test_writing_again_gives_the_same_bytes(tmp_path: Any) -> None:
+    first = {p.name: p.read_bytes() for p in write(made_up(), tmp_path)}
+    assert {p.name: p.read_bytes() for p in write(made_up(), tmp_path)} == first

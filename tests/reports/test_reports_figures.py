@@ -1,0 +1,248 @@
+"""Pictures of streams, service and solves: what they hold is what was recorded, whatever its size."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reports.figures.draw import draw
+from reports.format import clean
+from reports.render import render, write
+from reports.stream import MAX_CLASSES, right_share, shown_of, stream_csv
+from rig.analysis.result import Result
+from rig.analysis.service.change_detection import Stream, time_right
+from rig.analysis.solving.solves import Solve
+from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures
+
+
+def served(asked: Any, took: Any, **options: float) -> Result:
+    result = without_pictures(made_up())
+    series = replace(result.series, asked_s=np.asarray(asked, float), latency_s=np.asarray(took, float))
+    return replace(result, series=series, start={**result.start, "scenario": {"name": "server", "options": options}})
+
+
+def streamed(stream: Stream | None, metered: bool = False) -> Result:
+    result = without_pictures(made_up())
+    power = {"idle_power_w": q(3e-4, "W"), "average_power_w": q(4e-4, "W")}
+    rails = made_up().series.rails if metered else ()
+    return replace(result, quantities=power, series=replace(result.series, stream=stream, rails=rails))
+
+
+def solved(*solves: Solve) -> Result:
+    result = without_pictures(made_up())
+    return replace(result, series=replace(result.series, solves=solves))
+
+
+def solve(at_s: list[float], cost_at: list[float], cost: float = -40.0, **targets: float) -> Solve:
+    seconds = max([*at_s, 0.5])
+    return Solve("p", seconds, 0.5, cost, cost, 0, True, np.array(at_s), np.array(cost_at), targets)
+
+
+def texts(svg: bytes) -> str:
+    return " ".join(e.text or "" for e in ET.fromstring(svg).iter() if e.tag.endswith(("text", "tspan")))
+
+
+# ---- what was said of each class ----------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    classes=st.integers(1, 5),
+    scenes=st.integers(1, 20),
+    answers=st.integers(1, 300),
+    seed=st.integers(0, 99),
+)
+def test_the_share_of_time_right_is_that_of_the_figure(classes: int, scenes: int, answers: int, seed: int) -> None:
+    stream = made_up_stream(classes=classes, scenes=scenes, answers=answers, total_s=10.0 + seed)
+    first, last = float(stream.at_s[0]), stream.end_s
+    assert right_share(stream, np.array([first, last]))[0] == pytest.approx(time_right(stream))
+
+
+@pytest.mark.parametrize("answers", [120, 20_000])
+def test_probability_over_a_scene_is_the_mean_of_what_was_said(answers: int) -> None:
+    stream = made_up_stream(answers=answers)
+    shown = shown_of(stream)
+    assert len(shown.knots) * len(shown.rows) <= 6000
+    held = np.diff(np.append(stream.at_s, stream.end_s))[:, None]
+    whole = (stream.probability * held).sum(axis=0)
+    assert (shown.mean * np.diff(shown.knots)[:, None]).sum(axis=0) == pytest.approx(whole)
+    assert np.all(shown.least <= shown.mean + 1e-9)
+    assert np.all(shown.mean <= shown.most + 1e-9)
+
+
+def test_thinning_keeps_the_extremes_and_holds_an_answer_until_the_next() -> None:
+    stream = made_up_stream(answers=20_000)
+    stream.probability[7000] = [1.0, 0.0, 0.0, 0.0]
+    stream.probability[7001:] = 0.25
+    quiet = replace(stream, at_s=np.where(np.arange(20_000) > 7500, stream.at_s + 10.0, stream.at_s), end_s=50.0)
+    shown = shown_of(quiet)
+    assert shown.most[:, 0].max() == 1.0
+    pause = (shown.knots[:-1] > quiet.at_s[7500]) & (shown.knots[1:] < quiet.at_s[7501])
+    assert pause.sum() > 10
+    assert np.all(shown.mean[pause] == pytest.approx(0.25))
+
+
+def test_a_stream_draws_its_scenes_its_answers_and_its_power() -> None:
+    said = texts(draw(streamed(made_up_stream(), metered=True))["stream"])
+    for name in ("airport", "bus", "park", "right", "wrong", "power, µW", "idle", "average", "until recognised"):
+        assert name in said
+    assert "power" not in texts(draw(streamed(made_up_stream()))["stream"])
+
+
+@pytest.mark.parametrize(("classes", "scenes", "answers"), [(1, 1, 1), (1, 3, 10), (10, 60, 600), (35, 30, 300)])
+def test_streams_of_any_shape_draw(classes: int, scenes: int, answers: int) -> None:
+    svg = draw(streamed(made_up_stream(classes=classes, scenes=scenes, answers=answers)))["stream"]
+    assert len(svg) < 500_000
+    assert (f"{MAX_CLASSES} of {classes} classes" in texts(svg)) == (classes > MAX_CLASSES)
+
+
+def test_of_very_many_scenes_the_first_are_drawn_and_the_rest_is_summed_up() -> None:
+    stream = made_up_stream(scenes=2000, answers=100_000, total_s=10_000.0)
+    svg = draw(streamed(stream))["stream"]
+    assert "all 2000 scenes" in texts(svg)
+    assert len(svg) < 500_000
+
+
+def test_odd_streams_draw_or_are_left_out() -> None:
+    stream = made_up_stream(scenes=2, answers=4)
+    none = np.empty(0)
+    silent = replace(stream, at_s=none, said=(), probability=np.empty((0, 4)))
+    assert "stream" not in draw(streamed(silent))
+    assert "stream" not in draw(streamed(None))
+    together = replace(stream, at_s=np.full(4, stream.onset_s[1]))
+    undecided = replace(stream, said=("None", "x", "", HOSTILE), probability=np.zeros((4, 4)))
+    for odd in (together, undecided, replace(stream, scene=(HOSTILE, "b"))):
+        ET.fromstring(draw(streamed(odd))["stream"])
+
+
+def test_the_table_of_a_stream_gives_every_answer_back() -> None:
+    stream = replace(made_up_stream(), scene=("a,b", *made_up_stream().scene[1:]))
+    rows = list(csv.DictReader(io.StringIO(stream_csv(stream).decode())))
+    assert [float(row["time_s"]) for row in rows] == pytest.approx(stream.at_s.tolist(), abs=1e-9)
+    assert [row["said"] for row in rows] == list(stream.said)
+    heard = [stream.scene[k] for k in np.searchsorted(stream.onset_s, stream.at_s, side="right") - 1]
+    assert [row["scene"] for row in rows] == heard
+    for k, name in enumerate(stream.classes):
+        found = [float(row[f"probability: {name}"]) for row in rows]
+        assert found == pytest.approx(stream.probability[:, k].tolist(), abs=1e-9)
+
+
+def test_the_table_stands_beside_the_figures_and_goes_with_the_stream(tmp_path: Any) -> None:
+    write(streamed(made_up_stream()), tmp_path)
+    table = tmp_path / "figures" / "stream.csv"
+    assert table.read_bytes() == stream_csv(made_up_stream())
+    assert "figures/stream.csv" in (tmp_path / "report.html").read_text()
+    write(streamed(None), tmp_path)
+    assert not table.exists()
+    assert not (tmp_path / "figures" / "stream.svg").exists()
+
+
+def test_names_in_the_table_obey_nothing() -> None:
+    stream = replace(made_up_stream(scenes=1, answers=2), scene=(HOSTILE,))
+    rows = list(csv.DictReader(io.StringIO(stream_csv(stream).decode())))
+    assert rows[0]["scene"] == clean(HOSTILE)
+
+
+# ---- how long answers took ----------------------------------------------------------------
+
+
+def test_latency_shows_its_bound_and_what_went_past_it() -> None:
+    said = texts(draw(served(range(10), [0.05] * 9 + [0.2], latency_bound_s=0.1))["service"])
+    assert "bound 100 ms" in said
+    assert "n = 10, 1 over the bound" in said
+    assert "a sample too late" in said
+    assert "p50" in said
+    assert "p99" not in said
+
+
+@pytest.mark.parametrize(("options", "word"), [({"deadline_s": 0.5}, "500"), ({"stride_s": 0.25}, "250"), ({}, "")])
+def test_a_deadline_is_the_stride_unless_one_is_given(options: dict[str, float], word: str) -> None:
+    said = texts(draw(served([1.0, 2.0], [0.1, 0.2], **options))["service"])
+    assert (f"deadline {word} ms" in said) == bool(word)
+    assert ("over the" in said) == bool(word)
+
+
+@pytest.mark.parametrize(
+    "took", [[0.1], [0.1] * 30, [0.0, 0.0], [1e-6, 1e-3, 30.0], [np.nan, 0.1], np.geomspace(1e-6, 10, 5000)]
+)
+def test_latencies_of_any_kind_draw(took: Any) -> None:
+    for options in ({}, {"latency_bound_s": 0.1}, {"latency_bound_s": 1e6}):
+        svg = draw(served(np.ones(len(took)), took, **options))["service"]
+        ET.fromstring(svg)
+        assert len(svg) < 300_000
+
+
+def test_a_million_latencies_are_drawn_by_columns() -> None:
+    rng = np.random.default_rng(1)
+    asked = np.sort(rng.uniform(0, 600, 1_000_000))
+    svg = draw(served(asked, rng.exponential(0.01, 1_000_000), latency_bound_s=0.1))["service"]
+    assert len(svg) < 300_000
+    assert "median of a column" in texts(svg)
+
+
+def test_nothing_answered_is_no_picture() -> None:
+    assert "service" not in draw(served([], []))
+
+
+# ---- solves -------------------------------------------------------------------------------
+
+
+def test_solves_show_how_many_came_how_close() -> None:
+    near, far = (
+        solve([0.0, 0.1, 0.2], [0.0, -30.0, -40.0], official=-40.0),
+        solve([0.0], [-20.0], -20.0, official=-40.0),
+    )
+    said = texts(draw(solved(near, far))["solver"])
+    assert "gap to the official target, n = 2" in said
+    assert "gap of 1 %: 1 of 2" in said
+
+
+@pytest.mark.parametrize(
+    "solves",
+    [
+        [solve([], [], best=-40.0)],
+        [solve([0.0], [0.0], math.nan, best=-40.0)],
+        [solve([0.0, 1e-4], [1.0, -44.0], -44.0, best=-40.0)],
+        [solve([0.01 * k for k in range(9)], [-float(k) for k in range(9)], best=-40.0)] * 100,
+    ],
+)
+def test_solves_of_any_kind_draw(solves: list[Solve]) -> None:
+    svg = draw(solved(*solves))["solver"]
+    ET.fromstring(svg)
+    assert len(svg) < 300_000
+
+
+def test_solves_without_a_target_are_no_picture() -> None:
+    assert "solver" not in draw(solved())
+    assert "solver" not in draw(solved(solve([0.1], [-1.0])))
+    assert "solver" not in draw(solved(solve([0.1], [-1.0], best=0.0)))
+
+
+# ---- all of them --------------------------------------------------------------------------
+
+
+def test_every_figure_is_the_same_bytes_twice() -> None:
+    result = made_up()
+    solves = (solve([0.1], [-39.0], best=-40.0),)
+    result = replace(result, series=replace(result.series, stream=made_up_stream(), solves=solves))
+    first = draw(result)
+    assert set(first) == {"stream", "power", "latency", "service", "solver", "budget"}
+    assert draw(result) == first
+
+
+def test_a_page_with_every_figure_has_its_names_once() -> None:
+    result = made_up()
+    result = replace(result, series=replace(result.series, stream=made_up_stream()))
+    page = render(None, result)["report.html"].decode()
+    body = page[page.index("<body>") : page.index("</html>")]
+    ids = [part.split('"', 1)[0] for part in body.split(' id="')[1:]]
+    assert len(ids) == len(set(ids)) > 100

@@ -1,0 +1,115 @@
+"""The verdict stands first, says what was broken and by whose rules, and needs no colour to be read."""
+
+from __future__ import annotations
+
+import io
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from reports.console import print_result
+from reports.render import render
+from reports.verdict import verdict_of
+from rig.analysis.result import Result
+from rig.analysis.validity import Check
+from tests.support.made_up import HOSTILE, made_up, made_up_validity, without_pictures
+
+LATE = Check("performance: p99 of latency", "0.2 s", "at most 0.1 s", False)
+IDLE = Check("power: shortest idle window", "1 s", "at least 2 s", False)
+KEPT = Check("performance: duration", "10.6 s", "at least 10 s", True)
+WHOLE = Check("runs for power", "1", "at least 1", True)
+
+
+def judged(*checks: Check, submittable: bool = False, **more: Any) -> Result:
+    return replace(without_pictures(made_up(**more)), validity=made_up_validity(*checks, submittable=submittable))
+
+
+def on_console(result: Result) -> str:
+    out = io.StringIO()
+    print_result(result, out)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def broken() -> dict[str, str]:
+    files = render(None, judged(LATE, KEPT, IDLE, WHOLE))
+    return {name: files[name].decode() for name in ("report.html", "report.md")}
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+def test_a_file_gives_the_verdict_before_any_figure(broken: dict[str, str], name: str) -> None:
+    text = broken[name]
+    assert text.index("✗ INVALID") < text.index("Refused") < text.index("System architecture")
+    assert "never for submission" in text
+    assert "Never submittable" in text
+
+
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+def test_a_file_has_every_rule_and_the_broken_ones_first(broken: dict[str, str], name: str) -> None:
+    at = [broken[name].index(rule) for rule in ("p99 of latency", "shortest idle", "the run", "duration", "runs for")]
+    assert at[:2] == sorted(at)[:2]
+    assert broken[name].count("✗ broken") == 2
+    assert broken[name].count("✓ kept") == 3
+    for found in ("0.2 s", "at most 0.1 s", "1 s", "at least 2 s", "10.6 s", "at least 10 s"):
+        assert found in broken[name].replace("\u00a0", " ")
+
+
+def test_rules_of_a_session_stand_with_their_run(broken: dict[str, str]) -> None:
+    verdict = verdict_of(made_up_validity(LATE, KEPT, IDLE, WHOLE))
+    assert verdict is not None
+    assert [rule.rule for rule in verdict.broken] == [LATE.rule, IDLE.rule]
+    assert [(group.heading, [rule.rule for rule in group.rules]) for group in verdict.kept] == [
+        ("session as a whole: 2 of 2 rules kept", ["the run", "runs for power"]),
+        ("performance: 1 of 2 rules kept", ["duration"]),
+    ]
+
+
+def test_rules_of_one_run_have_no_heading() -> None:
+    verdict = verdict_of(made_up_validity(Check("time of sample a: b repeated", "1", "0.9", True)))
+    assert verdict is not None
+    assert [group.heading for group in verdict.kept] == [""]
+    assert verdict.broken == ()
+
+
+def test_a_terminal_has_one_line_and_then_what_was_broken() -> None:
+    lines = on_console(judged(LATE, KEPT, IDLE, WHOLE)).split("\n")
+    assert lines[1:4] == [
+        "✗ INVALID by quick, never submittable: 2 of 5 rules broken",
+        "  ✗ performance: p99 of latency: 0.2 s, allowed: at most 0.1 s",
+        "  ✗ power: shortest idle window: 1 s, allowed: at least 2 s",
+    ]
+    assert "duration" not in "".join(lines[:6])
+
+
+def test_a_kept_set_to_submit_by_is_valid_without_a_caveat() -> None:
+    result = judged(KEPT, submittable=True, simulated=False)
+    assert on_console(result).startswith("run-core\n✓ VALID by quick: 2 rules kept\n")
+    for name in ("report.html", "report.md"):
+        text = render(None, result)[name].decode()
+        assert "✓ VALID" in text
+        assert "ubmittable" not in text.replace("Rule: Submittable", "")
+        assert "submission report" in text
+
+
+def test_no_report_is_a_submission_of_what_was_simulated_or_not_to_submit_by() -> None:
+    for result in (judged(submittable=True), judged(simulated=False), without_pictures(made_up(simulated=False))):
+        assert b"submission report" not in render(None, result)["report.html"]
+
+
+def test_without_rules_there_is_no_verdict() -> None:
+    files = render(None, without_pictures(made_up()))
+    assert b"VALID" not in files["report.md"]
+    assert not re.search(rb"VALID", files["report.html"])
+    assert "VALID" not in on_console(made_up())
+
+
+def test_hostile_rules_inject_nothing() -> None:
+    result = judged(Check(HOSTILE, HOSTILE, HOSTILE, False), Check(HOSTILE, HOSTILE, HOSTILE, True))
+    files = render(None, result)
+    assert b"<script" not in files["report.html"]
+    assert b"\x1b" not in files["report.html"] + files["report.md"]
+    rows = [line for line in files["report.md"].decode().split("\n") if "alert" in line and line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows if row.endswith("| ✓ kept |")} == {5}
+    assert "\x1b" not in on_console(result)

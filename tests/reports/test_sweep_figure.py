@@ -1,0 +1,221 @@
+"""The picture of a sweep: one quantity against one key, a line for each combination of the others."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reports.figures import sweep_axes
+from reports.figures.sweep import sweep_figure
+from rig.errors import UsageError
+
+LETTERS = st.characters(max_codepoint=0x24F)
+UNITS = {"execution_time_s": "s", "energy_per_inference_j": "J", "accuracy": "1"}
+
+
+def table(rates: list[Any], loads: list[Any] | None = None, **figures: float) -> list[dict[str, Any]]:
+    figures = figures or {"energy_per_inference_j": 1e-4, "execution_time_s": 0.1}
+    rows = []
+    for number, rate in enumerate(rates):
+        for load in loads or ["only"]:
+            row: dict[str, Any] = {"device": "mock", "rate": rate, "load": load, "repetition": 0, "simulated": True}
+            for name, value in figures.items():
+                row |= {name: value * (number + 1), f"{name}.half_width_95": 0.02 * abs(value)}
+            rows.append(row)
+    return rows
+
+
+def drawn(rows: list[dict[str, Any]], plot: str | None = None, against: str | None = None) -> str:
+    picture = sweep_figure(rows, ("rate", "load"), UNITS, plot, against)
+    assert picture is not None
+    ElementTree.fromstring(picture)
+    return picture.decode()
+
+
+def ticks(svg: str) -> set[str]:
+    return set(re.findall(r">([^<>\s]+)</text>", svg))
+
+
+def test_the_same_table_gives_the_same_bytes() -> None:
+    assert drawn(table([1, 2, 3], ["a", "b"])) == drawn(table([1, 2, 3], ["a", "b"]))
+
+
+def test_without_a_wish_it_shows_energy_against_the_key_with_most_values() -> None:
+    svg = drawn(table([1, 2, 3], ["a", "b", "c", "d"]))
+    assert "Energy per inference against rate, 12 cells, 95 % intervals" in svg
+    assert [f"load = {name}" in svg for name in "abcde"] == [True, True, True, True, False]
+
+
+def test_it_shows_what_is_asked_for() -> None:
+    svg = drawn(table([1, 2, 3], ["a", "b"]), "execution_time_s", "load")
+    assert "against load" in svg
+    assert {"a", "b"} <= ticks(svg)
+    assert "rate = 3" in svg
+
+
+def test_a_key_over_decades_has_a_logarithmic_axis() -> None:
+    assert {"1", "10", "100", "1000"} <= ticks(drawn(table([1, 10, 100, 1000])))
+    assert "500" in drawn(table([200, 400, 1000]))
+
+
+def test_intervals_are_bars(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = table([1, 2, 3])
+    bare = [{k: v for k, v in row.items() if not k.endswith("_95")} for row in rows]
+    assert drawn(rows) != drawn(bare)
+
+
+def test_what_was_simulated_says_so() -> None:
+    rows = table([1, 2])
+    assert "SIMULATED" in drawn(rows)
+    assert "SIMULATED" not in drawn([row | {"simulated": False} for row in rows])
+
+
+def test_cells_without_the_figure_are_left_out() -> None:
+    rows = table([1, 2, 3])
+    rows[1]["energy_per_inference_j"] = None
+    assert "2 cells" in drawn(rows, "energy_per_inference_j")
+    assert "Execution time, mean against rate, 3 cells" in drawn(rows)
+    assert sweep_figure([], ("rate",), {}, None, None) is None
+    assert sweep_figure([{"rate": 1, "simulated": None}], ("rate",), {}, None, None) is None
+
+
+def test_a_quantity_may_stand_against_another_along_the_key_with_most_values() -> None:
+    svg = drawn(table([1, 2, 3], ["a", "b"]), "energy_per_inference_j", "execution_time_s")
+    assert "against Execution time, mean (s)" in svg
+    assert {"load = a", "load = b"} <= set(re.findall(r">([^<>]+)</text>", svg))
+    assert "rate = " not in svg
+
+
+def test_what_was_simulated_in_part_is_told_line_by_line() -> None:
+    rows = [row | {"simulated": row["load"] == "b"} for row in table([1, 2, 3], ["a", "b"])]
+    texts = re.findall(r">([^<>]+)</text>", drawn(rows, None, "rate"))
+    assert {"load = a", "load = b (SIMULATED)", "SIMULATED in part"} <= set(texts)
+    assert "SIMULATED" not in texts
+
+
+def test_repetitions_alone_are_drawn_one_after_the_other() -> None:
+    rows = [row | {"repetition": k} for k, row in enumerate(table([5, 5, 5]))]
+    assert "against repetition" in drawn(rows)
+
+
+@pytest.mark.parametrize(("plot", "against"), [("joy", None), (None, "moon"), (None, "latency_p99_s")])
+def test_what_is_not_in_the_table_is_named(plot: str | None, against: str | None) -> None:
+    with pytest.raises(UsageError, match=r"is not in the table\. Known: ") as caught:
+        drawn(table([1, 2]), plot, against)
+    assert caught.value.value in (plot, against)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.one_of(st.integers(-(10**9), 10**9), st.text(LETTERS, max_size=20), st.none()), min_size=1, max_size=6),
+    st.floats(-1e9, 1e9),
+)
+def test_any_table_is_drawn_or_not_at_all(rates: list[Any], value: float) -> None:
+    picture = sweep_figure(table(rates, None, execution_time_s=value), ("rate",), UNITS, None, "rate")
+    if picture is not None:
+        ElementTree.fromstring(picture)
+
+
+# ---- solvers --------------------------------------------------------------------------------
+
+DEVICES = ("cpu-mis", "cpu-sa", "cpu-tabu")
+
+
+def solved(devices: tuple[str, ...] = DEVICES, **figures: Any) -> list[dict[str, Any]]:
+    return [
+        {"device": device, "timeout_s": timeout_s, "repetition": 0, "simulated": device == "loihi2", **figures}
+        for device in devices
+        for timeout_s in (0.001, 0.01, 0.1)
+    ]
+
+
+def texts(rows: list[dict[str, Any]], units: dict[str, str], varied: tuple[str, ...], plot: str | None = None) -> Any:
+    picture = sweep_figure(rows, varied, units, plot, None)
+    assert picture is not None
+    return [html.unescape(text) for text in re.findall(r">([^<>]+)</text>", picture.decode())]
+
+
+def test_of_solvers_the_gap_comes_first_then_the_cost() -> None:
+    units = {"latency_p99_s": "s", "execution_time_s": "s", "cost_mean": "1", "gap_best_known_mean": "1"}
+    rows = [row | dict.fromkeys(units, 0.5) for row in solved()]
+    assert any(text.startswith("Gap to the best known target") for text in texts(rows, units, ("device", "timeout_s")))
+    del units["gap_best_known_mean"]
+    assert any(text.startswith("Cost, mean against") for text in texts(rows, units, ("device", "timeout_s")))
+
+
+def test_axes_and_lines_are_named_with_units_and_a_device_by_its_name() -> None:
+    units = {"gap_best_known_mean": "1"}
+    found = texts(solved(gap_best_known_mean=0.1), units, ("device", "timeout_s"))
+    assert {"timeout (s)", "Gap to the best known target, mean (%)", *DEVICES} <= set(found)
+    rows = [row | {"timeout_s": 1.0, "nodes": row["timeout_s"]} for row in solved(gap_best_known_mean=0.1)]
+    rows = [row | {"timeout_s": k} for row in rows for k in (1.0, 10.0)]
+    assert {"timeout = 1 s", "timeout = 10 s"} <= set(texts(rows, units, ("timeout_s", "nodes")))
+
+
+def test_each_device_has_a_colour_and_each_other_value_a_mark_so_that_all_are_named() -> None:
+    rows = [row | {"density": d} for row in solved(cost_mean=-5.0) for d in range(7)]
+    found = texts(rows, {"cost_mean": "1"}, ("device", "density", "timeout_s"), "cost_mean")
+    assert {*DEVICES, *(f"timeout = {t:g} s" for t in (0.001, 0.01, 0.1))} <= set(found)
+    assert not any("not named" in text for text in found)
+
+
+def test_a_line_simulated_in_part_says_so() -> None:
+    rows = solved(("cpu-sa", "loihi2"), cost_mean=-5.0)
+    assert "loihi2 (SIMULATED)" in texts(rows, {"cost_mean": "1"}, ("device", "timeout_s"))
+    picture = sweep_figure(rows, ("device", "timeout_s"), {"cost_mean": "1"}, "cost_mean", "device")
+    assert picture is not None
+    assert "(SIMULATED in part)" in picture.decode()
+
+
+def test_a_long_name_is_not_cut_off_where_it_tells_lines_apart() -> None:
+    rows = [
+        row | {"file": f"/a/long/way/to/some/folder/far/away/from/here/{row['device']}"} for row in solved(accuracy=0.5)
+    ]
+    found = texts(rows, {"accuracy": "1"}, ("file", "timeout_s"))
+    assert len({text for text in found if text.endswith(DEVICES)}) == 3
+
+
+def test_targets_are_lines_beside_costs_where_all_cells_have_the_same() -> None:
+    rows = solved(cost_mean=-90.0, target_official_mean=-105.0, target_best_known_mean=-115.0)
+    units = dict.fromkeys(("cost_mean", "target_official_mean", "target_best_known_mean"), "1")
+    assert {"official target", "best known target"} <= set(texts(rows, units, ("device", "timeout_s"), "cost_mean"))
+    rows[0]["target_official_mean"] = -104.0
+    assert "official target" not in texts(rows, units, ("device", "timeout_s"), "cost_mean")
+
+
+@pytest.mark.parametrize(
+    ("values", "logarithmic"),
+    [
+        ([10, 25, 50, 100], True),
+        ([0.01, 0.05, 0.1, 0.25], True),
+        ([1, 10], False),
+        (list(range(10, 101, 10)), False),
+        ([200, 400, 1000], False),
+        ([0, 1, 10, 100], False),
+        ([1, 100], True),
+    ],
+)
+def test_an_axis_is_logarithmic_over_a_decade_of_even_factors(values: list[float], logarithmic: bool) -> None:
+    assert sweep_axes.logarithmic(values) == logarithmic
+
+
+@given(st.floats(0, 10), st.floats(0, 100), st.sampled_from(["active_power_w", "latency_p99_s", "feasible_share"]))
+def test_an_interval_does_not_go_where_the_quantity_cannot(value: float, half: float, name: str) -> None:
+    unit = "1" if name.endswith("share") else name[-1].upper()
+    value = min(value, 1.0) if unit == "1" else value
+    drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(name, unit))
+    y, low, high = drawn.interval({name: value, f"{name}.half_width_95": half})
+    assert 0.0 <= low <= y <= high
+    assert unit != "1" or high <= 1.0
+
+
+@pytest.mark.parametrize("name", ["gap_official_mean", "cost_mean", "dynamic_power_w", "rail.io.dynamic_power_w"])
+def test_what_may_be_negative_keeps_its_whole_interval(name: str) -> None:
+    drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(name, "1"))
+    assert drawn.interval({name: 0.1, f"{name}.half_width_95": 0.5})[1:] == (-0.4, 0.6)

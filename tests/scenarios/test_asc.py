@@ -1,0 +1,206 @@
+"""The acoustic scene workload: its synthetic samples, its sequences and its score."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rig.errors import DataError, UsageError
+from rig.types import Reply, Workload
+from scenarios.workloads.asc import workload as asc
+from scenarios.workloads.asc.scenes import CLASSES, synthesize
+
+# ---- the synthetic workload ---------------------------------------------------------------
+
+
+def test_without_data_there_are_120_balanced_synthetic_samples() -> None:
+    workload = asc.open_workload()
+    samples = list(workload.samples)
+    assert len(samples) == 120
+    assert Counter(s.label for s in samples) == dict.fromkeys(CLASSES, 30)
+    assert workload.details["source"] == "synthetic"
+    assert len(workload.digest_sha256) == 64
+
+
+def test_it_has_what_a_workload_has() -> None:
+    workload: Workload = asc.open_workload(samples=4)
+    assert (workload.name, workload.version) == ("asc", "1")
+    assert workload.score([])["n"] == 0
+
+
+def test_a_synthetic_sample_is_the_scene_of_its_seed() -> None:
+    sample = asc.open_workload(samples=6, sample_seed=2000, audio_hz=8000).samples[5]
+    assert sample.seed == 2005
+    assert sample.label == "street_traffic"
+    assert (sample.duration_s, sample.rate_hz, sample.inferences) == (1.0, 8000.0, 1)
+    assert np.array_equal(sample.payload, synthesize("street_traffic", 2005, 1.0, 8000.0))
+
+
+def test_test_seeds_are_no_training_seeds() -> None:
+    assert all(s.seed not in asc.TRAINING_SEEDS for s in asc.open_workload().samples)
+    assert asc.open_workload().details["unseen"] is True
+    with pytest.raises(UsageError) as caught:
+        asc.open_workload(sample_seed=1999)
+    assert caught.value.field == "sample_seed"
+
+
+def test_the_train_split_uses_training_seeds_only() -> None:
+    workload = asc.open_workload(split="train", samples=40)
+    assert [s.seed for s in workload.samples] == list(range(40))
+    assert workload.details["unseen"] is False
+    with pytest.raises(UsageError):
+        asc.open_workload(split="train", samples=1001)
+
+
+def test_the_digest_follows_what_is_streamed() -> None:
+    digests = [
+        asc.open_workload(samples=8).digest_sha256,
+        asc.open_workload(samples=9).digest_sha256,
+        asc.open_workload(samples=8, sample_seed=2001).digest_sha256,
+        asc.open_workload(samples=8, audio_hz=8000).digest_sha256,
+        asc.open_workload(samples=8, split="train").digest_sha256,
+    ]
+    assert len(set(digests)) == len(digests)
+    assert asc.open_workload(samples=8).digest_sha256 == digests[0]
+    assert asc.open_workload(samples=8, audio_hz=16000).digest_sha256 == digests[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"samples": 0}, "samples"),
+        ({"samples": -3}, "samples"),
+        ({"samples": 10**9}, "samples"),
+        ({"sample_seed": -1}, "sample_seed"),
+        ({"audio_hz": 0.0}, "audio_hz"),
+        ({"audio_hz": -16000.0}, "audio_hz"),
+        ({"audio_hz": float("nan")}, "audio_hz"),
+        ({"audio_hz": float("inf")}, "audio_hz"),
+        ({"audio_hz": 16000.5}, "audio_hz"),
+        ({"split": "dev"}, "split"),
+        ({"clipped_limit": float("nan")}, "clipped_limit"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, object], field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        asc.open_workload(**options)  # type: ignore[arg-type]
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+def test_samples_can_be_sliced_and_indexed_from_the_end() -> None:
+    samples = asc.open_workload(samples=8).samples
+    assert [s.id for s in samples[2:4]] == [samples[2].id, samples[3].id]
+    assert samples[-1].id == samples[7].id
+    with pytest.raises(IndexError):
+        samples[8]
+
+
+def test_the_official_counts_are_those_of_the_benchmark() -> None:
+    assert asc.WHOLE_SLICES == {"train": 41360, "test": 16240}
+
+
+@pytest.mark.parametrize("name", ["nowhere", "."])
+def test_a_folder_without_a_list_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError) as caught:
+        asc.open_workload(data=str(tmp_path / name))
+    assert caught.value.field == "data"
+    assert caught.value.remedy
+
+
+# ---- sequences ----------------------------------------------------------------------------
+
+
+def test_sequences_join_slices_of_one_scene() -> None:
+    workload = asc.open_workload(samples=40)
+    joined = asc.sequences(workload, 5)
+    assert len(joined.samples) == 8
+    first = joined.samples[0]
+    assert (first.inferences, first.duration_s, first.payload.shape) == (5, 5.0, (80000,))
+    assert Counter(s.label for s in joined.samples) == dict.fromkeys(CLASSES, 2)
+    airports = [s.payload for s in workload.samples if s.label == "airport"]
+    assert np.array_equal(first.payload, np.concatenate(airports[:5]))
+
+
+def test_leftovers_are_joined_without_a_label_and_the_rest_is_dropped() -> None:
+    joined = asc.sequences(asc.open_workload(samples=26), 4)
+    assert [s.label for s in joined.samples].count(None) == 2
+    assert joined.samples[-1].label is None
+    assert joined.details["mixed_sequences"] == 2
+    assert joined.details["dropped_slices"] == 2
+
+
+def test_sequences_have_their_own_digest() -> None:
+    workload = asc.open_workload(samples=8)
+    digests = {asc.sequences(workload, s).digest_sha256 for s in (1, 2, 4)} | {workload.digest_sha256}
+    assert len(digests) == 4
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 1.5, float("nan"), float("inf"), 9])
+def test_a_length_that_cannot_be_joined_is_refused(seconds: float) -> None:
+    with pytest.raises(UsageError) as caught:
+        asc.sequences(asc.open_workload(samples=8), seconds)
+    assert caught.value.field == "seconds"
+
+
+# ---- score --------------------------------------------------------------------------------
+
+
+def test_accuracy_is_the_share_of_right_labels() -> None:
+    workload = asc.open_workload(samples=8)
+    replies = [Reply(s.id, s.label if i < 6 else "nowhere") for i, s in enumerate(workload.samples)]
+    figures = workload.score(replies)
+    assert figures["accuracy"] == pytest.approx(0.75)
+    assert (figures["n"], figures["unanswered"]) == (8, 0)
+
+
+def test_a_label_may_come_inside_a_mapping() -> None:
+    workload = asc.open_workload(samples=4)
+    replies = [Reply(s.id, {"label": s.label, "spikes": [1, 2]}) for s in workload.samples]
+    assert workload.score(replies)["accuracy"] == 1
+
+
+def test_balanced_accuracy_weighs_classes_alike() -> None:
+    workload = asc.open_workload(samples=5)
+    figures = workload.score([Reply(s.id, "airport") for s in workload.samples])
+    assert figures["accuracy"] == pytest.approx(0.4)
+    assert figures["balanced_accuracy"] == pytest.approx(0.25)
+    assert (figures["recall_airport"], figures["recall_bus"]) == (1, 0)
+
+
+@pytest.mark.parametrize("output", [None, {}, {"label": None}])
+def test_no_answer_is_a_wrong_answer(output: object) -> None:
+    workload = asc.open_workload(samples=1)
+    assert workload.score([Reply(workload.samples[0].id, output)])["accuracy"] == 0
+
+
+def test_samples_without_a_reply_are_counted() -> None:
+    workload = asc.open_workload(samples=4)
+    figures = workload.score([Reply(workload.samples[0].id, "airport")])
+    assert (figures["n"], figures["unanswered"], figures["accuracy"]) == (1, 3, 1)
+
+
+def test_without_replies_there_is_no_accuracy() -> None:
+    assert asc.open_workload(samples=4).score([]) == {"n": 0, "unanswered": 4}
+
+
+def test_mixed_sequences_are_not_scored() -> None:
+    joined = asc.sequences(asc.open_workload(samples=4), 4)
+    assert "accuracy" not in joined.score([Reply(joined.samples[0].id, "park")])
+
+
+@pytest.mark.parametrize("output", [3, 0.5, ["park"], {"label": 3}])
+def test_an_output_that_is_no_label_is_refused(output: object) -> None:
+    workload = asc.open_workload(samples=1)
+    with pytest.raises(DataError) as caught:
+        workload.score([Reply(workload.samples[0].id, output)])
+    assert caught.value.field == "output"
+
+
+def test_a_reply_to_another_workload_is_refused() -> None:
+    with pytest.raises(DataError) as caught:
+        asc.open_workload(samples=1).score([Reply("elsewhere", "park")])
+    assert caught.value.field == "sample_id"

@@ -1,0 +1,299 @@
+"""The acoustic scene workload on recordings: the TAU layout, and folders with a ``labels.csv``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rig.errors import DataError, UsageError
+from scenarios.workloads.asc import workload as asc
+from scenarios.workloads.asc.scenes import CLASSES
+from tests.support.paths import SHARED
+
+sf = pytest.importorskip("soundfile")
+pytest.importorskip("soxr")
+
+REAL = SHARED / "data" / "audio" / "esc10_textures"
+RATE_HZ = 8000
+
+
+# ---- the TAU layout -----------------------------------------------------------------------
+
+
+def write_audio(path: Path, seconds: float = 3.0, seed: int = 0) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(seed).uniform(-0.3, 0.3, round(seconds * RATE_HZ))
+    sf.write(path, noise.astype(np.float32), RATE_HZ, subtype="PCM_16")
+
+
+def write_tau(root: Path, *, train: int = 3, test: int = 2, absent: int = 1) -> Path:
+    """Per scene: ``train`` and ``test`` clips of 3 s, of which the last ``absent`` test clips lie in
+    no fold; and clips that do not belong (another device, another scene)."""
+    names, folds = [], {"train": [], "evaluate": []}
+    for scene in (*CLASSES, "tram"):
+        for part in range(train + test):
+            for device in ("a", "s1"):
+                name = f"audio/{scene}-lisbon-{part}-{part}-{device}.wav"
+                names.append((name, scene, device))
+                if part < train:
+                    folds["train"].append((name, scene))
+                elif part < train + test - absent:
+                    folds["evaluate"].append((name, scene))
+                if device == "a" and scene != "tram":
+                    write_audio(root / name, seed=part)
+    meta = ["filename\tscene_label\tidentifier\tsource_label"]
+    meta += [f"{name}\t{scene}\tlisbon-1\t{device}" for name, scene, device in names]
+    (root / "meta.csv").write_text("\n".join(meta) + "\n")
+    (root / "evaluation_setup").mkdir()
+    for fold, rows in folds.items():
+        lines = ["filename\tscene_label", *(f"{name}\t{scene}" for name, scene in rows)]
+        (root / "evaluation_setup" / f"fold1_{fold}.csv").write_text("\n".join(lines) + "\n")
+    return root
+
+
+@pytest.fixture
+def tau(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(asc, "WHOLE_SLICES", {"train": 36, "test": 24})
+    return write_tau(tmp_path)
+
+
+def opened(root: Path, **options: object) -> asc.AscWorkload:
+    return asc.open_workload(data=str(root), audio_hz=RATE_HZ, **options)  # type: ignore[arg-type]
+
+
+def refused(root: Path, **options: object) -> DataError:
+    with pytest.raises(DataError) as caught:
+        opened(root, **options)
+    assert caught.value.remedy
+    return caught.value
+
+
+def edited(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_the_test_split_is_every_other_clip_of_device_a(tau: Path) -> None:
+    workload = opened(tau)
+    assert len(workload.samples) == 24
+    assert Counter(s.label for s in workload.samples) == dict.fromkeys(CLASSES, 6)
+    assert workload.details["partial"] is False
+    assert {s.id.split("-")[3] for s in workload.samples} == {"3", "4"}
+
+
+def test_the_train_split_is_the_training_fold(tau: Path) -> None:
+    workload = opened(tau, split="train")
+    assert len(workload.samples) == 36
+    assert {s.id.split("-")[3] for s in workload.samples} == {"0", "1", "2"}
+
+
+def test_a_slice_is_that_second_of_its_clip(tau: Path) -> None:
+    sample = next(s for s in opened(tau).samples if s.id.endswith("park-lisbon-3-3-a.wav:1"))
+    whole, _ = sf.read(tau / "audio" / "park-lisbon-3-3-a.wav", dtype="float32")
+    assert sample.payload.dtype == np.float32
+    assert np.array_equal(sample.payload, whole[RATE_HZ : 2 * RATE_HZ])
+
+
+def test_slices_are_resampled(tau: Path) -> None:
+    sample = asc.open_workload(data=str(tau), audio_hz=12500).samples[2]
+    assert sample.payload.shape == (12500,)
+
+
+def test_a_payload_can_be_changed_without_changing_the_next_look(tau: Path) -> None:
+    samples = opened(tau).samples
+    samples[0].payload[:] = 0
+    assert np.any(samples[0].payload)
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_whole_set_with_the_wrong_count_is_refused(tau: Path, monkeypatch: pytest.MonkeyPatch, split: str) -> None:
+    monkeypatch.setattr(asc, "WHOLE_SLICES", {"train": 36, "test": 24} | {split: 99})
+    error = refused(tau)
+    assert split in error.message
+    assert "99" in error.message
+
+
+def test_a_part_of_the_set_says_that_it_is_partial(tau: Path) -> None:
+    (tau / "audio" / "bus-lisbon-4-4-a.wav").unlink()
+    details = opened(tau).details
+    assert details["partial"] is True
+    assert (details["listed_clips"], details["found_clips"]) == (8, 7)
+    assert (details["found_slices"], details["whole_slices"]) == (21, 24)
+
+
+def test_a_clip_missing_from_the_other_split_makes_the_set_partial_too(tau: Path) -> None:
+    (tau / "audio" / "bus-lisbon-0-0-a.wav").unlink()
+    assert opened(tau).details["partial"] is True
+    assert len(opened(tau).samples) == 24
+
+
+def test_a_split_without_audio_names_the_first_missing_clip(tau: Path) -> None:
+    for clip in (tau / "audio").glob("*-lisbon-[34]-*"):
+        clip.unlink()
+    error = refused(tau)
+    assert "8 of 8" in error.message
+    assert error.value == "airport-lisbon-3-3-a.wav"
+
+
+def test_names_without_the_audio_folder_are_accepted(tau: Path) -> None:
+    reference = opened(tau).digest_sha256
+    for path in (tau / "meta.csv", *(tau / "evaluation_setup").iterdir()):
+        edited(path, "audio/", "")
+    assert opened(tau).digest_sha256 == reference
+
+
+@pytest.mark.parametrize("column", ["filename", "scene_label"])
+def test_a_meta_file_without_a_column_is_refused(tau: Path, column: str) -> None:
+    edited(tau / "meta.csv", column, "other")
+    error = refused(tau)
+    assert column in error.message
+    assert error.field == str(tau / "meta.csv")
+
+
+def test_a_label_that_contradicts_its_file_name_is_refused(tau: Path) -> None:
+    edited(tau / "meta.csv", "park-lisbon-3-3-a.wav\tpark", "park-lisbon-3-3-a.wav\tbus")
+    assert "contradicts" in refused(tau).message
+
+
+def test_a_clip_in_both_folds_is_refused(tau: Path) -> None:
+    setup = tau / "evaluation_setup"
+    with (setup / "fold1_evaluate.csv").open("a") as file:
+        file.write("audio/park-lisbon-0-0-a.wav\tpark\n")
+    assert refused(tau).value == "park-lisbon-0-0-a.wav"
+
+
+def test_a_fold_that_lists_a_clip_meta_does_not_is_refused(tau: Path) -> None:
+    with (tau / "evaluation_setup" / "fold1_train.csv").open("a") as file:
+        file.write("audio/park-paris-9-9-a.wav\tpark\n")
+    assert refused(tau).value == "park-paris-9-9-a.wav"
+
+
+def test_a_missing_fold_is_refused(tau: Path) -> None:
+    (tau / "evaluation_setup" / "fold1_train.csv").unlink()
+    assert refused(tau).field.endswith("fold1_train.csv")
+
+
+def test_a_meta_file_that_is_no_text_is_refused(tau: Path) -> None:
+    (tau / "meta.csv").write_bytes(b"\xff\xfe\x00filename")
+    assert "cannot be read" in refused(tau).message
+
+
+def test_a_truncated_clip_is_refused_when_the_workload_is_opened(tau: Path) -> None:
+    clip = tau / "audio" / "park-lisbon-3-3-a.wav"
+    clip.write_bytes(clip.read_bytes()[:-100])
+    assert refused(tau).field == str(clip)
+
+
+def test_a_clipped_clip_is_refused_unless_it_is_allowed(tau: Path) -> None:
+    clip = tau / "audio" / "park-lisbon-3-3-a.wav"
+    sf.write(clip, np.ones(3 * RATE_HZ, np.float32), RATE_HZ, subtype="PCM_16")
+    assert refused(tau).field == str(clip)
+    assert len(opened(tau, clipped_limit=1.0).samples) == 24
+
+
+def test_other_bytes_are_another_digest(tau: Path) -> None:
+    before = opened(tau).digest_sha256
+    assert opened(tau).digest_sha256 == before
+    write_audio(tau / "audio" / "park-lisbon-3-3-a.wav", seed=99)
+    assert opened(tau).digest_sha256 != before
+
+
+def test_a_subset_is_balanced_seeded_and_recorded(tau: Path) -> None:
+    first, again, other = opened(tau, samples=8), opened(tau, samples=8), opened(tau, samples=8, sample_seed=1)
+    assert Counter(s.label for s in first.samples) == dict.fromkeys(CLASSES, 2)
+    assert [s.id for s in first.samples] == [s.id for s in again.samples]
+    assert {s.id for s in first.samples} != {s.id for s in other.samples}
+    assert first.details["selection"] == {"drawn": 8, "of": 24, "seed": 2000}
+    assert first.digest_sha256 != other.digest_sha256
+
+
+def test_a_subset_takes_more_of_others_where_a_class_runs_out(tau: Path) -> None:
+    for clip in (tau / "audio").glob("bus-lisbon-3-*"):
+        clip.unlink()
+    assert Counter(s.label for s in opened(tau, samples=19).samples)["bus"] == 3
+
+
+def test_more_samples_than_there_are_is_refused(tau: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        opened(tau, samples=25)
+    assert "24" in caught.value.remedy
+
+
+def test_a_subset_needs_only_its_own_clips(tau: Path) -> None:
+    used = {s.id.split(":")[0] for s in opened(tau, samples=1).samples}
+    assert opened(tau, samples=1).details["clips"] == len(used) == 1
+
+
+def test_a_sequence_of_a_whole_clip_is_the_clip(tau: Path) -> None:
+    joined = asc.sequences(opened(tau), 3)
+    whole, _ = sf.read(tau / "audio" / "airport-lisbon-3-3-a.wav", dtype="float32")
+    assert np.array_equal(joined.samples[0].payload, whole)
+
+
+# ---- a folder with labels.csv -------------------------------------------------------------
+
+
+def write_folder(root: Path, column: str = "filename") -> Path:
+    for index, name in enumerate(("rain-1.wav", "rain-2.wav", "sea-1.wav")):
+        write_audio(root / name, 2.5, index)
+    rows = [f"{column},label,source", "rain-1.wav,rain,x", "rain-2.wav,rain,y", "sea-1.wav,sea,z"]
+    (root / "labels.csv").write_text("\n".join(rows) + "\n")
+    return root
+
+
+@pytest.mark.parametrize("column", ["filename", "file", "clip"])
+def test_a_folder_with_labels_has_the_classes_it_lists(tmp_path: Path, column: str) -> None:
+    workload = opened(write_folder(tmp_path, column))
+    assert workload.details["classes"] == ["rain", "sea"]
+    assert workload.details["counts"] == {"rain": 4, "sea": 2}
+    assert all(s.payload.shape == (RATE_HZ,) for s in workload.samples)
+
+
+def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
+    root = write_folder(tmp_path)
+    (root / "rain-2.wav").unlink()
+    (root / "sea-1.wav").unlink()
+    error = refused(root)
+    assert "2 of 3" in error.message
+    assert error.value == "rain-2.wav"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("filename", "name", "file column"),
+        ("\nrain-1.wav,rain,x\nrain-2.wav,rain,y\nsea-1.wav,sea,z", "", "lists nothing"),
+        ("label", "class", "label"),
+        ("sea-1.wav,sea", "sea-1.wav,", "no label"),
+        ("rain-2.wav", "rain-1.wav", "twice"),
+        ("rain-2.wav", "../rain-2.wav", "outside"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused(tmp_path: Path, old: str, new: str, word: str) -> None:
+    root = write_folder(tmp_path)
+    edited(root / "labels.csv", old, new)
+    assert word in refused(root).message
+
+
+def test_a_clip_shorter_than_a_second_is_refused(tmp_path: Path) -> None:
+    root = write_folder(tmp_path)
+    write_audio(root / "sea-1.wav", 0.9)
+    assert "too short" in refused(root).message
+
+
+def test_a_folder_with_labels_has_no_train_split(tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        opened(write_folder(tmp_path), split="train")
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real recordings are not here")
+def test_real_recordings_are_decoded_resampled_and_sliced() -> None:
+    workload = asc.open_workload(data=str(REAL))
+    assert workload.details["clips"] == 32
+    assert set(workload.details["counts"]) == {"rain", "sea_waves", "helicopter", "fire_crackling"}
+    assert min(workload.details["counts"].values()) >= 36
+    for sample in workload.samples[::10]:
+        assert sample.payload.shape == (16000,)
+        assert np.all(np.isfinite(sample.payload))

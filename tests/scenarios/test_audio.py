@@ -1,0 +1,198 @@
+"""Reading audio: what is decoded, and what is refused, by name and with a remedy."""
+
+from __future__ import annotations
+
+import builtins
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rig.errors import DataError, MissingExtraError
+from scenarios.workloads.asc import audio
+from tests.support.paths import ROOT
+
+sf = pytest.importorskip("soundfile")
+pytest.importorskip("soxr")
+
+
+def tone(seconds: float = 1.0, rate_hz: int = 16000, freq_hz: float = 440.0, level: float = 0.5) -> np.ndarray:
+    times_s = np.arange(round(seconds * rate_hz)) / rate_hz
+    return (level * np.sin(2 * np.pi * freq_hz * times_s)).astype(np.float32)
+
+
+def written(path: Path, samples: np.ndarray, rate_hz: int = 16000, subtype: str | None = None) -> Path:
+    sf.write(path, samples, rate_hz, subtype=subtype)
+    return path
+
+
+def refused(path: Path, **options: float) -> DataError:
+    with pytest.raises(DataError) as caught:
+        audio.read_native(path, **options)
+    assert caught.value.field == str(path)
+    assert caught.value.remedy
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("name", "subtype", "tolerance"),
+    [
+        ("a.wav", "PCM_16", 1e-4),
+        ("a.wav", "PCM_24", 1e-6),
+        ("a.wav", "FLOAT", 0),
+        ("a.flac", "PCM_16", 1e-4),
+        ("a.ogg", "VORBIS", 0.05),
+    ],
+)
+def test_every_container_gives_the_samples_that_were_written(
+    tmp_path: Path, name: str, subtype: str, tolerance: float
+) -> None:
+    path = written(tmp_path / name, tone(), subtype=subtype)
+    read = audio.read_native(path)
+    assert read.dtype == np.float32
+    assert read.shape == (16000,)
+    assert np.max(np.abs(read - tone())) <= tolerance
+
+
+def test_resampling_keeps_the_second_and_the_tone(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.wav", tone(2.0, 44100, 1000.0), 44100)
+    read = audio.read_audio(path, 16000.0)
+    assert read.shape == (32000,)
+    assert np.argmax(np.abs(np.fft.rfft(read))) == 2000
+
+
+def test_stereo_is_averaged(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.wav", np.stack([tone(), np.zeros(16000, np.float32)], axis=1), subtype="FLOAT")
+    assert audio.read_native(path) == pytest.approx(tone() / 2, abs=1e-6)
+
+
+def test_probe_reads_only_the_header(tmp_path: Path) -> None:
+    header = audio.probe(written(tmp_path / "a.wav", tone(1.5)))
+    assert (header.frames, header.rate_hz, header.channels, header.duration_s) == (24000, 16000, 1, 1.5)
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.ogg"])
+@pytest.mark.parametrize("lost", [2, 500, 0.5])
+def test_a_file_cut_short_is_truncated_or_unreadable(tmp_path: Path, name: str, lost: float) -> None:
+    noise = np.random.default_rng(0).uniform(-0.5, 0.5, 16000).astype(np.float32)
+    path = written(tmp_path / name, noise)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: -int(lost)] if lost >= 1 else whole[: len(whole) // 2])
+    refused(path)
+
+
+def test_a_truncated_wav_says_how_much_is_there(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.wav", tone(), subtype="PCM_16")
+    path.write_bytes(path.read_bytes()[:-1000])
+    error = refused(path)
+    assert "truncated" in error.message
+    assert error.value == "31000 of 32000 data bytes"
+
+
+def test_a_wav_whose_header_leaves_its_length_open_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.wav", tone(), subtype="PCM_16")
+    raw = bytearray(path.read_bytes())
+    at = raw.index(b"data") + 4
+    raw[at : at + 4] = struct.pack("<I", 0xFFFFFFFF)
+    path.write_bytes(raw)
+    assert len(audio.read_native(path)) == 16000
+
+
+def test_chunks_before_and_after_the_data_are_no_truncation(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.wav", tone(), subtype="PCM_16")
+    raw = path.read_bytes()
+    note = b"LIST" + struct.pack("<I", 4) + b"INFO"
+    path.write_bytes(raw[:12] + note + raw[12:] + note)
+    assert len(audio.read_native(path)) == 16000
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_values_that_are_no_numbers_are_refused(tmp_path: Path, bad: float) -> None:
+    samples = tone()
+    samples[[5, 700]] = bad
+    error = refused(written(tmp_path / "a.wav", samples, subtype="FLOAT"))
+    assert error.value == 2
+    assert "NaN" in error.message
+
+
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "FLOAT"])
+def test_a_waveform_cut_flat_is_clipped(tmp_path: Path, subtype: str) -> None:
+    samples = np.clip(tone(level=1.5), -1, 1)
+    error = refused(written(tmp_path / "a.wav", samples, subtype=subtype))
+    assert "clipped" in error.message
+    assert error.value == pytest.approx(0.53, abs=0.05)
+
+
+def test_a_clipped_file_can_be_allowed(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.wav", np.clip(tone(level=1.5), -1, 1))
+    assert len(audio.read_native(path, clipped_limit=1.0)) == 16000
+
+
+def test_one_clipped_channel_is_enough(tmp_path: Path) -> None:
+    both = np.stack([np.clip(tone(level=1.5), -1, 1), tone(level=0.1)], axis=1)
+    refused(written(tmp_path / "a.wav", both))
+
+
+def test_single_peaks_at_full_scale_are_not_clipping(tmp_path: Path) -> None:
+    samples = tone(level=0.2)
+    samples[::100] = 1.0
+    assert len(audio.read_native(written(tmp_path / "a.wav", samples))) == 16000
+
+
+def test_clipped_share_counts_runs_of_three_or_more() -> None:
+    signal = np.array([1, 1, 0, 1, 1, 1, 0, -1, -1, -1, -1, 0, 0, 0, 1, 0, 0, 0, 0, 0], dtype=np.float32)
+    assert audio.clipped_share(signal) == pytest.approx(7 / 20)
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    path.write_bytes(b"")
+    assert "empty" in refused(path).message
+
+
+def test_a_file_without_frames_is_refused(tmp_path: Path) -> None:
+    assert "empty" in refused(written(tmp_path / "a.wav", np.zeros(0, np.float32))).message
+
+
+def test_a_file_that_is_no_audio_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.wav"
+    path.write_text("not audio at all\n" * 20)
+    assert "cannot be read" in refused(path).message
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    assert refused(tmp_path / "none.wav").remedy == "Check the path"
+
+
+def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path)
+
+
+def test_a_file_shorter_than_asked_is_refused(tmp_path: Path) -> None:
+    error = refused(written(tmp_path / "a.wav", tone(0.5)), min_s=1.0)
+    assert error.value == 0.5
+
+
+@pytest.mark.parametrize("package", ["soundfile", "soxr"])
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    imported = builtins.__import__
+
+    def without(name: str, *args: object, **kwargs: object) -> object:
+        if name == package:
+            raise ImportError(name)
+        return imported(name, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtraError) as caught:
+        audio.versions()
+    assert caught.value.field == package
+    assert "pip install 'neurorig[audio]'" in caught.value.remedy
+
+
+def test_importing_the_workload_loads_no_audio_package() -> None:
+    check = "import sys, scenarios.workloads.asc.workload; assert not {'soundfile', 'soxr'} & set(sys.modules)"
+    root = ROOT
+    assert subprocess.run([sys.executable, "-c", check], cwd=root, check=False).returncode == 0

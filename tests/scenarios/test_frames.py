@@ -1,0 +1,158 @@
+"""Frames are windows of one continuous stream, sample by sample, with the label that is heard at their end."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from rig.errors import UsageError
+from rig.types import Streams
+from scenarios.workloads.asc.frames import Frames, frames_of
+from scenarios.workloads.asc.slices import Slice
+from scenarios.workloads.asc.workload import open_workload
+
+RATE_HZ = 100
+SLICES = [Slice(f"{label}{k}", label, label, k) for label in "abc" for k in range(4)]
+NUMBER = {part.id: n for n, part in enumerate(SLICES)}
+
+
+def load(part: Slice) -> NDArray[np.float32]:
+    """Every sample of every slice is another number."""
+    return (NUMBER[part.id] * RATE_HZ + np.arange(RATE_HZ)).astype(np.float32)
+
+
+def stream(window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int = 1) -> Frames:
+    lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
+    return frames_of(SLICES, load, RATE_HZ, **lengths, seed=seed)
+
+
+def whole(frames: Frames, duration_s: float) -> tuple[NDArray[np.float32], list[str]]:
+    """The stream and the label of each of its samples, put together scene by scene and slice by slice."""
+    sound, labels = [], []
+    ends = [*(scene.begin_s for scene in frames.scenes[1:]), duration_s + 99.0]
+    for scene, end_s in zip(frames.scenes, ends, strict=True):
+        n = round(end_s * RATE_HZ) - round(scene.begin_s * RATE_HZ)
+        heard = np.concatenate([load(part) for part in scene.slices])
+        sound.append(np.resize(heard, n))
+        labels += [scene.label] * n
+    return np.concatenate(sound), labels
+
+
+# lengths on the grid of the samples, and off it
+lengths = st.integers(1, 400).map(lambda n: n / RATE_HZ) | st.floats(0.02, 4.0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(window_s=lengths, stride_s=lengths, scene_s=lengths, more_s=st.floats(0.0, 20.0), seed=st.integers(0, 9))
+def test_each_frame_is_a_slice_of_the_stream_sample_by_sample(
+    window_s: float, stride_s: float, scene_s: float, more_s: float, seed: int
+) -> None:
+    """Windows longer than scenes and strides longer than windows among them."""
+    duration_s = window_s + min(more_s, 30 * stride_s)
+    assume(duration_s < 300 * scene_s)
+    frames = stream(window_s, stride_s, scene_s, duration_s, seed)
+    sound, labels = whole(frames, duration_s)
+    width = round(window_s * RATE_HZ)
+    assert 0 <= duration_s - (window_s + (len(frames) - 1) * stride_s) + 1e-6 <= stride_s + 2e-6
+    for k, frame in enumerate(frames):
+        begin = round(k * stride_s * RATE_HZ)
+        assert np.array_equal(frame.payload, sound[begin : begin + width])
+        end_s = window_s + k * stride_s
+        assert frame.label_age_s is not None
+        assert 0 < frame.label_age_s <= scene_s + 1e-6 or frame.label == frames.scenes[-1].label
+        begun_s = end_s - frame.label_age_s
+        assert begun_s == pytest.approx([s for s in frames.scenes if s.begin_s < end_s - 5e-10][-1].begin_s)
+        near_change = min(abs(s.begin_s - end_s) for s in frames.scenes) * RATE_HZ <= 1.0
+        assert near_change or frame.label == labels[begin + width - 1]
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 500), scene_s=st.sampled_from([0.5, 1.0, 2.5, 7.0]))
+def test_no_scene_is_followed_by_one_like_it_and_none_is_heard_again_before_the_others(
+    seed: int, scene_s: float
+) -> None:
+    scenes = stream(1.0, 1.0, scene_s, 40.0, seed).scenes
+    assert all(one.label != other.label for one, other in pairwise(scenes))
+    assert {part.label for scene in scenes for part in scene.slices} <= set("abc")
+    for label in "abc":
+        parts = [part.id for scene in scenes if scene.label == label for part in scene.slices]
+        assert len(set(parts[:4])) == min(4, len(parts))
+    assert all(part.label == scene.label for scene in scenes for part in scene.slices)
+
+
+def test_the_label_changes_with_the_scene_and_its_age_starts_again() -> None:
+    frames = stream(1.0, 0.25, 2.0, 6.0)
+    said = [(f.label, f.label_age_s) for f in frames]
+    one, two, three = (scene.label for scene in frames.scenes)
+    assert [label for label, _ in said] == [one] * 5 + [two] * 8 + [three] * 8
+    assert [age for _, age in said][:6] == [1.0, 1.25, 1.5, 1.75, 2.0, 0.25]  # what ends at a change is the old scene
+
+
+def test_a_window_over_several_scenes_is_called_after_the_last_of_them() -> None:
+    frames = stream(5.0, 1.0, 1.0, 8.0)
+    assert [f.label for f in frames] == [frames.scenes[k].label for k in (4, 5, 6, 7)]
+    assert [f.label_age_s for f in frames] == [1.0] * 4
+
+
+def test_strides_longer_than_windows_leave_sound_unheard() -> None:
+    frames = stream(0.5, 2.0, 3.0, 9.0)
+    assert len(frames) == 5
+    assert all(f.payload.shape == (50,) for f in frames)
+
+
+def test_a_scene_longer_than_its_sound_is_heard_again_from_the_start() -> None:
+    frames = stream(1.0, 1.0, 10.0, 10.0)
+    payloads = [f.payload.tolist() for f in frames]
+    assert payloads[:4] == payloads[4:8]
+    assert len({tuple(p) for p in payloads}) == 4
+
+
+def test_frames_are_the_same_for_the_same_seed_and_other_for_another() -> None:
+    one, again, other = (stream(1.0, 0.5, 2.0, 20.0, seed) for seed in (3, 3, 4))
+    assert [f.label for f in one] == [f.label for f in again]
+    assert all(np.array_equal(a.payload, b.payload) for a, b in zip(one, again, strict=True))
+    assert [f.label for f in one] != [f.label for f in other]
+
+
+def test_frames_are_a_sequence() -> None:
+    frames = stream(1.0, 0.5, 2.0, 5.0)
+    assert [f.id for f in frames] == [f"frame-{k:06d}" for k in range(9)]
+    assert frames[-1].id == frames[8].id
+    assert [f.id for f in frames[2:6:2]] == ["frame-000002", "frame-000004"]
+    for k in (9, -10):
+        with pytest.raises(IndexError):
+            frames[k]
+    assert frames[0].payload.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"window_s": 0.001}, "window_s"), ({"stride_s": 0.0}, "stride_s"), ({"scene_s": -1.0}, "scene_s"),
+     ({"stride_s": float("nan")}, "stride_s"), ({"window_s": float("inf")}, "window_s"),
+     ({"duration_s": 0.9}, "stream_s"), ({"duration_s": float("nan")}, "stream_s")],
+)  # fmt: skip
+def test_lengths_that_make_no_stream_are_refused_by_name(change: dict[str, float], field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        stream(**{"window_s": 1.0, "stride_s": 0.5, "scene_s": 2.0, "duration_s": 5.0} | change)
+    assert (caught.value.field, bool(caught.value.remedy)) == (field, True)
+
+
+def test_a_set_of_one_label_cannot_change_its_scene() -> None:
+    lengths = {"window_s": 1.0, "stride_s": 0.5, "scene_s": 2.0, "duration_s": 5.0}
+    with pytest.raises(UsageError, match="scenes are too few"):
+        frames_of(SLICES[:4], load, RATE_HZ, **lengths, seed=1)
+
+
+def test_the_acoustic_workload_streams_its_own_slices() -> None:
+    workload = open_workload(samples=8, audio_hz=8000)
+    assert isinstance(workload, Streams)
+    frames = workload.stream(1.0, 0.5, 2.0, 6.0, 1)
+    known = {sample.payload.tobytes() for sample in workload.samples}
+    whole_slices = [f.payload.tobytes() in known for f in list(frames)[::2]]
+    assert whole_slices == [True] * 6
+    assert all(f.rate_hz == 8000.0 and f.duration_s == 1.0 for f in frames)

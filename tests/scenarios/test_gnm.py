@@ -1,0 +1,175 @@
+"""The generator of graphs: networkx's edges without networkx, and what it refuses."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from rig.errors import UsageError
+from scenarios.workloads.qubo_mis import gnm
+from scenarios.workloads.qubo_mis import memory as qubo_memory
+from scenarios.workloads.qubo_mis.gnm import edge_count, gnm_edges
+
+networkx = pytest.importorskip("networkx")
+
+densities = st.floats(0.001, 1.0) | st.sampled_from([0.01, 0.05, 0.1, 0.25, 0.999, 1.0])
+seeds = st.integers(0, 2**63 - 1) | st.integers(0, 10)
+
+
+def by_networkx(nodes: int, density: float, seed: int) -> NDArray[np.int32]:
+    graph = networkx.gnm_random_graph(nodes, int(0.5 * density * nodes**2), seed)
+    return np.array(sorted(sorted(edge) for edge in graph.edges), np.int32).reshape(-1, 2)
+
+
+# ---- the same edges -------------------------------------------------------------------------
+
+
+@given(st.integers(2, 70), densities, seeds)
+@example(2, 1.0, 0)
+@example(2, 0.5, 0)
+@example(64, 0.97, 3)
+@settings(deadline=None)
+def test_the_edges_are_those_of_networkx(nodes: int, density: float, seed: int) -> None:
+    assert np.array_equal(gnm_edges(nodes, density, seed).edges, by_networkx(nodes, density, seed))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "density", "seed"),
+    [(255, 0.25, 0), (256, 0.05, 1), (500, 0.9, 2), (1000, 0.01, 3), (1000, 0.25, 4), (300, 0.996, 0), (400, 1.0, 5)],
+)
+def test_the_edges_of_larger_graphs_are_too(nodes: int, density: float, seed: int) -> None:
+    assert np.array_equal(gnm_edges(nodes, density, seed).edges, by_networkx(nodes, density, seed))
+
+
+@pytest.mark.parametrize(("chunk", "large", "most"), [(1, 0, 1), (7, 0, 5), (64, 40, 64), (50, 10_000, 3)])
+def test_how_the_work_is_cut_does_not_show(monkeypatch: pytest.MonkeyPatch, chunk: int, large: int, most: int) -> None:
+    whole = gnm_edges(40, 0.6, 11).edges
+    monkeypatch.setattr(gnm, "_CHUNK", chunk)
+    monkeypatch.setattr(gnm, "_LARGE", large)
+    monkeypatch.setattr(gnm, "_MOST", most)
+    assert np.array_equal(gnm_edges(40, 0.6, 11).edges, whole)
+
+
+@given(seeds)
+@settings(deadline=None)
+def test_the_words_are_those_of_pythons_generator(seed: int) -> None:
+    python = random.Random(seed)
+    numpys = gnm._words(seed).randint(0, 1 << 32, 700, dtype=np.uint32)
+    assert numpys.tolist() == [python.getrandbits(32) for _ in range(700)]
+
+
+def test_networkx_is_not_needed() -> None:
+    code = (
+        "import sys; sys.modules['networkx'] = sys.modules['scipy'] = sys.modules['numba'] = None;"
+        "from scenarios.workloads.qubo_mis.gnm import gnm_edges; print(len(gnm_edges(50, 0.1, 0).edges))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "125\n"
+
+
+# ---- what a graph is ------------------------------------------------------------------------
+
+
+@given(st.integers(2, 60), densities, seeds)
+@settings(deadline=None)
+def test_rows_are_sorted_pairs_and_as_many_as_asked_for(nodes: int, density: float, seed: int) -> None:
+    edges = gnm_edges(nodes, density, seed).edges
+    assert (edges.dtype, edges.shape[1]) == (np.int32, 2)
+    assert len(edges) == min(edge_count(nodes, density), nodes * (nodes - 1) // 2)
+    rows = [tuple(row) for row in edges.tolist()]
+    assert rows == sorted(set(rows))
+    assert all(0 <= u < v < nodes for u, v in rows)
+
+
+def test_density_is_of_half_the_square_of_the_nodes() -> None:
+    assert len(gnm_edges(10, 0.25, 0).edges) == 12  # of 45 pairs: 26.7 %
+    assert len(gnm_edges(10, 0.01, 0).edges) == 0
+
+
+def test_a_complete_graph_is_the_same_for_every_seed() -> None:
+    assert np.array_equal(gnm_edges(30, 1.0, 0).edges, gnm_edges(30, 0.99, 7).edges)
+    assert np.array_equal(gnm_edges(30, 1.0, 0).edges, np.argwhere(np.triu(np.ones((30, 30)), 1)))
+
+
+def test_the_edges_are_the_tail_of_their_payload_and_nobody_may_change_them() -> None:
+    graph = gnm_edges(100, 0.05, 0)
+    payload = graph.to_payload()
+    assert np.shares_memory(payload, graph.edges)
+    assert payload[:2].tolist() == [100, 250]
+    assert not payload.flags.writeable and not graph.edges.flags.writeable
+
+
+def test_whole_numbers_of_numpy_are_numbers() -> None:
+    assert np.array_equal(gnm_edges(np.int64(50), np.float64(0.1), np.int32(3)).edges, gnm_edges(50, 0.1, 3).edges)  # type: ignore[arg-type]
+
+
+# ---- what is refused ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nodes", "density", "seed", "field"),
+    [
+        (0, 0.1, 0, "nodes"),
+        (1, 0.1, 0, "nodes"),
+        (-5, 0.1, 0, "nodes"),
+        (2**31, 1e-9, 0, "nodes"),
+        (10.0, 0.1, 0, "nodes"),
+        ("10", 0.1, 0, "nodes"),
+        (10, 0.0, 0, "density"),
+        (10, -0.1, 0, "density"),
+        (10, 1.01, 0, "density"),
+        (10, float("nan"), 0, "density"),
+        (10, float("inf"), 0, "density"),
+        (10, "0.1", 0, "density"),
+        (10, None, 0, "density"),
+        (10, 0.1, -1, "seed"),
+        (10, 0.1, 2**63, "seed"),
+        (10, 0.1, 1.5, "seed"),
+        (10, 0.1, None, "seed"),
+    ],
+)
+def test_what_is_no_graph_is_refused(nodes: Any, density: Any, seed: Any, field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        gnm_edges(nodes, density, seed)
+    assert caught.value.field == field
+    assert caught.value.value is {"nodes": nodes, "density": density, "seed": seed}[field]
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("nodes", [100_000, 1_000_000, 2**31 - 1])
+def test_more_nodes_than_memory_holds_are_refused_before_anything_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, nodes: int
+) -> None:
+    monkeypatch.setattr(gnm, "free_bytes", lambda: 10_000_000)
+    with pytest.raises(UsageError, match="more than") as caught:
+        gnm_edges(nodes, 0.01, 0)
+    assert (caught.value.field, caught.value.value) == ("nodes", nodes)
+    most = int(caught.value.remedy.split()[3])
+    assert gnm_edges(most, 0.01, 0).nodes == most  # the remedy works
+    with pytest.raises(UsageError):
+        gnm_edges(most + 100, 0.01, 0)
+
+
+def test_more_edges_than_a_payload_counts_are_refused_wherever_memory_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gnm, "free_bytes", lambda: None)
+    with pytest.raises(UsageError, match="payload counts"):
+        gnm_edges(1_000_000, 0.01, 0)
+
+
+def test_free_memory_is_bounded_by_the_limit_of_the_process() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30));"
+        "from scenarios.workloads.qubo_mis.memory import free_bytes; print(free_bytes())"
+    )
+    free = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert 0 < free < 3 << 30
+    assert (qubo_memory.free_bytes() or 0) > 0

@@ -1,0 +1,243 @@
+"""A graph as the core knows it: its cost, its neighbours, its payload and its solutions as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from rig.analysis.solving.gap import THRESHOLDS, gap
+from rig.analysis.solving.graph import Graph, from_hex, from_payload, to_hex
+from rig.errors import DataError, UsageError
+
+TRIANGLE_AND_ONE = Graph(4, np.array([[0, 1], [0, 2], [1, 2]], np.int32))
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """Any graph of 1 to 12 nodes."""
+    nodes = draw(st.integers(1, 12))
+    pairs = [(u, v) for u in range(nodes) for v in range(u + 1, nodes)]
+    kept = draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs)))
+    edges = [pair for pair, keep in zip(pairs, kept, strict=True) if keep]
+    return Graph(nodes, np.array(edges, np.int32).reshape(-1, 2))
+
+
+@st.composite
+def graphs_and_sets(draw: st.DrawFn) -> tuple[Graph, NDArray[np.uint8]]:
+    """Any graph, and any set of its nodes."""
+    graph = draw(graphs())
+    return graph, np.array(draw(st.lists(st.integers(0, 1), min_size=graph.nodes, max_size=graph.nodes)), np.uint8)
+
+
+# ---- cost -----------------------------------------------------------------------------------
+
+
+@given(graphs_and_sets())
+@settings(deadline=None)
+def test_the_cost_is_x_q_x(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
+    graph, x = drawn
+    wide = x.astype(np.int64)
+    assert graph.cost(x) == wide @ graph.q_matrix().astype(np.int64) @ wide
+
+
+@given(graphs_and_sets())
+@settings(deadline=None)
+def test_an_independent_set_costs_minus_its_size(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
+    graph, x = drawn
+    for u, v in graph.edges:
+        if x[u] and x[v]:
+            x[v] = 0
+    assert graph.conflicts(x) == 0
+    assert graph.cost(x) == -int(x.sum())
+
+
+@given(graphs_and_sets())
+@settings(deadline=None)
+def test_a_node_that_conflicts_makes_a_set_cost_more(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
+    graph, x = drawn
+    for u, v in graph.edges:
+        if x[u] and not x[v]:
+            more = x.copy()
+            more[v] = 1
+            assert graph.cost(more) > graph.cost(x)
+
+
+def test_q_has_minus_one_on_its_diagonal_and_four_for_each_ordered_pair() -> None:
+    q = TRIANGLE_AND_ONE.q_matrix()
+    assert q.dtype == np.int8
+    assert q.tolist() == [[-1, 4, 4, 0], [4, -1, 4, 0], [4, 4, -1, 0], [0, 0, 0, -1]]
+
+
+def test_booleans_and_floats_of_zero_and_one_are_vectors_too() -> None:
+    assert TRIANGLE_AND_ONE.cost([True, False, False, True]) == -2
+    assert TRIANGLE_AND_ONE.cost(np.array([1.0, 1.0, 0.0, 0.0])) == 6
+
+
+@pytest.mark.parametrize(
+    "x",
+    [[0, 1], [[0, 1, 0, 1]], [0, 1, 2, 0], [0, 1, -1, 0], [0, 0.5, 0, 0], [float("nan")] * 4, "0101", [[1], [1, 2]]],
+)
+def test_what_is_no_vector_is_refused(x: Any) -> None:
+    with pytest.raises(UsageError) as caught:
+        TRIANGLE_AND_ONE.cost(x)
+    assert caught.value.field == "x"
+    assert caught.value.remedy
+
+
+def test_a_dense_matrix_beyond_memory_is_refused() -> None:
+    with pytest.raises(UsageError) as caught:
+        Graph(2**31 - 1, np.empty((0, 2), np.int32)).q_matrix()
+    assert caught.value.field == "nodes"
+
+
+# ---- neighbours -----------------------------------------------------------------------------
+
+
+@given(graphs())
+@settings(deadline=None)
+def test_neighbours_are_the_rows_of_q(graph: Graph) -> None:
+    start, indices = graph.neighbours()
+    rows = [indices[start[u] : start[u + 1]].tolist() for u in range(graph.nodes)]
+    assert rows == [np.flatnonzero(row == 4).tolist() for row in graph.q_matrix()]
+    assert (start.dtype, indices.dtype, start.shape) == (np.int64, np.int32, (graph.nodes + 1,))
+
+
+# ---- payload --------------------------------------------------------------------------------
+
+
+@given(graphs())
+@settings(deadline=None)
+def test_a_payload_comes_back_as_the_graph(graph: Graph) -> None:
+    payload = graph.to_payload()
+    back = from_payload(payload)
+    assert (payload.dtype, payload.shape) == (np.int32, (2 + 2 * len(graph.edges),))
+    assert back.nodes == graph.nodes
+    assert np.array_equal(back.edges, graph.edges)
+
+
+def test_a_graph_from_a_payload_has_that_payload_without_a_copy() -> None:
+    payload = TRIANGLE_AND_ONE.to_payload()
+    assert from_payload(payload).to_payload() is payload
+
+
+@pytest.mark.parametrize("part", [slice(1), slice(None, None, -1), slice(1, None)])
+def test_other_edges_in_the_same_memory_are_no_such_payload(part: slice) -> None:
+    graph = from_payload(TRIANGLE_AND_ONE.to_payload())
+    other = Graph(4, graph.edges[part])
+    assert other.to_payload().tolist() == [4, len(other.edges), *other.edges.ravel().tolist()]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        [],
+        [3],
+        [3, 1],
+        [3, -1],
+        [3, 1, 0, 1, 2],
+        [0, 0],
+        [-3, 0],
+        [3, 1, 1, 0],
+        [3, 1, 1, 1],
+        [3, 1, 0, 3],
+        [3, 1, -1, 1],
+        [3, 2, 1, 2, 0, 1],
+        [3, 2, 0, 1, 0, 1],
+        [[3, 0]],
+        [3.0, 0.0],
+    ],
+)
+def test_what_is_no_payload_is_refused(payload: list[Any]) -> None:
+    with pytest.raises(DataError) as caught:
+        from_payload(np.array(payload))
+    assert caught.value.field == "payload"
+
+
+def test_numbers_beyond_int32_do_not_wrap_into_an_edge() -> None:
+    with pytest.raises(DataError):
+        from_payload(np.array([3, 1, 0, 2**32 + 1]))
+
+
+# ---- solutions as text ----------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 1), min_size=1, max_size=40))
+@settings(deadline=None)
+def test_a_solution_comes_back_from_its_digits(x: list[int]) -> None:
+    assert from_hex(to_hex(x), len(x)).tolist() == x
+
+
+def test_node_0_is_the_highest_bit_of_the_first_byte() -> None:
+    assert to_hex([1, 0, 0, 0, 0, 0, 0, 0, 0, 1]) == "8040"
+
+
+@pytest.mark.parametrize("text", ["", "8", "80", "804000", "zz40", "8041", None, 8040])
+def test_text_that_is_no_solution_of_ten_nodes_is_refused(text: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        from_hex(text, 10)
+    assert caught.value.field == "solution"
+
+
+# ---- gap ------------------------------------------------------------------------------------
+
+
+def test_a_gap_is_positive_when_worse_and_negative_when_better() -> None:
+    assert [gap(cost, -100) for cost in (-100, -99, -101, 0, 100)] == [0.0, 0.01, -0.01, 1.0, 2.0]
+
+
+@given(st.integers(1, 10_000), st.sampled_from(THRESHOLDS))
+@settings(deadline=None)
+def test_a_gap_of_exactly_a_threshold_is_within_it(tens: int, limit: float) -> None:
+    target = -100 * tens
+    assert gap(target + round(limit * 100) * tens, target) <= limit
+    assert gap(target + round(limit * 100) * tens + 1, target) > limit
+
+
+@given(st.integers(-1000, 1000), st.integers(-1000, 1000).filter(bool))
+@settings(deadline=None)
+def test_a_lower_cost_has_a_lower_gap(cost: int, target: int) -> None:
+    assert gap(cost - 1, target) < gap(cost, target)
+
+
+@pytest.mark.parametrize(
+    ("cost", "target", "field"),
+    [(-5, 0, "target"), (-5, float("nan"), "target"), (float("inf"), -5, "cost"), (float("nan"), -5, "cost")],
+)
+def test_a_gap_that_is_not_defined_is_refused(cost: float, target: float, field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        gap(cost, target)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [1 + 0j, 0, 0],
+        [0.5, 0, 0],
+        [2, 0, 0],
+        [-1, 0, 0],
+        [2**70, 0, 0],
+        ["1", "0", "0"],
+        [None, 0, 0],
+        [[1], [0, 0]],
+        [float("nan"), 0, 0],
+    ],
+)
+def test_only_the_real_numbers_0_and_1_make_a_vector(x: list[Any]) -> None:
+    graph = Graph(3, np.array([[0, 1]], np.int32))
+    for taken in (graph.cost, graph.conflicts, to_hex):
+        with pytest.raises(UsageError) as caught:
+            taken(x)
+        assert caught.value.field == "x"
+
+
+def test_a_solution_to_be_written_is_a_vector() -> None:
+    with pytest.raises(UsageError, match="shape"):
+        to_hex([[1, 0]])
+    assert to_hex([]) == ""
+    assert to_hex([True, False, 1.0]) == "a0"

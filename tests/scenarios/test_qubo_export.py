@@ -1,0 +1,113 @@
+"""A QUBO graph for others: as dimod's model, as pandas' table, and as a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.solving.graph import Graph
+from rig.commands import main as cli
+from rig.errors import MissingExtraError, UsageError
+from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.views import to_bqm, to_frame
+from scenarios.workloads.qubo_mis.workload import export, graph_digest
+
+# ---- for other packages ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("nodes", "density"), [(10, 0.01), (30, 0.25), (12, 1.0)])
+def test_energies_of_the_binary_quadratic_model_are_costs(nodes: int, density: float) -> None:
+    pytest.importorskip("dimod")
+    graph = gnm_edges(nodes, density, 0)
+    bqm = to_bqm(graph)
+    x = np.random.default_rng(0).integers(0, 2, (20, nodes))
+    assert (bqm.vartype.name, bqm.num_variables, bqm.num_interactions) == ("BINARY", nodes, len(graph.edges))
+    assert bqm.energies((x, range(nodes))).tolist() == [graph.cost(row) for row in x]
+
+
+def test_without_dimod_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dimod", None)
+    with pytest.raises(MissingExtraError) as caught:
+        to_bqm(gnm_edges(10, 0.25, 0))
+    assert "neurorig[qubo]" in caught.value.remedy
+
+
+def test_a_frame_has_a_row_for_each_edge() -> None:
+    graph = gnm_edges(25, 0.1, 0)
+    frame = to_frame(graph)
+    assert list(frame.columns) == ["u", "v"]
+    assert np.array_equal(frame.to_numpy(), graph.edges)
+
+
+# ---- export ---------------------------------------------------------------------------------
+
+
+@given(st.integers(2, 30), st.sampled_from([0.01, 0.25, 1.0]), st.integers(0, 2**63 - 1))
+@settings(deadline=None, max_examples=20)
+def test_an_exported_graph_comes_back(tmp_path_factory: Any, nodes: int, density: float, seed: int) -> None:
+    path = export(nodes, density, seed, tmp_path_factory.mktemp("export") / "graph.npz").path
+    with np.load(path, allow_pickle=False) as file:
+        graph = Graph(int(file["nodes"]), file["edges"])
+        assert np.array_equal(graph.edges, gnm_edges(nodes, density, seed).edges)
+        assert (float(file["density"]), int(file["seed"])) == (density, seed)
+        assert str(file["digest"]) == graph_digest(graph, density, seed)
+
+
+def test_the_same_export_is_the_same_file_and_replaces_the_old_one(tmp_path: Path) -> None:
+    first, second = (export(50, 0.1, seed, tmp_path / name).path for seed, name in enumerate(("a.npz", "b.npz")))
+    assert first.read_bytes() != second.read_bytes()
+    assert export(50, 0.1, 0, second).path.read_bytes() == first.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
+
+
+@pytest.mark.parametrize("name", [".", "absent/graph.npz", "file/graph.npz"])
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError) as caught:
+        export(10, 0.25, 0, tmp_path / name)
+    assert caught.value.field == "out"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_disk_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(UsageError, match="No space left"):
+        export(10, 0.25, 0, tmp_path / "graph.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_export_of_no_graph_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        export(10, 0.0, 0, tmp_path / "graph.npz")
+    assert caught.value.field == "density"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_tells_digest_and_edges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["workload", "export", "qubo-mis", "50", "0.1", "0", "--out", str(tmp_path / "g.npz"), "--json"]
+    assert cli.main(words) == 0
+    said = json.loads(capsys.readouterr().out)
+    with np.load(tmp_path / "g.npz", allow_pickle=False) as file:
+        assert (said["edges"], said["digest_sha256"]) == (len(file["edges"]), str(file["digest"]))
+
+
+def test_a_pipe_is_no_place_for_a_graph_and_a_link_stays_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "real").write_bytes(b"")
+    (tmp_path / "link").symlink_to("real")
+    with pytest.raises(UsageError, match="not a regular file"):
+        export(10, 0.25, 0, tmp_path / "pipe")
+    export(10, 0.25, 0, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").stat().st_size > 0

@@ -1,0 +1,290 @@
+"""The QUBO workload: its samples, its seeds and targets, and its score."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from rig.analysis.solving.graph import Graph, from_payload, to_hex
+from rig.errors import DataError, UsageError
+from rig.types import Reply, Workload
+from scenarios.workloads.qubo_mis import workload as qubo_mis
+from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target, revised_target, source
+from scenarios.workloads.qubo_mis.workload import graph_digest, open_workload, parse_seeds
+from tests.support.paths import SHARED
+
+TABLE = SHARED / "data" / "qubo" / "neurobench_default_config.csv"
+
+
+# ---- samples --------------------------------------------------------------------------------
+
+
+def test_without_options_there_are_the_five_tuning_problems_of_100_nodes() -> None:
+    workload: Workload = open_workload()
+    samples = list(workload.samples)
+    assert (workload.name, workload.task) == ("qubo-mis", "qubo-mis")
+    assert [s.id for s in samples] == [f"mis-n100-d0.05-s{seed}" for seed in range(5)]
+    assert [(s.seed, s.target_cost, s.inferences) for s in samples] == [
+        (seed, cost, 1) for seed, cost in enumerate([-44.0, -42.0, -45.0, -45.0, -42.0])
+    ]
+
+
+def test_a_payload_is_the_graph_of_its_seed() -> None:
+    sample = open_workload(nodes=50, density=0.1).samples[3]
+    graph = from_payload(sample.payload)
+    assert graph.nodes == 50
+    assert np.array_equal(graph.edges, gnm_edges(50, 0.1, 3).edges)
+
+
+def test_samples_can_be_sliced_and_counted_from_the_end() -> None:
+    samples = open_workload(nodes=20, seeds="7-12").samples
+    assert [s.seed for s in samples[1:3]] == [8, 9]
+    assert samples[-1].seed == 12
+    with pytest.raises(IndexError):
+        samples[6]
+
+
+def test_a_graph_is_drawn_when_it_is_looked_up_and_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = open_workload(nodes=20)
+    drawn: list[int] = []
+
+    def counting(nodes: int, density: float, seed: int) -> Graph:
+        drawn.append(seed)
+        return gnm_edges(nodes, density, seed)
+
+    monkeypatch.setattr(qubo_mis, "gnm_edges", counting)
+    for index in (0, 0, 1, 1, 0):
+        assert workload.samples[index].seed == index
+    assert drawn == [0, 1, 0]
+    assert len(workload.samples.kept) == 1
+
+
+# ---- digest ---------------------------------------------------------------------------------
+
+
+def test_the_digest_changes_with_every_argument() -> None:
+    digests = [
+        open_workload(**given).digest_sha256
+        for given in (
+            {},
+            {"nodes": 101},
+            {"density": 0.051},
+            {"seeds": "0-3"},
+            {"seeds": "1-5"},
+            {"seeds": "1,0,2,3,4"},
+        )
+    ]
+    assert len(set(digests)) == len(digests)
+    assert open_workload().digest_sha256 == digests[0]
+    assert open_workload(seeds="0,1,2-4").digest_sha256 == digests[0]
+
+
+def test_graphs_with_the_same_edges_differ_by_what_they_were_drawn_from() -> None:
+    complete = gnm_edges(8, 1.0, 0)
+    assert len({graph_digest(complete, d, s) for d in (0.99, 1.0) for s in (0, 1)}) == 4
+
+
+# ---- seeds ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, "tuning"),
+        ({"seeds": "3"}, "tuning"),
+        ({"seeds": "17,5", "announced": True}, "evaluation (announced)"),
+        ({"draw": 2}, "evaluation (drawn)"),
+        ({"seeds": "17,5"}, qubo_mis.CHOSEN),
+        ({"seeds": "4-5"}, "mixed"),
+    ],
+)
+def test_details_tell_tuning_seeds_from_others(options: dict[str, Any], kind: str) -> None:
+    details = open_workload(nodes=10, **options).details
+    assert details["seed_kind"] == kind
+    assert list(details["seed_kinds"]) == [str(seed) for seed in details["seeds"]]
+
+
+def test_mixed_seeds_are_told_apart_one_by_one() -> None:
+    kinds = open_workload(nodes=10, seeds="4-5").details["seed_kinds"]
+    assert kinds == {"4": "tuning", "5": qubo_mis.CHOSEN}
+
+
+@given(st.integers(1, 40))
+@settings(deadline=None, max_examples=20)
+def test_drawn_seeds_are_no_tuning_seeds_and_are_recorded(count: int) -> None:
+    workload = open_workload(nodes=10, draw=count)
+    seeds = [sample.seed for sample in workload.samples]
+    assert workload.details["seeds"] == seeds
+    assert len(set(seeds)) == count
+    assert not set(seeds) & set(TUNING_SEEDS)
+    again = open_workload(nodes=10, seeds=",".join(map(str, seeds)))
+    assert again.digest_sha256 == workload.digest_sha256
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=20, unique=True))
+@settings(deadline=None)
+def test_seeds_are_read_as_they_are_written(seeds: list[int]) -> None:
+    assert parse_seeds(",".join(map(str, seeds))) == tuple(seeds)
+
+
+def test_seeds_may_be_ranges() -> None:
+    assert parse_seeds("0-4") == (0, 1, 2, 3, 4)
+    assert parse_seeds("7, 11 ,20-22") == (7, 11, 20, 21, 22)
+
+
+@pytest.mark.parametrize("text", ["", ",", "1,", "-1", "3-", "4-1", "a", "1.5", "0x1", "1,1", "0-4,2", "0-10000", "²"])
+def test_what_names_no_seeds_is_refused(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_workload(nodes=10, seeds=text)
+    assert caught.value.field == "seeds"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"nodes": 1}, "nodes"),
+        ({"density": 0.0}, "density"),
+        ({"density": 1.5}, "density"),
+        ({"draw": -1}, "draw"),
+        ({"draw": 10**6}, "draw"),
+        ({"draw": 2, "seeds": "7"}, "draw"),
+        ({"draw": 2, "announced": True}, "draw"),
+        ({"announced": True}, "seeds"),
+        ({"announced": True, "seeds": "4,9"}, "seeds"),
+        ({"seeds": str(2**63)}, "seeds"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_workload(**options)
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+# ---- targets --------------------------------------------------------------------------------
+
+
+def test_there_are_180_official_targets() -> None:
+    targets = [official_target(n, d, s) for n in NODES for d in DENSITIES for s in TUNING_SEEDS]
+    assert len(targets) == 180
+    assert all(cost is not None and -n <= cost < 0 for cost, n in zip(targets, np.repeat(NODES, 20), strict=True))
+    assert source()["commit"]
+
+
+@pytest.mark.skipif(not TABLE.is_file(), reason="the published table is not at hand")
+def test_the_targets_are_those_of_the_published_table() -> None:
+    rows = [line.split(",") for line in TABLE.read_text().split()[1:]]
+    assert len(rows) == 180
+    assert all(official_target(int(n), float(d), int(s)) == int(c) for n, d, s, c in rows)
+
+
+@pytest.mark.parametrize("task", [(100, 0.05, 5), (100, 0.05, -1), (101, 0.05, 0), (100, 0.06, 0), (100, 1.0, 0)])
+def test_other_problems_have_no_official_target(task: tuple[int, float, int]) -> None:
+    assert official_target(*task) is None
+    assert revised_target(*task) is None
+
+
+def largest_independent(around: list[set[int]], left: set[int]) -> int:
+    """The size of a largest independent set, by branching on the node with most neighbours."""
+    if not left:
+        return 0
+    u = max(left, key=lambda w: len(around[w] & left))
+    lonely = min(left, key=lambda w: len(around[w] & left))
+    if len(around[lonely] & left) <= 1:  # it is in some largest set
+        return 1 + largest_independent(around, left - around[lonely] - {lonely})
+    return max(1 + largest_independent(around, left - around[u] - {u}), largest_independent(around, left - {u}))
+
+
+@pytest.mark.parametrize(("nodes", "density"), list(itertools.product((10, 25, 50), DENSITIES)))
+def test_up_to_50_nodes_the_official_targets_are_the_true_optima(nodes: int, density: float) -> None:
+    for seed in TUNING_SEEDS:
+        start, indices = gnm_edges(nodes, density, seed).neighbours()
+        around = [set(indices[a:b].tolist()) for a, b in itertools.pairwise(start)]
+        assert -largest_independent(around, set(range(nodes))) == official_target(nodes, density, seed)
+
+
+def test_the_other_revision_of_the_table_is_told_where_it_differs() -> None:
+    assert [revised_target(250, 0.05, seed) for seed in TUNING_SEEDS] == [-69, -70, None, -70, -68]
+    details = open_workload(nodes=250).details
+    assert details["targets_in_other_revision"] == {"0": -69, "1": -70, "3": -70, "4": -68}
+    assert details["official_targets"] == {"0": -67, "1": -69, "2": -67, "3": -67, "4": -67}
+    assert "targets_in_other_revision" not in open_workload().details
+
+
+# ---- score ----------------------------------------------------------------------------------
+
+
+def greedy(graph: Graph, size: int) -> NDArray[np.uint8]:
+    """An independent set of at most that many nodes."""
+    x = np.zeros(graph.nodes, np.uint8)
+    q = graph.q_matrix()
+    for u in range(graph.nodes):
+        if x.sum() < size and not (q[u] > 0)[x == 1].any():
+            x[u] = 1
+    return x
+
+
+def answer(sample_id: str, graph: Graph, x: NDArray[np.uint8], cost: float | None = None) -> Reply:
+    return Reply(sample_id, {"cost": graph.cost(x) if cost is None else cost, "solution": to_hex(x)})
+
+
+def test_the_score_counts_what_the_solutions_cost() -> None:
+    workload = open_workload(nodes=10, density=0.05, seeds="0-2")
+    first, second = (gnm_edges(10, 0.05, seed) for seed in (0, 1))
+    ids = [sample.id for sample in workload.samples]
+    everything = np.ones(10, np.uint8)
+    replies = [answer(ids[0], first, greedy(first, 10)), answer(ids[1], second, everything, cost=-10)]
+    figures = workload.score(replies)
+    wrong = 8 * len(second.edges) - 10
+    assert figures == {
+        "n": 2.0,
+        "unanswered": 1.0,
+        "independent": 0.5,
+        "misstated": 1.0,
+        "cost_mean": (-8 + wrong) / 2,
+        "with_target": 2.0,
+        "gap_mean": (wrong + 8) / 8 / 2,
+        "gap_best": 0.0,
+        "gap_worst": (wrong + 8) / 8,
+        "within_0.1": 0.5,
+        "within_0.05": 0.5,
+        "within_0.01": 0.5,
+    }
+
+
+def test_without_targets_there_are_no_gaps() -> None:
+    workload = open_workload(nodes=12, seeds="9")
+    graph = gnm_edges(12, 0.05, 9)
+    figures = workload.score([answer(workload.samples[0].id, graph, greedy(graph, 3))] * 2)
+    assert figures == {"n": 2.0, "unanswered": 0.0, "independent": 1.0, "misstated": 0.0, "cost_mean": -3.0}
+
+
+def test_without_replies_everything_is_unanswered() -> None:
+    assert open_workload(nodes=10).score([]) == {"n": 0.0, "unanswered": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("sample_id", "output", "field"),
+    [
+        ("mis-n10-d0.05-s9", {"cost": 0, "solution": "0000"}, "sample_id"),
+        ("mis-n10-d0.05-s0", None, "output"),
+        ("mis-n10-d0.05-s0", -8, "output"),
+        ("mis-n10-d0.05-s0", {"cost": -8}, "output"),
+        ("mis-n10-d0.05-s0", {"solution": "0000"}, "output"),
+        ("mis-n10-d0.05-s0", {"cost": True, "solution": "0000"}, "output"),
+        ("mis-n10-d0.05-s0", {"cost": 0, "solution": [0] * 10}, "output"),
+        ("mis-n10-d0.05-s0", {"cost": 0, "solution": "00"}, "solution"),
+        ("mis-n10-d0.05-s0", {"cost": 0, "solution": "003f"}, "solution"),
+    ],
+)
+def test_replies_that_are_no_solutions_are_refused(sample_id: str, output: Any, field: str) -> None:
+    with pytest.raises(DataError) as caught:
+        open_workload(nodes=10).score([Reply(sample_id, output)])
+    assert caught.value.field == field

@@ -1,0 +1,281 @@
+"""What the scenarios yield: schedules that are what they say, runs that are long enough, and a stream that drops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kstest
+
+import scenarios
+from fixtures.bench.mock_device import SETTLE_S, open_device
+from fixtures.bench.plant import SimPlant, open_plant
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
+from rig.errors import UsageError
+from rig.recording.reader import open_run
+from rig.types import Idle, Issue, Mark, Rules, Sample, Step
+from scenarios.offline import offline
+from scenarios.real_time import real_time
+from scenarios.rules import quick
+from scenarios.server import server
+from scenarios.single_stream import single_stream
+from scenarios.workloads.asc.workload import AscWorkload, open_workload
+from tests.support.serving import Blank, Queue, bench, played
+
+FREE = Rules("test", "any", "a test", submittable=False, idle_s=1.0, warmup=1)
+ROOM = Path(scenarios.__file__).parent
+
+
+@pytest.mark.parametrize("file", sorted(ROOM.glob("*.py")), ids=lambda p: p.name)
+def test_a_scenario_is_a_page(file: Path) -> None:
+    lines = file.read_text().count("\n")
+    assert lines <= (100 if file.name in ("rules.py", "steps.py") else 70)
+
+
+def issues(steps: Iterator[Step]) -> list[Issue]:
+    return [step for step in steps if isinstance(step, Issue) and not step.warmup]
+
+
+# ---- every scenario ------------------------------------------------------------------------
+
+EVERY: dict[str, Callable[..., Iterator[Step]]] = {
+    "single-stream": single_stream,
+    "offline": offline,
+    "server": server,
+    "real-time": real_time,
+}
+
+
+@pytest.fixture(scope="module")
+def scenes() -> AscWorkload:
+    return open_workload(samples=8, audio_hz=1000)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_work_stands_between_idle_windows_and_marks_after_the_warm_up(name: str, scenes: AscWorkload) -> None:
+    steps = list(EVERY[name](scenes, replace(FREE, min_duration_s=0.0), warmup=2, idle_s=0.5))
+    kinds = [type(s) if not (isinstance(s, Issue) and s.warmup) else "warm" for s in steps]
+    assert kinds[:4] == [Mark, "warm", "warm", Idle]
+    assert kinds[-2:] == [Idle, Mark]
+    assert set(kinds[4:-2]) == {Issue}
+    assert [s.seconds for s in steps if isinstance(s, Idle)] == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_idle_and_warm_up_are_as_in_the_rules_when_not_said(name: str, scenes: AscWorkload) -> None:
+    for warmup in (0, 3):
+        steps = list(EVERY[name](scenes, replace(FREE, idle_s=1.5, warmup=warmup)))
+        assert {s.seconds for s in steps if isinstance(s, Idle)} == {1.5}
+        assert sum(isinstance(s, Issue) and s.warmup for s in steps) == warmup
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_an_accuracy_run_asks_every_sample_once_in_order_and_in_no_hurry(name: str, scenes: AscWorkload) -> None:
+    rules = replace(FREE, min_queries=1000, min_duration_s=50.0)
+    asked = issues(EVERY[name](scenes, rules, purpose="accuracy"))
+    assert [s.id for issue in asked for s in issue.samples] == [s.id for s in scenes.samples]
+    assert {issue.due_ns for issue in asked} == {None}
+
+
+class Counting(Sequence[Sample]):
+    """Samples that count how often one was decoded."""
+
+    def __init__(self, of: Sequence[Sample]) -> None:
+        self.of, self.decoded = of, 0
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+    def __getitem__(self, index: Any) -> Any:
+        self.decoded += 1
+        return self.of[index]
+
+
+@pytest.mark.parametrize("name", ["offline", "server"])
+def test_nothing_is_decoded_once_the_run_has_begun(name: str) -> None:
+    """The generator is asked for its next step in the middle of a run, when no meter is drained."""
+    workload = Blank(9)
+    workload.samples = lazy = Counting(workload.samples)
+    steps = EVERY[name](workload, FREE, warmup=0)
+    before = lazy.decoded
+    list(steps)
+    assert lazy.decoded == before >= 9
+
+
+def test_no_frame_is_cut_once_the_stream_has_begun(scenes: AscWorkload) -> None:
+    """Cutting takes longer than a quick device: its answer would wait for the host."""
+    loads: list[str] = []
+
+    def load(part: Any) -> Any:
+        loads.append(part.id)
+        return scenes.samples.load(part)
+
+    watched = replace(scenes, samples=replace(scenes.samples, load=load))
+    steps = real_time(watched, FREE, stream_s=6.0, warmup=0)
+    before = len(loads)
+    assert len(issues(steps)) == 11
+    assert len(loads) == before > 0
+
+
+# ---- Server --------------------------------------------------------------------------------
+
+
+def schedule(seconds: float = 60.0, least: int = 1, **options: Any) -> tuple[list[float], list[str]]:
+    rules = replace(FREE, min_duration_s=seconds, min_queries=least, warmup=0)
+    found = issues(server(Blank(7), rules, **options))
+    assert all(len(issue.samples) == 1 for issue in found)
+    return [issue.due_ns * 1e-9 for issue in found if issue.due_ns is not None], [i.samples[0].id for i in found]
+
+
+def test_the_same_seed_is_the_same_schedule_and_another_is_another() -> None:
+    assert schedule(arrival_seed=3) == schedule(arrival_seed=3)
+    assert schedule(arrival_seed=3)[0] != schedule(arrival_seed=4)[0]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("rate_hz", [0.5, 200.0])
+def test_gaps_are_exponential(seed: int, rate_hz: float) -> None:
+    due_s, _ = schedule(5000.0 / rate_hz, arrival_hz=rate_hz, arrival_seed=seed)
+    assert kstest(np.diff(due_s) * rate_hz, "expon").pvalue > 0.01
+    assert len(due_s) == pytest.approx(5000.0, abs=4.0 * np.sqrt(5000.0))
+
+
+def test_samples_are_drawn_at_random_with_replacement() -> None:
+    _, names = schedule(7000.0 / 10.0, arrival_hz=10.0)
+    counts = np.array([names.count(f"s{k}") for k in range(7)])
+    assert abs(counts - len(names) / 7).max() < 4.0 * np.sqrt(len(names) / 7)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seconds=st.sampled_from([0.0, 0.3, 10.0]), least=st.integers(1, 3000), rate_hz=st.sampled_from([0.3, 10.0, 500.0])
+)
+def test_a_schedule_is_as_long_and_as_many_as_the_rules_ask_and_no_longer(
+    seconds: float, least: int, rate_hz: float
+) -> None:
+    due_s, _ = schedule(seconds, least, arrival_hz=rate_hz)
+    assert due_s[0] == 0.0
+    assert due_s == sorted(due_s)
+    assert len(due_s) >= least
+    assert due_s[-1] >= seconds
+    assert len(due_s) == max(least, 1) or due_s[-2] < seconds
+
+
+def test_a_duration_of_its_own_takes_the_place_of_the_rules() -> None:
+    assert 5.0 <= schedule(60.0, duration_s=5.0)[0][-1] < 10.0
+
+
+# ---- long enough, by the host's clock ------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["single-stream", "offline"])
+@pytest.mark.parametrize("stage_s", [0.0, 0.03])
+@pytest.mark.parametrize("n", [1, 10])
+def test_a_run_is_as_long_as_the_rules_ask_from_the_first_hand_over_to_the_last_answer(
+    name: str, stage_s: float, n: int
+) -> None:
+    """Loading passes before the first hand-over: it is no part of what counts."""
+    plant, device = bench(0.001, stage_s=stage_s)
+    rules = replace(FREE, min_duration_s=2.0, min_queries=5)
+    with played(device, EVERY[name](Blank(n), rules, clock=plant.clock), plant) as run:
+        kept = [row for row in run.replies.to_pylist() if not row["warmup"]]
+    lasted_ns = max(row["completed_ns"] for row in kept) - min(row["issued_ns"] for row in kept)
+    assert lasted_ns >= 2_000_000_000
+    assert lasted_ns < 2_700_000_000
+    assert len(kept) % n == 0
+
+
+def test_offline_hands_the_whole_set_over_at_once_and_single_stream_one_by_one() -> None:
+    sizes = {
+        name: [len(i.samples) for i in issues(EVERY[name](Blank(5), FREE))] for name in ("offline", "single-stream")
+    }
+    assert sizes == {"offline": [5], "single-stream": [1] * 5}
+
+
+def test_offline_throughput_is_the_devices_batches() -> None:
+    plant = open_plant()
+    device = Queue(plant.clock, 0.1, batch=8)
+    with played(device, offline(Blank(40), FREE, clock=plant.clock, warmup=0), plant) as run:
+        done = run.replies["completed_ns"].to_numpy()
+        assert (done.max() - run.replies["issued_ns"].to_numpy().min()) * 1e-9 == pytest.approx(0.5)
+
+
+# ---- Real-time -----------------------------------------------------------------------------
+
+
+def heard(path: Path, seconds: float, scenes: AscWorkload, **options: Any) -> tuple[SimPlant, Result]:
+    """The stream played to a device that takes so long for each frame, its link without delay."""
+    plant = open_plant()
+    links = {"device_forward_s": 0, "device_back_s": 0, "device_jitter_s": 0}
+    device = open_device(plant, inference_s=seconds - SETTLE_S, hit_rate=1.0, marks=False, **links)
+    rules = quick("real-time")
+    given_ = {"window_s": 1.0, "stride_s": 0.5, "scene_s": 4.0, "stream_s": 30.5, "deadline_s": None} | options
+    scenario = {"name": "real-time", "options": given_}
+    steps = real_time(scenes, rules, **given_)
+    record(path, Bench(device, (), plant.clock), scenes, steps, scenario=scenario, rules=rules, argv=[])
+    return plant, evaluate(open_run(path))
+
+
+def test_a_device_at_the_limit_of_real_time_keeps_up(tmp_path: Path, scenes: AscWorkload) -> None:
+    _, result = heard(tmp_path / "run", 0.5, scenes)
+    q = result.quantities
+    assert (q["dropped_share"].value, q["backlog_max"].value, q["in_time_share"].value) == (0.0, 1.0, 1.0)
+    assert q["latency_p99_s"].value == pytest.approx(0.5)
+    assert result.validity is not None
+    assert result.validity.verdict == "VALID"
+
+
+@pytest.mark.parametrize(("queue", "dropped"), [(1, 0.5), (2, 0.375), (4, 0.375)])
+def test_a_device_slower_than_real_time_shows_its_backlog_its_drops_and_is_invalid(
+    tmp_path: Path, scenes: AscWorkload, queue: int, dropped: float
+) -> None:
+    """0.8 s for every half second; a queue of one leaves it waiting for the next frame to be due."""
+    _, result = heard(tmp_path / "run", 0.8, scenes, queue=queue)
+    q = result.quantities
+    assert q["backlog_max"].value == queue
+    assert q["dropped_share"].value == pytest.approx(dropped, abs=0.06)
+    assert q["throughput_samples_hz"].value == pytest.approx(2.0 * (1.0 - dropped), rel=0.1)
+    assert q["in_time_share"].value < 0.1
+    assert result.validity is not None
+    (share,) = [c for c in result.validity.checks if not c.ok]
+    assert share.rule == "frames answered within 0.5 s"
+
+
+def test_a_right_device_hears_each_scene_as_soon_as_a_frame_ends_in_it(tmp_path: Path, scenes: AscWorkload) -> None:
+    """Changes at 4, 8, ... s of the stream; the first frame that ends in the new one ends half a second later."""
+    _, result = heard(tmp_path / "run", 0.2, scenes)
+    q = result.quantities
+    assert q["onset_latency_mean_s"].value == pytest.approx(0.7, abs=1e-6)
+    assert q["onset_never_share"].value == 0.0
+    changes, lost_s, end_s = 7, 0.7, 30.5 + 0.2
+    assert q["stream_accuracy"].value == pytest.approx(1.0 - changes * lost_s / (end_s - 1.2), abs=1e-6)
+
+
+def test_frames_are_due_one_stride_after_another(scenes: AscWorkload) -> None:
+    asked = issues(real_time(scenes, FREE, stride_s=0.3, stream_s=4.0, queue=2))
+    assert [i.due_ns for i in asked] == [round(k * 0.3e9) for k in range(11)]
+    assert {i.queue for i in asked} == {2}
+
+
+def test_a_workload_that_is_no_stream_is_refused() -> None:
+    with pytest.raises(UsageError, match="blank is no stream"):
+        real_time(Blank(3), FREE)
+
+
+def test_a_set_that_makes_no_stream_is_refused_before_the_accuracy_run() -> None:
+    one = open_workload(samples=1, audio_hz=1000)
+    with pytest.raises(UsageError, match="too few"):
+        real_time(one, FREE, purpose="accuracy")
+
+
+def test_a_compliance_run_of_real_time_asks_the_samples_it_is_given() -> None:
+    assert len(issues(real_time(Blank(3), FREE, purpose="compliance"))) == 3

@@ -1,0 +1,265 @@
+"""Targets of problems that nobody published: computed into a file, verified, and handed to a measurement."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.devices.cpu.mis import second_opinion, targets
+from drivers.devices.cpu.mis.certify import digest
+from rig.analysis.solving.graph import to_hex
+from rig.analysis.solving.target_file import Target, read_rows, write_rows
+from rig.commands import main as cli
+from rig.commands import problems
+from rig.errors import DataError, UsageError
+from rig.recording.atomic_write import regular, replacing, write_whole
+from rig.types import Workload
+from scenarios.stops import check_problems, stop_costs
+from scenarios.workloads.asc import workload as asc
+from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.workload import open_workload
+
+IDS = [f"mis-n20-d0.25-s{seed}" for seed in (5, 6)]
+
+
+def row(seed: int, **changes: Any) -> Target:
+    """A true row of a problem of 20 nodes: the single node 0."""
+    graph = gnm_edges(20, 0.25, seed)
+    made = Target(20, 0.25, seed, -1, to_hex([1] + [0] * 19), digest(20, graph.edges), "by hand")
+    return replace(made, **changes)
+
+
+def opened(path: Path | None, seeds: str = "5-6") -> Workload:
+    return open_workload(nodes=20, density=0.25, seeds=seeds, targets=str(path) if path else "")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "targets.json"
+
+
+# ---- a measurement's targets ----------------------------------------------------------------
+
+
+def test_targets_of_a_file_stand_under_their_own_names(file: Path) -> None:
+    write_rows([row(5), row(6), row(6, name="specified", method=targets.TABU)], file)
+    details = opened(file).details
+    assert details["targets"] == {"best_known": dict.fromkeys(IDS, -1), "specified": {IDS[1]: -1}}
+    assert details["targets_by"]["specified"] == [targets.TABU]
+    assert details["targets_file"]["name"] == "targets.json"
+
+
+def test_what_is_proven_optimal_is_told(file: Path) -> None:
+    write_rows([row(5, proven=targets.PROOF), row(6)], file)
+    assert opened(file).details["targets_proven"] == {IDS[0]: targets.PROOF}
+
+
+def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
+    write_rows([replace(row(5), nodes=50, density=0.1, seed=0, certificate="80" + "00" * 6,
+                        graph_sha256=digest(50, gnm_edges(50, 0.1, 0).edges))], file)  # fmt: skip
+    known = targets.best_known(50, 0.1, 0)
+    assert known is not None
+    details = open_workload(nodes=50, density=0.1, seeds="0", targets=str(file)).details
+    assert details["targets"]["best_known"] == {"mis-n50-d0.1-s0": known.cost}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"cost": -2}, "cost -2 is not that of a set of 1 nodes"),
+        ({"certificate": "ffffff"}, "beyond 20 nodes"),
+        ({"certificate": "zz0000"}, "hexadecimal digits"),
+        ({"graph_sha256": "0" * 64}, "not the one that the target was computed for"),
+    ],
+)
+def test_a_wrong_row_is_named(file: Path, changes: dict[str, Any], says: str) -> None:
+    write_rows([row(5), row(6, name="specified", **changes)], file)
+    assert opened(file, "5").details["targets"]["best_known"], "only what is used is verified"
+    with pytest.raises(DataError, match=r"the row specified of n 20, density 0\.25, seed 6") as caught:
+        opened(file)
+    assert says in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([{"nodes": "20"}], "targets"),
+        ([row(5, name="official")], "official"),
+        ([row(5, name="Best Known")], "'Best Known'"),
+        ([row(5), row(5)], "stands twice"),
+    ],
+)
+def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says: str) -> None:
+    if isinstance(rows[0], Target):
+        write_rows(rows, file)
+    else:
+        file.write_text(json.dumps({"version": 1, "targets": rows}))
+    with pytest.raises(DataError, match="is no table of targets") as caught:
+        opened(file)
+    assert says in caught.value.message
+
+
+def test_a_file_that_is_not_there_is_refused(file: Path) -> None:
+    with pytest.raises(DataError, match="No such file"):
+        opened(file)
+
+
+def test_where_no_target_is_known_the_command_is_told(file: Path) -> None:
+    write_rows([row(5)], file)
+    (note,) = opened(file).details["notes"]
+    assert "rig targets 20 0.25 6 --out" in note
+    (note,) = opened(None).details["notes"]
+    assert "`rig targets 20 0.25 5 6 --out FILE.json`" in note
+    assert "notes" not in open_workload(nodes=50, density=0.1).details
+
+
+# ---- what a solve is to come close to -------------------------------------------------------
+
+
+def test_a_solve_ends_close_to_the_specified_target_before_the_best_known(file: Path) -> None:
+    write_rows([row(5), row(6), row(6, name="specified", cost=-2, certificate="90" + "00" * 2)], file)
+    if 3 in {int(v) for u, v in gnm_edges(20, 0.25, 6).edges.tolist() if u == 0}:
+        pytest.fail("nodes 0 and 3 of this graph are no longer apart")
+    assert stop_costs(opened(file), 0.5) == {IDS[0]: -0.5, IDS[1]: -1.0}
+
+
+def test_a_solve_ends_close_to_the_official_target_where_there_is_one() -> None:
+    workload = open_workload(nodes=50, density=0.1, seeds="0")
+    official = workload.samples[0].target_cost
+    assert official is not None
+    assert stop_costs(workload, 0.0) == {workload.samples[0].id: official}
+
+
+def test_without_any_target_the_remedy_names_the_command() -> None:
+    with pytest.raises(UsageError, match="has no target to come close to") as caught:
+        stop_costs(opened(None), 0.05)
+    assert "rig targets 20 0.25 5 6 --out" in caught.value.remedy
+
+
+def test_things_to_classify_are_no_problems_to_optimize() -> None:
+    check_problems(opened(None))
+    with pytest.raises(UsageError, match="workload asc holds things to classify"):
+        check_problems(asc.open_workload(samples=2, audio_hz=1000))
+
+
+# ---- rig targets ----------------------------------------------------------------------------
+
+
+def rig(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert cli.main(["targets", *words]) == code
+    out, err = capsys.readouterr()
+    return out + err
+
+
+@pytest.fixture
+def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The specified method with fewer reads and restarts, since in full it takes half a minute."""
+    pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
+    fewer = partial(second_opinion.specified_tabu, reads=2, restarts=1)
+    monkeypatch.setattr(second_opinion, "specified_tabu", fewer)
+
+
+@pytest.mark.usefixtures("quick_tabu")
+def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    for method in ("tabu", "exact", "search"):
+        rig(capsys, "20", "0.25", "5", "6", "--seconds", "0.05", "--method", method, "--out", str(file))
+    found = read_rows(file)
+    assert [(r.seed, r.name) for r in found] == [(s, n) for s in (5, 6) for n in ("best_known", "specified")]
+    details = opened(file).details
+    assert details["targets"]["specified"] == details["targets"]["best_known"]
+    assert set(details["targets_proven"]) == set(IDS)
+    assert "notes" not in details
+
+
+def test_a_method_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Known: search, exact, tabu" in rig(capsys, "20", "0.25", "5", "--method", "luck", code=3)
+
+
+def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    said = rig(capsys, "2500", "0.01", "0", "--seconds", "0.03")
+    assert "which is better" in said
+    said = rig(capsys, "20", "0.25", "7", "--seconds", "0.03")
+    assert "None" not in said
+    assert "no other target is known" in said
+
+
+def test_only_the_named_problems_are_verified(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rig(capsys, "50", "0.1", "0", "1", "--verify").startswith("2 certificates checked")
+    assert "no row for n 51" in rig(capsys, "51", "0.1", "0", "--verify", code=3)
+    assert "no problem" in rig(capsys, "50", "0.1", "--verify", code=3)
+
+
+def test_a_file_of_something_else_is_not_replaced(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text("my diary")
+    assert "is no table of targets" in rig(capsys, "20", "0.25", "5", "--out", str(file), code=DataError.exit_code)
+    assert file.read_text() == "my diary"
+
+
+# ---- where one file may be written ----------------------------------------------------------
+
+
+def pipe(path: Path) -> Path:
+    os.mkfifo(path / "pipe")
+    return path / "pipe"
+
+
+def folder(path: Path) -> Path:
+    return path
+
+
+def dangling(path: Path) -> Path:
+    (path / "link").symlink_to(path / "gone")
+    return path / "link"
+
+
+def looped(path: Path) -> Path:
+    (path / "link").symlink_to(path / "link")
+    return path / "link"
+
+
+@pytest.mark.parametrize("place", [pipe, folder, dangling, looped])
+def test_only_a_regular_file_is_ever_replaced(tmp_path: Path, place: Callable[[Path], Path]) -> None:
+    path = place(tmp_path)
+    before = path.lstat()
+    with pytest.raises(UsageError) as caught:
+        write_whole(path, b"x")
+    assert caught.value.field == "out"
+    assert path.lstat().st_mode == before.st_mode
+
+
+def test_a_link_to_a_file_is_followed_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "real").chmod(0o600)
+    (tmp_path / "link").symlink_to("real")
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+    assert (tmp_path / "real").stat().st_mode & 0o777 == 0o600
+    assert regular(tmp_path / "link") == (tmp_path / "real").resolve()
+
+
+def test_what_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "real") as out:
+        out.write(b"new" + bytes([1 // 0]))
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("real", b"old")]
+
+
+def test_a_set_found_past_the_time_that_was_asked_for_says_so() -> None:
+    others = {"official": None, "best_known": None}
+    late = replace(row(5), found_s=0.037)
+    assert problems._line(late, others, 0.01).endswith("found after 0.037 s, past the 0.01 s asked for\n")
+    assert problems._line(late, others, 1.0).endswith("found after 0.037 s\n")

@@ -1,0 +1,255 @@
+"""What ``rig measure`` plays: a session by default, one run by --mode, trials, compliance, and how each ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.analysis.summary import Part, summarise
+from rig.commands.main import main
+from rig.errors import DeviceTimeoutError, Interrupted, RigError
+from rig.recording.reader import Run, open_run
+from rig.recording.session import is_session, runs_in
+from rig.session.measure import REPEATED, measure
+from rig.session.setup import Request
+from tests.support.paths import SUPPORT
+
+DEVICES = SUPPORT / "serving.py"
+HONEST, CACHING, HURRIED = (f"{DEVICES}:{name}" for name in ("honest", "caching", "hurried"))
+SMALL = ("samples=8", "audio_hz=1000", "idle_s=0.5")
+Measure = Callable[..., Path]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Measure:
+    """Record what is asked, in virtual time; its directory."""
+
+    def run(*options: str, device: str = HONEST, scenario: str = "single-stream", **more: Any) -> Path:
+        request = Request(
+            device=device, meters=more.pop("meters", ("mock",)), scenario=scenario, workload="asc", simulate=False,
+            data=None, amortise_s=more.pop("amortise_s", None), options=(*SMALL, *options), out=tmp_path / "out",
+            argv=(), **more,
+        )  # fmt: skip
+        return measure(request, quiet=True)
+
+    return run
+
+
+def summary(folder: Path) -> Result:
+    parts = []
+    for path, purpose in runs_in(folder):
+        run = open_run(path)
+        parts.append(Part(path.name, purpose, run, evaluate(run)))
+    whole = summarise(folder.name, parts)
+    assert whole is not None
+    return whole
+
+
+def failed(result: Result) -> list[str]:
+    assert result.validity is not None
+    return [c.rule for c in result.validity.checks if not c.ok and "idle window" not in c.rule]
+
+
+def ids(run: Run) -> list[str]:
+    rows = run.replies.to_pylist()
+    return [row["sample_id"] for row in rows if not row["warmup"]]
+
+
+# ---- which runs ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", ["single-stream", "offline", "server", "real-time"])
+def test_by_default_accuracy_performance_and_power_are_measured_in_turn_and_bound(
+    session: Measure, scenario: str
+) -> None:
+    length = {"server": ["duration_s=4"], "real-time": ["stream_s=6"]}.get(scenario, [])
+    folder = session(*length, scenario=scenario)
+    assert [(p.name, why) for p, why in runs_in(folder)] == [(n, n) for n in ("accuracy", "performance", "power")]
+    runs = {why: open_run(path) for path, why in runs_in(folder)}
+    assert {why: bool(run.traces) for why, run in runs.items()} == {
+        "accuracy": False,
+        "performance": False,
+        "power": True,
+    }
+    assert sorted(ids(runs["accuracy"])) == sorted(runs["accuracy"].samples["id"].to_pylist())
+    assert len(ids(runs["accuracy"])) == 8
+    assert ids(runs["performance"]) == ids(runs["power"])  # the same load
+
+
+def test_times_are_those_without_a_meter_and_watts_those_with_it(session: Measure) -> None:
+    folder = session()
+    whole = summary(folder)
+    by = {why: evaluate(open_run(path)).quantities for path, why in runs_in(folder)}
+    for name in ("active_power_w", "energy_per_inference_j", "average_power_w"):
+        assert whole.quantities[name] == by["power"][name]
+    for name in ("execution_time_s", "latency_p99_s", "throughput_samples_hz"):
+        assert whole.quantities[name] == by["performance"][name]
+    assert whole.quantities["accuracy"] == by["accuracy"]["accuracy"]
+    assert "active_power_w" not in by["performance"]
+
+
+@pytest.mark.parametrize("mode", ["together", "performance", "accuracy", "power"])
+def test_a_mode_is_one_run_with_its_meter_and_no_session(session: Measure, mode: str) -> None:
+    folder = session(mode=mode)
+    run = open_run(folder)
+    assert not is_session(folder)
+    assert run.start["purpose"] == ("all" if mode == "together" else mode)
+    assert set(run.traces) == {"core"}
+
+
+def test_together_holds_times_scores_and_power_of_one_run(session: Measure) -> None:
+    found = evaluate(open_run(session(mode="together"))).quantities
+    assert {"accuracy", "execution_time_s", "latency_p50_s", "active_power_w", "average_power_w"} <= set(found)
+
+
+def test_without_a_meter_no_power_is_measured(session: Measure) -> None:
+    folder = session(meters=("none",))
+    assert [why for _, why in runs_in(folder)] == ["accuracy", "performance"]
+
+
+def test_power_alone_is_measured_on_longer_sequences_when_asked(session: Measure) -> None:
+    runs = {why: open_run(path) for path, why in runs_in(session(amortise_s=2.0))}
+    assert {why: len(ids(run)) for why, run in runs.items()} == {"accuracy": 8, "performance": 8, "power": 4}
+    assert set(runs["power"].samples["inferences"].to_pylist()) == {2}
+
+
+# ---- trials --------------------------------------------------------------------------------
+
+
+def test_three_trials_are_three_runs_for_performance_and_three_for_power(session: Measure) -> None:
+    folder = session(trials=3)
+    names = [path.name for path, _ in runs_in(folder)]
+    each = [f"{what}-{k}" for k in (1, 2, 3) for what in ("performance", "power")]
+    assert names == ["accuracy", *each]
+
+
+def test_the_sessions_mean_lies_within_its_trials_and_their_scatter_is_counted(session: Measure) -> None:
+    folder = session("spread=0.4", trials=3)
+    whole = summary(folder).quantities
+    runs = [(why, evaluate(open_run(path)).quantities) for path, why in runs_in(folder)]
+    for purpose, name in (
+        ("performance", "execution_time_s"),
+        ("performance", "latency_p50_s"),
+        ("power", "active_power_w"),
+    ):
+        values = [q[name] for why, q in runs if why == purpose]
+        assert min(v.value for v in values) <= whole[name].value <= max(v.value for v in values)
+    times = [q["execution_time_s"].value for why, q in runs if why == "performance"]
+    assert whole["execution_time_s"].u >= np.std(times, ddof=1) / np.sqrt(3)
+
+
+def test_rules_that_ask_for_five_trials_get_five(session: Measure) -> None:
+    folder = session(rules="neurobench-1.0", meters=("none",))
+    assert [why for _, why in runs_in(folder)] == ["accuracy"] + ["performance"] * 5
+
+
+# ---- compliance ----------------------------------------------------------------------------
+
+
+def test_a_compliance_run_asks_for_one_sample_again_and_again(session: Measure) -> None:
+    folder = session(compliance=True)
+    path, why = runs_in(folder)[-1]
+    assert (path.name, why) == ("repeated", "compliance")
+    asked = ids(open_run(path))
+    assert len(asked) == REPEATED
+    assert len(set(asked)) == 1
+
+
+@pytest.mark.parametrize("scenario", ["single-stream", "offline", "server", "real-time"])
+def test_an_honest_device_passes_in_every_scenario(session: Measure, scenario: str) -> None:
+    length = {"server": ["arrival_hz=2"], "real-time": ["stream_s=6"]}.get(scenario, [])
+    found = summary(session(*length, scenario=scenario, compliance=True))
+    assert failed(found) == []
+
+
+@pytest.mark.parametrize("kept", [1, 100])
+def test_a_device_that_remembers_answers_is_found(session: Measure, kept: int) -> None:
+    """One that knows the last sample only, and one that knows them all since the accuracy run."""
+    (rule,) = failed(summary(session(f"kept={kept}", device=CACHING, compliance=True)))
+    assert ("repeated" if kept == 1 else "asked again for speed") in rule
+
+
+@pytest.mark.parametrize("compliance", [False, True])
+def test_a_device_that_answers_otherwise_for_speed_is_found(session: Measure, compliance: bool) -> None:
+    found = summary(session(device=HURRIED, compliance=compliance))
+    assert failed(found) == ["samples answered otherwise for speed than for accuracy"]
+
+
+def test_phases_issued_apart_pass_the_compliance_checks(session: Measure) -> None:
+    found = summary(session("preprocess_s=0.03", "hit_rate=1", "apart=true", device="mock", compliance=True))
+    assert failed(found) == []
+
+
+# ---- how a session ends --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [(("fail_at=14", "fail=hang", "timeout_s=1"), DeviceTimeoutError), (("fail_at=14", "fail=raise"), RigError)],
+)
+def test_a_session_that_breaks_off_binds_what_there_is(
+    session: Measure, tmp_path: Path, options: tuple[str, ...], error: type[RigError]
+) -> None:
+    """The fourteenth sample is the fourth of the second run: each begins with a warm-up."""
+    with pytest.raises(error) as caught:
+        session(*options, device="mock")
+    assert "performance" in caught.value.remedy
+    assert [why for _, why in runs_in(tmp_path / "out")] == ["accuracy", "performance"]
+    found = summary(tmp_path / "out")
+    assert not found.complete
+    assert "performance: the run" in failed(found)
+
+
+def test_ctrl_c_in_a_session_binds_what_there_is(session: Measure, tmp_path: Path, monkeypatch: Any) -> None:
+    from fixtures.bench.mock_device import MockDevice
+
+    submit, count = MockDevice.submit, iter(range(100))
+
+    def interrupted(self: Any, *args: Any) -> None:
+        if next(count) == 13:
+            raise KeyboardInterrupt
+        submit(self, *args)
+
+    monkeypatch.setattr(MockDevice, "submit", interrupted)
+    with pytest.raises(Interrupted):
+        session(device="mock")
+    assert [why for _, why in runs_in(tmp_path / "out")] == ["accuracy", "performance"]
+    assert open_run(tmp_path / "out" / "performance").replies["completed_ns"].null_count == 1
+
+
+def test_a_device_that_hangs_ends_a_session_with_21_and_ctrl_c_with_130(tmp_path: Path, monkeypatch: Any) -> None:
+    argv = ["measure", "--device", "mock", "--json", *(w for o in SMALL for w in ("--option", o))]
+    hang = [w for o in ("fail_at=3", "timeout_s=1") for w in ("--option", o)]
+    assert main([*argv, *hang, "--out", str(tmp_path / "a")]) == 21
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fixtures.bench.mock_device.MockDevice.poll", interrupted)
+    assert main([*argv, "--out", str(tmp_path / "b")]) == 130
+    assert [why for _, why in runs_in(tmp_path / "b")] == ["accuracy"]
+
+
+# ---- the report of a session ---------------------------------------------------------------
+
+
+def test_a_session_is_reported_from_wherever_it_was_moved_to_with_the_same_figures(
+    session: Measure, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session().rename(tmp_path / "moved")
+    assert main(["report", str(tmp_path / "moved"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [Path(r["run"]).name for r in document["runs"]] == ["accuracy", "performance", "power"]
+    assert Path(document["session"]).name == "moved"
+    results = json.loads((tmp_path / "moved" / "derived" / "results.json").read_text())
+    assert results["quantities"] == document["results"]["quantities"]
+    assert results["validity"]["verdict"] == document["results"]["validity"]["verdict"]
+    assert results["quantities"]["active_power_w"]["value"] == pytest.approx(3e-3, rel=0.01)
+    assert document["results"]["validity"]["submittable"] is False

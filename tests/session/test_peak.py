@@ -1,0 +1,139 @@
+"""The search finds the highest rate that holds, records every probe, and refuses where none does."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.bench.mock_device import SETTLE_S
+from rig.errors import MeasurementRefusedError, UsageError
+from rig.recording.reader import open_run
+from rig.recording.session import runs_in
+from rig.session.measure import measure
+from rig.session.peak import CLOSE, Probe, find_largest, find_peak
+from rig.session.setup import Request
+from rig.types import Issue
+from scenarios.rules import quick
+from scenarios.server import server
+from tests.support.serving import Blank
+
+# ---- the search by itself ------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(limit_hz=st.floats(0.1, 1e5), start_hz=st.floats(1.0, 100.0))
+def test_the_highest_rate_that_holds_is_found_within_the_resolution(limit_hz: float, start_hz: float) -> None:
+    tried: list[Probe] = []
+
+    def probe(rate_hz: float) -> Probe:
+        tried.append(Probe(rate_hz, rate_hz <= limit_hz))
+        return tried[-1]
+
+    found = find_peak(probe, start_hz)
+    assert limit_hz / CLOSE <= found <= limit_hz
+    assert found == max(p.rate_hz for p in tried if p.held)
+    assert len(tried) <= 8 + abs(math.log2(limit_hz / start_hz)) + 1
+    assert len({p.rate_hz for p in tried}) == len(tried)
+
+
+def test_a_search_that_nothing_holds_gives_up_before_samples_become_rare() -> None:
+    """At a thousandth of the rate a probe takes a thousand times as long."""
+    tried: list[float] = []
+
+    def probe(rate_hz: float) -> Probe:
+        tried.append(rate_hz)
+        return Probe(rate_hz, False)
+
+    with pytest.raises(MeasurementRefusedError, match="no rate from 100 down to") as caught:
+        find_peak(probe, 100.0)
+    assert (caught.value.exit_code, caught.value.field) == (30, "arrival_hz")
+    assert min(tried) >= 100.0 / 1024.0
+    assert "latency_bound_s" in caught.value.remedy
+
+
+@settings(deadline=None)
+@given(largest=st.integers(2, 10**6), start=st.integers(2, 10**4))
+def test_the_largest_size_that_holds_is_found_within_a_twentieth(largest: int, start: int) -> None:
+    tried: list[int] = []
+
+    def holds(size: int) -> bool:
+        tried.append(size)
+        return size <= largest
+
+    found = find_largest(holds, start)
+    assert found <= largest <= max(1.05 * found, found + 1)
+    assert len(set(tried)) == len(tried)
+
+
+def test_no_size_that_holds_is_none() -> None:
+    assert find_largest(lambda _: False, 100) == 0
+
+
+# ---- a search on the plant -----------------------------------------------------------------
+
+BOUND_S, SERVICE_S, SECONDS = 0.3, 0.05 + SETTLE_S, 20.0
+DETERMINISTIC = (
+    "samples=4", "audio_hz=1000", "inference_s=0.05", "device_forward_s=0", "device_back_s=0", "device_jitter_s=0",
+    "marks=false", f"latency_bound_s={BOUND_S}", f"duration_s={SECONDS}", "arrival_hz=10", "hit_rate=1",
+)  # fmt: skip
+
+
+def request(out: Path, *options: str, scenario: str = "server") -> Request:
+    return Request(
+        device="mock", meters=("none",), scenario=scenario, workload="asc", simulate=False, data=None, amortise_s=None,
+        options=options, out=out, argv=(), find_peak=True,
+    )  # fmt: skip
+
+
+def p99_s(rate_hz: float) -> float:
+    """Of Lindley's recursion on the scenario's own arrivals: what a deterministic server must show."""
+    rules = replace(quick("server"), warmup=0)
+    steps = server(Blank(4), rules, arrival_hz=rate_hz, duration_s=SECONDS)
+    free_s, latency_s = 0.0, []
+    for due_s in [s.due_ns * 1e-9 for s in steps if isinstance(s, Issue) and s.due_ns is not None]:
+        free_s = max(free_s, due_s) + SERVICE_S
+        latency_s.append(free_s - due_s)
+    return float(np.sort(latency_s)[math.ceil(len(latency_s) * 0.99) - 1])
+
+
+def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_is_recorded(tmp_path: Path) -> None:
+    folder = measure(request(tmp_path / "peak", *DETERMINISTIC), quiet=True)
+    tried: dict[float, bool] = {}
+    for path, purpose in runs_in(folder):
+        run = open_run(path)
+        rate_hz = run.start["scenario"]["options"]["arrival_hz"]
+        due, done = (run.replies[c].drop_null().to_numpy() for c in ("due_ns", "completed_ns"))
+        if purpose == "probe":
+            latency_s = np.sort((done[len(done) - len(due) :] - due) * 1e-9)
+            seen_s = float(latency_s[math.ceil(len(latency_s) * 0.99) - 1])
+            assert seen_s == pytest.approx(p99_s(rate_hz), abs=2e-9)
+            tried[rate_hz] = seen_s <= BOUND_S
+    peak_hz = max(rate for rate, held in tried.items() if held)
+    assert min(rate for rate, held in tried.items() if not held) <= CLOSE * peak_hz
+    assert p99_s(peak_hz) <= BOUND_S < p99_s(CLOSE * peak_hz)
+    assert 10.0 < peak_hz < 1.0 / SERVICE_S
+    played = {open_run(p).start["scenario"]["options"]["arrival_hz"] for p, why in runs_in(folder) if why != "probe"}
+    assert played == {peak_hz}
+
+
+def test_a_bound_below_the_service_time_is_refused_with_its_probes_bound(tmp_path: Path) -> None:
+    options = [o for o in DETERMINISTIC if not o.startswith("latency_bound_s")]
+    with pytest.raises(MeasurementRefusedError, match="holds the bound"):
+        measure(request(tmp_path / "peak", *options, "latency_bound_s=0.04"), quiet=True)
+    runs = runs_in(tmp_path / "peak")
+    assert {purpose for _, purpose in runs} == {"probe"}
+    assert [path.name for path, _ in runs] == [f"probe-{k:02d}" for k in range(1, len(runs) + 1)]
+    assert len(json.loads((tmp_path / "peak" / "session.json").read_text())["runs"]) == len(runs) >= 5
+
+
+def test_a_scenario_without_a_rate_has_none_to_search(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no rate to search"):
+        measure(request(tmp_path / "peak", "samples=2", scenario="single-stream"), quiet=True)
+    assert not (tmp_path / "peak").exists()

@@ -1,0 +1,60 @@
+"""A trace with known power as files of any format, for the tests of importers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.importing.write import ImportedRun, write
+from rig.recording.reader import Run, open_run
+
+SUPPLY_V, IDLE_W, BUSY_W = 3.0, 1e-3, 4e-3
+ON_S = (0.6, 0.9, 1.2, 1.5)
+SPAN_S, END_S, RATE_HZ = 0.2, 2.4, 2000.0
+IDLE = "0:0.55,1.75:2.35"
+
+
+def trace(rate_hz: float = RATE_HZ, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Begin of each reading (s), watts, and whether the device is busy."""
+    t = np.arange(round(END_S * rate_hz)) / rate_hz
+    busy = np.any([(t > a - 1e-9) & (t < a + SPAN_S - 1e-9) for a in ON_S], axis=0)
+    noise = np.random.default_rng(seed).normal(0.0, 1e-5, len(t))
+    return t, np.where(busy, BUSY_W, IDLE_W) + noise, busy
+
+
+def table(path: Path, header: str, *columns: Any, end: str = "\n", separator: str = ",", decimal: str = ".") -> Path:
+    lines = [separator.join(f"{x:.9g}".replace(".", decimal) for x in row) for row in zip(*columns, strict=True)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(end.join([header, *lines]).encode())
+    return path
+
+
+def windows(folder: Path, unit: str = "", scale: float = 1.0, inferences: int = 5, zero_s: float = 0.0) -> str:
+    rows = [(a, a + SPAN_S, "inference") for a in ON_S] + [(0.0, 0.55, "idle"), (1.75, 2.35, "idle")]
+    lines = [f"start{unit},end{unit},phase,inferences"]
+    lines += [f"{(a + zero_s) * scale!r},{(b + zero_s) * scale!r},{p},{inferences}" for a, b, p in sorted(rows)]
+    (folder / "windows.csv").write_text("\n".join(lines))
+    return str(folder / "windows.csv")
+
+
+def recorded(run: ImportedRun, out: Path) -> tuple[Run, Result]:
+    opened = open_run(write(run, out))
+    return opened, evaluate(opened)
+
+
+def check(run: ImportedRun, out: Path, inferences: int = 20) -> Result:
+    """The true power and energy lie within a thousandth."""
+    _, result = recorded(run, out)
+    q = result.quantities
+    assert not result.refusals
+    assert q["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
+    assert q["idle_power_w"].value == pytest.approx(IDLE_W, rel=2e-3)
+    assert q["energy_per_inference_j"].value == pytest.approx(BUSY_W * SPAN_S / 5, rel=1e-3)
+    assert q["energy_per_inference_j"].n == inferences
+    assert any("uncertainty not stated" in note for note in result.notes)
+    return result

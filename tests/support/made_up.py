@@ -1,0 +1,137 @@
+"""Results made up for the tests of reports: one sample at a time, served, streamed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rig.analysis.quantity import Component, Quantity
+from rig.analysis.result import ClockSummary, RailSeries, Refusal, Result, Series
+from rig.analysis.service.change_detection import Stream
+from rig.analysis.validity import Check, Validity
+
+HOSTILE = "</svg><script>alert('x')</script>|`*_$\\frac{\x1b[31m\u202e"
+
+
+def q(value: float, unit: str, u: float = 0.0, dof: float = math.inf, **more: Any) -> Quantity:
+    parts = (Component("noise", 0.8 * u, dof), Component("gain", 0.6 * u, math.inf, "meter.gain")) if u else ()
+    return Quantity(value, unit, parts, **{"n": 20, "method": "made up", **more})
+
+
+def made_up_series(name: str, readings: int, spans: int) -> Series:
+    times = np.linspace(0.0, 40.0, readings + 1)
+    step = 30.0 / spans
+    on = 5.0 + np.arange(spans) * step
+    inference = np.column_stack([on, on + 0.6 * step])
+    rng = np.random.default_rng(3)
+    busy = np.searchsorted(inference.ravel(), times[:-1]) % 2
+    watts = 3e-4 + 1e-4 * busy + 2e-6 * rng.standard_normal(readings)
+    watts[readings // 2] = np.nan
+    return Series(
+        rails=(RailSeries(name, times[:-1], times[1:], watts), RailSeries("io", times[:-1], times[1:], watts / 3)),
+        phase_windows_s={
+            "inference": inference,
+            "preprocess": np.column_stack([on + 0.65 * step, on + 0.9 * step]),
+        },
+        warmup_windows_s=np.empty((0, 2)),
+        idle_windows_s=np.array([[0.5, 4.5], [36.0, 39.5]]),
+        mark_windows_s=np.array([[4.6, 4.7]]),
+        execution_times_s=0.9 + 0.01 * rng.standard_normal(spans),
+        asked_s=on - 0.01,
+        latency_s=0.92 + 0.01 * rng.standard_normal(spans),
+        stream=None,
+        solves=(),
+    )
+
+
+def made_up_quantities(name: str) -> dict[str, Quantity]:
+    return {
+        "accuracy": q(0.875, "1", 0.006),
+        "execution_time_s": q(0.9, "s", 0.002, 19),
+        "execution_time_p90_s": q(0.912, "s", 0.004),
+        "active_power_w": q(4.0e-4, "W", 2e-6, 19),
+        "dynamic_power_w": q(1.0e-4, "W", 1.5e-6, 19, bias=1e-7),
+        "energy_per_inference_j": q(3.6e-4, "J", 3e-6),
+        f"phase.{name}.active_power_w": q(4.1e-4, "W", 2e-6),
+        f"rail.{name}.idle_power_w": q(3.0e-4, "W", 2e-6),
+        f"phase.inference.rail.{name}.idle_power_w": q(3.0e-4, "W", 2e-6),
+        "trimmed.dynamic_power_w": q(1.01e-4, "W", 1e-6),
+        f"who.knows.{name}": q(12.0, "widgets"),
+    }
+
+
+def made_up_start(name: str, mode: str) -> dict[str, Any]:
+    clock = {"name": "meter", "tick_hz": 1e6, "tolerance": 1e-3}
+    rail = {"name": name, "kind": "mean", "rate_hz": 100.0, "aperture_s": 0.01, "accuracy": None}
+    profile = {"idle_w": 3e-4, "source": name}
+    return {
+        "clocks": [{"name": "host", "tick_hz": 1e9, "tolerance": 1e-3}, clock],
+        "created_utc": "2026-08-21T10:22:07Z",
+        "argv": ["rig", "measure", "--note", name],
+        "device": {
+            "name": f"board {name}",
+            "mode": mode,
+            "phases": ["inference", "preprocess", "postprocess"],
+            "details": {"power_profile": profile, "encoder": "delta"},
+        },
+        "meters": [
+            {"name": f"smu {name}", "mode": "hardware", "clock": clock, "rails": [rail], "omitted": ["fan", name]}
+        ],
+        "scenario": {"name": "single-stream"},
+        "workload": {"name": "asc", "task": "scenes", "version": "1", "digest_sha256": "ab" * 32},
+        "rules": {"idle_s": 5.0},
+        "environment": {"python": "3.11", "note": name},
+    }
+
+
+def made_up(
+    *, simulated: bool = True, complete: bool = True, name: str = "core", readings: int = 4000, spans: int = 20
+) -> Result:
+    """A small run: idle, spans of two phases, idle; one rail called ``name`` and one called ``io``."""
+    considered = {"brackets": 8e-5, "marks": math.inf}
+    return Result(
+        run_id=f"run-{name}",
+        run_digest="c0ffee" * 11,
+        complete=complete,
+        simulated=simulated,
+        start=made_up_start(name, "simulator" if simulated else "hardware"),
+        quantities=made_up_quantities(name),
+        refusals=(Refusal("execution_time_p99_s", f"too few inferences {name}", "Measure at least 662"),),
+        notes=(f"a note {name}",),
+        clocks={"meter": ClockSummary("meter", f"brackets {name}", 8e-5, 1e-6, 2e-7, 40, considered)},
+        series=made_up_series(name, readings, spans),
+        validity=None,
+    )
+
+
+def without_pictures(result: Result) -> Result:
+    """The same with nothing to draw, for what is not about pictures."""
+    none = np.empty((0, 2))
+    series = Series((), {}, none, none, none, np.empty(0), np.empty(0), np.empty(0), None, ())
+    given = {name: q(x.value, x.unit) for name, x in result.quantities.items()}
+    return replace(result, quantities=given, series=series)
+
+
+def made_up_stream(*, classes: int = 4, scenes: int = 12, answers: int = 120, total_s: float = 30.0) -> Stream:
+    """Scenes of equal length from second 5, of which most answers are right."""
+    rng = np.random.default_rng(5)
+    known = ("airport", "street_traffic", "bus", "park", "shopping_mall", "metro", "tram", "public_square")
+    names = tuple(known[k] if k < len(known) else f"class {k}" for k in range(classes))
+    onset = 5.0 + np.arange(scenes) * total_s / scenes
+    which = (np.cumsum(rng.integers(1, max(classes, 2), size=scenes))) % classes
+    at = 5.0 + total_s * (np.arange(answers) + rng.uniform(0.6, 0.9, answers)) / answers
+    heard = np.searchsorted(onset, at - 0.1 * total_s / scenes, side="right").clip(1) - 1
+    odds = rng.normal(0.0, 0.7, (answers, classes))
+    odds[np.arange(answers), which[heard]] += 3.0 * (rng.random(answers) < 0.85)
+    probability = np.exp(odds) / np.exp(odds).sum(axis=1, keepdims=True)
+    said = tuple(names[k] for k in probability.argmax(axis=1))
+    return Stream(at, said, names, probability, onset, tuple(names[k] for k in which), 5.0 + total_s + 0.3)
+
+
+def made_up_validity(*checks: Check, submittable: bool = False) -> Validity:
+    """A verdict by the rules of the bench, of one kept rule and those given."""
+    source = "none: for the bench, never for submission"
+    return Validity("quick", source, submittable, (Check("the run", "to the end", "to the end", True), *checks))

@@ -1,0 +1,24 @@
+"""Graphs for the tests of the QUBO solvers."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from rig.analysis.solving.graph import Graph
+
+
+@st.composite
+def graphs(draw: st.DrawFn, most_nodes: int = 40) -> Graph:
+    """Any simple graph, edgeless and complete ones included."""
+    nodes = draw(st.integers(1, most_nodes))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    u, v = np.triu_indices(nodes, 1)
+    kept = rng.random(len(u)) < draw(st.sampled_from([0.0, 0.02, 0.1, 0.3, 0.7, 1.0]))
+    return Graph(nodes, np.stack([u[kept], v[kept]], axis=1).astype(np.int32))
+
+
+def random_graph(nodes: int, density: float, seed: int) -> Graph:
+    u, v = np.triu_indices(nodes, 1)
+    kept = np.random.default_rng(seed).random(len(u)) < density
+    return Graph(nodes, np.stack([u[kept], v[kept]], axis=1).astype(np.int32))

@@ -1,0 +1,122 @@
+"""Small workers for the tests of remote devices, run by this interpreter or by one behind a stand-in for ssh."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from drivers.links.remote import RemoteDevice, open_remote
+from drivers.links.remote_start import Worker
+from rig.types import Device, Reply, Sample
+
+HONEST = """
+import os, subprocess, sys, time
+
+class Worker:
+    about = {"name": "honest", "mode": "simulator", "phases": ["inference"], "timeout_s": 5.0, "versions": {"w": "1"}}
+
+    def __init__(self, options):
+        self.options, self.samples = options, {}
+
+    def stage(self, samples):
+        self.samples = {sample["id"]: sample for sample in samples}
+
+    def run(self, sample_id, budget):
+        on_ns = time.monotonic_ns()
+        output = self.output(self.samples[sample_id], budget)
+        return {"output": output, "spans": [["inference", on_ns, time.monotonic_ns(), 1]]}
+
+    def output(self, sample, budget):
+        return {"payload": sample["payload"]["data"].hex(), "shape": sample["payload"]["shape"],
+                "dtype": sample["payload"]["dtype"], "budget": budget, "rate_hz": sample["rate_hz"],
+                "options": self.options}
+
+    def close(self):
+        pass
+
+def open_worker(options):
+    return Worker(options)
+"""
+
+
+def worker(body: str = "", *, timeout_s: float = 5.0, **terms: Any) -> Worker:
+    """An honest worker whose ``output(self, sample, budget)``, or more of it, is put in place."""
+    source = HONEST.replace('"timeout_s": 5.0', f'"timeout_s": {timeout_s}')
+    indented = "\n".join(f"    {line}" for line in body.splitlines())
+    changed = f"{source}\nclass Changed(Worker):\n    pass\n{indented}\n\n"
+    changed += "def open_worker(options):\n    return Changed(options)\n"
+    return Worker("test", [("changed", changed)], **terms)
+
+
+def opened(body: str = "", *, load_s: float = 5.0, **terms: Any) -> RemoteDevice:
+    return open_remote(worker(body, **terms), load_s=load_s)
+
+
+def asked(device: Device, *samples: Sample, within_s: float = 20.0) -> list[Reply]:
+    """Stage, submit and wait for all answers."""
+    device.stage(samples)
+    device.submit(samples, None)
+    return answers(device, len(samples), within_s)
+
+
+def answers(device: Device, count: int, within_s: float = 20.0) -> list[Reply]:
+    until_s = time.monotonic() + within_s
+    replies: list[Reply] = []
+    while len(replies) < count:
+        assert time.monotonic() < until_s, "no answer and no error"
+        replies += device.poll(0.2)
+    return replies
+
+
+def vanished(pid: int, within_s: float = 5.0) -> bool:
+    """Whether a process is gone, or gone but for its parent's reading of how it ended."""
+    return happens(lambda: not alive(pid), within_s)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def happens(what: Callable[[], bool], within_s: float) -> bool:
+    until_s = time.monotonic() + within_s
+    while not what():
+        if time.monotonic() > until_s:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def members(group: int) -> list[int]:
+    """The living processes of a group."""
+    pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and alive(int(p.name))]
+    return [pid for pid in pids if _group(pid) == group]
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
+def script(path: Path, text: str) -> str:
+    """A program of one's own."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def stand_in_ssh(folder: Path) -> dict[str, str]:
+    """The environment in which ``ssh ... HOST COMMAND`` runs the command in a shell here."""
+    script(folder / "ssh", 'for last; do :; done\nexec sh -c "$last"')
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+
+
+HERE = sys.executable

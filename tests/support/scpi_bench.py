@@ -1,0 +1,75 @@
+"""What the tests of SCPI meters share: a live bench, a scripted instrument, an owner's calibration file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from fixtures.bench.live_plant import live_plant
+from fixtures.bench.mock_device import MockDevice, open_device
+from fixtures.bench.plant import SimPlant
+from fixtures.instruments.scpi_bench import Bench
+from fixtures.instruments.scpi_dmm_sim import TruevoltSim
+from fixtures.instruments.scpi_server import ScpiServer
+
+Dialogue = Sequence[tuple[str, str | None]]
+
+
+class Scripted:
+    """An instrument that knows one dialogue: each line must be the next one written down."""
+
+    def __init__(self, dialogue: Dialogue) -> None:
+        self.left = list(dialogue)
+        self.strange: list[str] = []
+
+    def execute(self, line: str) -> bytes:
+        if self.left and self.left[0][0] == line:
+            answer = self.left.pop(0)[1]
+            return b"" if answer is None else answer.encode() + b"\n"
+        self.strange.append(line)
+        return b"\n"
+
+
+class Fixed:
+    """An instrument that answers every line with the same bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+        self.lines: list[str] = []
+
+    def execute(self, line: str) -> bytes:
+        self.lines.append(line)
+        return self.answer
+
+
+@contextmanager
+def live(
+    bench: Bench | None = None,
+    options: Sequence[str] = ("DIG", "MEM"),
+    inference_s: float = 0.03,
+    memory: int | None = None,
+) -> Iterator[tuple[SimPlant, MockDevice, TruevoltSim, ScpiServer]]:
+    """A plant in real time, a device on it, a multimeter that shows it, and the multimeter's socket."""
+    plant = live_plant()
+    device = open_device(plant, idle_w=0.02, inference_w=0.06, inference_s=inference_s)
+    sim = TruevoltSim(plant, bench, options=options, memory=memory)
+    with ScpiServer(sim) as server:
+        yield plant, device, sim, server
+
+
+def calibration(
+    folder: Path, *, unit: str = "A", full_scale: float = 0.1, percent: float = 0.05, serial: str = "SIM0000001"
+) -> str:
+    """A calibration file, valid today, with one range."""
+    today = datetime.now(UTC).date()
+    path = folder / "calibration.toml"
+    path.write_text(
+        f'instrument = "34465A"\nserial = "{serial}"\nreference = "certificate 4711"\n'
+        f"valid_from = {today - timedelta(days=1)}\nvalid_until = {today + timedelta(days=1)}\n"
+        f'[[range]]\nunit = "{unit}"\nfull_scale = {full_scale}\n'
+        f"of_reading_percent = {percent}\nof_range_percent = {percent / 5}\n",
+        encoding="utf-8",
+    )
+    return str(path)

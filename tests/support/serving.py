@@ -1,0 +1,228 @@
+"""A small bench for tests of serving: a device of known service time, played in virtual time, and hand-made runs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures.bench.mock_device import MockDevice, open_device
+from fixtures.bench.plant import SimPlant, VirtualClock, open_plant
+from rig.engine.acquisition import Bench
+from rig.engine.collect import collect
+from rig.engine.record import plain
+from rig.errors import RigError
+from rig.recording.reader import Run, open_run
+from rig.recording.writer import Recorder
+from rig.types import Budget, ClockInfo, Device, DeviceInfo, Issue, Meter, Reply, Rules, Sample, Span, Step
+
+S = 1_000_000_000
+MS = 1_000_000
+Log = list[tuple[Any, ...]]
+
+
+def samples(n: int) -> list[Sample]:
+    return [Sample(f"s{k}", np.zeros(1, np.float32), "x") for k in range(n)]
+
+
+class Blank:
+    """A workload that only names itself and its samples."""
+
+    name, task, version, digest_sha256 = "blank", "none", "1", "0" * 64
+
+    def __init__(self, n: int = 0) -> None:
+        self.samples: Sequence[Sample] = samples(n)
+        self.details: dict[str, Any] = {}
+
+    def score(self, replies: Sequence[Reply]) -> dict[str, float]:
+        return {}
+
+
+class Queue:
+    """A device that takes ``seconds`` for each batch, one after the other, and holds what it is handed.
+
+    ``stage_s`` passes whenever samples are loaded; ``lost`` names hand-overs (counted from 0) that it forgets.
+    """
+
+    def __init__(
+        self, clock: VirtualClock, seconds: float = 0.1, *, batch: int = 1, holds: int | None = None,
+        stage_s: float = 0.0, lost: Sequence[int] = (), timeout_s: float = 5.0,
+    ) -> None:  # fmt: skip
+        self.clock, self.service_ns, self.stage_ns = clock, round(seconds * S), round(stage_s * S)
+        self.facts = DeviceInfo("queue", "simulator", max_batch=batch, max_pending=holds, timeout_s=timeout_s)
+        self.lost, self.log = set(lost), list[tuple[Any, ...]]()
+        self.held: deque[tuple[int, Reply]] = deque()
+        self.free_ns = self.batches = self.count = 0
+
+    def info(self) -> DeviceInfo:
+        return self.facts
+
+    def stage(self, samples: Sequence[Sample]) -> None:
+        self.clock.sleep_until(self.clock.now_ns() + self.stage_ns)
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        now_ns = self.clock.now_ns()
+        self.log.append(("submit", now_ns, tuple(s.id for s in samples), len(self.held) + len(samples)))
+        on_ns = max(now_ns, self.free_ns)
+        self.batches += 1
+        if self.batches - 1 in self.lost:
+            return
+        self.free_ns = on_ns + self.service_ns
+        for sample in samples:
+            self.held.append((self.free_ns, Reply(sample.id, self.count, (Span("inference", on_ns, self.free_ns),))))
+            self.count += 1
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        until_ns = self.clock.now_ns() + round(timeout_s * S)
+        self.clock.sleep_until(min(until_ns, self.held[0][0]) if self.held else until_ns)
+        ready = []
+        while self.held and self.held[0][0] <= self.clock.now_ns():
+            ready.append(self.held.popleft()[1])
+        return ready
+
+    def close(self) -> None: ...
+
+
+def submitted(device: Queue) -> list[tuple[str, ...]]:
+    return [entry[2] for entry in device.log if entry[0] == "submit"]
+
+
+@contextmanager
+def played(
+    device: Device, steps: Iterable[Step], plant: SimPlant, meters: tuple[Meter, ...] = (),
+    raises: type[RigError] | None = None,
+) -> Iterator[Run]:  # fmt: skip
+    """The recording of ``steps``, read back; with ``raises``, of a run that ends in that error."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        bench = Bench(device, meters, plant.clock)
+        with Recorder(path) as recorder:
+            infos = [device.info(), *(meter.info() for meter in meters)]
+            clocks = [ClockInfo("host", 1e9, 0.0), *(i.clock for i in infos if i.clock)]
+            recorder.event(
+                "start", schema="neurorig-run/1", run_id="run", t0_ns=plant.clock.now_ns(), device=plain(infos[0]),
+                meters=[plain(i) for i in infos[1:]], clocks=[plain(c) for c in clocks], scenario={"name": "by hand"},
+                workload={},
+            )  # fmt: skip
+            with nullcontext() if raises is None else pytest.raises(raises):
+                collect(steps, bench, recorder)
+        yield open_run(path)
+
+
+def bench(seconds: float = 0.1, **options: Any) -> tuple[SimPlant, Queue]:
+    plant = open_plant()
+    plant.install({"core": 1e-3}, {})
+    return plant, Queue(plant.clock, seconds, **options)
+
+
+def due(at_s: Sequence[float], named: Sequence[Sample] | None = None, **fields: Any) -> list[Step]:
+    """One issue for each moment."""
+    named = named or samples(len(at_s))
+    return [Issue([s], due_ns=round(t * S), **fields) for s, t in zip(named, at_s, strict=True)]
+
+
+def rows(run: Run, *columns: str) -> list[tuple[Any, ...]]:
+    return list(zip(*(run.replies[c].to_pylist() for c in columns), strict=True))
+
+
+def since_due(run: Run, column: str) -> list[float]:
+    """A column of stamps in seconds after the first sample was due."""
+    found = run.replies[column].to_pylist()
+    first = min(d for d in run.replies["due_ns"].to_pylist() if d is not None)
+    return [(t - first) / S for t in found if t is not None]
+
+
+# ---- recordings made by hand ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query of a hand-made recording, in seconds of the run; ``at`` issued, None where it was dropped."""
+
+    due: float | None
+    at: float | None
+    done: float | None
+    id: str = "s0"
+    output: Any = "x"
+    warmup: bool = False
+
+
+def recording(
+    path: Path, asked: Iterable[Asked], *, rules: Rules | None = None, options: Mapping[str, Any] | None = None,
+    mode: str = "hardware", meters: Sequence[Mapping[str, Any]] = (), idle_s: Sequence[float] = (2.0, 2.0),
+    purpose: str = "all", known: Sequence[Sample] | None = None, size: int = 1, holds: int | None = None,
+    error: Mapping[str, Any] | None = None, scenario: str = "server",
+) -> Run:  # fmt: skip
+    """A run directory of these queries, read back; spans are those of a device that is busy all the time."""
+    device = {"name": "hand", "mode": mode, "clock": None, "phases": ["inference"], "max_pending": holds}
+    with Recorder(path) as r:
+        r.event(
+            "start", schema="neurorig-run/1", run_id=path.name, t0_ns=0, device=device, meters=list(meters),
+            clocks=[{"name": "host", "tick_hz": 1e9, "tolerance": 0.0}], purpose=purpose,
+            scenario={"name": scenario, "options": dict(options or {})},
+            rules=None if rules is None else asdict(rules), workload={"name": "blank", "samples": size},
+        )  # fmt: skip
+        for sample in known or samples(max(size, 1)):
+            r.sample(sample)
+        for k, seconds in enumerate(idle_s):
+            r.event("idle", on_ns=k * 100 * S, off_ns=k * 100 * S + round(seconds * S))
+        for k, a in enumerate(asked):
+            due_ns, at_ns, done_ns = (None if t is None else round(t * S) for t in (a.due, a.at, a.done))
+            if at_ns is not None and done_ns is not None:
+                span = (Span("inference", at_ns, done_ns),)
+                r.reply(k, Reply(a.id, a.output, span), due_ns, at_ns, done_ns, a.warmup)
+            else:
+                r.unanswered(k, a.id, due_ns, at_ns, a.warmup)
+        r.stop(error)
+    return open_run(path)
+
+
+# ---- devices for whole sessions, named by this file -----------------------------------------
+
+
+class Wrapped:
+    """The mock device, with what a test changes; ``before`` is called with each sample handed over."""
+
+    def __init__(self, plant: SimPlant, before: Callable[[MockDevice, Sample], Sample], **options: Any) -> None:
+        self.device = open_device(plant, **{"inference_s": 0.05, "hit_rate": 1.0, "marks": False} | options)
+        self.before = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.device, name)
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        self.device.submit([self.before(self.device, sample) for sample in samples], budget)
+
+
+def honest(plant: SimPlant, *, inference_s: float = 0.05, spread: float = 0.0) -> Any:
+    """The same answers in the same time, whoever asks."""
+    return Wrapped(plant, lambda device, sample: sample, inference_s=inference_s, span_spread=spread)
+
+
+def caching(plant: SimPlant, *, kept: int = 1) -> Any:
+    """Answers in a fifth of the time what it answered among the last ``kept`` samples."""
+    seen: deque[str] = deque(maxlen=kept)
+
+    def before(device: MockDevice, sample: Sample) -> Sample:
+        device._phase_s["inference"] = 0.01 if sample.id in seen else 0.05
+        seen.append(sample.id)
+        return sample
+
+    return Wrapped(plant, before)
+
+
+def hurried(plant: SimPlant, *, honest_for: int = 9) -> Any:
+    """Answers rightly for so many samples, as long as an accuracy run may last, and then anything."""
+    count = iter(range(10**6))
+
+    def before(device: MockDevice, sample: Sample) -> Sample:
+        return sample if next(count) < honest_for else replace(sample, label="street_traffic")
+
+    return Wrapped(plant, before)

@@ -1,0 +1,71 @@
+"""Sweeps for tests: quick cells on the plant, and a way to ask for them as the command line does."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rig.commands.sweep import add_arguments, run
+from rig.recording.writer import SEAL
+from tests.support.paths import ROOT
+
+QUICK = (
+    "--simulate", "--option", "samples=2", "--option", "audio_hz=1000", "--option", "idle_s=0.1",
+    "--option", "marks=false",
+)  # fmt: skip
+PROGRAM = "import sys; from sweep_bench import sweep; sys.exit(sweep(*sys.argv[1:]))"
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", action="store_true")
+    add_arguments(parser)
+    return parser.parse_args(list(words))
+
+
+def sweep(*words: str) -> int:
+    return run(parsed(*words))
+
+
+def quick(out: Path, *words: str, jobs: int = 0) -> int:
+    """A grid of the mock device, in this process unless there are jobs."""
+    return sweep("--device", "mock", *QUICK, *words, "--out", str(out), "--jobs", str(jobs))
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    """A sweep as a process group of its own."""
+    path = str(ROOT)
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONFAULTHANDLER": ""}
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, env=environment,
+    )  # fmt: skip
+
+
+def rows(out: Path) -> list[dict[str, str]]:
+    with (out / "table.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def seals(out: Path) -> dict[str, str]:
+    """The digest of the recording of each cell that is done, and when it was sealed."""
+    files = [path / SEAL for path in sorted((out / "cells").glob("*"))]
+    return {file.parent.name: f"{file.read_text()} {file.stat().st_mtime_ns}" for file in files}
+
+
+def aside(out: Path) -> list[str]:
+    """What was set aside."""
+    return sorted(path.name for path in (out / "broken").glob("*"))
+
+
+def states(out: Path) -> list[str]:
+    return [row["state"] for row in rows(out)]
+
+
+def column(out: Path, name: str) -> Sequence[str]:
+    return [row[name] for row in rows(out)]

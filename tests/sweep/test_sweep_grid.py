@@ -1,0 +1,282 @@
+"""A grid is spelled out and held against the factories before anything is recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.errors import StoreError, UnknownNameError, UsageError
+from rig.sweep.check import checked
+from rig.sweep.grid import Asked, Cell, Facts, Grid, cells_of, difference, from_file, plain
+from tests.support.paths import SUPPORT
+from tests.support.sweep_bench import QUICK, quick, sweep
+
+KEYS = st.text("abcdefgh_.", min_size=1, max_size=12)
+VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1, max_size=30)
+
+
+def grid(device: str = "mock", repetitions: int = 1, **vary: tuple[str, ...]) -> Grid:
+    asked = Asked((device,), vary=vary, repetitions=repetitions)
+    return Grid(asked, {}, vary, {device: {}}, {device: Facts(False, ("mock",))})
+
+
+def asked(**given: object) -> Asked:
+    return msgspec.convert({"devices": ["mock"], "simulate": True, "options": {"samples": "2"}} | given, Asked)
+
+
+# ---- cells ----------------------------------------------------------------------------------
+
+
+@given(
+    st.dictionaries(KEYS, st.lists(VALUES, min_size=1, max_size=3, unique=True), max_size=3),
+    st.integers(1, 3),
+    st.text(min_size=1, max_size=200),
+)
+def test_each_combination_and_repetition_is_a_cell_with_a_directory_name_of_its_own(
+    vary: dict[str, list[str]], repetitions: int, device: str
+) -> None:
+    cells = cells_of([grid(device, repetitions, **{key: tuple(values) for key, values in vary.items()})])
+    count = repetitions
+    for values in vary.values():
+        count *= len(values)
+    names = {cell.key for cell in cells}
+    assert len(cells) == len(names) == count
+    assert all(name == Path(name).name and len(name) < 200 and not name.startswith((".", "-")) for name in names)
+    assert len({name.lower() for name in names}) == count
+
+
+def test_the_key_of_a_cell_never_changes_for_sweeps_that_are_there_are_found_by_it() -> None:
+    (cell,) = cells_of([grid(inference_s=("0.01",))])
+    assert cell.key == "mock-inference_s=0.01-r0-b97a8c31eea1"
+
+
+def test_the_same_cell_in_two_grids_is_one_cell() -> None:
+    small, large = grid(rate_hz=("1000",)), grid(rate_hz=("1000", "2000"))
+    assert [cell.options["rate_hz"] for cell in cells_of([small, large])] == ["1000", "2000"]
+    assert cells_of([small, large])[0] == cells_of([small])[0]
+
+
+@given(st.one_of(st.integers(-(10**15), 10**15), st.floats(allow_nan=False, allow_infinity=False)))
+def test_a_number_is_written_so_that_it_is_read_back(value: float) -> None:
+    assert type(value)(plain(value)) == value
+
+
+# ---- seeds ----------------------------------------------------------------------------------
+
+
+def seeds(given: Asked) -> list[dict[str, str]]:
+    return [{k: v for k, v in cell.options.items() if "seed" in k} for cell in cells_of([checked(given)])]
+
+
+def test_repetition_k_raises_every_seed_of_device_plant_and_meter_by_k() -> None:
+    declared = {"device.device_seed": "1", "meter.meter_seed": "2", "plant.seed": "0"}
+    raised = {"device.device_seed": "3", "meter.meter_seed": "4", "plant.seed": "2"}
+    assert seeds(asked(repetitions=3))[::2] == [declared, raised]
+
+
+def test_a_seed_that_is_given_is_where_repetitions_count_from() -> None:
+    found = seeds(asked(repetitions=2, options={"device_seed": "70"}, repetition_seeds=["device_seed"]))
+    assert [one["device_seed"] for one in found] == ["70", "71"]
+
+
+def test_a_seed_that_is_varied_is_left_alone() -> None:
+    assert {one["device_seed"] for one in seeds(asked(repetitions=3, vary={"device_seed": ["5"]}))} == {"5"}
+
+
+def test_repetitions_may_keep_their_seeds() -> None:
+    assert seeds(asked(repetitions=2, repetition_seeds=["none"])) == [{}, {}]
+
+
+def test_more_repetitions_leave_the_first_as_they_were() -> None:
+    few, many = (cells_of([checked(asked(repetitions=n))]) for n in (1, 3))
+    assert many[:1] == few
+
+
+def test_a_repetition_seed_is_a_whole_number() -> None:
+    with pytest.raises(UsageError, match="inference_s is no whole number"):
+        checked(asked(repetition_seeds=["inference_s"]))
+
+
+# ---- what is refused before anything is recorded --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--vary", "inference_z=1,2"), "inference_z"),
+        (("--vary", "device.rate_hz=1,2"), "rate_hz"),
+        (("--vary", "inference_s=0.01,fast"), "'fast'"),
+        (("--vary", "inference_s=0.01,nan"), "'nan'"),
+        (("--vary", "marks=yes,perhaps"), "marks"),
+        (("--vary", "inference_s="), "zero cells"),
+        (("--vary", "inference_s=1,,2"), "empty value"),
+        (("--vary", "inference_s=0.1,0.10"), "0.1 twice"),
+        (("--vary", "idle_s=1,2"), "both varied and fixed"),
+        (("--vary", "device.marks=true,false"), "one option"),
+        (("--vary", "inference_s"), "key=value"),
+        (("--vary", "inference_s=1", "--vary", "inference_s=2"), "stands twice"),
+        (("--repetitions", "0"), "zero cells"),
+        (("--mode", "sideways"), "sideways"),
+        (("--scenario", "nope"), "nope"),
+        (("--workload", "nope"), "nope"),
+        (("--rules", "nope"), "nope"),
+        (("--meter", "nope"), "nope"),
+        (("--repetition-seed", "nope"), "nope"),
+        (("--jobs", "-1"), "-1 jobs"),
+    ],
+)
+def test_what_cannot_be_meant_is_named_before_anything_is_recorded(
+    tmp_path: Path, words: tuple[str, ...], named: str
+) -> None:
+    with pytest.raises(UsageError, match=named):
+        sweep("--device", "mock", *QUICK, "--out", str(tmp_path / "s"), *words)
+    assert not (tmp_path / "s").exists()
+
+
+def test_an_option_must_be_known_to_every_device(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from fixtures.bench.mock_device import open_device as mock\n"
+        "def open_device(plant, *, inference_s: float = 0.1):\n    return mock(plant, inference_s=inference_s)\n"
+    )
+    both = ("mock", f"{file}:open_device")
+    assert len(cells_of([checked(asked(devices=both, vary={"inference_s": ["0.1"]}))])) == 2
+    with pytest.raises(UnknownNameError, match="idle_w"):
+        checked(asked(devices=both, vary={"idle_w": ["0.1"]}))
+
+
+def test_a_million_cells_are_enough() -> None:
+    with pytest.raises(UsageError, match="10000000 cells"):
+        checked(asked(repetitions=10_000_000))
+
+
+def test_a_grid_needs_a_device_and_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="needs a device"):
+        sweep("--vary", "inference_s=1", "--out", str(tmp_path / "s"))
+    with pytest.raises(UsageError, match="needs a directory"):
+        sweep("--device", "mock")
+
+
+def test_a_directory_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(StoreError, match="is no sweep"):
+        quick(tmp_path)
+    with pytest.raises(StoreError, match="is no sweep"):
+        sweep(str(tmp_path), "--table")
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+# ---- a grid in a file -----------------------------------------------------------------------
+
+TOML = """
+devices = ["mock"]
+simulate = true
+repetitions = 2
+[options]
+samples = 2
+marks = false
+device.idle_w = 1e-3
+[vary]
+inference_s = [0.01, 0.02]
+"""
+
+
+def test_a_file_says_the_same_as_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text(TOML)
+    options = {"samples": "2", "marks": "false", "device.idle_w": "0.001"}
+    same = Asked(("mock",), simulate=True, repetitions=2, options=options, vary={"inference_s": ("0.01", "0.02")})
+    assert from_file(file) == same
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("devices = 7 7", "line 1"),
+        ('devices = ["a"]\nvary = 7', "vary"),
+        ('devices = ["a"]\nspeed = 7', "speed"),
+        ('devices = "a"', "devices"),
+        ('devices = ["a"]\nrepetitions = "two"', "repetitions"),
+        ('devices = ["a"]\n[vary]\nrate_hz = 3', "vary.rate_hz"),
+        ('devices = ["a"]\n[vary]\nrate_hz = [[3]]', "vary.rate_hz"),
+        ('devices = ["a"]\n[options]\nrate_hz = 1979-05-27', "options.rate_hz"),
+        ("simulate = true", "devices"),
+    ],
+)
+def test_a_file_that_is_no_grid_is_told_its_line_or_key(tmp_path: Path, text: str, named: str) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=named):
+        from_file(file)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not there"):
+        sweep(str(tmp_path / "none.toml"), "--out", str(tmp_path / "s"))
+
+
+def test_a_grid_comes_from_a_file_or_from_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text(TOML)
+    with pytest.raises(UsageError, match="--vary beside"):
+        sweep(str(file), "--vary", "rate_hz=1", "--out", str(tmp_path / "s"))
+
+
+def test_two_grids_differ_by_key() -> None:
+    was, now = asked(vary={"rate_hz": ["1", "2"]}), asked(vary={"rate_hz": ["1", "3"]}, repetitions=4)
+    assert difference(was, now) == ["vary.rate_hz was 1,2, is 1,3", "repetitions was 1, is 4"]
+    assert difference(was, was) == []
+
+
+def test_a_cell_is_measured_alone_by_its_command() -> None:
+    cell = Cell("k", "mock", "server", "asc", "quick", "together", True, ("mock",), {"a": "1"}, 0, False)
+    words = "rig measure --device mock --scenario server --workload asc --rules quick --mode together --simulate"
+    assert " ".join(cell.command()) == f"{words} --meter mock --option a=1 --out cells/k"
+
+
+# ---- problems -------------------------------------------------------------------------------
+
+
+def problems(**given: object) -> Asked:
+    base = {"scenario": "optimization", "workload": "qubo-mis", "simulate": False, "meters": ["none"]}
+    file = SUPPORT / "lazy_solver.py"
+    return asked(**base | {"devices": [f"{file}:solver"], "options": {"nodes": "12"}} | given)
+
+
+@pytest.mark.parametrize("how", [{"options": {"draw": "2"}}, {"vary": {"draw": ["0", "2"]}}])
+def test_a_workload_that_draws_anew_for_each_cell_is_refused_with_the_seeds_it_drew(how: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="draws anew each time") as caught:
+        checked(problems(**how))
+    assert "--option seeds=" in caught.value.remedy
+
+
+def test_named_seeds_are_the_same_problems_in_every_cell() -> None:
+    assert len(cells_of([checked(problems(vary={"seeds": ["0-4", "7,8"], "timeout_s": ["0.1", "1"]}))])) == 4
+
+
+@pytest.mark.parametrize("sizes", [["0", "12"], ["12", "0"]])
+def test_a_value_out_of_range_fails_its_own_cells_wherever_it_stands(sizes: list[str]) -> None:
+    grid = checked(problems(options={}, vary={"workload.nodes": sizes}))
+    assert [cell.options["workload.nodes"] for cell in cells_of([grid])] == sizes
+
+
+def test_a_grid_of_which_no_value_is_taken_is_refused() -> None:
+    with pytest.raises(UsageError, match="nodes 0"):
+        checked(problems(options={}, vary={"nodes": ["0", "1"]}))
+    with pytest.raises(UsageError, match="density"):
+        checked(problems(options={"density": "7"}, vary={"nodes": ["12", "13"]}))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "workload"), [("optimization", "qubo-mis"), ("single-stream", "asc"), (None, "asc")]
+)
+def test_a_scenario_has_its_workload_unless_one_is_named(tmp_path: Path, scenario: str | None, workload: str) -> None:
+    said = "" if scenario is None else f'scenario = "{scenario}"\n'
+    (tmp_path / "g.toml").write_text(f'devices = ["mock"]\n{said}')
+    assert from_file(tmp_path / "g.toml").workload == workload
+    (tmp_path / "g.toml").write_text(f'devices = ["mock"]\nworkload = "mine"\n{said}')
+    assert from_file(tmp_path / "g.toml").workload == "mine"

@@ -1,0 +1,164 @@
+"""Sweeps over several processes: workers die, sweeps are killed and interrupted, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rig.errors import Interrupted, SetupError
+from rig.recording.reader import open_run
+from rig.sweep.pool import Brake, spread
+from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started, states, sweep
+
+PATIENCE_S = 60.0
+SLOW = ("--option", "plant.speed=1", "--option", "inference_s=0.12", "--repetitions", "3")
+"""Cells of most of a second, so that there is always one to be caught at."""
+MORTAL = """
+import os, signal
+from fixtures.bench.mock_device import open_device as mock
+def open_device(plant, *, die: bool = False):
+    if die:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return mock(plant, inference_s=0.01)
+"""
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+def pending(out: Path) -> bool:
+    """A cell is being recorded, past its start line."""
+    return any(path.read_bytes().count(b"\n") > 1 for path in (out / "pending").glob("*/*/events.jsonl"))
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    _, said = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, said
+
+
+def slow(out: Path, jobs: int) -> subprocess.Popen[str]:
+    return started("--device", "mock", *QUICK, *SLOW, "--out", str(out), "--jobs", str(jobs))
+
+
+def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(MORTAL)
+    words = ("--device", f"{tmp_path}/own.py:open_device", "--simulate", *QUICK[1:7], "--vary", "die=false,true")
+    assert sweep(*words, "--repetitions", "2", "--jobs", "2", "--out", str(tmp_path / "s")) == 20
+    assert states(tmp_path / "s") == ["done", "done", "failed", "failed"]
+    assert "died of it, by signal 9" in rows(tmp_path / "s")[2]["error"]
+
+
+def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    process = slow(tmp_path / "s", 1)
+    until(lambda: pending(tmp_path / "s"))
+    os.killpg(process.pid, signal.SIGKILL)
+    ended(process)
+    before = seals(tmp_path / "s")
+    assert len(before) < 3
+    assert sweep(str(tmp_path / "s"), "--jobs", "1") == 0
+    assert before.items() <= seals(tmp_path / "s").items()
+    assert states(tmp_path / "s") == ["done"] * 3
+    assert len(aside(tmp_path / "s")) == 1
+
+
+def test_workers_that_outlive_their_master_finish_what_is_not_repeated(tmp_path: Path) -> None:
+    process = slow(tmp_path / "s", 1)
+    until(lambda: pending(tmp_path / "s"))
+    process.kill()
+    ended(process)
+    assert sweep(str(tmp_path / "s"), "--jobs", "1") == 0
+    assert states(tmp_path / "s") == ["done"] * 3
+    assert aside(tmp_path / "s") == []
+
+
+def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -> None:
+    process = slow(tmp_path / "s", 2)
+    until(lambda: pending(tmp_path / "s"))
+    process.send_signal(signal.SIGINT)
+    code, said = ended(process)
+    assert code == 1, said
+    assert "Interrupted" in said
+    assert f"Go on with: rig sweep {tmp_path / 's'}" in said
+    assert sorted(states(tmp_path / "s")) == ["done", "done", "open"]
+    assert aside(tmp_path / "s") == []
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
+def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
+    process = slow(tmp_path / "s", 1)
+    until(lambda: pending(tmp_path / "s"))
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.05)  # two of a kind at once are one
+    code, said = ended(process)
+    assert (code, "0 of 3 cells done" in said) == (1, True), said
+    (broken,) = aside(tmp_path / "s")
+    run = open_run(tmp_path / "s" / "broken" / broken)
+    assert run.sealed
+    assert (run.error or {})["error"] == Interrupted.__name__
+    assert states(tmp_path / "s") == ["open"] * 3
+
+
+def test_a_worker_that_cannot_start_is_an_error_of_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick(tmp_path / "s")
+    monkeypatch.setattr("rig.sweep.pool.sys.executable", "/bin/false")
+    with pytest.raises(SetupError, match="die before they begin"):
+        sweep(str(tmp_path / "s"), "--table", "--fresh", "--jobs", "1")
+
+
+def test_nothing_to_do_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rig.sweep.pool.subprocess", None)
+    assert list(spread([], 2, Brake(), print, True)) == []
+
+
+# ---- a cluster ------------------------------------------------------------------------------
+
+
+def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="extra dask is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    words = ("--device", "mock", *QUICK, "--out", str(tmp_path / "s"), "--scheduler-timeout", "0.5")
+    with pytest.raises(SetupError, match="does not answer"):
+        sweep(*words, "--scheduler", address)
+    with pytest.raises(SetupError, match="does not answer"):
+        sweep(*words, "--scheduler", "tcp://no one::")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_worker_two_and_a_cluster_make_the_same_table(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="extra dask is not installed")
+    grid = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
+    assert quick(tmp_path / "one", *grid, jobs=1) == quick(tmp_path / "more", *grid, jobs=2) == 0
+    local = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**local) as cluster:
+        assert quick(tmp_path / "two", *grid, "--scheduler", cluster.scheduler_address, jobs=1) == 0
+    tables = {(tmp_path / name / "table.csv").read_bytes() for name in ("one", "more", "two")}
+    assert len(tables) == 1
+    assert states(tmp_path / "one") == ["done"] * 4
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_without_workers_is_named(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="extra dask is not installed")
+    with (
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster,
+        pytest.raises(SetupError, match="has no worker"),
+    ):
+        quick(tmp_path / "s", "--scheduler", cluster.scheduler_address, "--scheduler-timeout", "0.3")
