@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import importlib
 import re
 import shutil
 import struct
@@ -31,6 +30,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.reference_methods import peer_figures
 from rig.errors import RigError
 from rig.importing.write import ImportedRun, write
+from rig.plugins import load
 from rig.recording.reader import open_run
 
 HOSTILE = (
@@ -88,7 +88,7 @@ def attempt(case: Case, rng: np.random.Generator | None, work: Path) -> str:
     Anything but a ``RigError`` is let through, a warning and a figure that is no number too.
     """
     shutil.rmtree(work, ignore_errors=True)
-    factory = importlib.import_module(f"drivers.importers.{case.module}").open_import
+    factory = load("importers", case.format)
     options = lay_out(case, work, rng)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -24,7 +24,7 @@ N = 200
 class Case:
     """One importer: a valid recording, which path in it is the source, and options that make it import."""
 
-    module: str
+    format: str
     files: Files
     source: str
     options: dict[str, Any] = field(default_factory=dict)
@@ -47,18 +47,18 @@ def cases() -> dict[str, Case]:
     statistics = rows("#time,current,voltage,power,charge,energy", t, watts / 3, 3 + 0 * t, watts, t, t * watts)
     found = {
         "energyrunner": Case("energyrunner", _energyrunner(watts), "."),
-        "mlperf-power": Case("mlperf_power", _mlperf(), "."),
-        "joulescope-csv": Case("joulescope_csv", aside | {"a.csv": statistics}, "a.csv", given),
+        "mlperf-power": Case("mlperf-power", _mlperf(), "."),
+        "joulescope-csv": Case("joulescope-csv", aside | {"a.csv": statistics}, "a.csv", given),
         "ppk2": Case("ppk2", {"a.csv": marked}, "a.csv",
                      {"supply_v": 3.0, "window_channel": "D0", "idle": "0:0.05,0.16:0.2", "inferences": 3}),
         "otii": Case("otii", aside | {
             "o/Main current - Arc.csv": rows("Timestamp,Value", t, watts / 3.0),
             "o/Main voltage - Arc.csv": rows("Timestamp,Value", t, 3.0 + 0.0 * t)}, "o", given),
         "socwatch": Case("socwatch", aside | {"a.csv": watch + summary}, "a.csv", given | {"rails": "Package"}),
-        "plain-csv": Case("plain_csv", aside | {"a.csv": plain}, "a.csv", given | {"time": "t:s", "power": "p:W"}),
+        "plain-csv": Case("plain-csv", aside | {"a.csv": plain}, "a.csv", given | {"time": "t:s", "power": "p:W"}),
     }  # fmt: skip
     if importlib.util.find_spec("pyjls"):
-        found["joulescope-jls"] = Case("joulescope_jls", aside | {"a.jls": _jls()}, "a.jls", given, _jls)
+        found["joulescope-jls"] = Case("joulescope-jls", aside | {"a.jls": _jls()}, "a.jls", given, _jls)
     return found
 
 

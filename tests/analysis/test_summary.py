@@ -128,7 +128,7 @@ def test_a_mean_lies_within_its_trials_and_states_no_less_than_their_scatter_or_
     values: list[Quantity],
 ) -> None:
     mean, each = _mean(values), [q.value for q in values]
-    slack = 1e-9 * max(map(abs, each))
+    slack = 1e-9 * max(map(abs, each)) + 1e-300
     assert min(each) - slack <= mean.value <= max(each) + slack
     scatter = float(np.std(each, ddof=1)) / np.sqrt(len(each))
     shared = abs(sum(c.u for q in values for c in q.components if c.shared)) / len(values)

@@ -31,7 +31,7 @@ from tests.support.paths import ROOT
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 SECONDS = 0.05
-BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny.py'}:open_device"
+BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny' / 'device.py'}:open_device"
 Doctor = Callable[..., list[Finding]]
 
 

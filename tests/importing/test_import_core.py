@@ -20,13 +20,8 @@ from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.importing.write import run_import, write
 from rig.recording.reader import open_run
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, MeterInfo, Rail
-from tests.support.paths import ROOT
 
 CASES = cases()
-
-
-def importer(name: str) -> str:
-    return f"{ROOT / 'drivers' / 'importers' / name}.py:open_import"
 
 
 def small(**more: object) -> ImportedRun:
@@ -67,7 +62,7 @@ def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
 
 def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
     source, options = plain(tmp_path / "in")
-    (path,) = run_import(importer("plain_csv"), source, tmp_path / "run", options)
+    (path,) = run_import("plain-csv", source, tmp_path / "run", options)
     start = open_run(path).start["imported"]
     assert start["originals"]["a.csv"]["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()
     assert (path / "artifacts" / "original" / "a.csv").read_bytes() == source.read_bytes()
@@ -77,7 +72,7 @@ def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
 
 def test_a_copy_of_an_original_cannot_be_altered(tmp_path: Path) -> None:
     source, options = plain(tmp_path / "in")
-    (path,) = run_import(importer("plain_csv"), source, tmp_path / "run", options)
+    (path,) = run_import("plain-csv", source, tmp_path / "run", options)
     (path / "artifacts" / "original" / "a.csv").write_text("t,p\n0,1\n")
     with pytest.raises(StoreError):
         open_run(path)
@@ -86,7 +81,7 @@ def test_a_copy_of_an_original_cannot_be_altered(tmp_path: Path) -> None:
 def test_several_recordings_are_bound_in_a_session(tmp_path: Path) -> None:
     for name in ("one", "two"):
         lay_out(CASES["energyrunner"], tmp_path / "in" / name, None)
-    paths = run_import(importer("energyrunner"), tmp_path / "in", tmp_path / "out")
+    paths = run_import("energyrunner", tmp_path / "in", tmp_path / "out")
     bound = json.loads((tmp_path / "out" / "session.json").read_text())["runs"]
     assert [tmp_path / "out" / r["path"] for r in bound] == paths
     assert [p.name for p in paths] == ["one-r", "two-r"]
@@ -98,7 +93,7 @@ def test_nothing_is_left_when_one_of_several_fails(tmp_path: Path) -> None:
         lay_out(CASES["energyrunner"], tmp_path / "in" / name, None)
     (tmp_path / "in" / "two" / "r" / "trace1-energy.bin").write_bytes(b"\xf1" + bytes(8))
     with pytest.raises(DataError):
-        run_import(importer("energyrunner"), tmp_path / "in", tmp_path / "out")
+        run_import("energyrunner", tmp_path / "in", tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in"]
 
 
@@ -136,9 +131,9 @@ def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
 def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
     source, options = plain(tmp_path / "in")
     with pytest.raises(UsageError, match="does not exist"):
-        run_import(importer("plain_csv"), tmp_path / "absent", tmp_path / "run", options)
+        run_import("plain-csv", tmp_path / "absent", tmp_path / "run", options)
     with pytest.raises(UnknownNameError):
-        run_import(importer("plain_csv"), source, tmp_path / "run", ["colour=blue"])
+        run_import("plain-csv", source, tmp_path / "run", ["colour=blue"])
     with pytest.raises(UnknownNameError):
         run_import("no-such-format", source, tmp_path / "run", [])
 

@@ -18,7 +18,7 @@ QUICK = (
     "--simulate", "--option", "samples=2", "--option", "audio_hz=1000", "--option", "idle_s=0.1",
     "--option", "marks=false",
 )  # fmt: skip
-PROGRAM = "import sys; from sweep_bench import sweep; sys.exit(sweep(*sys.argv[1:]))"
+PROGRAM = "import sys; from tests.support.sweep_bench import sweep; sys.exit(sweep(*sys.argv[1:]))"
 
 
 def parsed(*words: str) -> argparse.Namespace:

@@ -9,7 +9,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from test_joulescope import FakeDriver
 
 from drivers.devices.mlperf_tiny import device as mlperf_tiny
 from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
@@ -25,6 +24,7 @@ from rig.engine.record import start_document
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Idle, Issue, Sample
+from tests.drivers.meters.test_joulescope import FakeDriver
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 

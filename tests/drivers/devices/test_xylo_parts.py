@@ -141,7 +141,7 @@ def test_the_stub_samna_never_runs(tmp_path: Path) -> None:
     (info / "RECORD").write_text("samna/__init__.py,,\n")
     code = f"import os, sys; sys.path.insert(0, {str(tmp_path)!r})\n"
     code += "os.environ.pop('PIP_NO_INDEX', None); finders = list(sys.meta_path)\n"
-    code += "from drivers.devices import rockpool_import as r\n"
+    code += "from drivers.devices.xylo import rockpool_import as r\n"
     code += "assert not r.has_real_samna(); r.load_xylo_audio2(); r.load_xylo_audio2()\n"
     code += "print('PIP_NO_INDEX' in os.environ, type(sys.modules['samna']).__name__, finders == sys.meta_path)"
     assert _python(code) == "False _StandIn True"
