@@ -1,51 +1,112 @@
-"""The documentation site: Sphinx reads the Markdown of this folder and the docstrings of the packages."""
+"""Sphinx reads the Markdown pages of this folder, the docstrings of the packages and the help of the commands."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import importlib.metadata
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
 
-project = "neurorig"
-copyright = "The neurorig authors"  # noqa: A001 (the name that Sphinx reads)
-release = importlib.metadata.version("neurorig")
+ROOT = Path(__file__).parents[1]
 
+project = "neurorig"
+release = importlib.metadata.version("neurorig")
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "neurorig"
-myst_enable_extensions = ["colon_fence"]
+html_show_copyright = False
 myst_heading_anchors = 4
-suppress_warnings = ["myst.header"]  # a decision record may begin below a first-level heading
-
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 add_module_names = False
-toc_object_entries_show_parents = "hide"
-
-PUBLIC_API = "reference/api"
-"""The page whose marked place is filled with the names of ``rig.__all__``."""
-MARK = "<!-- public names -->"
-
-
-def public_names(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Put one directive for each name of ``rig.__all__`` into the page on the public API."""
-    if docname != PUBLIC_API:
-        return
-    import rig  # noqa: PLC0415
-
-    names = [name for name in getattr(rig, "__all__", ()) if not name.startswith("_")]
-    source[0] = source[0].replace(MARK, "\n\n".join(directive(name, getattr(rig, name)) for name in names))
-
-
-def directive(name: str, value: Any) -> str:
-    """Return the MyST block that documents one public name."""
-    kind = "autoclass" if isinstance(value, type) else "autofunction" if callable(value) else "autodata"
-    members = ":members:\n:undoc-members:\n" if kind == "autoclass" else ""
-    return f"```{{eval-rst}}\n.. {kind}:: rig.{name}\n" + "".join(f"   {line}\n" for line in members.split("\n")) + "```"
+toc_object_entries = False
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the page of public names."""
-    app.connect("source-read", public_names)
+    """Connect what is generated: three marked places in the pages, and docstrings as plain text."""
+    app.connect("source-read", fill_marked_place)
+    app.connect("autodoc-process-docstring", as_plain_text)
+
+
+def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put the public names, the packages or the help texts into the page that has a place for them."""
+    marked = {
+        "reference/api": ("<!-- public names -->", public_names),
+        "reference/modules": ("<!-- packages -->", packages),
+        "reference/command-line": ("<!-- help texts -->", help_texts),
+    }
+    if docname in marked:
+        mark, made = marked[docname]
+        if mark not in source[0]:
+            raise ValueError(f"{docname} has no place {mark}. Put the mark back where the list belongs")
+        source[0] = source[0].replace(mark, "\n\n".join(made()))
+
+
+def public_names() -> Iterator[str]:
+    """Yield one block for each name of ``rig.__all__``."""
+    import rig
+
+    for name in getattr(rig, "__all__", ()):
+        value: Any = getattr(rig, name)
+        kind = "autoclass" if isinstance(value, type) else "autofunction" if callable(value) else "autodata"
+        members = "\n   :members:\n   :undoc-members:" if kind == "autoclass" else ""
+        yield f"```{{eval-rst}}\n.. {kind}:: rig.{name}{members}\n```"
+
+
+def packages() -> Iterator[str]:
+    """Yield the name and the docstring of every package, read from the source."""
+    for top in ("rig", "drivers", "scenarios", "reports", "fixtures"):
+        for file in sorted((ROOT / top).rglob("__init__.py")):
+            text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+            if text:
+                yield f"### `{file.parent.relative_to(ROOT)}/`\n\n{text}"
+
+
+def help_texts() -> Iterator[str]:
+    """Yield what ``rig COMMAND --help`` prints, for each command."""
+    os.environ["COLUMNS"] = "100"
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="rig")
+    main = script.load()
+    commands = re.findall(r"^    (\w+)  ", _help(main, []), flags=re.MULTILINE)
+    for words in [[command] for command in commands] + [["workload", "export"]]:
+        yield f"### rig {' '.join(words)}\n\n```text\n{_help(main, words)}```"
+
+
+def _help(main: Any, words: list[str]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        main([*words, "--help"])
+    return out.getvalue()
+
+
+def as_plain_text(_app: Sphinx, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]) -> None:
+    """Make reST of a docstring: paragraphs, lists, ``literals``, and indented blocks as they are."""
+    out: list[str] = []
+    block = ""
+    for number, line in enumerate(lines):
+        new = number == 0 or not lines[number - 1].strip()
+        if not line.strip():
+            out.append("")
+        elif line.startswith(" ") and (block == "literal" or (new and block != "list")):
+            out += [*(() if block == "literal" else ("::", "")), line]
+            block = "literal"
+        elif line.startswith(" ") and block == "list":
+            out.append(f"  {escaped(line.strip())}")
+        else:
+            kind = "list" if line.startswith(("- ", "* ")) else "text"
+            out += [""] if kind != block else []
+            out.append(("- " + escaped(line[2:])) if kind == "list" else escaped(line.strip()))
+            block = kind
+    lines[:] = out
+
+
+def escaped(text: str) -> str:
+    """Escape what reST would read as markup, outside ``literals``."""
+    parts = re.split(r"(``.+?``)", text)
+    return "".join(part if k % 2 else re.sub(r"([*|`\\]|_\b)", r"\\\1", part) for k, part in enumerate(parts))
