@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib.metadata
+import inspect
 import io
 import os
 import re
@@ -22,6 +23,9 @@ extensions = ["myst_parser", "sphinx.ext.autodoc"]
 html_theme = "furo"
 html_title = "neurorig"
 html_show_copyright = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+highlight_language = "text"
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -33,6 +37,7 @@ def setup(app: Sphinx) -> None:
     """Connect what is generated: three marked places in the pages, and docstrings as plain text."""
     app.connect("source-read", fill_marked_place)
     app.connect("autodoc-process-docstring", as_plain_text)
+    app.connect("autodoc-skip-member", keep_methods)
 
 
 def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
@@ -56,7 +61,7 @@ def public_names() -> Iterator[str]:
     for name in getattr(rig, "__all__", ()):
         value: Any = getattr(rig, name)
         kind = "autoclass" if isinstance(value, type) else "autofunction" if callable(value) else "autodata"
-        members = "\n   :members:\n   :undoc-members:" if kind == "autoclass" else ""
+        members = "\n   :members:" if kind == "autoclass" else ""
         yield f"```{{eval-rst}}\n.. {kind}:: rig.{name}{members}\n```"
 
 
@@ -104,6 +109,11 @@ def as_plain_text(_app: Sphinx, _what: str, _name: str, _value: Any, _options: A
             out.append(("- " + escaped(line[2:])) if kind == "list" else escaped(line.strip()))
             block = kind
     lines[:] = out
+
+
+def keep_methods(_app: Sphinx, _what: str, name: str, value: Any, skip: bool, _options: Any) -> bool:
+    """Show methods without a docstring, as protocols have them; fields without one are in the signature."""
+    return skip and (name.startswith("_") or not inspect.isfunction(value))
 
 
 def escaped(text: str) -> str:

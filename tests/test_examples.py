@@ -1,10 +1,8 @@
-"""Every example runs as its first lines say, and the README shows the files as they are."""
+"""Every example runs as its first lines say."""
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,19 +13,19 @@ import pytest
 
 from fixtures.bench.mock_device import open_device as open_mock_device
 from fixtures.bench.plant import open_plant
-from rig import errors
 from rig.analysis.quantity import from_json
-from rig.commands.main import main, parser
+from rig.commands.main import main
 from rig.conformance.device import check_device, check_meter
 from rig.engine.clock import HostClock
 from rig.errors import MeasurementRefusedError
 from rig.plugins import build, load
 from rig.types import Sample
-from tests.support.paths import EXAMPLES, ROOT
+from tests.support.paths import EXAMPLES
 
 DEVICE = f"{EXAMPLES / 'my_device.py'}:open_device"
 METER = f"{EXAMPLES / 'my_meter.py'}:open_meter"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+WORKLOAD = f"{EXAMPLES / 'my_workload.py'}:open_workload"
+SCENARIO = f"{EXAMPLES / 'my_scenario.py'}:periodic"
 BRIEF = ("--option", "samples=8", "--option", "idle_s=0.2", "--json")
 NOISE = np.random.default_rng(1).normal(size=(3, 4000))
 SCENES = [Sample(f"s{k}", NOISE[k], label="park", rate_hz=16000.0) for k in range(3)]
@@ -97,6 +95,41 @@ def test_my_meter_keeps_the_rules_on_both_clocks() -> None:
     assert "read.count" in check_meter(build(factory, {"clock": plant.clock}, {}), clock=plant.clock)
 
 
+def test_my_workload_is_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    code = main(
+        ["measure", "--device", "mock", "--workload", WORKLOAD, "--option", "count=8", "--json", "--out", str(out)]
+    )
+
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert code == 0
+    assert results["validity"]["verdict"] == "VALID"
+    assert results["quantities"]["accuracy"]["n"] == 8
+
+
+def test_my_workload_draws_the_same_samples_again() -> None:
+    first, again = (build(load("workloads", WORKLOAD), {}, {"count": "4"}) for _ in range(2))
+    other = build(load("workloads", WORKLOAD), {}, {"count": "4", "noise": "0.2"})
+
+    assert first.digest_sha256 == again.digest_sha256 != other.digest_sha256
+    assert [sample.label for sample in first.samples] == ["low", "high", "low", "high"]
+
+
+def test_my_scenario_counts_latency_from_when_a_sample_is_due(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    slow, quick = (
+        measured(
+            capsys, tmp_path / period, "--device", "mock", "--scenario", SCENARIO, "--option", f"period_s={period}"
+        )
+        for period in ("0.05", "0.5")
+    )
+
+    assert slow[0] == quick[0] == 0
+    assert quick[1]["quantities"]["latency_p50_s"]["value"] < 0.11  # the device takes 0.1 s
+    assert slow[1]["quantities"]["latency_p50_s"]["value"] > 0.2  # samples wait for those before them
+
+
 def test_a_run_written_by_hand_reports_its_truth(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     example = EXAMPLES / "write_run_by_hand.py"
     if not example.is_file():
@@ -110,51 +143,3 @@ def test_a_run_written_by_hand_reports_its_truth(capsys: pytest.CaptureFixture[s
     for name, value in json.loads(written.stdout).items():
         low, high = from_json(found[name]).interval(0.999)
         assert low - 1e-12 <= value <= high + 1e-12, name
-
-
-# ---- what the README says -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["my_device.py", "my_meter.py"])
-def test_the_readme_shows_the_file_as_it_is(name: str) -> None:
-    source = (EXAMPLES / name).read_text(encoding="utf-8")
-    blocks: list[str] = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-
-    assert source in blocks
-    assert len(blocks) == 2
-
-
-def test_commands_of_the_readme_and_the_examples_parse() -> None:
-    texts = [README, *(p.read_text(encoding="utf-8") for p in EXAMPLES.glob("my_*.py"))]
-    commands = [
-        line.split()[1:] for t in texts for line in re.findall(r"^ *(rig measure --.+)$", t, flags=re.MULTILINE)
-    ]
-
-    assert len(commands) >= 5
-    for command in commands:
-        names = [a for a in parser().parse_args(command).device.split(":")[:1] if a.endswith(".py")]
-        assert all((ROOT / n).is_file() for n in names)
-
-
-def test_the_readme_lists_the_exit_code_of_every_error() -> None:
-    rows = re.findall(r"^\| (\d+) \| (`.*?`) \|", README, flags=re.MULTILINE)
-    listed = {name: int(code) for code, names in rows for name in re.findall(r"\w+", names)}
-    kinds = [k for _, k in inspect.getmembers(errors, inspect.isclass) if issubclass(k, errors.RigError)]
-
-    assert listed == {k.__name__: k.exit_code for k in kinds}
-
-
-def test_the_readme_lists_every_make_target() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = re.search(r"^\.PHONY: (.*)$", makefile, flags=re.MULTILINE)
-
-    assert targets is not None
-    assert set(re.findall(r"^\| `make (\w+)` \|", README, flags=re.MULTILINE)) == set(targets[1].split())
-
-
-def test_links_between_pages_lead_somewhere() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    targets = {(p, t) for p in pages for t in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", p.read_text(encoding="utf-8"))}
-
-    assert len(targets) > 10
-    assert sorted(f"{p.name}: {t}" for p, t in targets if not (p.parent / t).exists()) == []

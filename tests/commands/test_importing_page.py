@@ -15,7 +15,7 @@ from rig.plugins import names
 from rig.recording.reader import open_run
 from tests.support.paths import DOCS
 
-PAGE = (DOCS / "importing.md").read_text(encoding="utf-8")
+PAGE = (DOCS / "how-to" / "importing.md").read_text(encoding="utf-8")
 TEXT = PAGE.replace("\\\n", " ")
 COMMANDS = {
     words[3]: words[1:] for words in map(shlex.split, re.findall(r"^    (rig import --format [a-z].*)$", TEXT, re.M))

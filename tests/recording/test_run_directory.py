@@ -103,7 +103,7 @@ def test_other_fields_are_allowed(engine_run: Path) -> None:
 
 
 def test_the_document_shows_the_example_as_it_is() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "run-directory.md").read_text(), re.S)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "reference" / "run-directory.md").read_text(), re.S)
     assert EXAMPLE.read_text() in blocks
 
 
@@ -192,7 +192,7 @@ def test_currents_and_counters_are_converted_as_documented(tmp_path: Path, unit:
 
 def test_frames_hold_the_documented_columns(engine_run: Path) -> None:
     frames = open_run(engine_run).frames()
-    document = (ROOT / "docs" / "run-directory.md").read_text()
+    document = (ROOT / "docs" / "reference" / "run-directory.md").read_text()
     assert set(frames) == {*TABLES, "trace.core"}
     assert list(frames["trace.core"].columns) == ["start_tick", "end_tick", "value", "overload"]
     for name in TABLES:

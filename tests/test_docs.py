@@ -1,0 +1,78 @@
+"""The pages are true where a program can tell: files, commands, codes, targets and links."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from rig import errors
+from rig.commands.main import parser
+from tests.support.paths import DOCS, EXAMPLES, ROOT
+
+README = ROOT / "README.md"
+GUIDES = DOCS / "how-to"
+PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+
+
+@pytest.mark.parametrize("kind", ["device", "meter", "workload", "scenario"])
+def test_a_guide_shows_its_example_as_it_is(kind: str) -> None:
+    source = (EXAMPLES / f"my_{kind}.py").read_text(encoding="utf-8")
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", (GUIDES / f"add-a-{kind}.md").read_text("utf-8"), re.DOTALL)
+
+    assert source in blocks
+
+
+def test_commands_of_the_readme_and_the_examples_parse() -> None:
+    files = [README, *EXAMPLES.glob("my_*.py")]
+    lines = [
+        line.split()[1:]
+        for file in files
+        for line in re.findall(
+            r"(?:^ *|`)(rig measure --[^`\n]+)", file.read_text(encoding="utf-8"), flags=re.MULTILINE
+        )
+    ]
+
+    assert len(lines) >= 10
+    for line in lines:
+        asked = parser().parse_args(line)
+        names = [name.partition(":")[0] for name in (asked.device, asked.scenario, asked.workload or "")]
+        assert all((ROOT / name).is_file() for name in names if name.endswith(".py"))
+
+
+def test_every_error_is_listed_with_its_exit_code() -> None:
+    page = (DOCS / "reference" / "command-line.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (`.*?`) \|", page, flags=re.MULTILINE)
+    listed = {name: int(code) for code, names in rows for name in re.findall(r"\w+", names)}
+    kinds = [k for _, k in inspect.getmembers(errors, inspect.isclass) if issubclass(k, errors.RigError)]
+
+    assert listed == {k.__name__: k.exit_code for k in kinds}
+
+
+def test_every_make_target_is_listed() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+    assert targets is not None
+    assert set(re.findall(r"^\| `make (\w+)` \|", page, flags=re.MULTILINE)) == set(targets[1].split())
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    links = {(p, t) for p in PAGES for t in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", p.read_text(encoding="utf-8"))}
+
+    assert len(links) > 40
+    assert sorted(f"{p.name}: {t}" for p, t in links if not (p.parent / t).exists()) == []
+
+
+def test_pages_name_files_that_exist() -> None:
+    folders = r"(?:rig|drivers|scenarios|reports|fixtures|benchmarks|examples|docs|tests)"
+    named = {
+        (page.name, path)
+        for page in PAGES
+        if page.name != "CHANGELOG.md"
+        for path in re.findall(rf"`({folders}/[\w/.-]*[\w/])`", page.read_text(encoding="utf-8"))
+    }
+
+    assert len(named) > 40
+    assert sorted(f"{page}: {path}" for page, path in named if not (ROOT / path).exists()) == []
