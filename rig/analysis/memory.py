@@ -14,7 +14,7 @@ HELD_BYTES = 88
 """For each reading of every rail, from then to the end of an evaluation, the run itself included."""
 WORK_BYTES = 112
 """For each reading of the largest rail, at most at a time. With what is held, a tenth above the most memory that
-runs of 5e6 to 1e8 readings took, with hum and without (docs/long-traces.md)."""
+runs of 5e6 to 1e8 readings took, with hum and without (docs/how-to/long-traces.md)."""
 FIXED_BYTES = 300 << 20
 """The interpreter, its libraries and the pictures."""
 SMALL = 1_000_000

@@ -1,4 +1,4 @@
-"""Calibration files: limits of an instrument's error by range, as its owner states them. See docs/calibration.md."""
+"""Calibration files state the limits of an instrument's error by range; see docs/reference/calibration.md."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def load(path: Path) -> Calibration:
             f"cannot read the calibration {path}: {error.strerror}",
             field="calibration",
             value=str(path),
-            remedy="Name a file as docs/calibration.md describes",
+            remedy="Name a file as docs/reference/calibration.md describes",
         ) from error
     except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8
         raise _bad(path, "the file", str(error), "Mend its syntax") from error

@@ -1,6 +1,6 @@
 """A bench file's text to the devices and meters that it names, and to what is wrong with it, line by line.
 
-Nothing is imported, opened or looked up here but the text. See docs/bench-file.md for the format.
+Nothing is imported, opened or looked up here but the text. See docs/reference/bench-file.md for the format.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
             f"cannot read the bench file {path}: {error.strerror}",
             field="bench",
             value=str(path),
-            remedy="Name one with --bench, as docs/bench-file.md describes",
+            remedy="Name one with --bench, as docs/reference/bench-file.md describes",
         ) from error
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1

@@ -1,4 +1,4 @@
-"""``bench.toml``: the devices and meters of a lab by name, and how they are wired. See docs/bench-file.md.
+"""``bench.toml``: the devices and meters of a lab by name, and how they are wired. See docs/reference/bench-file.md.
 
     path = find_bench(None)
     chosen = request_of(path, "board1", (), ())
@@ -52,7 +52,7 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
             f"{source} names {named}, which is no file",
             field="bench",
             value=str(named),
-            remedy="Start from examples/bench.toml; docs/bench-file.md describes the format",
+            remedy="Start from examples/bench.toml; docs/reference/bench-file.md describes the format",
         )
     return named
 

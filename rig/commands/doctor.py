@@ -149,7 +149,7 @@ def _of_file(
             text = f"{path}: devices {', '.join(bench.devices) or 'none'}; meters {', '.join(bench.meters) or 'none'}"
             yield ok("bench", "file", text + (f"; {bench.lab}" if bench.lab else ""))
     elif not named:
-        remedy = "Write one (docs/bench-file.md), name one with --bench, or name a driver: rig doctor NAME"
+        remedy = "Write one (docs/reference/bench-file.md), name one with --bench, or name a driver: rig doctor NAME"
         yield doubtful("bench", "file", "there is no bench.toml here", remedy)
 
 

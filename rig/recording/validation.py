@@ -21,7 +21,7 @@ LIMIT = 2**62
 """Integers stay inside, so that the difference of any two fits 64 bits."""
 DENSEST, SPARSEST = 0.5, 20.0
 """Periods that readings may be apart; nearly all may have been lost."""
-REMEDY = "See docs/run-directory.md for what it must hold"
+REMEDY = "See docs/reference/run-directory.md for what it must hold"
 Check = Callable[[Any], bool]
 
 
@@ -258,7 +258,7 @@ def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArr
                 f"the edges of rail {rail.name} {what}",
                 field=field,
                 value=rail.name,
-                remedy="Give the level after each edge, and its tick twice; see docs/run-directory.md",
+                remedy="Give the level after each edge, and its tick twice; see docs/reference/run-directory.md",
             )
 
 

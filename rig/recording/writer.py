@@ -1,6 +1,7 @@
 """The run directory, written: append-only, hash-chained, flushed a whole batch at a time.
 
-``docs/run-directory.md`` describes the format; ``rig.recording.reader`` reads it. Nothing here computes a result.
+``docs/reference/run-directory.md`` describes the format, and ``rig.recording.reader`` reads it. Nothing here computes a
+result.
 """
 
 from __future__ import annotations

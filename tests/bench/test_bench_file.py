@@ -130,7 +130,7 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
     "a rail the device has not": ('rail = "io"', 'rail = "oi"', 23, "no such rail (line 7)", "Known: core, io"),
     "two meters on one rail": ('rail = "io"', 'rail = "core"', 23, "which dmm sees already", "a rail of its own"),
     "two meters on one rail, unsaid": ('rail = "io"\n', "", 20, "which dmm sees already", "a rail of its own"),
-    "no such calibration": ('"dmm.toml"', '"dm.toml"', 17, "cannot be used: cannot read", "docs/calibration.md"),
+    "no such calibration": ('"dmm.toml"', '"dm.toml"', 17, "cannot be used: cannot read", "reference/calibration.md"),
     "an option nobody takes": ("address = ", "adress = ", 18, "adress is no option of scpi-dmm", "mean address?"),
     "an option's type": ("channel = 2", 'channel = "2"', 24, "options.channel is '2'", "Give a whole number"),
     "an option's half": ("channel = 2", "channel = 2.5", 24, "options.channel is 2.5", "Give a whole number"),

@@ -1,4 +1,4 @@
-"""A second writer of run directories, for tests: from docs/run-directory.md alone, without ``rig.recording.writer``."""
+"""A second writer of run directories, for tests, made from docs/reference/run-directory.md alone."""
 
 from __future__ import annotations
 

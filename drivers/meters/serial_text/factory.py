@@ -3,7 +3,8 @@
     rig measure --device ... --meter serial-text --option meter.port=/dev/ttyACM0 \\
         --option columns='time:ms, bus:V, current:mA' --option voltage=bus --option kind=point
 
-Which column is what is declared and never guessed; a line that is not exactly that is no reading. docs/serial-text.md.
+The columns are declared and never guessed. A line that does not match them exactly is no reading.
+See docs/reference/serial-text.md.
 """
 
 from __future__ import annotations

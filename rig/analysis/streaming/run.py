@@ -105,7 +105,7 @@ def _described(path: Path) -> RailFile:
             f"traces/{path.name} does not say what it is: {error}",
             field=path.name,
             value=str(error),
-            remedy="See docs/run-directory.md",
+            remedy="See docs/reference/run-directory.md",
         ) from error
     value = schema.field("value").type if "value" in schema.names else None
     if not (pa.types.is_floating(value) or pa.types.is_integer(value)):

@@ -111,7 +111,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
             f"the recording never read the clock {clock!r}",
             field="brackets",
             value=clock,
-            remedy="At least one bracket per clock is needed; see docs/run-directory.md",
+            remedy="At least one bracket per clock is needed; see docs/reference/run-directory.md",
         )
     arrivals = None
     if rail is not None and len(brackets) == 1:
