@@ -55,14 +55,21 @@ def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def public_names() -> Iterator[str]:
-    """Yield one block for each name of ``rig.__all__``."""
+    """Yield one block for each name of ``rig.__all__``, by kind."""
     import rig
 
+    kinds: dict[str, list[str]] = {"Functions": [], "Protocols": [], "Classes": [], "Others": []}
     for name in getattr(rig, "__all__", ()):
         value: Any = getattr(rig, name)
-        kind = "autoclass" if isinstance(value, type) else "autofunction" if callable(value) else "autodata"
-        members = "\n   :members:" if kind == "autoclass" else ""
-        yield f"```{{eval-rst}}\n.. {kind}:: rig.{name}{members}\n```"
+        if isinstance(value, type):
+            kind = "Protocols" if getattr(value, "_is_protocol", False) else "Classes"
+            block = f".. autoclass:: rig.{name}\n   :members:"
+        else:
+            kind = "Functions" if inspect.isfunction(value) else "Others"
+            block = f".. {'autofunction' if kind == 'Functions' else 'autodata'}:: rig.{name}"
+        kinds[kind].append(f"```{{eval-rst}}\n{block}\n```")
+    for title, blocks in kinds.items():
+        yield from [f"## {title}", *blocks] if blocks else []
 
 
 def packages() -> Iterator[str]:
@@ -71,7 +78,7 @@ def packages() -> Iterator[str]:
         for file in sorted((ROOT / top).rglob("__init__.py")):
             text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
             if text:
-                yield f"### `{file.parent.relative_to(ROOT)}/`\n\n{text}"
+                yield f"## `{file.parent.relative_to(ROOT)}/`\n\n{text}"
 
 
 def help_texts() -> Iterator[str]:
@@ -99,7 +106,8 @@ def as_plain_text(_app: Sphinx, _what: str, _name: str, _value: Any, _options: A
         if not line.strip():
             out.append("")
         elif line.startswith(" ") and (block == "literal" or (new and block != "list")):
-            out += [*(() if block == "literal" else ("::", "")), line]
+            announced = block == "literal" or "".join(out).endswith("::")
+            out += [*(() if announced else ("::", "")), line]
             block = "literal"
         elif line.startswith(" ") and block == "list":
             out.append(f"  {escaped(line.strip())}")
