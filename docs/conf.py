@@ -38,6 +38,7 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", fill_marked_place)
     app.connect("autodoc-process-docstring", as_plain_text)
     app.connect("autodoc-skip-member", keep_methods)
+    app.connect("autodoc-process-signature", no_signature_of_protocols)
 
 
 def fill_marked_place(_app: Sphinx, docname: str, source: list[str]) -> None:
@@ -122,6 +123,13 @@ def as_plain_text(_app: Sphinx, _what: str, _name: str, _value: Any, _options: A
 def keep_methods(_app: Sphinx, _what: str, name: str, value: Any, skip: bool, _options: Any) -> bool:
     """Show methods without a docstring, as protocols have them; fields without one are in the signature."""
     return skip and (name.startswith("_") or not inspect.isfunction(value))
+
+
+def no_signature_of_protocols(
+    _app: Sphinx, _what: str, _name: str, value: Any, _options: Any, signature: str | None, returned: str | None
+) -> tuple[str, None] | tuple[str | None, str | None]:
+    """Leave out the signature of a protocol, which nobody calls."""
+    return ("", None) if getattr(value, "_is_protocol", False) else (signature, returned)
 
 
 def escaped(text: str) -> str:

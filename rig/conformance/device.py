@@ -134,7 +134,7 @@ def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
     for batch in [*batches, [samples[0]]]:
         run.device.stage(batch)
         replies = _exchange(run, batch, partial(run.device.submit, batch, None), 1)
-        if not run.lengths and replies:
+        if replies:  # the last is of the first sample again, when nothing has to warm up any more
             run.lengths = _lengths(replies[0])
 
 
