@@ -1,7 +1,7 @@
 """Write a run directory without the rig: python examples/write_run_by_hand.py OUT, then rig report OUT.
 
-The device is a square wave: 1 mW at idle, 3 mW for 0.1 s in each of 20 inferences, 18 of them right.
-Prints the true figures as JSON.
+The device is a square wave. It draws 1 mW at idle and 3 mW for 0.1 s in each of 20 inferences, 18 of them right. The
+program prints the true figures as JSON.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ labels = ["yes" if k % 2 else "no" for k in range(N)]
 outputs = [json.dumps({"label": "no" if k in (3, 7) else label}) for k, label in enumerate(labels)]
 reals, integers = pa.nulls(N, pa.float64()), pa.nulls(N, pa.int64())
 
-# what was asked, and what came back
+# what was issued, and what came back
 samples = {"id": ids, "payload_sha256": [sha256(i.encode()) for i in ids], "label": labels, "inferences": [1] * N}
 samples |= {"duration_s": [0.0] * N, "target_cost": reals, "rate_hz": reals, "seed": integers}
 write_arrow(out / "samples.arrows", samples)
@@ -57,8 +57,8 @@ metadata = {"meter": "bench meter", "clock": "meter", "rail": json.dumps(rail), 
 write_arrow(out / "traces" / "core.arrows", {"value": np.diff(energy_j) / np.diff(edge_s) + noise_w}, metadata)
 
 # what happened: one JSON object per line, each holding the hash of the line before
-asked_ns = [1_000_000, int(1e9 * end_s)]  # when the meter's clock was read; each reading took 0.1 ms
-rows = [[T0_NS + ns, int((ns + 50_000) * 1e-9 * METER_HZ), T0_NS + ns + 100_000] for ns in asked_ns]
+read_ns = [1_000_000, int(1e9 * end_s)]  # when the meter's clock was read; each reading took 0.1 ms
+rows = [[T0_NS + ns, int((ns + 50_000) * 1e-9 * METER_HZ), T0_NS + ns + 100_000] for ns in read_ns]
 events: list[dict[str, Any]] = [
     {
         "type": "start",
