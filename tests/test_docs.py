@@ -76,3 +76,16 @@ def test_pages_name_files_that_exist() -> None:
 
     assert len(named) > 40
     assert sorted(f"{page}: {path}" for page, path in named if not (ROOT / path).exists()) == []
+
+
+def test_code_and_examples_name_pages_that_exist() -> None:
+    files = [f for top in ("rig", "drivers", "scenarios", "reports", "fixtures") for f in (ROOT / top).rglob("*.py")]
+    named = {
+        (file.name, page)
+        for file in [*files, *EXAMPLES.iterdir()]
+        if file.is_file()
+        for page in re.findall(r"docs/[\w/-]+\.md", file.read_text(encoding="utf-8"))
+    }
+
+    assert len(named) > 5
+    assert sorted(f"{file}: {page}" for file, page in named if not (ROOT / page).exists()) == []
