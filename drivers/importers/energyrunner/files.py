@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.kinds import below
+from drivers.importers.recognise import below
 from rig.errors import DataError, UsageError
 from rig.types import Floats
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from drivers.importers.energyrunner.files import ENERGY, Session, bins, day_of, read_session
 from drivers.importers.energyrunner.results_json import RESULTS, jsons, read_results, wrong_rate
-from drivers.importers.kinds import looks_like
+from drivers.importers.recognise import looks_like
 from drivers.importers.windows import idle_of
 from rig.bench.calibration import stated as calibrated
 from rig.errors import DataError, UsageError

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from drivers.importers.energyrunner.files import Session, bad, check_inferences, read_text, texts_beside
-from drivers.importers.kinds import below
+from drivers.importers.recognise import below
 from rig.errors import DataError, UsageError
 from rig.types import Floats
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.axis import PLACES, Axis
 from drivers.importers.socwatch import _chosen, _rail, _stamps
+from drivers.importers.time_axis import PLACES, TimeAxis
 from drivers.links.serial_line import positive
 from drivers.meters.sampled import calibrated, calibration_details
 from drivers.meters.socwatch.run import ProgramRun
@@ -188,7 +188,7 @@ class SocWatch:
         return out
 
 
-def _ticks(axis: Axis, n: int) -> tuple[Indices, Indices]:
+def _ticks(axis: TimeAxis, n: int) -> tuple[Indices, Indices]:
     """Begin and end of each row in ns of the program's clock; a counter's rows are points, where they were read."""
     if axis.start_ns is not None and axis.end_ns is not None:
         return axis.start_ns, axis.end_ns

@@ -1,4 +1,4 @@
-"""How a table lies in a text file: where its header stands, what separates columns, which mark decimals have."""
+"""The layout of a table in a text file: where its header stands, what separates columns, which mark decimals have."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from drivers.importers.refusals import bad_file, bad_option
 from rig.errors import DataError, UsageError
 
 SEARCHED = 2000
 """Lines in which a header is looked for; data in them show the decimal mark."""
 SEPARATORS = ",;\t"
 Fits = Callable[[Sequence[str]], Sequence[str] | None]
-"""Of the names in a line: those of the columns that will be read, or None when it is not the header."""
+"""From the names in a line to those of the columns that will be read, or None where the line is not the header."""
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[.,]?(?:[eE][-+]?\d+)?")
 _GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,])\d{3}(?:\1\d{3})*")
-"""1.955 is one thousand nine hundred and fifty-five in one country and not quite two in another."""
+"""A number that can be read in two ways: 1.955 is 1955 in one country and less than 2 in another."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """One table. ``above`` lines stand before its header, ``below`` between that and its first row.
+    """Where a table lies: ``above`` lines stand before its header, ``below`` between the header and the first row.
 
-    ``units`` are of the row below the header that holds no numbers, one for each of ``names``, if there is one.
-    ``asks`` says whether its reader has the option ``decimal``.
+    ``units`` are the cells of a row of units below the header, one for each of ``names``; empty without such a row.
+    ``has_decimal`` says whether the importer has the option ``decimal``, so that a remedy may name it.
     """
 
     names: tuple[str, ...]
@@ -37,14 +38,14 @@ class Layout:
     below: int = 0
     units: tuple[str, ...] = ()
     comment: str | None = None
-    asks: bool = False
+    has_decimal: bool = False
 
     def unit_below(self, name: str) -> str:
-        """What the row of units says of a column."""
+        """The cell of a column in the row of units; empty without one."""
         return self.units[self.names.index(name)] if self.units else ""
 
     def notes(self, path: Path) -> tuple[str, ...]:
-        """What of the file is no part of the table."""
+        """Sentences on the lines of the file that are not part of the table."""
         found = []
         if self.above:
             found.append(f"{path.name}: {self.above} lines before the header were passed over")
@@ -61,34 +62,33 @@ def find(
     decimal: str | None = None,
     comment: str | None = None,
     *,
-    asks: bool = False,
+    has_decimal: bool = False,
 ) -> Layout:
-    """The layout of the table whose header ``fits``: preambles and comments before it are passed over.
+    """Find the table whose header ``fits``; preambles and comments before it are passed over.
 
-    Without such a line the first that is not empty stands as the header, for the caller to refuse. Raises ``DataError``
-    for what is no text, ``UsageError`` for a separator or a decimal mark that must be stated.
+    Without such a line the first line that is not empty is taken for the header, and the caller refuses it. Raises
+    ``DataError`` for a file that is no text, ``UsageError`` for a separator or a decimal mark that must be stated.
     """
     if comment is not None and (len(comment) != 1 or comment in SEPARATORS + "\"'\r\n"):
-        raise UsageError(f"comment is {comment!r}", field="comment", value=comment, remedy="Give one character, as #")
-    lines = _head(path)
-    given = _separator(separator)
+        raise bad_option("comment", comment, "Give one character, as #")
+    lines, given = _head(path), _separator(separator)
     for above, line in enumerate(lines):
-        found = [(s, names) for s in ([given] if given else SEPARATORS) if fits(names := _cells(line, s)) is not None]
+        found = {s: names for s in given or SEPARATORS if fits(names := _cells(line, s)) is not None}
         if found:
-            sep = _of_several([s for s, _ in found], line, path, decimal)
-            names = next(n for s, n in found if s == sep or len(found) == 1)
-            return _below(
-                path, lines, Layout(tuple(names), sep, above=above, comment=comment, asks=asks), fits, decimal
-            )
+            sep = _of_several([*found], line, path, decimal)
+            names = found[sep] if sep in found else next(iter(found.values()))
+            layout = Layout(tuple(names), sep, above=above, comment=comment, has_decimal=has_decimal)
+            return _below(path, lines, layout, fits, decimal)
     first = next((k for k, line in enumerate(lines) if line.strip()), None)
     if first is None:
-        raise DataError(f"{path.name} is empty", field="source", value=str(path), remedy="Export it again")
+        raise bad_file(path, "is empty", "Export it again")
     sep = given or _of_several([s for s in SEPARATORS if s in lines[first]] or [","], lines[first], path, decimal)
-    return Layout(tuple(_cells(lines[first], sep)), sep, decimal or ".", above=first, comment=comment, asks=asks)
+    names = _cells(lines[first], sep)
+    return Layout(tuple(names), sep, decimal or ".", first, comment=comment, has_decimal=has_decimal)
 
 
 def all_of(wanted: Sequence[str]) -> Fits:
-    """A header in which all of these names stand."""
+    """Fits a header that holds all of these names."""
     return lambda names: wanted if set(wanted) <= set(names) else None
 
 
@@ -97,7 +97,7 @@ def _head(path: Path) -> list[str]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return [line.rstrip("\r\n") for line in itertools.islice(file, SEARCHED)]
     except (OSError, ValueError) as error:
-        raise unread(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def _cells(line: str, separator: str) -> list[str]:
@@ -112,12 +112,12 @@ def _separator(given: str | None) -> str | None:
         return None
     chosen = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(given, given)
     if len(chosen) != 1 or chosen in '"\r\n':
-        raise UsageError(f"separator is {given!r}", field="separator", value=given, remedy="Give one character")
+        raise bad_option("separator", given, "Give one character")
     return chosen
 
 
 def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None) -> str:
-    """The one separator that stands in the header. A table of one column has none."""
+    """The one separator of those found that stands in the header; a table of one column has none."""
     there = [s for s in found if s in line]
     if len(there) > 1:
         raise UsageError(
@@ -129,7 +129,7 @@ def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None
 
 
 def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal: str | None) -> Layout:
-    """The layout with what the lines below the header show: a row of units, and the decimal mark."""
+    """The layout with what the lines below the header show: a row of units and the decimal mark."""
     wanted = fits(layout.names) or ()
     at = [layout.names.index(name) for name in wanted]
     rows = []
@@ -143,11 +143,11 @@ def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal
         rows = rows[1:]
     cells = [row[i] for _, row in rows for i in at if i < len(row)]
     mark = _decimal(path, [c for c in cells if _NUMBER.fullmatch(c)], layout, decimal)
-    return Layout(layout.names, layout.separator, mark, layout.above, below, units, layout.comment, layout.asks)
+    return replace(layout, decimal=mark, below=below, units=units)
 
 
 def _is_units(cells: Sequence[str]) -> bool:
-    """A row of words in every column that matters; a row of data has a digit in one of them, or is a NaN."""
+    """Whether a row holds words alone in the columns that are read; data have a digit in one of them, or a NaN."""
     said = [c for c in cells if c]
     return bool(said) and not any(re.search(r"\d", c) or _is_nan(c) for c in said)
 
@@ -160,14 +160,14 @@ def _is_nan(cell: str) -> bool:
 
 
 def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None) -> str:
-    """The decimal mark: as stated, or as the numbers show, or asked for.
+    """The decimal mark: as stated, else as the numbers show it.
 
-    Where columns are separated by commas it is the point. Elsewhere a number such as 1.955 leaves it open, and any
-    that has other than three digits behind its mark, or a nought before it, does not.
+    Between commas it is the point. Elsewhere a number such as 1.955 leaves it open; one with other than three digits
+    behind its mark, or with a zero before it, decides. Raises ``UsageError`` where every number leaves it open.
     """
     if given is not None:
         if given not in (".", ","):
-            raise UsageError(f"decimal is {given!r}", field="decimal", value=given, remedy="Give . or ,")
+            raise bad_option("decimal", given, "Give . or ,")
         return given
     if layout.separator == ",":
         return "."
@@ -178,7 +178,9 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
     if not marked:
         return "."
     first = marked[0]
-    state = "State it: decimal=. or decimal=," if layout.asks else "Write numbers with a point, and no thousands marked"
+    state = (
+        "State it: decimal=. or decimal=," if layout.has_decimal else "Write a decimal point, and do not mark thousands"
+    )
     raise UsageError(
         f"{path.name} is separated by {layout.separator!r}, and its numbers, such as {first}, may have their decimals "
         "or their thousands marked",
@@ -188,12 +190,7 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
     )
 
 
-def unread(path: Path, error: BaseException) -> DataError:
-    """The error for what is no table at all."""
+def unreadable(path: Path, error: BaseException) -> DataError:
+    """The error for a file that is no table at all."""
     what = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-    return DataError(
-        f"{path.name} cannot be read as a table: {what}",
-        field="source",
-        value=str(path),
-        remedy="Check that it is the exported CSV, whole and unedited",
-    )
+    return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the exported CSV, whole and unedited")

@@ -1,4 +1,4 @@
-"""Where in time readings lie: a column of stamps to a uniform grid, or to a begin and an end for each."""
+"""Time stamps become the times of readings: a uniform grid, or a begin and an end for each reading."""
 
 from __future__ import annotations
 
@@ -7,37 +7,41 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.errors import DataError, UsageError
+from drivers.importers.refusals import bad_option
+from rig.errors import DataError
 from rig.types import Chunk, Floats, Indices
 
 EVEN = 0.01
-"""Part of a period that stamps may be off a uniform grid and still be taken for one."""
+"""How far stamps may lie off a uniform grid, as a part of its period, and still be taken for one."""
 BLOCK = 1 << 20
-PLACES = ("start", "end", "middle")
+"""Readings in one chunk."""
+LAGS = {"start": 0.0, "middle": -0.5, "end": -1.0}
+"""Periods from the stamp of a reading to its begin, by the part of the reading that is stamped."""
+PLACES = tuple(LAGS)
 
 
 @dataclass(frozen=True)
-class Axis:
+class TimeAxis:
     """Times in ns of the recording's own clock: a grid from ``t0_ns`` at ``rate_hz``, or ticks of shape (n,).
 
-    ``doubt_s`` is how far all of them may be off together, since nobody said which end of a reading was stamped.
+    All of them may be off together by ``uncertainty_s``, where it is not known which part of a reading is stamped.
     """
 
     t0_ns: int
     rate_hz: float
     start_ns: Indices | None = None
     end_ns: Indices | None = None
-    doubt_s: float = 0.0
+    uncertainty_s: float = 0.0
 
 
-def axis_of(stamps_ns: Indices, place: str | None, kind: str = "mean") -> Axis:
-    """The axis of readings that are stamped at their ``start``, ``end`` or ``middle``.
+def axis_of(stamps_ns: Indices, place: str | None) -> TimeAxis:
+    """The axis of readings that are stamped at their ``start``, ``middle`` or ``end``.
 
-    ``place`` None means that it is not known: then they are put about their stamps, and half a period is doubted.
-    A ``point`` is stamped where it was taken. Raises ``DataError`` for stamps that do not move forward.
+    With ``place`` None it is not known: the readings lie around their stamps, uncertain by half a period. A reading of
+    a point is stamped at its end. Raises ``DataError`` for stamps that do not move forward.
     """
-    if place is not None and place not in PLACES:
-        raise UsageError(f"stamp is {place!r}", field="stamp", value=place, remedy="Give start, end or middle")
+    if place is not None and place not in LAGS:
+        raise bad_option("stamp", place, "Give start, end or middle")
     if len(stamps_ns) < 2:
         raise DataError(
             f"the trace holds {len(stamps_ns)} readings", field="time", value=len(stamps_ns), remedy="It needs two"
@@ -54,32 +58,30 @@ def axis_of(stamps_ns: Indices, place: str | None, kind: str = "mean") -> Axis:
             remedy="Remove repeated and backward stamps, or import the stretches one by one",
         )
     typical = float(np.median(steps))
-    doubt_s = 0.5e-9 * typical if place is None and kind == "mean" else 0.0
-    lag = {"start": 0.0, "end": -1.0}.get(place or "middle", -0.5)
-    if kind == "point":
-        lag = -1.0
+    uncertainty_s = 0.5e-9 * typical if place is None else 0.0
+    lag = LAGS[place or "middle"]
     period = float(stamps_ns[-1] - stamps_ns[0]) / (len(stamps_ns) - 1)
     off = stamps_ns - stamps_ns[0] - period * np.arange(len(stamps_ns))
     if float(np.max(np.abs(off))) <= max(EVEN * period, 1.0):
-        return Axis(int(stamps_ns[0]) + round(lag * period), 1e9 / period, doubt_s=doubt_s)
+        return TimeAxis(int(stamps_ns[0]) + round(lag * period), 1e9 / period, uncertainty_s=uncertainty_s)
     even = float(np.mean(np.abs(steps - typical) <= 0.2 * typical)) >= 0.9
     start, end = _edges(stamps_ns, steps, typical, lag)
-    return Axis(int(start[0]), 1e9 / typical if even else 0.0, start, end, doubt_s)
+    return TimeAxis(int(start[0]), 1e9 / typical if even else 0.0, start, end, uncertainty_s)
 
 
 def _edges(stamps: Indices, steps: Indices, typical: float, lag: float) -> tuple[Indices, Indices]:
-    """Begin and end of each reading: up to its neighbour, but never longer than a typical one and a half."""
+    """Begin and end of each reading: up to its neighbour, but no longer than one and a half typical periods."""
     longest = np.minimum(steps, round(1.5 * typical))
     behind = np.concatenate([[round(typical)], longest])  # from the stamp before
     ahead = np.concatenate([longest, [round(typical)]])
-    if lag == -1.0:
+    if lag == LAGS["end"]:
         return stamps - behind, stamps
-    if lag == 0.0:
+    if lag == LAGS["start"]:
         return stamps, stamps + ahead
     return stamps - behind // 2, stamps + ahead // 2
 
 
-def chunks(rail: str, values: Floats, axis: Axis, zero_ns: int) -> Iterator[Chunk]:
+def chunks(rail: str, values: Floats, axis: TimeAxis, zero_ns: int) -> Iterator[Chunk]:
     """The readings in blocks, with their ticks in ns since ``zero_ns`` where the axis is no grid."""
     for first in range(0, len(values), BLOCK):
         part = slice(first, first + BLOCK)

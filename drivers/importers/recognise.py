@@ -1,4 +1,4 @@
-"""What a folder or file looks like that turned out not to be of the format asked for."""
+"""Finds the files of a recording below a folder, and recognises which format they are of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 KEPT = "artifacts/original/"
 MOST = 5_000
-"""Files looked at, so that a wrong folder, such as a home directory, is refused soon."""
+"""The most files that are looked at, so that a wrong folder, such as a home directory, is refused soon."""
 _NAMES = (
     ("-energy.bin", "energyrunner"), ("spl.txt", "mlperf-power"), (".jls", "joulescope-jls"),
 )  # fmt: skip
@@ -18,21 +18,21 @@ _HEADS = (
 
 
 def below(source: Path, pattern: str) -> list[Path]:
-    """The files of a name in a folder or below it, in order; not the originals that imported runs keep there."""
+    """The files of a name in or below a folder, in order, without the originals that imported runs keep there."""
     return sorted(p for p in source.rglob(pattern) if p.is_file() and KEPT not in p.relative_to(source).as_posix())
 
 
 def looks_like(source: Path) -> str:
-    """A remedy: the format that the files at ``source`` look like, by names and first lines, or that none does."""
+    """A remedy that names the format of the files at ``source``, recognised by their names and first lines."""
     files = [source]
     if source.is_dir():
         files = sorted(p for p in itertools.islice(source.rglob("*"), MOST) if p.is_file())
     if not files:
         return "It is empty"
     for path in files:
-        if kind := _kind(path):
+        if kind := _format(path):
             return f"{path.name} looks like --format {kind}"
-    if source.is_file() and (near := [k for p in sorted(source.parent.iterdir()) if p.is_file() and (k := _kind(p))]):
+    if source.is_file() and (near := [k for p in sorted(source.parent.iterdir()) if p.is_file() and (k := _format(p))]):
         return f"It is one file of a recording; name its folder, which looks like --format {near[0]}"
     if any(p.name == "mlperf_log_detail.txt" for p in files):
         return "It holds LoadGen logs, but none of a power meter (spl.txt)"
@@ -41,7 +41,7 @@ def looks_like(source: Path) -> str:
     return "It looks like no known format; name the folder that holds the recording"
 
 
-def _kind(path: Path) -> str:
+def _format(path: Path) -> str:
     for end, kind in _NAMES:
         if path.name == end or (end[0] in "-." and path.name.endswith(end)):
             return kind

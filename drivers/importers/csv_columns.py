@@ -1,4 +1,4 @@
-"""Columns of CSV files as arrays: read by pandas, refused by row and column where they hold no numbers."""
+"""Columns of CSV files become arrays; an error names the row and the column that hold no number."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from drivers.importers.layout import Layout, unread
+from drivers.importers.csv_layout import Layout, unreadable
+from drivers.importers.refusals import bad_file
 from drivers.importers.units import NS
 from rig.errors import DataError
 from rig.types import Floats, Indices
 
 FARTHEST_S = 4e9
-"""Seconds that nanoseconds in 64 bits hold with room to spare."""
+"""The largest time that is taken; nanoseconds in 64 bits hold twice as much."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Some columns of a table. ``short`` of its lines, the first of them line ``first_short``, end before the header.
+    """The columns of a table that are read.
 
-    What they lack is read as empty cells.
+    ``short`` of its lines, the first of them line ``first_short``, have fewer cells than the header; the cells that
+    they lack are read as empty.
     """
 
     path: Path
@@ -38,11 +40,11 @@ class Columns:
         return len(self.frame)
 
     def cells(self, name: str) -> list[Any]:
-        """A column as it stands."""
+        """The cells of a column as pandas read them."""
         return list(self.frame[name].tolist())
 
     def numbers(self, name: str, *, whole: bool = False) -> Floats:
-        """A column as float64, shape (n,); empty cells are NaN, refused where the column must be ``whole``."""
+        """A column as float64, shape (n,); an empty cell is NaN, and refused in a column that must be ``whole``."""
         column = self.frame[name]
         if pd.api.types.is_bool_dtype(column.dtype):
             raise self._no_number(name, 0, column.iloc[0] if len(column) else "")
@@ -63,23 +65,12 @@ class Columns:
 
     def stamps_ns(self, name: str, unit: str) -> Indices:
         """A column of times in ``unit`` (s, ms, us, ns) as int64 nanoseconds; whole numbers lose nothing."""
-        values = self.numbers(name, whole=True)
-        scale = NS[unit]
-        far = np.flatnonzero(np.abs(values) * (scale * 1e-9) > FARTHEST_S)
-        if len(far):
-            raise DataError(
-                f"{self.path.name}: {name} is {values[far[0]]:g} {unit} in data row {far[0] + 1}",
-                field=name,
-                value=float(values[far[0]]),
-                remedy="Check the unit of time",
-            )
         column: Any = self.frame[name]
-        if pd.api.types.is_integer_dtype(column.dtype):
-            return np.asarray(column, dtype=np.int64) * scale
-        return np.asarray(np.round(values * scale), dtype=np.int64)
+        stamps = nanoseconds(self.numbers(name, whole=True), unit, f"{self.path.name}: {name}", name)
+        return np.asarray(column, dtype=np.int64) * NS[unit] if pd.api.types.is_integer_dtype(column.dtype) else stamps
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the figures should know of the file."""
+        """Sentences on what the file lacks."""
         said = self.layout.notes(self.path)
         if not self.short:
             return said
@@ -89,11 +80,13 @@ class Columns:
     def _no_number(self, name: str, row: int, value: object) -> DataError:
         text = str(value)[:40]
         other = "," if self.layout.decimal == "." else "."
-        remedy = "Mend the row, or say how comments begin (comment=)" if text[:1] in "#;%" and text[:1] else "Mend it"
+        remedy = "Correct the row"
+        if text and text[0] in "#;%":
+            remedy += ", or state how comments begin (comment=)"
         if other in text:
             here = "points" if self.layout.decimal == "." else "commas"
-            remedy = f"Decimals have {here} in this file, and thousands may not be marked; mend the row"
-            if self.layout.asks and self.layout.decimal == ".":
+            remedy = f"Decimals have {here} in this file, and thousands may not be marked; correct the row"
+            if self.layout.has_decimal and self.layout.decimal == ".":
                 remedy += ", or state decimal=,"
         return DataError(
             f"{self.path.name}: {name} is {text!r} in data row {row + 1}, which is no number",
@@ -103,18 +96,25 @@ class Columns:
         )
 
 
+def nanoseconds(values: Floats, unit: str, where: str, field: str) -> Indices:
+    """Times in ``unit`` (s, ms, us, ns), shape (n,), as int64 ns. Raises ``DataError`` beyond ``FARTHEST_S``."""
+    scale = NS[unit]
+    far = np.flatnonzero(np.abs(values) * (scale * 1e-9) > FARTHEST_S)
+    if len(far):
+        value = float(values[far[0]])
+        what = f"{where} is {value:g} {unit} in data row {far[0] + 1}"
+        raise DataError(what, field=field, value=value, remedy="Check the unit of time")
+    return np.asarray(np.round(values * scale), dtype=np.int64)
+
+
 def read(path: Path, names: Sequence[str], layout: Layout) -> Columns:
-    """The named columns. Raises ``DataError`` for what is no such table."""
+    """Read the named columns. Raises ``DataError`` for a file without them, and for one that is no table."""
     known = list(layout.names)
     if missing := [n for n in names if n not in known]:
-        raise DataError(
-            f"{path.name} has no column {missing[0]!r}",
-            field="columns",
-            value=missing[0],
-            remedy=f"Its columns: {', '.join(known)[:300]}",
-        )
+        what = f"has no column {missing[0]!r}"
+        raise bad_file(path, what, f"Its columns: {', '.join(known)[:300]}", field="columns", value=missing[0])
     if twice := [n for n in names if known.count(n) > 1]:
-        raise DataError(f"{path.name} has two columns {twice[0]!r}", field="columns", remedy="Rename one of them")
+        raise bad_file(path, f"has two columns {twice[0]!r}", "Rename one of them", field="columns", value=twice[0])
     try:
         with warnings.catch_warnings(), path.open(encoding="utf-8-sig", newline="") as file:
             warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
@@ -126,9 +126,9 @@ def read(path: Path, names: Sequence[str], layout: Layout) -> Columns:
                 skiprows=[layout.below] if layout.below else None,
             )  # fmt: skip
     except (OSError, ValueError, OverflowError, pd.errors.ParserWarning, pd.errors.ParserError) as error:
-        raise unread(path, error) from error
+        raise unreadable(path, error) from error
     if len(frame.columns) != len(known):
-        raise unread(path, ValueError(f"{len(known)} names and {len(frame.columns)} columns"))
+        raise unreadable(path, ValueError(f"{len(known)} names and {len(frame.columns)} columns"))
     short = _short(path, layout) if len(frame) and frame.iloc[:, -1].isna().any() else []
     chosen = frame.iloc[:, [known.index(n) for n in names]]
     chosen.columns = pd.Index(names)
@@ -136,7 +136,7 @@ def read(path: Path, names: Sequence[str], layout: Layout) -> Columns:
 
 
 def _short(path: Path, layout: Layout) -> list[int]:
-    """Numbers of the lines with fewer cells than the header; blank ones and comments are none."""
+    """The numbers of the lines with fewer cells than the header, other than blank lines and comments."""
     first = layout.above + layout.below + 2
     found = []
     try:
@@ -149,5 +149,5 @@ def _short(path: Path, layout: Layout) -> list[int]:
                 if not blank and len(cells) < len(layout.names):
                     found.append(first - 1 + table.line_num)
     except (OSError, ValueError, csv.Error) as error:
-        raise unread(path, error) from error
+        raise unreadable(path, error) from error
     return found
