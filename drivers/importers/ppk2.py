@@ -54,10 +54,10 @@ def open_import(
     marked = _channel_columns(layout.names, window_channel)
     table = read(source, [time, current, *marked], layout)
     stamps = table.stamps_ns(time, {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}[second])
-    windows = Windows()
+    axis, windows = axis_of(stamps, "start"), Windows()
     if window_channel is not None:
         windows = from_channel(_level(table, marked[0], window_channel), stamps, window_active, inferences)
-    readings = Readings(rail, axis_of(stamps, "start"), factor * table.numbers(current))
+    readings = Readings(rail, axis, factor * table.numbers(current))
     return SingleTrace("Nordic PPK2", [readings], windows, notes=table.notes())
 
 
