@@ -1,11 +1,10 @@
-"""Finds the files of a recording below a folder, and recognises which format they are of."""
+"""Recognises the format of files by their names and first lines, for the remedy of an error."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
 
-KEPT = "artifacts/original/"
 MOST = 5_000
 """The most files that are looked at, so that a wrong folder, such as a home directory, is refused soon."""
 _NAMES = (
@@ -15,11 +14,6 @@ _HEADS = (
     ("#time,current,voltage,power", "joulescope-csv"), ("timestamp(ms),current(ua)", "ppk2"),
     ("soc watch", "socwatch"), ("timestamp,value", "otii"),
 )  # fmt: skip
-
-
-def below(source: Path, pattern: str) -> list[Path]:
-    """The files of a name in or below a folder, in order, without the originals that imported runs keep there."""
-    return sorted(p for p in source.rglob(pattern) if p.is_file() and KEPT not in p.relative_to(source).as_posix())
 
 
 def looks_like(source: Path) -> str:

@@ -1,4 +1,4 @@
-"""The two errors that importers raise most: an option that cannot be used, and a file that is not of the format."""
+"""Errors that all importers raise: an option that cannot be used, and a file that is not of the format."""
 
 from __future__ import annotations
 
@@ -15,3 +15,16 @@ def bad_option(name: str, value: object, remedy: str) -> UsageError:
 def bad_file(path: Path, what: str, remedy: str, *, field: str = "source", value: object = None) -> DataError:
     """The error for a file of which ``what`` is said; the value is its path where none is given."""
     return DataError(f"{path.name} {what}", field=field, value=str(path) if value is None else value, remedy=remedy)
+
+
+def check_inferences(inferences: int | None) -> None:
+    """Refuse a stated count of inferences that no window can hold. Raises ``UsageError``."""
+    if inferences is not None and not 1 <= inferences < 2**31:
+        raise bad_option("inferences", inferences, "Give a whole number, 1 or more")
+
+
+def check_limits(**options: float) -> None:
+    """Refuse a limit of error below 0, or beyond 1e5. Raises ``UsageError``."""
+    for name, value in options.items():
+        if not 0.0 <= value <= 1e5:
+            raise bad_option(name, value, "Give a number, 0 or more")

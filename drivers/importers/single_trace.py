@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.importers.refusals import bad_option
+from drivers.importers.refusals import bad_option, check_limits
 from drivers.importers.time_axis import TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
@@ -124,9 +124,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
     samples, such samples. Limits of error are looked up here, where the length of a reading is known. Raises
     ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
     """
-    for name in ("sync_s", "clock_tolerance"):
-        if not 0.0 <= getattr(options, name) <= 1e3:
-            raise bad_option(name, getattr(options, name), "Give a limit, 0 or more")
+    check_limits(sync_s=options.sync_s, clock_tolerance=options.clock_tolerance)
     zero = found.readings[0].axis.t0_ns
     for on, off in [*((s.on_tick, s.off_tick) for s in windows.spans), *windows.idle_ns, (zero, zero)]:
         if max(abs(on), abs(off)) >= LIMIT // 2:

@@ -10,7 +10,7 @@ import numpy as np
 
 from drivers.importers.csv_columns import Columns, read
 from drivers.importers.csv_layout import find
-from drivers.importers.refusals import bad_file, bad_option
+from drivers.importers.refusals import bad_file, bad_option, check_inferences
 from drivers.importers.units import ALIASES, NS, iso_ns, named_unit
 from rig.errors import DataError, UsageError
 from rig.importing.imported import ImportedSpan
@@ -53,28 +53,26 @@ def read_windows(path: Path, timezone: str | None = None) -> Windows:
     ``UsageError`` and ``DataError``.
     """
     layout = find(path, _bounds)
-    plain = {_plain(name)[0]: name for name in layout.names if _bare(name) in COLUMNS}
-    if "start" not in plain or "end" not in plain:
-        remedy = "Write start,end[,phase,inferences]; times in seconds of the trace"
-        raise bad_file(
-            path, "has no columns start and end", remedy, field="windows", value=", ".join(layout.names)[:200]
-        )
-    table = read(path, [plain[name] for name in COLUMNS if name in plain], layout)
-    begin, end = (_times(table, plain[name], timezone) for name in ("start", "end"))
+    given = {_split(name)[0]: name for name in layout.names}
+    if "start" not in given or "end" not in given:
+        remedy = f"Its columns: {', '.join(layout.names)[:200]}; write start,end[,phase,inferences], in s of the trace"
+        raise bad_file(path, "has no columns start and end", remedy, field="windows")
+    table = read(path, [given[name] for name in COLUMNS if name in given], layout)
+    begin, end = (_times(table, given[name], timezone) for name in ("start", "end"))
     phases = [DEFAULT_PHASE] * len(table)
-    if "phase" in plain:
-        column = table.frame[plain["phase"]]
+    if "phase" in given:
+        column = table.frame[given["phase"]]
         phases = [str(phase).strip() for phase in column.where(column.notna(), DEFAULT_PHASE)]
     counts: Floats = np.ones(len(table))
-    if "inferences" in plain:
-        given = table.numbers(plain["inferences"])
-        counts = np.where(np.isnan(given), 1.0, given)
+    if "inferences" in given:
+        counts = table.numbers(given["inferences"])
+        counts = np.where(np.isnan(counts), 1.0, counts)
     return _windows(path, begin, end, phases, counts)
 
 
 def _bounds(names: Sequence[str]) -> list[str] | None:
     """The columns of begin and end, or None where one is missing."""
-    bare = {_bare(name): name for name in names}
+    bare = {_split(name)[0]: name for name in names}
     return [bare[k] for k in ("start", "end")] if "start" in bare and "end" in bare else None
 
 
@@ -115,8 +113,7 @@ def from_channel(high: Bools, stamps: Indices, active: str, inferences: int) -> 
     ``high`` and ``stamps`` (ns) have shape (n,). A stretch that begins before the recording or ends after it has no
     known length and is left out. Raises ``UsageError``, and ``DataError`` for a channel without a whole stretch.
     """
-    if inferences < 1:
-        raise bad_option("inferences", inferences, "Give 1 or more")
+    check_inferences(inferences)
     if active not in ("high", "low"):
         raise bad_option("window_active", active, "Give high or low")
     level = high if active == "high" else ~high
@@ -137,7 +134,10 @@ def from_channel(high: Bools, stamps: Indices, active: str, inferences: int) -> 
 
 
 def _times(table: Columns, name: str, timezone: str | None) -> Indices:
-    column, unit = table.cells(name), _plain(name)[1]
+    column, (_, unit) = table.cells(name), _split(name)
+    unit = ALIASES.get(unit.lower(), unit) or "s"
+    if unit not in NS:
+        raise UsageError(f"{name!r} is in {unit}", field="windows", value=name, remedy=f"Give times in {', '.join(NS)}")
     texts = [str(x) for x in column if isinstance(x, str)]
     if texts and any("-" in t.strip()[1:] and ":" in t for t in texts):
         if len(texts) < len(column):
@@ -147,25 +147,11 @@ def _times(table: Columns, name: str, timezone: str | None) -> Indices:
     return table.stamps_ns(name, unit)
 
 
-def _bare(name: str) -> str:
-    """The name of a column in lower case, without its unit."""
-    return _split(name)[0]
-
-
 def _split(name: str) -> tuple[str, str]:
-    """``Start_ms`` and ``Start (ms)`` -> ("start", "ms"); the unit is empty where none is named."""
+    """``Start_ms`` and ``Start (ms)`` -> ("start", "ms"); the unit is empty where the header names none."""
     bare, unit = named_unit(name)
     head, _, tail = bare.lower().rpartition("_")
     return (head, tail) if not unit and head and tail in NS else (bare.lower(), unit)
-
-
-def _plain(name: str) -> tuple[str, str]:
-    """As ``_split``, in seconds where no unit is named. Raises ``UsageError`` for a unit that is none of time."""
-    bare, unit = _split(name)
-    unit = ALIASES.get(unit.lower(), unit) or "s"
-    if unit not in NS:
-        raise UsageError(f"{name!r} is in {unit}", field="windows", value=name, remedy=f"Give times in {', '.join(NS)}")
-    return bare, unit
 
 
 def _bad(path: Path, row: int, what: str, remedy: str) -> DataError:

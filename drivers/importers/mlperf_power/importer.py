@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.mlperf_power.dates import MS, ORDERS, Axis
+from drivers.importers.files import below
+from drivers.importers.mlperf_power.dates import MS, ORDERS, DateOptions
 from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Part, counts_of, detail_of, read_part
-from drivers.importers.recognise import below, looks_like
+from drivers.importers.recognise import looks_like
+from drivers.importers.refusals import bad_option, check_limits
 from drivers.importers.units import zone
 from rig.bench.calibration import stated as calibrated
-from rig.errors import DataError, UsageError
-from rig.importing.write import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
+from rig.errors import DataError
+from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterInfo, Rail
 
 RANGING, RAIL = "ranging", "wall"
 METER_CLOCK, DEVICE_CLOCK = "ptdaemon", "loadgen"
 PEER_SYNC_S = 0.8
-"""How far the power checker of mlcommons/power-dev lets the two machines' clocks be apart."""
+"""The largest offset between the two machines' clocks that the power checker of mlcommons/power-dev accepts."""
 
 
 def open_import(
@@ -39,40 +41,40 @@ def open_import(
     calibration_range: float | None = None,
     temperature_c: float | None = None,
 ) -> list[ImportedRun]:
-    """Every measured run in a folder or below it: ``spl.txt`` beside ``mlperf_log_detail.txt``.
+    """Every measured run in or below a folder: ``spl.txt`` beside ``mlperf_log_detail.txt``.
 
-    A folder ``ranging`` (or whose name ends so) beside a run is recorded with it, as warm-up: its readings are in the
-    same trace. Stamps state no zone. Where ``power/server.json`` and ``client.json`` are there, the phases they count
-    since 1970 place both logs. Else LoadGen writes month-day-year; whether the meter's log does (``date_order=mdy``)
-    or writes day-month-year (``dmy``) is asked for, unless only one of the two puts LoadGen's window inside the log.
-    ``timezone`` is the zone of the meter's log where it is not that of LoadGen, ``loadgen_timezone`` LoadGen's (IANA
-    names or offsets; UTC where nothing tells). ``inferences`` states how many samples the measured run processed,
-    where LoadGen's log does not count them. ``sync_s`` limits how far the two machines' clocks are apart (the peer's
-    own limit by default). Idle is what the meter saw from ``idle_guard_s`` outside ``power_begin`` and ``power_end``
-    on, by this importer's convention, since the peer declares none; ``none`` declares none. ``calibration`` names a
+    A folder ``ranging`` (or with such an ending) beside a run is recorded with it as warm-up: its readings are in the
+    same trace. The stamps name no zone. Where ``power/server.json`` and ``client.json`` exist, the phases that they
+    stamp in seconds since 1970 place both logs. Without them LoadGen's dates are month-day-year, and the meter's are
+    ``date_order=mdy`` or ``dmy``; the order must be stated unless only one of the two puts LoadGen's window inside the
+    log. ``timezone`` is the zone of the meter's log, ``loadgen_timezone`` that of LoadGen (IANA names or offsets); a
+    zone that is not stated is UTC, and the meter's is LoadGen's. ``inferences`` states how many samples the measured
+    run processed, where LoadGen's log does not count them. ``sync_s`` limits the offset between the two machines'
+    clocks (by default as the power checker of MLPerf does).
+
+    Idle is what the meter read more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. That is a
+    convention of this importer, since MLPerf declares no idle; ``none`` declares none. ``calibration`` names a
     calibration file.
 
-    Raises ``UsageError`` for what must be stated, ``DataError`` for files that are not of the format.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not of the format.
     """
-    _check(date_order, sync_s=sync_s, idle_guard_s=idle_guard_s or 0.0, clock_tolerance=clock_tolerance)
+    if date_order not in (None, *ORDERS):
+        raise bad_option("date_order", date_order, "Give mdy or dmy")
+    check_limits(sync_s=sync_s, idle_guard_s=idle_guard_s or 0.0, clock_tolerance=clock_tolerance)
     source = source.resolve()
     if source.name in (METER_LOG, DETAIL) and source.is_file():
         source = source.parent
-    stated = [
-        None if text is None else zone(text, name)
-        for name, text in (("timezone", timezone), ("loadgen_timezone", loadgen_timezone))
-    ]
-    axis = Axis(stated[0], stated[1], zone("UTC"), date_order)
+    dates = DateOptions(_zone("timezone", timezone), _zone("loadgen_timezone", loadgen_timezone), date_order)
     folders = sorted({p.parent for p in below(source, METER_LOG)}) if source.is_dir() else []
     if not folders:
         raise DataError(f"{source} holds no {METER_LOG}", field="source", value=str(source), remedy=looks_like(source))
     calibrate = partial(calibrated, path=calibration, range_max=calibration_range, temperature_c=temperature_c)
     runs = []
     for folder in [f for f in folders if not _is_ranging(f)] or folders:
-        main = read_part(folder, axis, ranging=_is_ranging(folder))
+        main = read_part(folder, dates, ranging=_is_ranging(folder))
         beside = _beside(folder, folders)
         lacks = beside is not None and detail_of(beside) is None
-        ranging = None if beside is None or lacks else read_part(beside, axis, ranging=True)
+        ranging = None if beside is None or lacks else read_part(beside, dates, ranging=True)
         rail = calibrate(_rail(main, ranging), on=datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
         notes = {"ranging": f"left out: {RANGING} has no {DETAIL}"} if lacks else {}
         counted, limits = counts_of(main, inferences), (sync_s, idle_guard_s, clock_tolerance)
@@ -80,12 +82,8 @@ def open_import(
     return runs
 
 
-def _check(date_order: str | None, **limits: float) -> None:
-    if date_order not in (None, *ORDERS):
-        raise UsageError(f"date_order is {date_order!r}", field="date_order", value=date_order, remedy="mdy or dmy")
-    for name, value in limits.items():
-        if not 0.0 <= value <= 1e5:
-            raise UsageError(f"{name} is {value}", field=name, value=value, remedy="Give a number, 0 or more")
+def _zone(option: str, text: str | None) -> tzinfo | None:
+    return None if text is None else zone(text, option)
 
 
 def _is_ranging(folder: Path) -> bool:

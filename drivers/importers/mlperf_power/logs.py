@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from drivers.importers.mlperf_power.dates import Axis, Stamp, on_one_axis, stamp_of
-from drivers.importers.mlperf_power.session import read_clocks
-from rig.errors import DataError, UsageError
+from drivers.importers.mlperf_power.dates import DateOptions, Stamp, on_one_axis, stamp_of
+from drivers.importers.mlperf_power.phases import read_session_files
+from drivers.importers.refusals import bad_file, check_inferences
+from rig.errors import DataError
 from rig.types import Floats, Indices
 
 METER_LOG, DETAIL, SUMMARY = "spl.txt", "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 MOST = 2**31 - 1
 _ENDS = re.compile(r"Mark|Ch\d+|Analyzer\d+")
-"""Where the totals of a meter's line end, and what single channels or meters read begins."""
+"""The cell of a meter's line at which the totals end and single channels or meters begin."""
 _OLD = re.compile(
     r"\b(power_begin|power_end)\b.*?(\d{1,2}-\d{1,2}-\d{4} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)", re.IGNORECASE
 )
@@ -51,7 +52,7 @@ def detail_of(folder: Path) -> Path | None:
     return below[0] if len(below) == 1 else None
 
 
-def read_part(folder: Path, axis: Axis, ranging: bool) -> Part:
+def read_part(folder: Path, dates: DateOptions, ranging: bool) -> Part:
     """Read one folder. Raises ``DataError``, ``UsageError``."""
     detail = detail_of(folder)
     if detail is None:
@@ -62,21 +63,21 @@ def read_part(folder: Path, axis: Axis, ranging: bool) -> Part:
     said = _loadgen(detail)
     stamps, watts = _meter(folder / METER_LOG)
     window = [stamp_of(said[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
-    clocks = read_clocks(folder, ranging)
-    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, axis, clocks)
+    session = read_session_files(folder, ranging)
+    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, dates, session)
     if not begin < end:
         raise DataError(
             f"{folder.name}: power_end is not after power_begin", field="power_end", value=end - begin, remedy="Check"
         )
     kept = {METER_LOG: folder / METER_LOG, DETAIL: detail, SUMMARY: detail.with_name(SUMMARY)}
     files = {f"{folder.name or 'run'}/{name}": path for name, path in kept.items() if path.is_file()}
-    return Part(folder, stamp_ms, watts, begin, end, said, clocks.meter, {**files, **clocks.files})
+    return Part(folder, stamp_ms, watts, begin, end, said, session.meter, {**files, **session.files})
 
 
 def _loadgen(path: Path) -> dict[str, Any]:
-    """The last value of every key of LoadGen's ``:::MLLOG`` lines; those needed must be texts.
+    """The last value of every key of LoadGen's ``:::MLLOG`` lines. The two stamps must be texts.
 
-    The log format before that, which had no JSON, still gives the two stamps.
+    They are also read from the older log format, which holds no JSON. Raises ``DataError``.
     """
     found: dict[str, Any] = {}
     for line in _lines(path):
@@ -87,7 +88,7 @@ def _loadgen(path: Path) -> dict[str, Any]:
         try:
             entry = json.loads(text)
         except (ValueError, RecursionError):
-            continue  # a line cut off; what is needed and missing is named below
+            continue  # a line that was cut off; a missing key is named below
         if isinstance(entry, dict) and isinstance(entry.get("key"), str):
             found[entry["key"]] = entry.get("value")
     for key in ("power_begin", "power_end"):
@@ -102,7 +103,7 @@ def _loadgen(path: Path) -> dict[str, Any]:
 
 
 def _meter(path: Path) -> tuple[list[Stamp], Floats]:
-    """The fields of every stamp and the total watts; -1 and nan, by which PTDaemon says absent, are NaN."""
+    """The fields of every stamp, and the total watts; -1 and nan, which mean absent to PTDaemon, are NaN."""
     stamps: list[Stamp] = []
     watts: list[float] = []
     where = f"{path.parent.name}/{path.name}"
@@ -123,27 +124,22 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
         stamps.append(stamp_of(cells[1], f"{where}, line {number}"))
         watts.append(math.nan if value == -1.0 else value)
     if len(stamps) < 2:
-        raise DataError(
-            f"{where} holds {len(stamps)} readings",
-            field="source",
-            value=len(stamps),
-            remedy="A trace needs two at least",
-        )
+        what = f"holds {len(stamps)} readings"
+        raise bad_file(path, what, "A trace needs at least two", value=len(stamps))
     return stamps, np.array(watts)
 
 
 def counts_of(part: Part, inferences: int | None) -> tuple[int | None, int, str]:
-    """Queries answered, by LoadGen's own count; samples in them; and how the samples were counted, if otherwise.
+    """Queries by LoadGen's own count, the samples in them, and how the samples were counted, if otherwise.
 
-    LoadGen 1.0 did not count what it had issued: in the Offline scenario that is what it generated, and otherwise
-    the logged rate over the window says it to the six digits of that rate. 0 samples where nothing tells.
+    LoadGen 1.0 did not count what it issued. In the Offline scenario it issued what it generated; otherwise the logged
+    rate over the window gives the samples to the six digits of that rate. 0 samples where nothing counts them.
     """
     said = part.said
     each = _whole(said.get("effective_samples_per_query", 1))
     queries = _whole(said.get("result_query_count"))
     if inferences is not None:
-        if not 1 <= inferences <= MOST:
-            raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="1 or more")
+        check_inferences(inferences)
         return queries, inferences, "samples as the option inferences states"
     if queries and each:
         return queries, queries * each, ""

@@ -1,41 +1,42 @@
-"""The two JSON files of an MLPerf power session, which say when its phases were and how the machines set their clocks.
+"""The two JSON files of an MLPerf power session: when its phases were, and how the machines set their clocks.
 
-``server.json`` is of the machine with the meter, ``client.json`` of the system under test. Both count the moments of a
-phase's start command, its reply, the stop command and its reply in seconds since 1970, and state a ``timezone``: the
-seconds from local standard time to UTC. Up to MLPerf Inference 1.0 the logs were stamped in local time, daylight
-saving included, and from 1.1 on in UTC; the phases tell which.
+``server.json`` is of the machine with the meter, ``client.json`` of the system under test. Both stamp a phase's start
+command, its reply, the stop command and its reply in seconds since 1970, and state a ``timezone``: the seconds from
+local standard time to UTC. Up to MLPerf Inference 1.0 the logs were stamped in local time with daylight saving, and
+from 1.1 on in UTC; the phases show which.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rig.errors import DataError
+from drivers.importers.files import read_json
+from drivers.importers.refusals import bad_file
 
 SERVER, CLIENT = "server.json", "client.json"
 SLACK_MS = 120_000
-"""How far a log may reach beyond its phase: PTDaemon begins and ends beside the commands, never minutes away."""
+"""How far a log may reach beyond its phase: PTDaemon begins and ends within seconds of the commands."""
 SUMMER_S = 3600
 _FARTHEST_S = 1e11
+_REMEDY = "Copy it again, or remove it"
 
 
 @dataclass(frozen=True)
 class Phase:
-    """When one phase's start and stop were commanded and answered (UTC ms, four of them) and offsets that may hold.
+    """The start command of a phase, its reply, the stop command and its reply, in UTC ms.
 
-    ``shifts_s`` are what may have to be added to a stamp to make it UTC.
+    ``shifts_s`` are the offsets, one of which makes a stamp of the logs UTC when it is added.
     """
 
     edges_ms: tuple[int, int, int, int]
     shifts_s: tuple[int, ...]
 
     def spanned_by(self, first_ms: int, last_ms: int) -> bool:
-        """Whether a meter's log from and to there was made in this phase: it begins and ends as commanded."""
+        """Whether a meter's log between these times begins and ends with this phase."""
         start, started, stop, stopped = self.edges_ms
         begins = start - SLACK_MS <= first_ms <= started + SLACK_MS
         return begins and stop - SLACK_MS <= last_ms <= stopped + SLACK_MS
@@ -46,8 +47,8 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Clocks:
-    """The phase as either machine counted it; None where its file is absent. The meter's name, and the files."""
+class SessionFiles:
+    """The phase as either machine stamped it, None where its file is absent; the name of the meter, and the files."""
 
     server: Phase | None
     client: Phase | None
@@ -55,8 +56,8 @@ class Clocks:
     files: Mapping[str, Path]
 
 
-def read_clocks(folder: Path, ranging: bool) -> Clocks:
-    """What stands in ``../power`` (or beside, or above) of a run's folder. Raises ``DataError`` for damaged files."""
+def read_session_files(folder: Path, ranging: bool) -> SessionFiles:
+    """Read the files in ``../power``, or beside or above a run's folder. Raises ``DataError`` for damaged files."""
     found: dict[str, Path] = {}
     for name in (SERVER, CLIENT):
         for place in (folder.parent / "power", folder / "power", folder.parent, folder):
@@ -68,23 +69,18 @@ def read_clocks(folder: Path, ranging: bool) -> Clocks:
     messages = said.get(SERVER, {}).get("ptd_messages")
     replies = [m.get("reply") for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
     models = [m[1] for r in replies if isinstance(r, str) and (m := re.match(r"(\w+),\d+,.*version=", r))]
-    return Clocks(server, client, models[0][:80] if models else "", {f"power/{n}": p for n, p in found.items()})
+    return SessionFiles(server, client, models[0][:80] if models else "", {f"power/{n}": p for n, p in found.items()})
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8-sig", errors="replace"))
-    except OSError as error:
-        raise _damaged(path, f"cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"is not JSON: {error}") from error
+    found = read_json(path, _REMEDY)
     if not isinstance(found, dict):
-        raise _damaged(path, "is no session of the power client and server")
+        raise bad_file(path, "is no session of the power client and server", _REMEDY, field=path.name)
     return found
 
 
 def _phase(said: Mapping[str, Any] | None, kind: str) -> Phase | None:
-    """None where the file does not tell this phase, which older ones do not."""
+    """The phase of this kind; None where the file lacks it, as older ones do."""
     phases = said.get("phases") if said else None
     marks = phases.get(kind) if isinstance(phases, dict) else None
     if not (isinstance(marks, list) and len(marks) == 4 and all(isinstance(m, list) and m for m in marks)):
@@ -95,7 +91,3 @@ def _phase(said: Mapping[str, Any] | None, kind: str) -> Phase | None:
     west = said.get("timezone") if said else None
     local = (int(west), int(west) - SUMMER_S) if isinstance(west, (int, float)) and abs(west) <= 86_400 else ()
     return Phase((begin, begun, end, ended), tuple(dict.fromkeys((0, *local))))
-
-
-def _damaged(path: Path, what: str) -> DataError:
-    return DataError(f"{path.name} {what}", field=path.name, value=str(path), remedy="Copy it again, or remove it")

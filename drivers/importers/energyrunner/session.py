@@ -1,8 +1,7 @@
-"""What EEMBC EnergyRunner leaves in a session's folder: the trace, the stamps and the texts beside them."""
+"""The files of an EEMBC EnergyRunner session: the trace, the stamps and the texts beside them."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.recognise import below
+from drivers.importers.files import below, read_json, read_text
+from drivers.importers.refusals import bad_file, bad_option, check_inferences
 from rig.errors import DataError, UsageError
 from rig.types import Floats
 
@@ -20,7 +20,8 @@ MAGIC = 0xF1
 ENERGY, STAMPS = "-energy.bin", "-timestamps.json"
 UNITS = {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "nJ": 1e-9}
 TELLS_UNIT = 0.05
-"""Relative; how near a power of ten a printed energy must be to the trace's to tell that the unit is another."""
+"""A printed energy this near a thousandfold of the trace's (relative) shows that the trace has another unit."""
+REMEDY = "Copy the session's folder again, whole"
 _BESIDE = {"log.txt": "log.txt", "results.txt": "results.txt", "script.async": ".async"}
 _LINE = re.compile(r"^(?P<t>\d+(?:\.\d+)?) (?P<who>[^:]+): (?P<what>.*)$")
 _SCRIPT = re.compile(r"""cmd["']?\s*:\s*(["'])((?:\\.|(?!\1)[^\\])*)\1""")
@@ -28,7 +29,7 @@ _PRINTED = re.compile(r"\bEnergy {2,}:\s*(\d+(?:\.\d+)?) uJ")
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One line of the log, stamped in seconds by the host."""
 
     t_s: float
@@ -38,10 +39,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Session:
-    """One trace as its files hold it. ``watts`` has shape (n,), NaN where a sample is absent.
+    """One trace of a session. ``watts`` has shape (n,), NaN where a sample is absent.
 
-    ``stamps_s`` is in order; window k lies between stamps 2k - 1 and 2k, counted from 0, and holds ``counts[k - 1]``.
-    ``files`` are by the names they are kept under.
+    ``stamps_s`` is in order; window k lies between stamps 2k - 1 and 2k, counted from 0, and holds ``counts[k - 1]``
+    inferences. ``files`` go by the names that they are kept under.
     """
 
     name: str
@@ -52,11 +53,11 @@ class Session:
     facts: Mapping[str, str]
     files: Mapping[str, Path]
     method: str = "energyrunner"
-    log: tuple[Line, ...] = field(default=(), repr=False)
+    log: tuple[LogLine, ...] = field(default=(), repr=False)
 
 
 def bins(source: Path) -> list[Path]:
-    """The energy traces in a folder or below it, or the one file."""
+    """The energy traces in or below a folder, or the one file."""
     if source.is_file():
         return [source] if source.name.endswith(ENERGY) else []
     return below(source, f"*{ENERGY}")
@@ -65,13 +66,13 @@ def bins(source: Path) -> list[Path]:
 def read_session(path: Path, name: str, alone: bool, inferences: int | None, unit: str) -> Session:
     """The trace at ``path`` with its stamps and texts. Raises ``DataError``, ``UsageError``."""
     if unit not in UNITS:
-        raise UsageError(f"unit is {unit!r}", field="unit", value=unit, remedy=f"Give {', '.join(UNITS)}")
+        raise bad_option("unit", unit, f"Give {', '.join(UNITS)}")
     prefix = path.name.removesuffix(ENERGY)
     rate_hz, energy = read_energy(path)
     stamps_path = _stamps_path(path, prefix, alone)
     stamps = read_stamps(stamps_path)
     texts = texts_beside(path.parent)
-    said = {kind: read_text(p) for kind, p in texts.items()}
+    said = {kind: read_text(p, REMEDY) for kind, p in texts.items()}
     before, log = _log(said.get("log.txt", ""), prefix)
     counts = _counts(said, log, prefix, len(stamps[2::2]), inferences)
     facts = _facts([*before, *log])
@@ -83,7 +84,7 @@ def read_session(path: Path, name: str, alone: bool, inferences: int | None, uni
 
 
 def texts_beside(folder: Path) -> dict[str, Path]:
-    """``log.txt``, ``results.txt`` and ``script.async``, or the one file whose name ends so (``energy_log.txt``)."""
+    """``log.txt``, ``results.txt`` and ``script.async``, or the one file with such an ending (``energy_log.txt``)."""
     names = sorted(p for p in folder.iterdir() if p.is_file())
     found: dict[str, Path] = {}
     for kind, end in _BESIDE.items():
@@ -97,19 +98,15 @@ def texts_beside(folder: Path) -> dict[str, Path]:
 def read_energy(path: Path) -> tuple[float, Floats]:
     """Sampling rate (Hz) and energy per sample, shape (n,): byte 0xF1, float32 rate, float32 samples, little-endian.
 
-    A sample that is not a number is one that the meter dropped.
+    A sample that the meter dropped is NaN. Raises ``DataError``.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise bad(path, f"cannot be read: {error.strerror}", None) from error
     if raw.startswith(b"version https://git-lfs"):
-        raise DataError(
-            f"{path.name} is a Git LFS pointer, not the trace",
-            field=path.name,
-            value=len(raw),
-            remedy="Fetch the files themselves: git lfs pull",
-        )
+        remedy = "Fetch the files themselves: git lfs pull"
+        raise bad_file(path, "is a Git LFS pointer, not the trace", remedy, field=path.name, value=len(raw))
     if len(raw) < 13 or raw[0] != MAGIC:
         raise bad(path, f"does not begin with 0x{MAGIC:X} and two samples", raw[:1].hex())
     if (len(raw) - 1) % 4:
@@ -133,13 +130,8 @@ def _stamps_path(path: Path, prefix: str, alone: bool) -> Path:
 
 
 def read_stamps(path: Path) -> tuple[float, ...]:
-    """Seconds, in order: one, then two for each window."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise bad(path, f"cannot be read: {error.strerror}", None) from error
-    except (ValueError, RecursionError) as error:
-        raise bad(path, f"is not JSON: {error}", None) from error
+    """Seconds in order: one, then two for each window. Raises ``DataError``."""
+    found = read_json(path, REMEDY)
     numbers = isinstance(found, list) and all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in found)
     if not numbers or not all(0.0 <= x < 1e9 for x in found):
         raise bad(path, "is not a list of seconds", str(found)[:60])
@@ -149,17 +141,9 @@ def read_stamps(path: Path) -> tuple[float, ...]:
     return stamps
 
 
-def read_text(path: Path) -> str:
-    """A text, whatever its line ends. Raises ``DataError``."""
-    try:
-        return path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as error:
-        raise bad(path, f"cannot be read: {error.strerror}", None) from error
-
-
-def _log(text: str, prefix: str) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
-    """The lines before, and from, where the trace of this name was switched on, to where it was off again."""
-    lines = tuple(Line(float(m["t"]), m["who"], m["what"]) for m in map(_LINE.match, text.splitlines()) if m)
+def _log(text: str, prefix: str) -> tuple[tuple[LogLine, ...], tuple[LogLine, ...]]:
+    """The lines before the trace of this name was switched on, and those from there to where it was off again."""
+    lines = tuple(LogLine(float(m["t"]), m["who"], m["what"]) for m in map(_LINE.match, text.splitlines()) if m)
     begun = [(k, m[1]) for k, x in enumerate(lines) if (m := re.fullmatch(r'Command "emon trace on (.+)"', x.what))]
     on = [k for k, name in begun if name == prefix] or [k for k, name in begun if prefix.endswith(name)]
     if not on:
@@ -169,9 +153,9 @@ def _log(text: str, prefix: str) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
 
 
 def _counts(
-    texts: Mapping[str, str], log: Sequence[Line], prefix: str, windows: int, inferences: int | None
+    texts: Mapping[str, str], log: Sequence[LogLine], prefix: str, windows: int, inferences: int | None
 ) -> tuple[int, ...]:
-    """Inferences in each window, from the first source that tells. Raises where they contradict each other."""
+    """Inferences in each window, from the first text that counts them; an error where two counts disagree."""
     check_inferences(inferences)
     script = [m[1] for m in _SCRIPT.findall(texts.get("script.async", ""))]
     starts = [k for k, command in enumerate(script) if command == f"emon trace on {prefix}"]
@@ -186,37 +170,26 @@ def _counts(
             continue
         counts = tuple(int(x) for x in found)
         if len(counts) != windows or min(counts) < 1:
-            raise DataError(
-                f"{name} tells of {len(counts)} windows and the stamps of {windows}",
-                field=name,
-                value=len(counts),
-                remedy="Check that they are of one session; remove what is not",
-            )
+            what = f"{name} counts {len(counts)} windows and the stamps {windows}"
+            remedy = "Check that they are of one session; remove what is not"
+            raise DataError(what, field=name, value=len(counts), remedy=remedy)
         if inferences is not None and set(counts) != {inferences}:
-            raise UsageError(
-                f"{name} counts {counts[0]} inferences and the option {inferences}",
-                field="inferences",
-                value=inferences,
-                remedy="Leave the option away",
-            )
+            raise other_count(name, counts[0], inferences)
         return counts
     if inferences is None and windows:
-        raise UsageError(
-            "neither log.txt, script.async nor results.txt tells how many inferences a window holds",
-            field="inferences",
-            remedy="State it: inferences=NUMBER",
-        )
+        what = "neither log.txt, script.async nor results.txt counts the inferences of a window"
+        raise UsageError(what, field="inferences", remedy="State it: inferences=NUMBER")
     return (inferences or 1,) * windows
 
 
-def check_inferences(inferences: int | None) -> None:
-    """Refuse a count that cannot be meant. Raises ``UsageError``."""
-    if inferences is not None and not 1 <= inferences < 2**31:
-        raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="Give 1 or more")
+def other_count(name: str, counted: object, inferences: int) -> UsageError:
+    """The error for a count of inferences that contradicts the option."""
+    what = f"{name} counts {counted} inferences and the option {inferences}"
+    return UsageError(what, field="inferences", value=inferences, remedy="Leave the option out")
 
 
 def _compare(results: str, energy: Floats, rate_hz: float, stamps: Sequence[float], unit: str) -> str:
-    """What is odd about the energies that ``results.txt`` prints; raises where they tell that the unit is another."""
+    """A sentence on printed energies that the trace contradicts; an error where they show another unit."""
     printed = [float(x) for x in _PRINTED.findall(results)]
     if len(printed) != len(stamps[2::2]):
         return ""
@@ -228,18 +201,14 @@ def _compare(results: str, energy: Floats, rate_hz: float, stamps: Sequence[floa
         power = 3 * round(math.log10(uj / held) / 3)
         meant = {round(math.log10(f / UNITS[unit])): u for u, f in UNITS.items()}.get(power)
         if power and meant and abs(uj / held * 10.0**-power - 1.0) < TELLS_UNIT:
-            raise UsageError(
-                f"results.txt prints {uj:g} uJ for window {2 * k}, and the trace holds {held:g} uJ if it is in {unit}",
-                field="unit",
-                value=unit,
-                remedy=f"State it: unit={meant}",
-            )
+            what = f"results.txt prints {uj:g} uJ for window {2 * k}, and the trace in {unit} holds {held:g} uJ"
+            raise UsageError(what, field="unit", value=unit, remedy=f"State it: unit={meant}")
         if abs(uj / held - 1.0) > TELLS_UNIT:
             return f"prints {uj:g} uJ for window {2 * k} where the trace holds {held:g} uJ"
     return ""
 
 
-def _facts(log: Sequence[Line]) -> dict[str, str]:
+def _facts(log: Sequence[LogLine]) -> dict[str, str]:
     known = {
         "session": r"m-session-start-id\[(\d+)\]",
         "model": r"\[dut\]: m-model-\[(.+)\]",
@@ -251,7 +220,7 @@ def _facts(log: Sequence[Line]) -> dict[str, str]:
 
 
 def day_of(session: str) -> date | None:
-    """The day of a session by its number, which begins YYYYMMDD."""
+    """The day of a session from its number, which begins YYYYMMDD; None for another number."""
     try:
         return datetime.strptime(session[:8], "%Y%m%d").date()
     except ValueError:
@@ -260,6 +229,4 @@ def day_of(session: str) -> date | None:
 
 def bad(path: Path, what: str, value: object) -> DataError:
     """The error for a file that is not of the format."""
-    return DataError(
-        f"{path.name} {what}", field=path.name, value=value, remedy="Copy the session's folder again, whole"
-    )
+    return bad_file(path, what, REMEDY, field=path.name, value=value)
