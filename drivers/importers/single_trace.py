@@ -17,7 +17,8 @@ from drivers.importers.time_axis import TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
 from rig.errors import UsageError
-from rig.importing.imported import CRYSTAL, LIMIT, PLAUSIBLE, ImportedRun, ImportedTrace, wild
+from rig.importing.checks import PLAUSIBLE, out_of_range
+from rig.importing.imported import CRYSTAL, LIMIT, ImportedRun, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
 RECORDING, WINDOWS = "recording", "windows"
@@ -128,7 +129,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
     zero = found.readings[0].axis.t0_ns
     for on, off in [*((s.on_tick, s.off_tick) for s in windows.spans), *windows.idle_ns, (zero, zero)]:
         if max(abs(on), abs(off)) >= LIMIT // 2:
-            raise wild("time", "a window or the first reading is at ns", max(on, off, key=abs))
+            raise out_of_range("time", "a window or the first reading is at ns", max(on, off, key=abs))
     coarse = windows.tick_ns > 0 and all(r.axis.start_ns is None and r.axis.t0_ns == zero for r in found.readings)
     hz = 1e9 / windows.tick_ns if coarse else 1e9
     clock = ClockInfo(RECORDING, hz, options.clock_tolerance)
@@ -161,7 +162,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
 
 
 def watts(current: Floats, voltage: Floats) -> Floats:
-    """Volts times amperes, reading by reading; what overflows is refused as any wild reading is."""
+    """Volts times amperes, reading by reading; what overflows is made implausible, and so refused."""
     with np.errstate(all="ignore"):
         found = np.asarray(current * voltage)
     overflown = np.isinf(found) & np.isfinite(current) & np.isfinite(voltage)
