@@ -14,7 +14,7 @@ import pandas as pd
 
 from drivers.importers.csv_layout import Layout, unreadable
 from drivers.importers.refusals import bad_file
-from drivers.importers.units import NS
+from drivers.importers.units import ALIASES, NS
 from rig.errors import DataError
 from rig.types import Floats, Indices
 
@@ -94,6 +94,12 @@ class Columns:
             value=text,
             remedy=remedy,
         )
+
+
+def unit_of_time(text: str) -> str | None:
+    """``msec`` -> ``ms``: a unit of time as ``nanoseconds`` takes it, None for any other."""
+    unit = ALIASES.get(text.lower(), text)
+    return unit if unit in NS else None
 
 
 def nanoseconds(values: Floats, unit: str, where: str, field: str) -> Indices:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import read
+from drivers.importers.csv_columns import read, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.refusals import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import axis_of
-from drivers.importers.units import NS, named_unit, unit_of
+from drivers.importers.units import named_unit, unit_of
 from drivers.importers.windows import Windows, from_channel
 from rig.errors import DataError, UsageError
 from rig.types import Floats, Indices, Rail
@@ -92,14 +92,15 @@ def _series(source: Path, separator: str | None, decimal: str | None) -> tuple[d
 
 def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[dict[str, _Series], tuple[str, ...]]:
     layout = find(path, _timed, separator, decimal, has_decimal=True)
-    (time, time_unit), *rest = [named_unit(n) for n in layout.names]
+    (time, unit), *rest = [named_unit(n) for n in layout.names]
     if _timed(layout.names) is None:
         what = f"is no Otii export: its columns are {', '.join(layout.names)[:200]}"
         raise bad_file(path, what, "Export the recording as CSV")
-    if (time_unit or "s") not in NS:
-        raise bad_file(path, f"states {time} in {time_unit}", "Use s", field="time", value=time_unit)
+    known = unit_of_time(unit or "s")
+    if known is None:
+        raise bad_file(path, f"states {time} in {unit}", "Use s", field="time", value=unit)
     table = read(path, layout.names, layout)
-    stamps = table.stamps_ns(layout.names[0], time_unit or "s")
+    stamps = table.stamps_ns(layout.names[0], known)
     single = len(rest) == 1 and rest[0][0].lower() == "value"
     found = {}
     for full, (name, unit) in zip(layout.names[1:], rest, strict=True):

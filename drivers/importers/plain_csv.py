@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import FARTHEST_S, Columns, read
+from drivers.importers.csv_columns import FARTHEST_S, Columns, read, unit_of_time
 from drivers.importers.csv_layout import all_of, find
 from drivers.importers.refusals import bad_option
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
-from drivers.importers.units import ALIASES, NS, agree, expect, iso_ns
+from drivers.importers.units import agree, expect, iso_ns
 from rig.errors import DataError, UsageError
 from rig.types import Conversion, Floats, Rail, TraceKind
 
@@ -116,11 +116,11 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
     if time is None:
         return None
     name, _, unit = time.rpartition(":")
-    unit = ALIASES.get(unit.lower(), unit)
-    if not name or unit not in (*NS, "iso"):
+    known = "iso" if unit == "iso" else unit_of_time(unit)
+    if not name or known is None:
         remedy = "Write time=COLUMN:s, :ms, :us, :ns or :iso"
         raise UsageError(f"time={time} does not state a unit of time", field="time", value=time, remedy=remedy)
-    return name, unit
+    return name, known
 
 
 def _uniform(table: Columns, rate_hz: float | None, means: bool) -> TimeAxis:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import Columns, read
+from drivers.importers.csv_columns import Columns, read, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.refusals import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
@@ -49,11 +49,14 @@ def open_import(
         raise bad_file(source, what, "Export with time stamp and current")
     time, current = wanted
     rail = Rail("supply", "mean", conversion("A", supply_v))
-    _, second = expect(named_unit(time)[1], ("s",), "time", f"the column {time}", _REMEDY)
+    unit = unit_of_time(named_unit(time)[1])
+    if unit is None:
+        what = f"the column {time} is in {named_unit(time)[1] or 'no unit'}, which is no unit of time"
+        raise UsageError(what, field="time", value=named_unit(time)[1], remedy=_REMEDY)
     _, factor = expect(named_unit(current)[1], ("A",), "current", f"the column {current}", _REMEDY)
     marked = _channel_columns(layout.names, window_channel)
     table = read(source, [time, current, *marked], layout)
-    stamps = table.stamps_ns(time, {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}[second])
+    stamps = table.stamps_ns(time, unit)
     axis, windows = axis_of(stamps, "start"), Windows()
     if window_channel is not None:
         windows = from_channel(_level(table, marked[0], window_channel), stamps, window_active, inferences)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import nanoseconds
+from drivers.importers.csv_columns import nanoseconds, unit_of_time
 from drivers.importers.refusals import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import TimeAxis, axis_of
@@ -89,23 +90,19 @@ def _tables(source: Path) -> list[_Table]:
 
 
 def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
-    block: list[tuple[int, list[str]]] = []
+    """The rows between blank ones, each with its line number and without the empty cells at its end."""
     try:
         with source.open(encoding="utf-8-sig", newline="") as file:
-            for number, row in enumerate(csv.reader(file), start=1):
-                cells = [cell.strip() for cell in row]
-                while cells and not cells[-1]:
-                    cells.pop()  # trailing commas
-                if cells:
-                    block.append((number, cells))
-                elif block:
-                    yield block
-                    block = []
+            rows = [(number, [c.strip() for c in row]) for number, row in enumerate(csv.reader(file), start=1)]
     except (OSError, ValueError, csv.Error) as error:
         what = f"cannot be read as CSV: {str(error)[:150]}"
         raise bad_file(source, what, "Export it again, as CSV in UTF-8") from error
-    if block:
-        yield block
+    for _, cells in rows:
+        while cells and not cells[-1]:
+            cells.pop()
+    for filled, block in itertools.groupby(rows, key=lambda row: bool(row[1])):
+        if filled:
+            yield list(block)
 
 
 def _chosen(tables: list[_Table], table: str | None, rails: str | None, source: Path) -> tuple[_Table, list[str]]:
@@ -139,14 +136,12 @@ def _chosen(tables: list[_Table], table: str | None, rails: str | None, source: 
 
 def _stamps(table: _Table, time_unit: str | None) -> Indices:
     assert table.time is not None
-    name, stated_unit = table.columns[table.time]
-    found = unit_of(stated_unit or time_unit or "")
-    scale = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}.get(found[1]) if found and found[0] == "s" else None
-    if scale is None:
-        raise UsageError(
-            f"the column {name} does not say its unit", field="time_unit", value=stated_unit, remedy="time_unit=ms"
-        )
-    return nanoseconds(_numbers(table, table.time, whole=True), scale, f"the column {name}", "time")
+    name, unit = table.columns[table.time]
+    known = unit_of_time(unit or time_unit or "")
+    if known is None:
+        what = f"the column {name} states no unit of time"
+        raise UsageError(what, field="time_unit", value=unit, remedy="State it, as time_unit=ms")
+    return nanoseconds(_numbers(table, table.time, whole=True), known, f"the column {name}", "time")
 
 
 def _rail(

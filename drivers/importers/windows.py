@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.csv_columns import Columns, read
+from drivers.importers.csv_columns import Columns, read, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.refusals import bad_file, bad_option, check_inferences
-from drivers.importers.units import ALIASES, NS, iso_ns, named_unit
+from drivers.importers.units import NS, iso_ns, named_unit
 from rig.errors import DataError, UsageError
 from rig.importing.imported import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices
@@ -135,8 +135,8 @@ def from_channel(high: Bools, stamps: Indices, active: str, inferences: int) -> 
 
 def _times(table: Columns, name: str, timezone: str | None) -> Indices:
     column, (_, unit) = table.cells(name), _split(name)
-    unit = ALIASES.get(unit.lower(), unit) or "s"
-    if unit not in NS:
+    known = unit_of_time(unit or "s")
+    if known is None:
         raise UsageError(f"{name!r} is in {unit}", field="windows", value=name, remedy=f"Give times in {', '.join(NS)}")
     texts = [str(x) for x in column if isinstance(x, str)]
     if texts and any("-" in t.strip()[1:] and ":" in t for t in texts):
@@ -144,7 +144,7 @@ def _times(table: Columns, name: str, timezone: str | None) -> Indices:
             what = f"{table.path.name}: {name} mixes stamps and numbers"
             raise DataError(what, field="windows", value=name, remedy="Write one kind")
         return np.array([iso_ns(t, timezone) for t in texts], dtype=np.int64)
-    return table.stamps_ns(name, unit)
+    return table.stamps_ns(name, known)
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,14 +31,17 @@ _RATES = ("result_completed_samples_per_sec", "result_samples_per_second", _PER_
 
 @dataclass(frozen=True)
 class Part:
-    """One folder: the meter's readings (UTC ms by its own clock, W; shapes (n,)) and LoadGen's window (UTC ms)."""
+    """One folder: the meter's readings (UTC ms by its own clock, W; shapes (n,)) and LoadGen's window (UTC ms).
+
+    ``values`` are those of LoadGen's log by key.
+    """
 
     folder: Path
     stamp_ms: Indices
     watts: Floats
     begin_ms: int
     end_ms: int
-    said: Mapping[str, Any]
+    values: Mapping[str, Any]
     meter: str
     files: Mapping[str, Path]
 
@@ -129,29 +132,37 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
     return stamps, np.array(watts)
 
 
-def counts_of(part: Part, inferences: int | None) -> tuple[int | None, int, str]:
-    """Queries by LoadGen's own count, the samples in them, and how the samples were counted, if otherwise.
+class Counted(NamedTuple):
+    """Queries by LoadGen's own count, the samples in them, and how the samples were counted, if otherwise."""
+
+    queries: int | None
+    samples: int
+    how: str
+
+
+def counts_of(part: Part, inferences: int | None) -> Counted:
+    """Count the queries and samples of a run.
 
     LoadGen 1.0 did not count what it issued. In the Offline scenario it issued what it generated; otherwise the logged
     rate over the window gives the samples to the six digits of that rate. 0 samples where nothing counts them.
     """
-    said = part.said
+    said = part.values
     each = _whole(said.get("effective_samples_per_query", 1))
     queries = _whole(said.get("result_query_count"))
     if inferences is not None:
         check_inferences(inferences)
-        return queries, inferences, "samples as the option inferences states"
+        return Counted(queries, inferences, "samples as the option inferences states")
     if queries and each:
-        return queries, queries * each, ""
+        return Counted(queries, queries * each, "")
     generated = [_whole(said.get(f"generated_{name}")) for name in ("query_count", "samples_per_query")]
     if said.get("effective_scenario") == "Offline" and all(generated):
-        return None, int(generated[0] or 0) * int(generated[1] or 0), "samples generated; the log counts none"
+        return Counted(None, int(generated[0] or 0) * int(generated[1] or 0), "samples generated; the log counts none")
     for name in _RATES:
         rate, length_s = said.get(name), (part.end_ms - part.begin_ms) / 1e3
         if isinstance(rate, (int, float)) and rate * length_s >= 1.0 and rate * length_s * (each or 1) < MOST:
             samples = round(rate * length_s) * (each if each and name == _PER_QUERY else 1)
-            return None, samples, f"samples from {name} over the window; the log counts none"
-    return None, 0, "samples not counted at all: state inferences=NUMBER for figures of the rig's own"
+            return Counted(None, samples, f"samples from {name} over the window; the log counts none")
+    return Counted(None, 0, "samples not counted at all: state inferences=NUMBER for figures of the rig's own")
 
 
 def _whole(x: object) -> int | None:
