@@ -71,11 +71,11 @@ class Columns:
 
     def notes(self) -> tuple[str, ...]:
         """Sentences on what the file lacks."""
-        said = self.layout.notes(self.path)
+        notes = self.layout.notes(self.path)
         if not self.short:
-            return said
+            return notes
         which = f"{self.short} of {len(self)} lines end before the header's last column, the first in line"
-        return (*said, f"{self.path.name}: {which} {self.first_short}; what they lack was read as empty")
+        return (*notes, f"{self.path.name}: {which} {self.first_short}; what they lack was read as empty")
 
     def _no_number(self, name: str, row: int, value: object) -> DataError:
         text = str(value)[:40]

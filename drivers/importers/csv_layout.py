@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drivers.importers.refusals import bad_file, bad_option
+from drivers.importers.refusals import bad_file, bad_option, unstated
 from rig.errors import DataError, UsageError
 
 SEARCHED = 2000
@@ -120,11 +120,8 @@ def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None
     """The one separator of those found that stands in the header; a table of one column has none."""
     there = [s for s in found if s in line]
     if len(there) > 1:
-        raise UsageError(
-            f"{path.name} may be separated by {' or '.join(map(repr, there))}",
-            field="separator",
-            remedy="State it: separator=, or ; or tab",
-        )
+        what = f"{path.name} may be separated by {' or '.join(map(repr, there))}"
+        raise unstated("separator", what, "separator=, or ; or tab")
     return there[0] if there else found[0] if len(found) == 1 or decimal != "," else ";"
 
 
@@ -148,8 +145,8 @@ def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal
 
 def _is_units(cells: Sequence[str]) -> bool:
     """Whether a row holds words alone in the columns that are read; data have a digit in one of them, or a NaN."""
-    said = [c for c in cells if c]
-    return bool(said) and not any(re.search(r"\d", c) or _is_nan(c) for c in said)
+    words = [c for c in cells if c]
+    return bool(words) and not any(re.search(r"\d", c) or _is_nan(c) for c in words)
 
 
 def _is_nan(cell: str) -> bool:
@@ -177,17 +174,10 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
         return plain.pop()
     if not marked:
         return "."
-    first = marked[0]
-    state = (
-        "State it: decimal=. or decimal=," if layout.has_decimal else "Write a decimal point, and do not mark thousands"
-    )
-    raise UsageError(
-        f"{path.name} is separated by {layout.separator!r}, and its numbers, such as {first}, may have their decimals "
-        "or their thousands marked",
-        field="decimal",
-        value=first,
-        remedy=state,
-    )
+    what = f"{path.name}: its numbers, such as {marked[0]}, may have their decimals or their thousands marked"
+    if layout.has_decimal:
+        raise unstated("decimal", what, "decimal=. or decimal=,", marked[0])
+    raise UsageError(what, field="decimal", value=marked[0], remedy="Write a decimal point, and do not mark thousands")
 
 
 def unreadable(path: Path, error: BaseException) -> DataError:

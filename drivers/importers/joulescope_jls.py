@@ -14,10 +14,10 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from drivers.importers.refusals import bad_file
+from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import BLOCK, TimeAxis
-from rig.errors import DataError, MissingExtraError, UsageError
+from rig.errors import DataError, MissingExtraError
 from rig.types import Chunk, Floats, Rail
 
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
@@ -151,12 +151,8 @@ def _chosen(signals: list[_Signal], instrument: str | None, source: Path) -> lis
         raise _bad(source, "holds no signal of real numbers")
     fitting = [k for k in known if instrument is None or instrument == k or instrument in k.split()]
     if len(fitting) != 1:
-        raise UsageError(
-            f"{source.name} holds the instruments {', '.join(known)}",
-            field="instrument",
-            value=instrument,
-            remedy=f"State which: instrument={known[0]}",
-        )
+        what = f"{source.name} holds the instruments {', '.join(known)}"
+        raise unstated("instrument", what, f"instrument={known[0]}", instrument)
     return [s for s in signals if s.source == fitting[0]]
 
 

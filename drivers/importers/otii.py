@@ -80,8 +80,8 @@ def _series(source: Path, separator: str | None, decimal: str | None) -> tuple[d
     found: dict[str, _Series] = {}
     notes: tuple[str, ...] = ()
     for path in files:
-        own, said = _of_file(path, separator, decimal)
-        notes += said
+        own, own_notes = _of_file(path, separator, decimal)
+        notes += own_notes
         for name, series in own.items():
             if name in found:
                 what = f"and {found[name].path.name} both hold {name}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from drivers.importers.csv_columns import FARTHEST_S, Columns, read, unit_of_time
 from drivers.importers.csv_layout import all_of, find
-from drivers.importers.refusals import bad_option
+from drivers.importers.refusals import bad_option, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.importers.units import agree, expect, iso_ns
@@ -84,11 +84,8 @@ def open_import(
 def _check_sources(declared: dict[str, Declared]) -> None:
     sources = [name for name in ("power", "current", "energy") if name in declared]
     if len(sources) != 1:
-        raise UsageError(
-            f"{' and '.join(sources) or 'no column'} declared as what is read",
-            field="power",
-            remedy="Declare one of power=COLUMN:W, current=COLUMN:A (with voltage= or supply_v=), energy=COLUMN:J",
-        )
+        how = "one of power=COLUMN:W, current=COLUMN:A (with voltage= or supply_v=), energy=COLUMN:J"
+        raise unstated("power", f"{' and '.join(sources) or 'no column'} declared as what is read", how)
 
 
 def _declared(option: str, text: str) -> Declared:
@@ -112,7 +109,7 @@ def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | N
     """The column and its unit; None when the rate is stated instead."""
     if (time is None) == (rate_hz is None):
         what = "one of time=COLUMN:UNIT and rate_hz=NUMBER must be stated"
-        raise UsageError(what, field="time", value=time, remedy="Units of time: s, ms, us, ns, iso")
+        raise unstated("time", what, "units of time are s, ms, us, ns, iso", time)
     if time is None:
         return None
     name, _, unit = time.rpartition(":")

@@ -78,12 +78,9 @@ def _channel_columns(names: Sequence[str], channel: str | None) -> list[str]:
         if channel.upper() in CHANNELS and name in names:
             return [name]
     known = [n for n in names if n in CHANNELS or n == "D0-D7"]
-    raise UsageError(
-        f"window_channel is {channel!r}, and the file has {', '.join(known) or 'no digital channel'}",
-        field="window_channel",
-        value=channel,
-        remedy="Export the digital channels, or give windows=FILE.csv",
-    )
+    what = f"window_channel is {channel!r}, and the file has {', '.join(known) or 'no digital channel'}"
+    remedy = "Export the digital channels, or give windows=FILE.csv"
+    raise UsageError(what, field="window_channel", value=channel, remedy=remedy)
 
 
 def _level(table: Columns, column: str, channel: str) -> Bools:

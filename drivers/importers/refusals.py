@@ -13,7 +13,7 @@ def bad_option(name: str, value: object, remedy: str) -> UsageError:
 
 
 def bad_file(path: Path, what: str, remedy: str, *, field: str = "source", value: object = None) -> DataError:
-    """The error for a file of which ``what`` is said; the value is its path where none is given."""
+    """The error for a file that is unusable because of ``what``; the value is its path where none is given."""
     return DataError(f"{path.name} {what}", field=field, value=str(path) if value is None else value, remedy=remedy)
 
 
@@ -28,3 +28,8 @@ def check_limits(**options: float) -> None:
     for name, value in options.items():
         if not 0.0 <= value <= 1e5:
             raise bad_option(name, value, "Give a number, 0 or more")
+
+
+def unstated(option: str, what: str, how: str, value: object = None) -> UsageError:
+    """The error for what the files leave open and an option must state, with ``how`` it is written."""
+    return UsageError(what, field=option, value=value, remedy=f"State it: {how}")

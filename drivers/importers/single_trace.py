@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from drivers.importers.refusals import bad_option, check_limits
+from drivers.importers.refusals import bad_option, check_limits, unstated
 from drivers.importers.time_axis import TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
-from rig.errors import UsageError
 from rig.importing.checks import PLAUSIBLE, out_of_range
 from rig.importing.imported import CRYSTAL, LIMIT, ImportedRun, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
@@ -104,11 +103,8 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
         windows = stated(options.windows, options.idle, given.get("timezone"))
         if not windows.spans and given.get("window_channel") is None:
             channel = ", or window_channel=NAME" if "window_channel" in own else ""
-            raise UsageError(
-                "nothing says when the device was at work",
-                field="windows",
-                remedy=f"Give windows=FILE.csv: start,end[,phase,inferences] in seconds of the trace{channel}",
-            )
+            how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
+            raise unstated("windows", "nothing says when the device was at work", how)
         found = read(source, **given)
         return _imported(source, found, options, windows.joined(found.windows))
 
@@ -177,7 +173,7 @@ def conversion(unit: str, supply_v: float | None) -> Conversion:
     if unit == "W":
         return Conversion("W")
     if supply_v is None:
-        raise UsageError("the supply voltage is not stated", field="supply_v", remedy="State it: supply_v=NUMBER")
+        raise unstated("supply_v", "the supply voltage is not stated", "supply_v=NUMBER")
     if not 0.0 < supply_v <= MOST_SUPPLY_V:
         raise bad_option("supply_v", supply_v, "Give volts above 0, not millivolts: supply_v=1.8")
     return Conversion("A", supply_v)

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from drivers.importers.csv_columns import nanoseconds, unit_of_time
-from drivers.importers.refusals import bad_file
+from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.importers.units import named_unit, unit_of
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
 from rig.types import Conversion, Floats, Indices, Rail
 
 TIME = re.compile(r"(?:.*\s)?time(?:stamp)?", re.I)
@@ -115,22 +115,14 @@ def _chosen(tables: list[_Table], table: str | None, rails: str | None, source: 
         remedy = "Collect with the traces written (-r int or --max-detail), and import the trace's CSV"
         raise bad_file(source, f"holds {what}", remedy, field="table", value=table)
     if len(timed) > 1:
-        raise UsageError(
-            f"{source.name} holds {len(timed)} tables of power over time",
-            field="table",
-            value=table,
-            remedy=f"State a part of the title, table=, of one of: {'; '.join(t.title for t in timed)[:300]}",
-        )
+        how = f"table=, a part of the title of one of {'; '.join(t.title for t in timed)[:300]}"
+        raise unstated("table", f"{source.name} holds {len(timed)} tables of power over time", how, table)
     chosen = timed[0]
     known = [chosen.columns[k][0] for k in chosen.where("WJ")]
     names = known if rails is None else [r.strip() for r in rails.split(",")]
     if (rails is None and len(known) > 1) or not set(names) <= set(known) or len(set(names)) < len(names):
-        raise UsageError(
-            f"{source.name} holds {len(known)} columns of power or energy, and some may contain others",
-            field="rails",
-            value=rails,
-            remedy=f"State which, with commas between them: rails=, of {', '.join(known)[:300]}",
-        )
+        what = f"{source.name} holds {len(known)} columns of power or energy, and some may contain others"
+        raise unstated("rails", what, f"rails=, with commas between them, of {', '.join(known)[:300]}", rails)
     return chosen, names
 
 
@@ -139,8 +131,7 @@ def _stamps(table: _Table, time_unit: str | None) -> Indices:
     name, unit = table.columns[table.time]
     known = unit_of_time(unit or time_unit or "")
     if known is None:
-        what = f"the column {name} states no unit of time"
-        raise UsageError(what, field="time_unit", value=unit, remedy="State it, as time_unit=ms")
+        raise unstated("time_unit", f"the column {name} states no unit of time", "time_unit=ms", unit)
     return nanoseconds(_numbers(table, table.time, whole=True), known, f"the column {name}", "time")
 
 
@@ -154,12 +145,8 @@ def _rail(
     if unit == "W":
         return Rail(name, "mean", Conversion("W")), axis_of(stamps, stamp), values
     if energy not in ("interval", "cumulative"):
-        raise UsageError(
-            f"{name} is energy: of each interval, or since the beginning?",
-            field="energy",
-            value=energy,
-            remedy="State it: energy=interval or energy=cumulative",
-        )
+        what = f"{name} is energy: of each interval, or since the beginning?"
+        raise unstated("energy", what, "energy=interval or energy=cumulative", energy)
     if energy == "cumulative":
         return Rail(name, "cumulative", Conversion("J")), axis_of(stamps, "end"), values
     axis = axis_of(stamps, stamp)

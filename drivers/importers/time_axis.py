@@ -43,9 +43,8 @@ def axis_of(stamps_ns: Indices, place: str | None) -> TimeAxis:
     if place is not None and place not in LAGS:
         raise bad_option("stamp", place, "Give start, end or middle")
     if len(stamps_ns) < 2:
-        raise DataError(
-            f"the trace holds {len(stamps_ns)} readings", field="time", value=len(stamps_ns), remedy="It needs two"
-        )
+        what = f"the trace holds {len(stamps_ns)} readings"
+        raise DataError(what, field="time", value=len(stamps_ns), remedy="A trace needs at least two")
     steps = np.diff(stamps_ns)
     back = np.flatnonzero(steps <= 0)
     if len(back):

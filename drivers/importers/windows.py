@@ -124,12 +124,9 @@ def from_channel(high: Bools, stamps: Indices, active: str, inferences: int) -> 
         for a, b in zip(edges[::2], edges[1::2], strict=False)
     ]
     if not spans:
-        raise DataError(
-            f"the window channel is never {active} between two edges",
-            field="window_channel",
-            value=active,
-            remedy="Name another channel, window_active=low, or windows=FILE.csv",
-        )
+        what = f"the window channel is never {active} between two edges"
+        remedy = "Name another channel, window_active=low, or windows=FILE.csv"
+        raise DataError(what, field="window_channel", value=active, remedy=remedy)
     return Windows(tuple(spans), tick_ns=float(stamps[-1] - stamps[0]) / (len(stamps) - 1))
 
 

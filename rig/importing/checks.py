@@ -43,15 +43,11 @@ def _check_idle(run: ImportedRun) -> None:
         within = np.flatnonzero((spans[:, 0] < off - tick_ns) & (spans[:, 1] > on + tick_ns))
         if len(within):
             k = int(within[0])
-            begin, end = spans[k] * 1e-9
+            begin, end = spans[k]
             name = run.spans[k].sample_id or f"window {k + 1}"
-            raise DataError(
-                f"the idle window {_from_to(on, off)} overlaps {name}, {run.spans[k].phase} from {begin:.9g} s to "
-                f"{end:.9g} s",
-                field="idle",
-                value=f"{on * 1e-9:.9g}:{off * 1e-9:.9g}",
-                remedy=f"Declare as idle only what lies between or beside windows; this one overlaps {len(within)}",
-            )
+            what = f"overlaps {name}, {run.spans[k].phase} {_from_to(begin, end)}"
+            remedy = f"Declare as idle only what lies between or beside windows; this one overlaps {len(within)}"
+            raise _bad_idle(on, off, what, remedy)
 
 
 def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int]], list[str]]:
@@ -66,12 +62,8 @@ def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int
     for on, off in run.idle_ns:
         begin, end = max(on, first), min(off, last)
         if begin > end:
-            raise DataError(
-                f"the idle window {_from_to(on, off)} lies outside the trace, which runs {_from_to(first, last)}",
-                field="idle",
-                value=f"{on * 1e-9:.9g}:{off * 1e-9:.9g}",
-                remedy="Check its unit of time, and that it belongs to this trace",
-            )
+            what = f"lies outside the trace, which runs {_from_to(first, last)}"
+            raise _bad_idle(on, off, what, "Check its unit of time, and that it belongs to this trace")
         idle.append((begin, end))
         if (end - begin) < 0.999 * (off - on):
             notes.append(f"The idle window {_from_to(on, off)} was cut to the trace: {_from_to(begin, end)}")
@@ -134,7 +126,12 @@ def _check_ticks(rail: str, start: Indices, end: Indices, before: int | None) ->
         raise DataError(what, field="time", value=int(start[0]), remedy="Check the stamps of the trace")
 
 
-def _from_to(begin_ns: int, end_ns: int) -> str:
+def _bad_idle(on: int, off: int, what: str, remedy: str) -> DataError:
+    value = f"{on * 1e-9:.9g}:{off * 1e-9:.9g}"
+    return DataError(f"the idle window {_from_to(on, off)} {what}", field="idle", value=value, remedy=remedy)
+
+
+def _from_to(begin_ns: float, end_ns: float) -> str:
     return f"from {begin_ns * 1e-9:.9g} s to {end_ns * 1e-9:.9g} s"
 
 

@@ -81,7 +81,7 @@ def _run(session: Session, rail: Rail, idle: str, clock_tolerance: float) -> Imp
     hz = _tick_hz(session.stamps_s)
     clock = ClockInfo(CLOCK, hz, clock_tolerance)
     ticks = [round(s * hz) for s in session.stamps_s]
-    said = dict(session.facts)
+    facts = session.facts
     spans = tuple(
         ImportedSpan("inference", on, off, executions=count, sample_id=f"window-{2 * k + 2}")
         for k, (on, off, count) in enumerate(zip(ticks[1::2], ticks[2::2], session.counts, strict=True))
@@ -89,8 +89,8 @@ def _run(session: Session, rail: Rail, idle: str, clock_tolerance: float) -> Imp
     peer = {"method": session.method, "rail": RAIL, "clock": CLOCK, "stamps": ticks, "inferences": session.counts}
     return ImportedRun(
         name=session.name,
-        device=DeviceInfo(said.get("model", "device under test"), "hardware", clock=clock, details=said),
-        meters=(MeterInfo(said.get("meter", "energy monitor"), "hardware", clock, (rail,)),),
+        device=DeviceInfo(facts.get("model", "device under test"), "hardware", clock=clock, details=facts),
+        meters=(MeterInfo(facts.get("meter", "energy monitor"), "hardware", clock, (rail,)),),
         traces=(ImportedTrace(RAIL, (Chunk(RAIL, session.watts),)),),
         spans=spans,
         brackets={CLOCK: (Bracket(0, 0, 0),)},
@@ -98,7 +98,7 @@ def _run(session: Session, rail: Rail, idle: str, clock_tolerance: float) -> Imp
         idle_ns=_idle(session, idle),
         task="MLPerf Tiny",
         peers=(peer,),
-        details=said,
+        details=facts,
     )
 
 

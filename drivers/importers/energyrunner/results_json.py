@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from drivers.importers.energyrunner.session import REMEDY, Session, bad, other_count, texts_beside
-from drivers.importers.files import below, read_json, read_text
-from drivers.importers.refusals import bad_file, bad_option, check_inferences
-from rig.errors import DataError, UsageError
+from drivers.importers.files import below, read_json
+from drivers.importers.refusals import bad_file, bad_option, check_inferences, unstated
+from rig.errors import DataError
 from rig.types import Floats
 
 RESULTS = "results.json"
@@ -46,16 +46,15 @@ def read_results(path: Path, name: str, inferences: int | None, rate_hz: float |
         raise bad_option("rate_hz", rate, "Give samples per second")
     check_inferences(inferences)
     trials = [_trial(path, k, entry, inferences) for k, entry in enumerate(_entries(path))]
-    texts = texts_beside(path.parent)
-    said = {kind: read_text(p, REMEDY) for kind, p in texts.items()}
-    _check_elapsed(said.get("results.txt", ""), [(off - on) / rate for _, on, off, _ in trials])
+    beside, texts = texts_beside(path.parent)
+    _check_elapsed(texts.get("results.txt", ""), [(off - on) / rate for _, on, off, _ in trials])
     at, stamps = 0, [0]
     for joules, on, off, _ in trials:
         stamps += [at + on, at + off]
         at += len(joules)
     watts = np.concatenate([joules for joules, *_ in trials]) * rate
-    facts = _facts(said.get("log.txt", "")) | ({"trials": LAID} if len(trials) > 1 else {})
-    files = {p.name: p for p in (path, *texts.values())}
+    facts = _facts(texts.get("log.txt", "")) | ({"trials": LAID} if len(trials) > 1 else {})
+    files = {p.name: p for p in (path, *beside)}
     counts = tuple(count for *_, count in trials)
     return Session(name, rate, watts, tuple(s / rate for s in stamps), counts, facts, files, "mlperf-tiny-runner")
 
@@ -89,10 +88,9 @@ def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None)
         raise other_count(path.name, count, inferences)
     count = inferences if count is None else count
     if not (isinstance(count, int) and not isinstance(count, bool) and 1 <= count < 2**31):
-        raise UsageError(
-            f"{path.name}, trial {k} does not count its inferences",
-            field="inferences", value=str(count), remedy="State it: inferences=NUMBER",
-        )  # fmt: skip
+        raise unstated(
+            "inferences", f"{path.name}, trial {k} does not count its inferences", "inferences=NUMBER", count
+        )
     return joules, on, off, count
 
 
@@ -103,12 +101,10 @@ def _number(x: object) -> bool:
 def _check_elapsed(results: str, lengths_s: list[float]) -> None:
     """Refuse lengths in ``results.txt`` that show another sampling rate. Raises ``UsageError``."""
     printed = [float(x) for x in re.findall(r"Elapsed time {2,}: (\d+(?:\.\d+)?)", results)]
-    for told, length in zip(printed, lengths_s, strict=False):
-        if len(printed) == len(lengths_s) and abs(told - length) > 1e-3 * max(told, length):
-            raise UsageError(
-                f"results.txt prints a window of {told:g} s, which is {length:g} s at the sampling rate assumed",
-                field="rate_hz", value=length, remedy="State it: rate_hz=NUMBER",
-            )  # fmt: skip
+    for stated_s, length in zip(printed, lengths_s, strict=False):
+        if len(printed) == len(lengths_s) and abs(stated_s - length) > 1e-3 * max(stated_s, length):
+            what = f"results.txt prints a window of {stated_s:g} s, which is {length:g} s at the sampling rate assumed"
+            raise unstated("rate_hz", what, "rate_hz=NUMBER", length)
 
 
 def _facts(log: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from drivers.importers.files import below, read_json, read_text
-from drivers.importers.refusals import bad_file, bad_option, check_inferences
+from drivers.importers.refusals import bad_file, bad_option, check_inferences, unstated
 from rig.errors import DataError, UsageError
 from rig.types import Floats
 
@@ -71,20 +71,19 @@ def read_session(path: Path, name: str, alone: bool, inferences: int | None, uni
     rate_hz, energy = read_energy(path)
     stamps_path = _stamps_path(path, prefix, alone)
     stamps = read_stamps(stamps_path)
-    texts = texts_beside(path.parent)
-    said = {kind: read_text(p, REMEDY) for kind, p in texts.items()}
-    before, log = _log(said.get("log.txt", ""), prefix)
-    counts = _counts(said, log, prefix, len(stamps[2::2]), inferences)
+    beside, texts = texts_beside(path.parent)
+    before, log = _log(texts.get("log.txt", ""), prefix)
+    counts = _counts(texts, log, prefix, len(stamps[2::2]), inferences)
     facts = _facts([*before, *log])
-    odd = _compare(said.get("results.txt", ""), energy, rate_hz, stamps, unit)
+    odd = _compare(texts.get("results.txt", ""), energy, rate_hz, stamps, unit)
     facts |= {"results.txt": odd} if odd else {}
     watts = energy * (rate_hz * UNITS[unit])
-    files = {p.name: p for p in (path, stamps_path, *texts.values())}
+    files = {p.name: p for p in (path, stamps_path, *beside)}
     return Session(name, rate_hz, watts, stamps, counts, facts, files, log=log)
 
 
-def texts_beside(folder: Path) -> dict[str, Path]:
-    """``log.txt``, ``results.txt`` and ``script.async``, or the one file with such an ending (``energy_log.txt``)."""
+def texts_beside(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """``log.txt``, ``results.txt`` and ``script.async``, or the one file with such an ending, and their texts by kind."""
     names = sorted(p for p in folder.iterdir() if p.is_file())
     found: dict[str, Path] = {}
     for kind, end in _BESIDE.items():
@@ -92,7 +91,7 @@ def texts_beside(folder: Path) -> dict[str, Path]:
         like = exact or [p for p in names if p.name.lower().endswith(end)]
         if len(like) == 1:
             found[kind] = like[0]
-    return found
+    return list(found.values()), {kind: read_text(path, REMEDY) for kind, path in found.items()}
 
 
 def read_energy(path: Path) -> tuple[float, Floats]:
@@ -160,12 +159,12 @@ def _counts(
     script = [m[1] for m in _SCRIPT.findall(texts.get("script.async", ""))]
     starts = [k for k, command in enumerate(script) if command == f"emon trace on {prefix}"]
     script = script[starts[-1] :] if starts else []
-    told = {
+    sources = {
         "log.txt": [m[1] for line in log if (m := re.fullmatch(r"\[dut\]: m-infer-start-(\d{1,9})", line.what))],
         "script.async": [m[1] for command in script if (m := re.match(r"io dut infer (\d{1,9})\b", command))],
         "results.txt": re.findall(r"# Inferences\s*:\s*(\d{1,9})\b", texts.get("results.txt", "")),
     }
-    for name, found in told.items():
+    for name, found in sources.items():
         if not found:
             continue
         counts = tuple(int(x) for x in found)
@@ -178,7 +177,7 @@ def _counts(
         return counts
     if inferences is None and windows:
         what = "neither log.txt, script.async nor results.txt counts the inferences of a window"
-        raise UsageError(what, field="inferences", remedy="State it: inferences=NUMBER")
+        raise unstated("inferences", what, "inferences=NUMBER")
     return (inferences or 1,) * windows
 
 
@@ -202,7 +201,7 @@ def _compare(results: str, energy: Floats, rate_hz: float, stamps: Sequence[floa
         meant = {round(math.log10(f / UNITS[unit])): u for u, f in UNITS.items()}.get(power)
         if power and meant and abs(uj / held * 10.0**-power - 1.0) < TELLS_UNIT:
             what = f"results.txt prints {uj:g} uJ for window {2 * k}, and the trace in {unit} holds {held:g} uJ"
-            raise UsageError(what, field="unit", value=unit, remedy=f"State it: unit={meant}")
+            raise unstated("unit", what, f"unit={meant}", unit)
         if abs(uj / held - 1.0) > TELLS_UNIT:
             return f"prints {uj:g} uJ for window {2 * k} where the trace holds {held:g} uJ"
     return ""

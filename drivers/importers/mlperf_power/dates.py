@@ -11,8 +11,9 @@ from itertools import pairwise, product
 import numpy as np
 
 from drivers.importers.mlperf_power.phases import Phase, SessionFiles
+from drivers.importers.refusals import unstated
 from drivers.importers.units import utc_ns
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
 from rig.types import Indices
 
 ORDERS = {"mdy": (0, 1), "dmy": (1, 0)}
@@ -38,9 +39,8 @@ def stamp_of(text: str, where: str) -> Stamp:
     """The fields of one stamp. Raises ``DataError``."""
     found = _STAMP.fullmatch(text.strip())
     if not found:
-        raise DataError(
-            f"{where}: {text[:40]!r} is no time stamp", field="time", value=text[:40], remedy="Copy the log again"
-        )
+        what = f"{where}: {text[:40]!r} is no time stamp"
+        raise DataError(what, field="time", value=text[:40], remedy="Copy the log again")
     return *(int(x) for x in found.groups()[:6]), int((found[7] or "0").ljust(6, "0"))
 
 
@@ -55,19 +55,13 @@ def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: Date
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(
-            f"the dates of {name}/spl.txt may be month-day-year or day-month-year",
-            field="date_order",
-            remedy="State it: date_order=mdy or date_order=dmy",
-        )
+        what = f"the dates of {name}/spl.txt may be month-day-year or day-month-year"
+        raise unstated("date_order", what, "date_order=mdy or date_order=dmy")
     _refuse_backward(name, stamps, given)
     first, begin = ("-".join(map(str, s[:3])) + " " + ":".join(map(str, s[3:6])) for s in (stamps[0], window[0]))
-    raise UsageError(
-        f"{name}: the meter's log, from {first} on, does not meet LoadGen's window, from {begin} on",
-        field="timezone",
-        value=first,
-        remedy="State the zone of the meter's log: timezone=Europe/Berlin or +02:00; and date_order=, if it is another",
-    )
+    what = f"{name}: the meter's log, from {first} on, does not meet LoadGen's window, from {begin} on"
+    how = "timezone=Europe/Berlin or +02:00, the zone of the meter's log; and date_order=, if it is another"
+    raise unstated("timezone", what, how, first)
 
 
 def _by_phase(stamps: list[Stamp], window: list[Stamp], given: DateOptions, files: SessionFiles) -> list[Found]:
@@ -121,9 +115,6 @@ def _refuse_backward(name: str, stamps: list[Stamp], given: DateOptions) -> None
     """Refuse a meter's clock that was set back within a day, which no zone explains. Raises ``DataError``."""
     for k, (a, b) in enumerate(pairwise(stamps), start=2):
         if a[:3] == b[:3] and b[3:] < a[3:]:
-            raise DataError(
-                f"{name}/spl.txt goes back in time at its reading {k}, at {b[3]:02}:{b[4]:02}:{b[5]:02}",
-                field="time",
-                value=k,
-                remedy="The meter's clock was set back; remove the readings before or after",
-            )
+            what = f"{name}/spl.txt goes back in time at its reading {k}, at {b[3]:02}:{b[4]:02}:{b[5]:02}"
+            remedy = "The meter's clock was set back; remove the readings before or after"
+            raise DataError(what, field="time", value=k, remedy=remedy)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from drivers.importers.files import read_text
 from drivers.importers.mlperf_power.dates import DateOptions, Stamp, on_one_axis, stamp_of
 from drivers.importers.mlperf_power.phases import read_session_files
 from drivers.importers.refusals import bad_file, check_inferences
@@ -59,22 +60,19 @@ def read_part(folder: Path, dates: DateOptions, ranging: bool) -> Part:
     """Read one folder. Raises ``DataError``, ``UsageError``."""
     detail = detail_of(folder)
     if detail is None:
-        raise DataError(
-            f"{folder.name} holds {METER_LOG} and no {DETAIL}",
-            field=DETAIL, value=str(folder), remedy=f"Copy LoadGen's {DETAIL} of the same run beside it",
-        )  # fmt: skip
-    said = _loadgen(detail)
+        remedy = f"Copy LoadGen's {DETAIL} of the same run beside it"
+        raise bad_file(folder, f"holds {METER_LOG} and no {DETAIL}", remedy, field=DETAIL)
+    values = _loadgen(detail)
     stamps, watts = _meter(folder / METER_LOG)
-    window = [stamp_of(said[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
+    window = [stamp_of(values[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
     session = read_session_files(folder, ranging)
     stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, dates, session)
     if not begin < end:
-        raise DataError(
-            f"{folder.name}: power_end is not after power_begin", field="power_end", value=end - begin, remedy="Check"
-        )
+        what = "states a power_end that is not after power_begin"
+        raise bad_file(detail, what, "Copy the log again", field="power_end", value=end - begin)
     kept = {METER_LOG: folder / METER_LOG, DETAIL: detail, SUMMARY: detail.with_name(SUMMARY)}
     files = {f"{folder.name or 'run'}/{name}": path for name, path in kept.items() if path.is_file()}
-    return Part(folder, stamp_ms, watts, begin, end, said, session.meter, {**files, **session.files})
+    return Part(folder, stamp_ms, watts, begin, end, values, session.meter, {**files, **session.files})
 
 
 def _loadgen(path: Path) -> dict[str, Any]:
@@ -96,12 +94,8 @@ def _loadgen(path: Path) -> dict[str, Any]:
             found[entry["key"]] = entry.get("value")
     for key in ("power_begin", "power_end"):
         if not isinstance(found.get(key), str):
-            raise DataError(
-                f"{path.parent.name}/{path.name} has no {key}",
-                field=key,
-                value=str(found.get(key)),
-                remedy="Run LoadGen in a mode that logs it, or copy the whole log",
-            )
+            remedy = "Run LoadGen in a mode that logs it, or copy the whole log"
+            raise bad_file(path, f"of {path.parent.name} has no {key}", remedy, field=key)
     return found
 
 
@@ -146,19 +140,19 @@ def counts_of(part: Part, inferences: int | None) -> Counted:
     LoadGen 1.0 did not count what it issued. In the Offline scenario it issued what it generated; otherwise the logged
     rate over the window gives the samples to the six digits of that rate. 0 samples where nothing counts them.
     """
-    said = part.values
-    each = _whole(said.get("effective_samples_per_query", 1))
-    queries = _whole(said.get("result_query_count"))
+    values = part.values
+    each = _whole(values.get("effective_samples_per_query", 1))
+    queries = _whole(values.get("result_query_count"))
     if inferences is not None:
         check_inferences(inferences)
         return Counted(queries, inferences, "samples as the option inferences states")
     if queries and each:
         return Counted(queries, queries * each, "")
-    generated = [_whole(said.get(f"generated_{name}")) for name in ("query_count", "samples_per_query")]
-    if said.get("effective_scenario") == "Offline" and all(generated):
+    generated = [_whole(values.get(f"generated_{name}")) for name in ("query_count", "samples_per_query")]
+    if values.get("effective_scenario") == "Offline" and all(generated):
         return Counted(None, int(generated[0] or 0) * int(generated[1] or 0), "samples generated; the log counts none")
     for name in _RATES:
-        rate, length_s = said.get(name), (part.end_ms - part.begin_ms) / 1e3
+        rate, length_s = values.get(name), (part.end_ms - part.begin_ms) / 1e3
         if isinstance(rate, (int, float)) and rate * length_s >= 1.0 and rate * length_s * (each or 1) < MOST:
             samples = round(rate * length_s) * (each if each and name == _PER_QUERY else 1)
             return Counted(None, samples, f"samples from {name} over the window; the log counts none")
@@ -169,14 +163,5 @@ def _whole(x: object) -> int | None:
     return x if isinstance(x, int) and not isinstance(x, bool) and 1 <= x <= MOST else None
 
 
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
-            yield from file
-    except OSError as error:
-        raise DataError(
-            f"cannot read {path.parent.name}/{path.name}: {error.strerror}",
-            field=path.name,
-            value=str(path),
-            remedy=f"{METER_LOG} and {DETAIL} stand in one folder",
-        ) from error
+def _lines(path: Path) -> list[str]:
+    return read_text(path, f"{METER_LOG} and {DETAIL} stand in one folder, here {path.parent}").split("\n")

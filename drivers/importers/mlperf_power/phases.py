@@ -63,10 +63,10 @@ def read_session_files(folder: Path, ranging: bool) -> SessionFiles:
         for place in (folder.parent / "power", folder / "power", folder.parent, folder):
             if name not in found and (place / name).is_file():
                 found[name] = place / name
-    said = {name: _read(path) for name, path in found.items()}
+    values = {name: _read(path) for name, path in found.items()}
     kind = "ranging" if ranging else "testing"
-    server, client = (_phase(said.get(name), kind) for name in (SERVER, CLIENT))
-    messages = said.get(SERVER, {}).get("ptd_messages")
+    server, client = (_phase(values.get(name), kind) for name in (SERVER, CLIENT))
+    messages = values.get(SERVER, {}).get("ptd_messages")
     replies = [m.get("reply") for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
     models = [m[1] for r in replies if isinstance(r, str) and (m := re.match(r"(\w+),\d+,.*version=", r))]
     return SessionFiles(server, client, models[0][:80] if models else "", {f"power/{n}": p for n, p in found.items()})
@@ -79,15 +79,15 @@ def _read(path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _phase(said: Mapping[str, Any] | None, kind: str) -> Phase | None:
+def _phase(values: Mapping[str, Any] | None, kind: str) -> Phase | None:
     """The phase of this kind; None where the file lacks it, as older ones do."""
-    phases = said.get("phases") if said else None
+    phases = values.get("phases") if values else None
     marks = phases.get(kind) if isinstance(phases, dict) else None
     if not (isinstance(marks, list) and len(marks) == 4 and all(isinstance(m, list) and m for m in marks)):
         return None
     if not all(isinstance(m[0], (int, float)) and 0 <= m[0] < _FARTHEST_S for m in marks):
         return None
     begin, begun, end, ended = (round(1e3 * m[0]) for m in marks)
-    west = said.get("timezone") if said else None
+    west = values.get("timezone") if values else None
     local = (int(west), int(west) - SUMMER_S) if isinstance(west, (int, float)) and abs(west) <= 86_400 else ()
     return Phase((begin, begun, end, ended), tuple(dict.fromkeys((0, *local))))
