@@ -3,8 +3,8 @@
 Source: mlcommons/tiny, ``benchmark/api/internally_implemented.cpp`` and ``.h`` (command size 80, ``infer`` warms up
 ten times unless it is told how often), and the ``th_timestamp`` and ``th_results`` of its reference submissions.
 
-A conversation is a generator: it writes to the line, yields for the next line, and returns what it was after, so
-that the same one can be waited for (``converse``) or polled.
+A conversation is a generator: it writes to the line, yields for the next line and returns its result, so that the same
+one can be waited for (``converse``) or polled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.links.serial_line import SerialLine
-from rig.errors import RigError, SetupError
+from rig.errors import RigError
 from rig.types import UNSTAMPED
 
 T = TypeVar("T")
@@ -28,8 +28,6 @@ READY = "m-ready"
 COMMAND_MOST = 80
 """Characters of a command that the firmware keeps (``EE_CMD_SIZE``)."""
 LINE_END = len("\r\n")
-HELLO_S = 1.0
-QUIET_S = 0.05
 
 _LAP = re.compile(r"m-lap-us-(\d+)")
 _RESULTS = re.compile(r"m-results-\[([^\[\]]*)\]")
@@ -41,7 +39,7 @@ _BOOT = ("m-init-done", "m-timestamp-mode-")
 
 @dataclass(frozen=True)
 class Inferred:
-    """What ``infer`` answered: the board's clock before and after, unwrapped, and the scores of the last inference.
+    """The answer to ``infer``: the board's clock before and after, unwrapped, and the scores of the last inference.
 
     ``printed_s`` is how long the line with the first time stamp took on the wire, after that stamp was taken. In
     energy mode, where a pin stamps, both ticks are ``UNSTAMPED``.
@@ -54,32 +52,32 @@ class Inferred:
 
 
 class Board:
-    """One board, which stamps in text, or with ``on_pin`` by a pin. Methods that return a ``Talk`` say nothing until
+    """One board, which stamps in text or, with ``on_pin``, by a pin.
 
-    it is run.
+    A method that returns a ``Talk`` sends nothing until the conversation runs.
     """
 
     def __init__(self, line: SerialLine, clock: BoardClock, answer_s: float, on_pin: bool = False) -> None:
         self.line, self._clock, self._answer_s, self._on_pin = line, clock, answer_s, on_pin
-        self._owes_ready = False
+        self._ready_is_due = False
 
     # ---- conversations --------------------------------------------------------------------
 
-    def asked(self, command: str) -> Talk[list[str]]:
-        """Send a command; its lines up to ``m-ready``."""
+    def ask(self, command: str) -> Talk[list[str]]:
+        """Send a command; gives its lines up to ``m-ready``."""
         yield from self._ready()
         self._send(command)
         lines: list[str] = []
         while (line := (yield)) != READY:
-            self._neutral(line)
+            self._refuse_error(line)
             lines.append(line)
         return lines
 
     def hello(self) -> Talk[dict[str, str]]:
-        """Who it is: ``name``, ``profile`` and ``model``, as far as it says."""
+        """The ``name``, ``profile`` and ``model`` of the board, as far as it states them."""
         found: dict[str, str] = {}
         for command in ("name", "profile"):
-            for line in (yield from self.asked(command)):
+            for line in (yield from self.ask(command)):
                 if name := _NAME.fullmatch(line):
                     found["name"] = name[1]
                 elif fact := _FACT.fullmatch(line):
@@ -87,16 +85,16 @@ class Board:
         return found
 
     def load(self, data: bytes, chunk: int) -> Talk[None]:
-        """Put bytes into its buffer, ``chunk`` at a time, and see that it counted as many."""
+        """Put bytes into its buffer, ``chunk`` at a time, and check that it counts as many."""
         size = len(data)
-        lines = yield from self.asked(f"db load {size}")
+        lines = yield from self.ask(f"db load {size}")
         if f"m-[Expecting {size} bytes]" not in lines:
             raise self.failed(
                 f"did not agree to load {size} bytes: it said {_said(lines)}",
                 "Check that the model's input is of this size (MAX_DB_INPUT_SIZE in its firmware)",
             )
         for at in range(0, size, chunk):
-            lines = yield from self.asked("db " + data[at : at + chunk].hex())
+            lines = yield from self.ask("db " + data[at : at + chunk].hex())
             done, last = "m-load-done" in lines, at + chunk >= size
             if done != last:
                 what = "was full too early" if done else f"has not counted {size} bytes"
@@ -130,7 +128,7 @@ class Board:
                     raise self._laps_missing(len(laps))
                 done = True
             else:
-                self._neutral(line)
+                self._refuse_error(line)
         return self._inferred(laps, done, scores, printed_s)
 
     def timestamp(self) -> Talk[int]:
@@ -141,14 +139,14 @@ class Board:
         while not (lap := _LAP.fullmatch(line := (yield))):
             if line == READY:
                 raise self._laps_missing(0)
-            self._neutral(line)
-        self._owes_ready = True
+            self._refuse_error(line)
+        self._ready_is_due = True
         return self._tick(int(lap[1]), began_ns)
 
     def stamps(self) -> Talk[bool]:
         """Whether it answers ``timestamp`` with a time in text."""
         began_ns = time.monotonic_ns()
-        for line in (yield from self.asked("timestamp")):
+        for line in (yield from self.ask("timestamp")):
             if lap := _LAP.fullmatch(line):
                 self._tick(int(lap[1]), began_ns)
                 return True
@@ -171,11 +169,11 @@ class Board:
     # ---- errors ---------------------------------------------------------------------------
 
     def failed(self, what: str, remedy: str = "") -> RigError:
-        """The board did something it must not; the line is broken from now on."""
+        """The error for a board that breaks the protocol; the line is unusable from now on."""
         return self.line.failed(what, remedy=remedy)
 
     def silent(self, allowed_s: float) -> RigError:
-        """The board said nothing for too long."""
+        """The error for a board that sends nothing for too long."""
         return self.line.failed(f"gave no answer within {allowed_s:g} s", silent=True)
 
     def _out_of_order(self, line: str) -> RigError:
@@ -213,20 +211,20 @@ class Board:
         return Inferred(laps[0], laps[1], scores, printed_s)
 
     def _ready(self) -> Talk[None]:
-        """Take the ``m-ready`` that an earlier answer still owes."""
-        while self._owes_ready:
+        """Take the ``m-ready`` that ends an earlier answer."""
+        while self._ready_is_due:
             line = yield
             if line == READY:
-                self._owes_ready = False
+                self._ready_is_due = False
             else:
-                self._neutral(line)
+                self._refuse_error(line)
 
     def _send(self, command: str) -> None:
         assert len(command) < COMMAND_MOST
         self.line.write(command.encode("ascii") + b"%")
 
-    def _neutral(self, line: str) -> None:
-        """Raise for a line that is an error, a boot message or no line of this protocol."""
+    def _refuse_error(self, line: str) -> None:
+        """Raise for a line that is an error, a boot message or not of this protocol."""
         if error := _ERROR.fullmatch(line):
             raise self.failed(f"reports an error: {error[1].rstrip(']')[:120]!r}", "Look the text up in its firmware")
         if line.startswith(_BOOT):
@@ -252,7 +250,7 @@ class Board:
 
 
 def _broken_known(line: str) -> bool:
-    """Whether a line begins as one that is understood and goes on as none."""
+    """Whether a line begins like a known one and goes on otherwise."""
     if line.startswith(("m-lap-us-", "m-results-")):
         return not (_LAP.fullmatch(line) or _RESULTS.fullmatch(line))
     return False
@@ -260,54 +258,3 @@ def _broken_known(line: str) -> bool:
 
 def _said(lines: Sequence[str]) -> str:
     return "; ".join(line[:60] for line in lines) or "nothing"
-
-
-def introduced(
-    line: SerialLine, bits: int, boot_s: float, answer_s: float, on_pin: bool = False
-) -> tuple[Board, dict[str, str]]:
-    """The board on a line, and what it says it is. It may be booting, or in the middle of a command of an earlier run.
-
-    Raises ``SetupError`` when none introduces itself within ``boot_s``, or when it stamps otherwise than ``on_pin``
-    says.
-    """
-    until_s = time.monotonic() + boot_s
-    last = "it said nothing"
-    while (left_s := until_s - time.monotonic()) > 0:
-        board = Board(line, BoardClock(bits), answer_s, on_pin)
-        allowed_s = min(HELLO_S, left_s)
-        try:
-            line.quiet(QUIET_S)
-            said = board.converse(board.hello(), allowed_s)
-            line.quiet(QUIET_S)
-            if "name" in said:
-                if board.converse(board.stamps(), allowed_s) == on_pin:
-                    raise _other_mode(on_pin)
-                return board, said
-            last = "it gave no name"
-        except SetupError:
-            raise
-        except RigError as error:
-            last = error.message
-            if " is gone" in last:
-                break
-    raise SetupError(
-        f"no MLPerf Tiny board answers on {line.port} at {line.baud} baud: {last}",
-        field="port",
-        value=line.port,
-        remedy="Check the port and the baud rate (115200; 9600 means energy mode), and that its firmware runs",
-    )
-
-
-def _other_mode(on_pin: bool) -> SetupError:
-    """A board that stamps in text where a pin was announced, or the other way round."""
-    found, asked = ("performance", "energy") if on_pin else ("energy", "performance")
-    return SetupError(
-        f"the board's firmware was built for {found} mode: it {'answers' if on_pin else 'gives'} `timestamp` "
-        f"{'in text' if on_pin else 'no text, and stamps by a falling edge of a pin'}",
-        field="mode",
-        value=asked,
-        remedy="Give mode=performance"
-        if on_pin
-        else "Give mode=energy, with its pin on a logic input of the power "
-        "meter; or build its firmware for performance mode",
-    )
