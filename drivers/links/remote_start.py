@@ -41,11 +41,12 @@ print("{_MARK}" + json.dumps({{"python": platform.python_version(), "versions": 
 
 @dataclass(frozen=True)
 class Worker:
-    """What a worker runs and where. ``sources`` are modules by name and text, as ``drivers/workers/serve.py`` takes them.
+    """What a worker runs and where.
 
+    ``sources`` are modules by name and text, as ``drivers/workers/serve.py`` takes them.
     ``interpreter`` is a path ("" for the one that runs this); ``host`` is "" for this computer, else what ssh takes.
-    ``options`` holds builtins. Interpreter, imports and opening may take ``start_s`` together. ``extra`` is the extra of
-    this project that installs execnet.
+    ``options`` holds builtins. Interpreter, imports and opening may take ``start_s`` together. ``extra`` names the
+    extra of this project that installs execnet.
     """
 
     name: str

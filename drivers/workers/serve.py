@@ -1,8 +1,8 @@
 """The loop that a worker runs in its own interpreter. ``drivers/links/remote_link.py`` ships it as source.
 
 It needs Python 3.8 or newer with its standard library, and imports nothing of this project. Only dictionaries, lists,
-numbers, texts and bytes cross the channel. The worker itself comes as sources in the first message, each importable by the name it has
-here; the last has ``open_worker(options)``, which returns an object with
+numbers, texts and bytes cross the channel. The worker itself comes as sources in the first message; each is importable
+by the name that it has there. The last has ``open_worker(options)``, which returns an object with
 
 - ``about``: a dictionary for the hello (versions, details, ...);
 - ``stage(samples)``: load them. A sample is ``{"id", "payload": {"dtype", "shape", "data"}, "rate_hz", "duration_s",
