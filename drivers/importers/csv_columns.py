@@ -88,12 +88,8 @@ class Columns:
             remedy = f"Decimals have {here} in this file, and thousands may not be marked; correct the row"
             if self.layout.has_decimal and self.layout.decimal == ".":
                 remedy += ", or state decimal=,"
-        return DataError(
-            f"{self.path.name}: {name} is {text!r} in data row {row + 1}, which is no number",
-            field=name,
-            value=text,
-            remedy=remedy,
-        )
+        what = f"{self.path.name}: {name} is {text!r} in data row {row + 1}, which is no number"
+        return DataError(what, field=name, value=text, remedy=remedy)
 
 
 def unit_of_time(text: str) -> str | None:

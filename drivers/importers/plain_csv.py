@@ -136,12 +136,9 @@ def _stamped(table: Columns, at: tuple[str, str], place: str | None, timezone: s
     cells = table.cells(at[0])
     for row, cell in enumerate(cells, start=1):
         if not isinstance(cell, str):
-            raise DataError(
-                f"{table.path.name}: {at[0]} is {cell!r} in data row {row}, which is no time stamp",
-                field=at[0],
-                value=str(cell),
-                remedy="Write ISO 8601, or declare the unit of its numbers",
-            )
+            what = f"{table.path.name}: {at[0]} is {cell!r} in data row {row}, which is no time stamp"
+            remedy = "Write ISO 8601, or declare the unit of its numbers"
+            raise DataError(what, field=at[0], value=str(cell), remedy=remedy)
     return axis_of(np.array([iso_ns(c, timezone) for c in cells], dtype=np.int64), place)
 
 
