@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
+from drivers.devices.mlperf_tiny import greeting
 from drivers.devices.mlperf_tiny.device import open_device
 from drivers.meters.lpm01a import link as lpm01a_link
 from drivers.meters.lpm01a.meter import open_meter
@@ -42,7 +42,7 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pseudo terminal is quiet sooner than a USB cable."""
     monkeypatch.setattr(lpm01a_link, "QUIET_S", 0.015)
-    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
 
 
 CALM = settings(deadline=None, derandomize=True, database=None)
