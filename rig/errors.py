@@ -67,6 +67,18 @@ class MissingExtraError(SetupError):
     exit_code = 5
 
 
+def missing_extra(
+    what: str, error: ImportError, extra: str, *, field: str = "extra", value: object = None
+) -> MissingExtraError:
+    """The error to raise when ``what`` needs a package that the optional extra ``extra`` installs."""
+    return MissingExtraError(
+        f"{what} needs {error.name or error}, which is not installed",
+        field=field,
+        value=extra if value is None else value,
+        remedy=f"pip install 'neurorig[{extra}]'",
+    )
+
+
 class DataError(RigError):
     """Input data that cannot be used: unreadable, truncated, NaN, clipped, miscounted."""
 

@@ -21,12 +21,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from rig.errors import MissingExtraError, RigError, SetupError, UnknownNameError, UsageError
+from rig.errors import RigError, SetupError, UnknownNameError, UsageError, missing_extra
 
 Factory = Callable[..., Any]
 GROUPS = (
-    "devices", "meters", "scenarios", "workloads", "rules", "plants", "importers", "exports", "generators", "targets",
-    "reports",
+    "commands", "devices", "meters", "scenarios", "workloads", "problems", "rules", "plants", "importers", "reports",
 )  # fmt: skip
 
 
@@ -59,13 +58,8 @@ def load(group: str, name: str) -> Factory:
     try:
         return typing.cast(Factory, entry.load())
     except ImportError as error:
-        extras = ", ".join(entry.extras) or name
-        raise MissingExtraError(
-            f"{group.removesuffix('s')} {name!r} needs {error.name or error}, which is not installed",
-            field=group.removesuffix("s"),
-            value=name,
-            remedy=f"pip install 'neurorig[{extras}]'",
-        ) from error
+        kind, extras = group.removesuffix("s"), ", ".join(entry.extras) or name
+        raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
 
 
 def options_of(factory: Factory) -> dict[str, Option]:

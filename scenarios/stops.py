@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rig.analysis.solving.target_file import OFFICIAL, PREFERRED
+from rig.analysis.solving.targets import OFFICIAL, by_preference
 from rig.errors import UsageError
 from rig.types import Workload
 
@@ -14,14 +14,12 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
     the workload's details name. Raises ``UsageError`` naming the first problem that has none.
     """
     named = workload.details.get("targets") or {}
-    order = dict.fromkeys([*PREFERRED, *sorted(named)])
     costs: dict[str, float] = {}
     for sample in workload.samples:
-        known = {name: named[name][sample.id] for name in named if sample.id in named[name]}
+        known = {name: float(named[name][sample.id]) for name in sorted(named) if sample.id in named[name]}
         if sample.target_cost is not None:
             known[OFFICIAL] = sample.target_cost
-        target = next((float(known[name]) for name in order if name in known), None)
-        if target is None:
+        if not known:
             notes = workload.details.get("notes") or ()
             raise UsageError(
                 f"problem {sample.id} has no target to come close to",
@@ -29,6 +27,7 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
                 value=to_gap,
                 remedy=f"Leave to_gap out, or give a target. {' '.join(notes)}".rstrip(),
             )
+        target = known[by_preference(known)[0]]
         costs[sample.id] = target + to_gap * abs(target)
     return costs
 

@@ -16,9 +16,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.solving.graph import Graph, from_payload
 from rig.errors import DeviceError, UsageError
 from rig.types import Budget, DeviceInfo, Progress, Reply, Sample, Span
+from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 
 T = TypeVar("T")
 PHASE = "solve"

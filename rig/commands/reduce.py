@@ -48,7 +48,7 @@ class Streamed:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``rig reduce TRACE --windows FILE ...``."""
+    """Declare the arguments of ``rig reduce TRACE --windows FILE ...``."""
     add = parser.add_argument
     add("trace", type=Path, metavar="TRACE", help="a file of raw numbers, a JLS file, or a run directory")
     add("--windows", type=Path, metavar="FILE", help="start,end[,phase] in s; default: a run's own spans and idle")

@@ -158,7 +158,6 @@ def _for_power(request: Request, o: Opened) -> Workload:
 class _Same:
     """A workload of one sample of another, again and again."""
 
-    of: Workload
     name: str
     task: str
     version: str
@@ -166,17 +165,12 @@ class _Same:
     samples: Sequence[Any]
     details: dict[str, Any]
 
-    def score(self, replies: Sequence[Any]) -> dict[str, float]:
-        return dict(self.of.score(replies))
-
 
 def _same(workload: Workload) -> Workload:
     first = workload.samples[len(workload.samples) // 2]  # none of those that warm up, which it would follow at once
     times = max(REPEATED, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
-    return _Same(
-        workload, workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details
-    )
+    return _Same(workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details)
 
 
 @contextmanager

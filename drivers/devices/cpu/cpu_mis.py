@@ -14,9 +14,9 @@ from importlib.metadata import version
 from typing import Any
 
 from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
-from rig.analysis.solving.graph import Graph
-from rig.errors import MissingExtraError
+from rig.errors import missing_extra
 from rig.types import Device, DeviceInfo
+from scenarios.workloads.qubo_mis.graph import Graph
 
 NAME = "cpu-mis"
 _MEASURED_MOVES = 4096
@@ -37,12 +37,7 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     try:
         from drivers.devices.cpu.mis import search
     except ImportError as error:
-        raise MissingExtraError(
-            f"device {NAME} needs {error.name or 'numba'}, which is not installed",
-            field="device",
-            value=NAME,
-            remedy="pip install 'neurorig[qubo]'",
-        ) from error
+        raise missing_extra(f"device {NAME}", error, "qubo", field="device", value=NAME) from error
     walker = _Walker(search)
     return SolverDevice(
         _info(longest_s), walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s

@@ -12,8 +12,9 @@ from typing import Any
 
 from drivers.devices.cpu import dwave
 from drivers.devices.solver import SolverDevice, Tally, checked_options
-from rig.analysis.solving.graph import Graph
 from rig.types import Device
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.views import to_bqm
 
 NAME = "cpu-sa"
 TUNING = "temperatures by dwave-samplers' rule for the largest degree expected; reads of 16 sweeps, then twice as many"
@@ -30,8 +31,8 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
     checked_options(seed, default_s, longest_s)
-    dimod, samplers = dwave.imported(NAME)
-    annealer = _Annealer(dimod, samplers.SimulatedAnnealingSampler())
+    samplers = dwave.imported(NAME)
+    annealer = _Annealer(samplers.SimulatedAnnealingSampler())
     info = dwave.info(NAME, "simulated annealing of dwave-samplers on one core of this computer", TUNING, longest_s)
     return SolverDevice(info, annealer.load, annealer.solve, seed=seed, default_s=default_s, longest_s=longest_s)
 
@@ -60,12 +61,11 @@ class _Problem:
 
 @dataclass(frozen=True)
 class _Annealer:
-    dimod: Any
     sampler: Any
 
     def load(self, graph: Graph) -> _Problem:
         """The model in spins, its temperatures, and how long a call and a sweep take."""
-        spins = dwave.binary_model(self.dimod, graph).change_vartype("SPIN", inplace=False)
+        spins = to_bqm(graph).change_vartype("SPIN", inplace=False)
         problem = _Problem(graph, spins, beta_range(graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS, 0))
         long_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS + _MEASURED_SWEEPS, 0))

@@ -13,8 +13,9 @@ from typing import Any
 
 from drivers.devices.cpu import dwave
 from drivers.devices.solver import SolverDevice, Tally, checked_options
-from rig.analysis.solving.graph import Graph
 from rig.types import Device
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.views import to_bqm
 
 NAME = "cpu-tabu"
 TUNING = "tenure a quarter of the nodes and at most 20; reads of 0.02 s, then twice as long"
@@ -33,8 +34,8 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
     checked_options(seed, default_s, longest_s)
-    dimod, samplers = dwave.imported(NAME)
-    tabu = _Tabu(dimod, samplers.TabuSampler())
+    samplers = dwave.imported(NAME)
+    tabu = _Tabu(samplers.TabuSampler())
     info = dwave.info(NAME, "multistart tabu search of dwave-samplers on one core of this computer", TUNING, longest_s)
     return SolverDevice(info, tabu.load, tabu.solve, seed=seed, default_s=default_s, longest_s=longest_s)
 
@@ -54,12 +55,11 @@ class _Problem:
 
 @dataclass(frozen=True)
 class _Tabu:
-    dimod: Any
     sampler: Any
 
     def load(self, graph: Graph) -> _Problem:
         """The model, and how long a call and an update of its search take."""
-        problem = _Problem(graph, dwave.binary_model(self.dimod, graph), 0.0, 0.0)
+        problem = _Problem(graph, to_bqm(graph), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, 0, None, updates=1))
         long_s = dwave.timed(lambda: self._read(problem, 0, None, updates=_MEASURED_UPDATES))
         # a short call that was held up would make updates seem to cost nothing, and the last read endless

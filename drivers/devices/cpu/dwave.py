@@ -11,37 +11,20 @@ import platform
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from drivers.devices.solver import PHASE
-from rig.analysis.solving.graph import CONFLICT_COST, NODE_COST, Graph
-from rig.errors import MissingExtraError
+from rig.errors import missing_extra
 from rig.types import DeviceInfo
 
 
-def imported(what: str) -> tuple[ModuleType, ModuleType]:
-    """The modules dimod and dwave.samplers. Raises ``MissingExtraError``."""
+def imported(what: str) -> Any:
+    """The module dwave.samplers. Raises ``MissingExtraError`` that names ``what`` needs it."""
     try:
-        import dimod
         import dwave.samplers
     except ImportError as error:
-        raise MissingExtraError(
-            f"{what} needs {error.name or 'dwave-samplers'}, which is not installed",
-            field="device",
-            value=what,
-            remedy="pip install 'neurorig[qubo]'",
-        ) from error
-    return dimod, dwave.samplers
-
-
-def binary_model(dimod: Any, graph: Graph) -> Any:
-    """The benchmark's Q as a binary quadratic model: an edge costs 8, once for both orders."""
-    quadratic = (graph.edges[:, 0], graph.edges[:, 1], np.full(len(graph.edges), float(CONFLICT_COST)))
-    linear = np.full(graph.nodes, float(NODE_COST))
-    return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, quadratic, 0.0, "BINARY")
+        raise missing_extra(what, error, "qubo", field="device", value=what) from error
+    return dwave.samplers
 
 
 def timed(call: Callable[[], object], times: int = 3) -> float:

@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError
-from rig.types import Reply, Sample
+from rig.types import Sample
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau
 from scenarios.workloads.asc.frames import frames_of
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
-from scenarios.workloads.asc.scoring import score_labels
 from scenarios.workloads.asc.slices import SLICE_S, LazySamples, Loader, Slice, Unit, draw, interleave, join
 
 NAME = "asc"
@@ -57,10 +56,6 @@ class AscWorkload:
     digest_sha256: str
     samples: LazySamples
     details: Mapping[str, Any]
-
-    def score(self, replies: Sequence[Reply]) -> Mapping[str, float]:
-        """See ``score_labels``; raises DataError for replies to samples that are not here."""
-        return score_labels({unit.id: unit.label for unit in self.samples.units}, replies)
 
     def sequences(self, seconds: float) -> AscWorkload:
         """The same slices joined to sequences of ``seconds``; see the function of this name."""

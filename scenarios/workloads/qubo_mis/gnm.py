@@ -17,8 +17,8 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.solving.graph import MAX_EDGES, MAX_NODES, Graph
 from rig.errors import UsageError
+from scenarios.workloads.qubo_mis.graph import MAX_EDGES, MAX_NODES, Graph
 from scenarios.workloads.qubo_mis.memory import free_bytes
 
 Keys = NDArray[np.int64]

@@ -17,13 +17,19 @@ from typing import Any, overload
 
 import numpy as np
 
-from rig.analysis.solving.graph import Graph
 from rig.errors import UsageError
 from rig.recording.atomic_write import regular, replacing
-from rig.types import Reply, Sample
+from rig.types import Sample, Written
 from scenarios.workloads.qubo_mis.gnm import MAX_SEED, checked, gnm_edges
-from scenarios.workloads.qubo_mis.scoring import Problem, score_solutions
-from scenarios.workloads.qubo_mis.targets import TUNING_SEEDS, TargetFile, details_of, official_target, open_file
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.targets import (
+    TUNING_SEEDS,
+    Instance,
+    TargetFile,
+    details_of,
+    official_target,
+    open_file,
+)
 
 NAME = "qubo-mis"
 TASK = "qubo-mis"
@@ -43,11 +49,11 @@ _DRAWN_BELOW = 2**32
 class LazyGraphs(Sequence[Sample]):
     """Samples whose graphs are drawn when they are looked up; the last one is kept."""
 
-    problems: tuple[Problem, ...]
+    instances: tuple[Instance, ...]
     kept: dict[str, Graph] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.problems)
+        return len(self.instances)
 
     @overload
     def __getitem__(self, index: int) -> Sample: ...
@@ -55,18 +61,18 @@ class LazyGraphs(Sequence[Sample]):
     def __getitem__(self, index: slice) -> LazyGraphs: ...
     def __getitem__(self, index: int | slice) -> Sample | LazyGraphs:
         if isinstance(index, slice):
-            return replace(self, problems=self.problems[index])
-        problem = self.problems[index]
-        target = None if problem.target is None else float(problem.target)
-        payload = self.graph(problem).to_payload()
-        return Sample(id=problem.id, payload=payload, target_cost=target, seed=problem.seed, keep=True)
+            return replace(self, instances=self.instances[index])
+        instance = self.instances[index]
+        target = None if instance.target is None else float(instance.target)
+        payload = self.graph(instance).to_payload()
+        return Sample(id=instance.id, payload=payload, target_cost=target, seed=instance.seed, keep=True)
 
-    def graph(self, problem: Problem) -> Graph:
-        """The graph of a problem, drawn unless it was the last one."""
-        if problem.id not in self.kept:
+    def graph(self, instance: Instance) -> Graph:
+        """The graph of an instance, drawn unless it was the last one."""
+        if instance.id not in self.kept:
             self.kept.clear()  # first, so that two large ones are never held together
-            self.kept[problem.id] = gnm_edges(problem.nodes, problem.density, problem.seed)
-        return self.kept[problem.id]
+            self.kept[instance.id] = gnm_edges(instance.nodes, instance.density, instance.seed)
+        return self.kept[instance.id]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,10 +85,6 @@ class QuboWorkload:
     digest_sha256: str
     samples: LazyGraphs
     details: Mapping[str, Any]
-
-    def score(self, replies: Sequence[Reply]) -> Mapping[str, float]:
-        """See ``score_solutions``; raises DataError for replies that answer none of the samples."""
-        return score_solutions(self.samples.problems, self.samples.graph, replies)
 
 
 def open_workload(
@@ -108,13 +110,13 @@ def open_workload(
     """
     nodes, density, _ = checked(nodes, density, 0)
     chosen = _seeds(seeds, draw, announced)
-    samples = LazyGraphs(tuple(_problem(nodes, density, seed) for seed in chosen))
+    samples = LazyGraphs(tuple(_instance(nodes, density, seed) for seed in chosen))
     file = open_file(Path(targets)) if targets else TargetFile()
     digests, more = {}, {}
-    for p in samples.problems:
+    for p in samples.instances:
         digests[str(p.seed)] = graph_digest(samples.graph(p), density, p.seed)
         more[p.id] = file.of(p, samples.graph(p))
-    edges = len(samples.graph(samples.problems[-1]).edges)
+    edges = len(samples.graph(samples.instances[-1]).edges)
     kinds = {str(seed): _kind(seed, draw, announced) for seed in chosen}
     details = {
         "nodes": nodes,
@@ -124,7 +126,7 @@ def open_workload(
         "seed_kind": next(iter(kinds.values())) if len(set(kinds.values())) == 1 else MIXED,
         "seed_kinds": kinds,
         "graphs_sha256": digests,
-        **details_of(samples.problems, more),
+        **details_of(samples.instances, more),
         **({"targets_file": dict(file.about)} if targets else {}),
     }
     whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
@@ -137,15 +139,6 @@ def graph_digest(graph: Graph, density: float, seed: int) -> str:
     hasher = hashlib.sha256(head.encode() + b"\n")
     hasher.update(np.ascontiguousarray(graph.edges, "<i4").reshape(-1).data)
     return hasher.hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A problem in a file."""
-
-    path: Path
-    edges: int
-    digest_sha256: str
 
 
 def export(nodes: int, density: float, seed: int, out: Path) -> Written:
@@ -211,9 +204,9 @@ def _kind(seed: int, draw: int, announced: bool) -> str:
     return ANNOUNCED if announced else DRAWN if draw else CHOSEN
 
 
-def _problem(nodes: int, density: float, seed: int) -> Problem:
+def _instance(nodes: int, density: float, seed: int) -> Instance:
     target = official_target(nodes, density, seed)
-    return Problem(f"mis-n{nodes}-d{density!r}-s{seed}", nodes, density, seed, target)
+    return Instance(f"mis-n{nodes}-d{density!r}-s{seed}", nodes, density, seed, target)
 
 
 def _is_seed(text: str) -> bool:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import drivers.devices.cpu.mis
 from drivers.devices.solver import SolverDevice, Tally, solve_seed
-from rig.analysis.solving.graph import Graph, from_hex
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, MissingExtraError, RigError, UsageError
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample
+from scenarios.workloads.qubo_mis.graph import Graph, from_hex
 from tests.support.mis_graphs import random_graph
 
 pytest.importorskip("numba", reason="extra qubo is not installed")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.devices.cpu.mis.reduce import reduced, undone
-from rig.analysis.solving.graph import Graph
+from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.mis_graphs import graphs, random_graph
 
 pytest.importorskip("numba", reason="extra qubo is not installed")

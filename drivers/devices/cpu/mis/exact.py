@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from drivers.devices.cpu.mis.exact_kernel import BEST, STATE, branch
 from drivers.devices.cpu.mis.reduce import Adjacency, components, reduced, undone
 from drivers.devices.cpu.mis.search import improvements, load
-from rig.analysis.solving.graph import Graph, Vector
+from scenarios.workloads.qubo_mis.graph import Graph, Vector
 
 Bits = NDArray[np.uint64]
 _REDUCE_BELOW = 20.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rig.analysis.solving.graph import Graph
+from scenarios.workloads.qubo_mis.graph import Graph
 
 Adjacency = dict[int, set[int]]
 

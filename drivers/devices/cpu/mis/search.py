@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.cpu.mis.search_kernel import BEST, COUNTERS, CYCLE, FREE, MOVE, RANDOM, STEP, walk
-from rig.analysis.solving.graph import Graph, Vector
+from scenarios.workloads.qubo_mis.graph import Graph, Vector
 
 _MASK64 = (1 << 64) - 1
 

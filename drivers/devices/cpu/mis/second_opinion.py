@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.devices.cpu.dwave import binary_model, imported
-from rig.analysis.solving.graph import Graph, Vector
-from rig.errors import MissingExtraError
+from drivers.devices.cpu.dwave import imported
+from rig.errors import missing_extra
+from scenarios.workloads.qubo_mis.graph import Graph, Vector
+from scenarios.workloads.qubo_mis.views import to_bqm
 
 SPECIFIED_READS = 100
 SPECIFIED_RESTARTS = 50
@@ -36,12 +37,7 @@ def cp_sat(graph: Graph, seconds: float = 60.0, seed: int = 0) -> Opinion:
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
-        raise MissingExtraError(
-            "the second opinion needs ortools, which is not installed",
-            field="extra",
-            value="peers",
-            remedy="pip install 'neurorig[peers]'",
-        ) from error
+        raise missing_extra("the second opinion", error, "peers") from error
     model = cp_model.CpModel()
     chosen = [model.new_bool_var(f"x{v}") for v in range(graph.nodes)]
     for u, v in graph.edges.tolist():
@@ -67,8 +63,8 @@ def specified_tabu(
 
     Half a minute at 100 nodes, several at 1000. Raises ``MissingExtraError`` without dwave-samplers.
     """
-    dimod, samplers = imported("tabu as specified")
-    model = binary_model(dimod, graph)
+    samplers = imported("tabu as specified")
+    model = to_bqm(graph)
     began = time.perf_counter()
     found = samplers.TabuSampler().sample(model, num_reads=reads, num_restarts=restarts, timeout=None, seed=seed)
     took_s = time.perf_counter() - began

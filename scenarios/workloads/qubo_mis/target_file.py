@@ -13,13 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from rig.analysis.solving.targets import BEST_KNOWN, OFFICIAL
 from rig.errors import DataError
 from rig.recording.atomic_write import write_whole
 
 Key = tuple[int, float, int]
-OFFICIAL, SPECIFIED, BEST_KNOWN = "official", "specified", "best_known"
-PREFERRED = (OFFICIAL, SPECIFIED, BEST_KNOWN)
-"""Which target a solve is to come close to, where a problem has several."""
 _VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 

@@ -59,6 +59,15 @@ class Graph:
         """How many edges lie inside the set; 0 means that it is independent. Raises ``UsageError`` as ``cost``."""
         return self._conflicts(self.checked(x))
 
+    def judge(self, solution: str) -> tuple[int, int]:
+        """The cost of a solution that ``to_hex`` wrote, and its conflicts; see ``rig.types.Problem``.
+
+        Raises ``DataError`` for a text that is no solution of this graph.
+        """
+        chosen = from_hex(solution, self.nodes)
+        conflicts = self._conflicts(chosen)
+        return CONFLICT_COST * conflicts + NODE_COST * int(np.count_nonzero(chosen)), conflicts
+
     def checked(self, x: Any) -> Vector:
         """``x`` as uint8 of shape (nodes,). Raises ``UsageError``."""
         vector = _bits(x)
