@@ -28,9 +28,17 @@ REPEATED = 64
 
 
 def measure(request: Request, quiet: bool = False) -> Path:
-    """Record what was asked; the directory of the session, or of the run where only one was wanted.
+    """Record what is requested, and return the directory of the session, or of the run when only one is wanted.
 
-    Raises a ``RigError``; what was recorded before it stays, bound into a session of what there is.
+    Raises a ``RigError``. What was recorded before the error stays, bound into a session.
+
+    Example::
+
+        import rig
+        from pathlib import Path
+
+        request = rig.Request(device="mock", mode="together", options=("samples=8",), out=Path("runs/first"))
+        print("recorded", rig.measure(request, quiet=True))
     """
     _check(request)
     folder = request.out or Path("runs") / run_name(request.device, request.scenario)

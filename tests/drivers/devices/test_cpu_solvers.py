@@ -157,7 +157,7 @@ def test_options_out_of_range_are_refused(opener: Callable[..., Device], options
 
 @pytest.mark.parametrize(
     ("opener", "stack"),
-    [(cpu_mis.open_device, "numba"), (cpu_sa.open_device, "dimod"), (cpu_tabu.open_device, "dimod")],
+    [(cpu_mis.open_device, "numba"), (cpu_sa.open_device, "dwave.samplers"), (cpu_tabu.open_device, "dwave.samplers")],
 )
 def test_a_stack_that_is_not_installed_is_named_with_its_extra(
     opener: Callable[..., Device], stack: str, monkeypatch: pytest.MonkeyPatch
