@@ -68,11 +68,11 @@ class MissingExtraError(SetupError):
 
 
 def missing_extra(
-    what: str, error: ImportError, extra: str, *, field: str = "extra", value: object = None
+    what: str, error: ImportError | OSError, extra: str, *, field: str = "extra", value: object = None
 ) -> MissingExtraError:
     """The error to raise when ``what`` needs a package that the optional extra ``extra`` installs."""
     return MissingExtraError(
-        f"{what} needs {error.name or error}, which is not installed",
+        f"{what} needs {getattr(error, 'name', None) or error}, which is not installed",
         field=field,
         value=extra if value is None else value,
         remedy=f"pip install 'neurorig[{extra}]'",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rig.types import Clock, Issue, Rules, Sample, Step, Workload
-from scenarios.steps import Enough, at_least, chosen, framed, once
+from scenarios.steps import Enough, framed, idle_and_warmup, once
 
 SLACK = 1.1
 """Of the duration asked for: loading the first hand-over is no part of what the rules count."""
@@ -21,8 +21,7 @@ def offline(
     warmup: int | None = None,
 ) -> Iterator[Step]:
     """Idle, the whole set in one hand-over, in batches up to the device's, as often as the rules ask, idle."""
-    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
-    at_least(idle_s=(idle, 0.0), warmup=(warm, 0))
+    idle, warm = idle_and_warmup(rules, idle_s, warmup)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
     samples = list(workload.samples)  # decoded before the run, not while it waits and no meter is drained

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rig.errors import UsageError
 from rig.types import Issue, Rules, Sample, Step, Streams, Workload
-from scenarios.steps import at_least, chosen, framed, once, positive
+from scenarios.steps import at_least, chosen, framed, idle_and_warmup, once, positive
 
 
 def real_time(
@@ -31,8 +31,8 @@ def real_time(
     frames wait. Its answer should come within ``deadline_s`` (default: the stride). ``phase`` issues one
     phase of the device alone, where the others run by themselves.
     """
-    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
-    at_least(idle_s=(idle, 0.0), warmup=(warm, 0), queue=(queue, 1), stream_seed=(stream_seed, 0))
+    idle, warm = idle_and_warmup(rules, idle_s, warmup)
+    at_least(queue=(queue, 1), stream_seed=(stream_seed, 0))
     positive(window_s=window_s, stride_s=stride_s, scene_s=scene_s, deadline_s=chosen(deadline_s, stride_s))
     at_least(stream_s=(stream_s, max(window_s, rules.min_duration_s)))
     if purpose == "compliance":

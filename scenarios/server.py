@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.types import Issue, Rules, Sample, Step, Workload
-from scenarios.steps import at_least, chosen, framed, once, positive
+from scenarios.steps import at_least, chosen, framed, idle_and_warmup, once, positive
 
 BLOCK = 1024
 
@@ -29,9 +29,9 @@ def server(
     Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
     the rules name stays below ``latency_bound_s``.
     """
-    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
+    idle, warm = idle_and_warmup(rules, idle_s, warmup)
     seconds = chosen(duration_s, rules.min_duration_s)
-    at_least(idle_s=(idle, 0.0), warmup=(warm, 0), duration_s=(seconds, 0.0), arrival_seed=(arrival_seed, 0))
+    at_least(duration_s=(seconds, 0.0), arrival_seed=(arrival_seed, 0))
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)

@@ -66,6 +66,13 @@ class Enough:
         return self._clock.now_ns() if self._clock is not None else 0
 
 
+def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> tuple[float, int]:
+    """Seconds of idle and samples of warm-up: the options, else what the rules say. Raises ``UsageError``."""
+    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
+    at_least(idle_s=(idle, 0.0), warmup=(warm, 0))
+    return idle, warm
+
+
 def chosen(value: float | None, default: float | None) -> float:
     """An option, or what the rules say, or nothing."""
     return float(value if value is not None else default or 0)

@@ -176,16 +176,7 @@ def _of_jls(args: argparse.Namespace) -> Streamed:
 
 
 def _of_run(args: argparse.Namespace) -> Streamed:
-    from rig.analysis.streaming.run import (
-        declared,
-        extent_s,
-        opened,
-        overloads,
-        own_windows,
-        rail_file,
-        run_sums,
-        timebase,
-    )
+    from rig.analysis.streaming import run as recorded
 
     _refuse_raw(args, "a run directory")
     if not (args.trace / EVENTS).is_file():
@@ -194,16 +185,16 @@ def _of_run(args: argparse.Namespace) -> Streamed:
         )
     if sum(p.stat().st_size for p in (args.trace / "traces").glob("*.arrows")) > 1e9:
         sys.stderr.write("verifying the hashes of the recording\n")
-    recording = opened(args.trace)
-    file = rail_file(recording, args.rail)
-    clock = timebase(recording, file)
+    recording = recorded.opened(args.trace)
+    file = recorded.rail_file(recording, args.rail)
+    clock = recorded.timebase(recording, file)
     doubt_s, notes = clock.sigma_s, list[str]()
     if args.windows is not None:
         names, windows_s = read_windows(args.windows)
     else:
-        names, windows_s, device_s = own_windows(recording)
+        names, windows_s, device_s = recorded.own_windows(recording)
         doubt_s = float(np.hypot(doubt_s, device_s))
-        begin, end = extent_s(file, clock)
+        begin, end = recorded.extent_s(file, clock)
         held = (windows_s[:, 0] >= begin) & (windows_s[:, 1] <= end)
         if not np.any(held):
             what = f"none of its {len(names)} windows lies in the trace of rail {file.rail.name}"
@@ -211,13 +202,13 @@ def _of_run(args: argparse.Namespace) -> Streamed:
         if not np.all(held):
             notes.append(f"{int(np.count_nonzero(~held))} windows of the run are not wholly in the trace and left out")
         names, windows_s = [n for n, ok in zip(names, held, strict=True) if ok], windows_s[held]
-    if over := overloads(file):
+    if over := recorded.overloads(file):
         notes.append(f"{over} readings of the trace are at the end of the meter's range: the truth is at or above them")
     notes.append(f"Windows are placed by clock readings alone, to about {doubt_s:.2g} s; the trace was not looked into")
     with progress() as told:
-        sums = run_sums(file, clock, windows_s, told)
+        sums = recorded.run_sums(file, clock, windows_s, told)
     duty = min((file.rail.aperture_s or 0.0) * file.rail.rate_hz, 1.0) if file.grid is None else 1.0
-    about = {"run_id": str(recording.start["run_id"]), "run_digest": recording.digest, **declared(file.rail)}
+    about = {"run_id": str(recording.start["run_id"]), "run_digest": recording.digest, **recorded.declared(file.rail)}
     return Streamed(names, windows_s, sums, about, tuple(notes), duty or 1.0)
 
 

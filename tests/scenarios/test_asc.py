@@ -115,7 +115,7 @@ def test_a_folder_without_a_list_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_sequences_join_slices_of_one_scene() -> None:
     workload = asc.open_workload(samples=40)
-    joined = asc.sequences(workload, 5)
+    joined = workload.sequences(5)
     assert len(joined.samples) == 8
     first = joined.samples[0]
     assert (first.inferences, first.duration_s, first.payload.shape) == (5, 5.0, (80000,))
@@ -125,7 +125,7 @@ def test_sequences_join_slices_of_one_scene() -> None:
 
 
 def test_leftovers_are_joined_without_a_label_and_the_rest_is_dropped() -> None:
-    joined = asc.sequences(asc.open_workload(samples=26), 4)
+    joined = asc.open_workload(samples=26).sequences(4)
     assert [s.label for s in joined.samples].count(None) == 2
     assert joined.samples[-1].label is None
     assert joined.details["mixed_sequences"] == 2
@@ -134,12 +134,12 @@ def test_leftovers_are_joined_without_a_label_and_the_rest_is_dropped() -> None:
 
 def test_sequences_have_their_own_digest() -> None:
     workload = asc.open_workload(samples=8)
-    digests = {asc.sequences(workload, s).digest_sha256 for s in (1, 2, 4)} | {workload.digest_sha256}
+    digests = {workload.sequences(s).digest_sha256 for s in (1, 2, 4)} | {workload.digest_sha256}
     assert len(digests) == 4
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1.5, float("nan"), float("inf"), 9])
 def test_a_length_that_cannot_be_joined_is_refused(seconds: float) -> None:
     with pytest.raises(UsageError) as caught:
-        asc.sequences(asc.open_workload(samples=8), seconds)
+        asc.open_workload(samples=8).sequences(seconds)
     assert caught.value.field == "seconds"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from drivers.devices.cpu.mis import command, compute, second_opinion
+from drivers.devices.cpu.mis import command, compute
 from rig.commands import main as cli
 from rig.errors import DataError, UsageError
 from rig.recording.atomic_write import regular, replacing, write_whole
@@ -162,8 +162,8 @@ def rig(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
 def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The specified method with fewer reads and restarts, since in full it takes half a minute."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
-    fewer = partial(second_opinion.specified_tabu, reads=2, restarts=1)
-    monkeypatch.setattr(second_opinion, "specified_tabu", fewer)
+    fewer = partial(compute.specified_tabu, reads=2, restarts=1)
+    monkeypatch.setattr(compute, "specified_tabu", fewer)
 
 
 @pytest.mark.usefixtures("quick_tabu")

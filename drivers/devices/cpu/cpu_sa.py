@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.devices.cpu import dwave
-from drivers.devices.solver import SolverDevice, Tally, checked_options
+from drivers.devices.solver import Tally
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.views import to_bqm
@@ -30,11 +30,10 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given. Raises
     ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
-    checked_options(seed, default_s, longest_s)
-    samplers = dwave.imported(NAME)
-    annealer = _Annealer(samplers.SimulatedAnnealingSampler())
-    info = dwave.info(NAME, "simulated annealing of dwave-samplers on one core of this computer", TUNING, longest_s)
-    return SolverDevice(info, annealer.load, annealer.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+    return dwave.opened(
+        NAME, "simulated annealing", TUNING, lambda samplers: _Annealer(samplers.SimulatedAnnealingSampler()),
+        seed, default_s, longest_s,
+    )  # fmt: skip
 
 
 def beta_range(nodes: int, density: float) -> tuple[float, float]:
@@ -83,9 +82,5 @@ class _Annealer:
             sweeps, read = 2 * sweeps, read + 1
 
     def _read(self, problem: _Problem, sweeps: int, seed: int) -> tuple[int, Any]:
-        found = self.sampler.sample(
-            problem.spins, num_reads=1, num_sweeps=sweeps, seed=seed, beta_range=problem.beta_range
-        )
-        places = found.variables  # the sampler may have put them in another order
-        solution = (found.record.sample[0] > 0).astype("u1")[[places.index(v) for v in range(problem.graph.nodes)]]
-        return problem.graph.cost(solution), solution
+        options = {"num_sweeps": sweeps, "seed": seed, "beta_range": problem.beta_range}
+        return dwave.read(self.sampler, problem.spins, problem.graph, **options)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.devices.cpu import dwave
-from drivers.devices.solver import SolverDevice, Tally, checked_options
+from drivers.devices.solver import Tally
 from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.views import to_bqm
@@ -33,11 +33,10 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given. Raises
     ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
-    checked_options(seed, default_s, longest_s)
-    samplers = dwave.imported(NAME)
-    tabu = _Tabu(samplers.TabuSampler())
-    info = dwave.info(NAME, "multistart tabu search of dwave-samplers on one core of this computer", TUNING, longest_s)
-    return SolverDevice(info, tabu.load, tabu.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+    return dwave.opened(
+        NAME, "multistart tabu search", TUNING, lambda samplers: _Tabu(samplers.TabuSampler()),
+        seed, default_s, longest_s,
+    )  # fmt: skip
 
 
 def tenure(nodes: int) -> int:
@@ -84,15 +83,5 @@ class _Tabu:
     ) -> tuple[int, Any]:
         """One read: of ``timeout_ms``, or without one of about so many updates."""
         short = {"num_restarts": 0, "coefficient_z_first": 0, "lower_bound_z": updates} if timeout_ms is None else {}
-        found = self.sampler.sample(
-            problem.model,
-            num_reads=1,
-            timeout=timeout_ms,
-            seed=seed,
-            energy_threshold=threshold,
-            tenure=tenure(problem.graph.nodes),
-            **short,
-        )
-        places = found.variables
-        solution = found.record.sample[0].astype("u1")[[places.index(v) for v in range(problem.graph.nodes)]]
-        return problem.graph.cost(solution), solution
+        options = {"timeout": timeout_ms, "seed": seed, "energy_threshold": threshold, **short}
+        return dwave.read(self.sampler, problem.model, problem.graph, tenure=tenure(problem.graph.nodes), **options)

@@ -1,8 +1,8 @@
-"""What the two D-Wave samplers share as devices: the problem as they take it, and reads that fit the time left.
+"""What the two D-Wave samplers share as devices: how they are opened, and reads that fit the time left.
 
-A call of either cannot be stopped from outside, and its set-up alone may take longer than a short budget. So what a
-call takes beyond its search is measured when a graph is loaded; a call that would not end in time is not begun, and
-what ends late all the same is recorded as an overrun.
+A call of either cannot be stopped from outside, and its set-up alone may take longer than a short budget. What a call
+takes beyond its search is therefore measured when a graph is loaded. A call that would not end in time is not begun,
+and what still ends late is recorded as an overrun.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ import platform
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from drivers.devices.solver import PHASE
+import numpy as np
+
+from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
 from rig.errors import missing_extra
-from rig.types import DeviceInfo
+from rig.types import Device, DeviceInfo
+from scenarios.workloads.qubo_mis.graph import Graph, Vector
+
+T = TypeVar("T")
 
 
 def imported(what: str) -> Any:
@@ -25,6 +30,36 @@ def imported(what: str) -> Any:
     except ImportError as error:
         raise missing_extra(what, error, "qubo", field="device", value=what) from error
     return dwave.samplers
+
+
+class Solver(Protocol[T]):
+    """A sampler with its way to spend a budget."""
+
+    def load(self, graph: Graph) -> T: ...
+    def solve(self, problem: T, tally: Tally) -> None: ...
+
+
+def opened(
+    name: str, description: str, tuning: str, solver_of: Callable[[Any], Solver[T]], seed: int, default_s: float,
+    longest_s: float,
+) -> Device:  # fmt: skip
+    """The device around the solver that is made of dwave.samplers. ``tuning`` names the rule of its parameters.
+
+    Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
+    """
+    checked_options(seed, default_s, longest_s)
+    solver = solver_of(imported(name))
+    info = _info(name, f"{description} of dwave-samplers on one core of this computer", tuning, longest_s)
+    return SolverDevice(info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+
+
+def read(sampler: Any, model: Any, graph: Graph, **options: Any) -> tuple[int, Vector]:
+    """The cost and the solution (uint8, shape (nodes,)) of one read, of a model in bits or in spins."""
+    found = sampler.sample(model, num_reads=1, **options)
+    places = found.variables  # the sampler may have put them in another order
+    values = (found.record.sample[0] > 0).astype(np.uint8)
+    solution = values[[places.index(v) for v in range(graph.nodes)]]
+    return graph.cost(solution), solution
 
 
 def timed(call: Callable[[], object], times: int = 3) -> float:
@@ -37,8 +72,7 @@ def timed(call: Callable[[], object], times: int = 3) -> float:
     return min(took)
 
 
-def info(name: str, description: str, tuning: str, longest_s: float) -> DeviceInfo:
-    """What both declare; ``tuning`` says by what rule, its values stand in every answer."""
+def _info(name: str, description: str, tuning: str, longest_s: float) -> DeviceInfo:
     return DeviceInfo(
         name,
         "hardware",

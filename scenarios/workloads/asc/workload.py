@@ -58,8 +58,29 @@ class AscWorkload:
     details: Mapping[str, Any]
 
     def sequences(self, seconds: float) -> AscWorkload:
-        """The same slices joined to sequences of ``seconds``; see the function of this name."""
-        return sequences(self, seconds)
+        """The same slices joined to sequences of ``seconds``, for power amortised over long streams.
+
+        Each label is cut into whole sequences first; what is left over is joined across labels
+        (label None) and a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
+        not a positive whole number of slices or more than the workload holds.
+        """
+        parts = [part for unit in self.samples.units for part in unit.slices]
+        if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
+            raise _usage("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
+        size = round(seconds / SLICE_S)
+        if size > len(parts):
+            raise _usage("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
+        units = join(parts, size)
+        order = [[part.id for part in unit.slices] for unit in units]
+        details = {
+            **self.details,
+            "sequence_s": float(seconds),
+            "sequences": len(units),
+            "mixed_sequences": sum(unit.label is None for unit in units),
+            "dropped_slices": len(parts) - size * len(units),
+        }
+        digest = _digest({"base": self.digest_sha256, "sequences": order})
+        return replace(self, samples=replace(self.samples, units=units), details=details, digest_sha256=digest)
 
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
@@ -104,32 +125,6 @@ def open_workload(
         split=split,
         clipped_limit=clipped_limit,
     )
-
-
-def sequences(workload: AscWorkload, seconds: float) -> AscWorkload:
-    """The same slices joined to sequences of ``seconds``, for power amortised over long streams.
-
-    Each label is cut into whole sequences first; what is left over is joined across labels
-    (label None) and a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
-    not a positive whole number of slices or more than the workload holds.
-    """
-    parts = [part for unit in workload.samples.units for part in unit.slices]
-    if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
-        raise _usage("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
-    size = round(seconds / SLICE_S)
-    if size > len(parts):
-        raise _usage("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
-    units = join(parts, size)
-    order = [[part.id for part in unit.slices] for unit in units]
-    details = {
-        **workload.details,
-        "sequence_s": float(seconds),
-        "sequences": len(units),
-        "mixed_sequences": sum(unit.label is None for unit in units),
-        "dropped_slices": len(parts) - size * len(units),
-    }
-    digest = _digest({"base": workload.digest_sha256, "sequences": order})
-    return replace(workload, samples=replace(workload.samples, units=units), details=details, digest_sha256=digest)
 
 
 def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload:
