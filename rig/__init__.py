@@ -57,19 +57,19 @@ if TYPE_CHECKING:
         Reply,
         Rules,
         Sample,
+        SampleSet,
         Sequenced,
         Span,
         Step,
         Streams,
         Workload,
-        Written,
     )  # fmt: skip
 
 __all__ = [
     "UNSTAMPED", "Accuracy", "Bracket", "Budget", "Chunk", "Clock", "ClockInfo", "Clocked", "Conversion",
     "Device", "DeviceInfo", "Exports", "Idle", "Inspects", "Issue", "Mark", "Marks", "Meter", "MeterInfo",
     "Plant", "Problem", "Progress", "Quantity", "Rail", "Repeats", "Reply", "Report", "Request", "Result",
-    "RigError", "Rules", "Run", "Sample", "Sequenced", "Span", "Step", "Streams", "Workload", "Written",
+    "RigError", "Rules", "Run", "Sample", "SampleSet", "Sequenced", "Span", "Step", "Streams", "Workload",
     "blocking", "check_device", "check_meter", "evaluate", "measure", "open_run", "report",
 ]  # fmt: skip
 

@@ -380,6 +380,18 @@ class Workload(Protocol):
     def details(self) -> Mapping[str, Any]: ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleSet:
+    """A workload that is its samples and no more; see ``Workload``."""
+
+    name: str
+    task: str
+    version: str
+    digest_sha256: str
+    samples: Sequence[Sample]
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
 @runtime_checkable
 class Streams(Protocol):
     """A workload that can be heard as one continuous stream."""
@@ -405,18 +417,9 @@ class Sequenced(Protocol):
 class Exports(Protocol):
     """The module of a workload that writes one problem to a file, for ``rig workload export``."""
 
-    def export(self, nodes: int, density: float, seed: int, out: Path) -> Written:
-        """Draw the problem and write it to ``out``, whole or not at all."""
+    def export(self, nodes: int, density: float, seed: int, out: Path) -> Mapping[str, Any]:
+        """Draw the problem and write it to ``out``, whole or not at all; returns what the command says of it."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A problem in a file."""
-
-    path: Path
-    edges: int
-    digest_sha256: str
 
 
 class Problem(Protocol):

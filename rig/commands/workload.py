@@ -41,8 +41,7 @@ def run(args: argparse.Namespace) -> int:
             f"{given!r} is no problem: {error}", field="problem", value=given,
             remedy="Write NODES DENSITY SEED as numbers; nodes and seed are whole numbers",
         ) from error  # fmt: skip
-    written = module.export(nodes, density, seed, args.out)
     said = {"workload": args.name, "nodes": nodes, "density": density, "seed": seed}
-    said |= {"edges": written.edges, "digest_sha256": written.digest_sha256, "file": str(written.path)}
-    sys.stdout.write(json.dumps(said) + "\n" if args.json else f"{written.path}\n")
+    said |= {**module.export(nodes, density, seed, args.out), "file": str(args.out)}
+    sys.stdout.write(json.dumps(said) + "\n" if args.json else f"{args.out}\n")
     return 0

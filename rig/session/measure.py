@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rig.recording.session import Tried, bind
 from rig.session.locks import device_lock
 from rig.session.probing import Planned, largest_size, peak_rate
 from rig.session.setup import Opened, Request, opened, which_of
-from rig.types import Sequenced, Workload
+from rig.types import SampleSet, Sequenced, Workload
 
 MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
@@ -162,23 +162,12 @@ def _for_power(request: Request, o: Opened) -> Workload:
     return o.workload.sequences(request.amortise_s)
 
 
-@dataclass(frozen=True)
-class _Same:
-    """A workload of one sample of another, again and again."""
-
-    name: str
-    task: str
-    version: str
-    digest_sha256: str
-    samples: Sequence[Any]
-    details: dict[str, Any]
-
-
 def _same(workload: Workload) -> Workload:
+    """One sample of a workload, again and again."""
     first = workload.samples[len(workload.samples) // 2]  # none of those that warm up, which it would follow at once
     times = max(REPEATED, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
-    return _Same(workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details)
+    return SampleSet(workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details)
 
 
 @contextmanager

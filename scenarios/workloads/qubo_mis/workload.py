@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
@@ -19,7 +19,7 @@ import numpy as np
 
 from rig.errors import UsageError
 from rig.recording.atomic_write import regular, replacing
-from rig.types import Sample, Written
+from rig.types import Sample, SampleSet, Workload
 from scenarios.workloads.qubo_mis.gnm import MAX_SEED, checked, gnm_edges
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.targets import (
@@ -75,18 +75,6 @@ class LazyGraphs(Sequence[Sample]):
         return self.kept[instance.id]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QuboWorkload:
-    """The workload: see ``rig.types.Workload``. ``details`` tells tuning seeds from others."""
-
-    name: str
-    task: str
-    version: str
-    digest_sha256: str
-    samples: LazyGraphs
-    details: Mapping[str, Any]
-
-
 def open_workload(
     *,
     nodes: int = 100,
@@ -95,7 +83,7 @@ def open_workload(
     draw: int = 0,
     announced: bool = False,
     targets: str = "",
-) -> QuboWorkload:
+) -> Workload:
     """Open the workload.
 
     nodes: 2 or more; the benchmark has 10, 25, 50, 100, 250, 500, 1000, 2500, 5000 and goes on growing.
@@ -130,7 +118,7 @@ def open_workload(
         **({"targets_file": dict(file.about)} if targets else {}),
     }
     whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
-    return QuboWorkload(NAME, TASK, VERSION, whole, samples, details)
+    return SampleSet(NAME, TASK, VERSION, whole, samples, details)
 
 
 def graph_digest(graph: Graph, density: float, seed: int) -> str:
@@ -141,8 +129,8 @@ def graph_digest(graph: Graph, density: float, seed: int) -> str:
     return hasher.hexdigest()
 
 
-def export(nodes: int, density: float, seed: int, out: Path) -> Written:
-    """Write one graph to an ``.npz``.
+def export(nodes: int, density: float, seed: int, out: Path) -> dict[str, Any]:
+    """Write one graph to an ``.npz``, and return its edge count and digest.
 
     ``edges`` is int32 of shape (m, 2), u < v, rows sorted; ``nodes``, ``density``, ``seed`` and ``digest`` (of
     ``graph_digest``) are scalars. The file appears whole or not at all, and the same arguments give the same bytes.
@@ -155,7 +143,7 @@ def export(nodes: int, density: float, seed: int, out: Path) -> Written:
     digest = graph_digest(graph, density, seed)
     with replacing(path) as file:
         np.savez(file, edges=graph.edges, nodes=nodes, density=density, seed=seed, digest=digest)
-    return Written(path, len(graph.edges), digest)
+    return {"edges": len(graph.edges), "digest_sha256": digest}
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
