@@ -56,7 +56,7 @@ SETS: Mapping[str, tuple[str, Mapping[str, Mapping[str, Any]]]] = {
 
 
 def neurobench_1_0(scenario: str) -> Rules:
-    """The NeuroBench system track as its text has it: the whole test set, five trials within 5 %, a chip."""
+    """The NeuroBench system track: the whole test set, five trials within 5 %, on hardware."""
     return rules("neurobench-1.0", scenario)
 
 
@@ -66,7 +66,7 @@ def mlperf_6(scenario: str) -> Rules:
 
 
 def quick(scenario: str) -> Rules:
-    """For the lab bench: one short trial. Its results are never submittable."""
+    """One short trial for the lab bench. Its results are never submittable."""
     return rules("quick", scenario)
 
 
@@ -81,8 +81,8 @@ def rules(name: str, scenario: str) -> Rules:
     if name == "quick":
         return Rules(name, scenario, source, submittable=False)
     raise UsageError(
-        f"the rules {name} do not speak of the scenario {scenario!r}",
+        f"the rules {name} do not cover the scenario {scenario!r}",
         field="rules",
         value=name,
-        remedy=f"They know {', '.join(by_scenario)}; use --rules quick for others",
+        remedy=f"They cover {', '.join(by_scenario)}; use --rules quick for others",
     )

@@ -35,7 +35,9 @@ def server(
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    samples = list(workload.samples)  # decoded before the run, not while it waits and no meter is drained
+    samples = list(
+        workload.samples
+    )  # decoded before the run: during it, a decoder would keep the meters from being read
     return framed(_arrivals(samples, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
 
 
@@ -43,7 +45,7 @@ def _arrivals(samples: list[Sample], rate_hz: float, seconds: float, least: int,
     rng = np.random.default_rng(seed)
     due_s, last_s, count = 0.0, 0.0, 0
     while True:
-        # in blocks, so that drawing takes no time of an arrival's own
+        # in blocks, so that drawing delays no arrival
         gaps_s, which = rng.exponential(1.0 / rate_hz, BLOCK).tolist(), rng.integers(len(samples), size=BLOCK).tolist()
         for gap_s, k in zip(gaps_s, which, strict=True):
             if count >= least and last_s >= seconds:

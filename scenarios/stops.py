@@ -1,4 +1,4 @@
-"""The cost at which a solve ends because it is close enough to a target, problem by problem; before the first step."""
+"""The cost at which the solve of each problem ends because it is close enough to a target."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rig.types import Workload
 
 
 def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
-    """By sample id: the cost whose gap to the target is ``to_gap``.
+    """The cost whose gap to the target is ``to_gap``, by sample id.
 
-    The target is the official one, else that of the specified method, else the best known one, else any other that
-    the workload's details name. Raises ``UsageError`` naming the first problem that has none.
+    The target is the official one, else that of the specified method, else the best known one, else the first other
+    that the workload's details name. Raises ``UsageError`` that names the first problem without a target.
     """
     named = workload.details.get("targets") or {}
     costs: dict[str, float] = {}
@@ -33,7 +33,7 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
 
 
 def check_problems(workload: Workload) -> None:
-    """Raises ``UsageError`` for a workload of things to classify, in which there is nothing to optimize."""
+    """Raises ``UsageError`` for a workload of labelled samples, in which there is nothing to optimize."""
     first = next(iter(workload.samples), None)
     if first is not None and first.label is not None:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What is registered: read from metadata and source text, nothing imported."""
+"""What is registered, read from metadata and source text. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DISTRIBUTION = "neurorig"
 
 
 def describe() -> list[dict[str, Any]]:
-    """One row per plugin: group, name, modes, extra, whether its packages are installed, first line."""
+    """One row per plugin: group, name, modes, extra, whether its packages are installed, and its first line."""
     rows = []
     for group in SHOWN:
         for name, entry in names(group).items():

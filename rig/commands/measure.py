@@ -21,12 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
     add("--per-phase", "--apart", action="store_true", help="issue and power each phase on its own")
     add("--option", action="append", default=[], metavar="KEY=VALUE", help="see `rig list NAME`")
-    add("--rules", default="quick", metavar="SET", help="what makes it valid; default: %(default)s")
+    add("--rules", default="quick", metavar="SET", help="the rules of a valid result; default: %(default)s")
     add(
         "--mode", default="session", metavar="MODE",
         help="session (performance, accuracy and power in turn, bound), together (all in one run), or one of them",
     )  # fmt: skip
-    add("--trials", type=int, metavar="N", help="performance and power N times; default: as the rules")
+    add("--trials", type=int, metavar="N", help="performance and power N times; default: as in the rules")
     add("--compliance", action="store_true", help="also one sample again and again, against a cache")
     add("--find-peak", action="store_true", help="search the highest valid rate of a server first")
     add("--find-size", action="store_true", help="search the largest problem that a solver takes")

@@ -21,14 +21,14 @@ TUNING = "temperatures by dwave-samplers' rule for the largest degree expected; 
 _FIRST_SWEEPS = 16
 _MEASURED_SWEEPS = 128
 _MARGIN = 1.1
-"""How much longer than measured a call may take."""
+"""How many times longer than measured a call may take."""
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open simulated annealing. Solve k of this device anneals from a seed drawn of ``seed`` and k.
+    """Open simulated annealing. Solve k of this device anneals from a seed drawn from ``seed`` and k.
 
-    ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given. Raises
-    ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
+    ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget.
+    Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
     return dwave.opened(
         NAME, "simulated annealing", TUNING, lambda samplers: _Annealer(samplers.SimulatedAnnealingSampler()),
@@ -68,7 +68,7 @@ class _Annealer:
         problem = _Problem(graph, spins, beta_range(graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS, 0))
         long_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS + _MEASURED_SWEEPS, 0))
-        # a short call that was held up would make sweeps seem to cost nothing
+        # a delayed short call would make sweeps seem to take no time
         sweep_s = max((long_s - short_s) / _MEASURED_SWEEPS, 0.25 * long_s / (_FIRST_SWEEPS + _MEASURED_SWEEPS))
         return _Problem(graph, spins, problem.beta_range, max(short_s - _FIRST_SWEEPS * sweep_s, 1e-5), sweep_s)
 

@@ -28,10 +28,10 @@ _TICK_S = 1e-3
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open tabu search. Solve k of this device draws from a seed drawn of ``seed`` and k.
+    """Open tabu search. Solve k of this device draws from a seed drawn from ``seed`` and k.
 
-    ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given. Raises
-    ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
+    ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget.
+    Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
     return dwave.opened(
         NAME, "multistart tabu search", TUNING, lambda samplers: _Tabu(samplers.TabuSampler()),
@@ -61,7 +61,7 @@ class _Tabu:
         problem = _Problem(graph, to_bqm(graph), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, 0, None, updates=1))
         long_s = dwave.timed(lambda: self._read(problem, 0, None, updates=_MEASURED_UPDATES))
-        # a short call that was held up would make updates seem to cost nothing, and the last read endless
+        # a delayed short call would make updates seem to take no time, and the last read too long
         return _Problem(graph, problem.model, short_s, max(long_s - short_s, 0.25 * long_s) / _MEASURED_UPDATES)
 
     def solve(self, problem: _Problem, tally: Tally) -> None:

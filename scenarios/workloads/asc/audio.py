@@ -1,4 +1,4 @@
-"""Audio files in, checked mono float32 out. Nothing here is ever inside a measured span.
+"""Reads audio files as checked mono float32. Nothing here runs inside a measured span.
 
 Wav, flac and ogg are decoded by soundfile and resampled by soxr; both come with the extra
 ``neurorig[audio]`` and are imported when the first file is opened.
@@ -29,7 +29,7 @@ _OGG_TAIL_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says of itself: frames (one value per channel each), rate and channels."""
+    """The header of a file: frames (one value per channel each), rate, channels and format."""
 
     frames: int
     rate_hz: int
@@ -125,7 +125,7 @@ def clipped_share(channel: NDArray[np.floating[Any]], full_scale: float = _FULL_
 
 
 def _check_container(path: Path, file: BinaryIO) -> None:
-    # The decoder silently shortens what a cut wav or ogg promises, so the promise is read here.
+    # The decoder shortens a truncated wav or ogg without an error, so the stated length is checked here.
     magic = file.read(12)
     if not magic:
         raise _bad(path, "is empty", 0, "Remove it from the list or copy it again")
@@ -162,7 +162,7 @@ def _check_ogg(path: Path, file: BinaryIO) -> None:
         page = tail[at:]
         if len(page) >= 27 and len(page) >= 27 + page[26]:
             length = 27 + page[26] + sum(page[27 : 27 + page[26]])
-            # A match inside a page's body is chance; only a page that ends with the file counts.
+            # A match inside a page is chance; only a page that ends with the file counts.
             if length == len(page) and page[5] & 4:
                 return
         at = tail.rfind(b"OggS", 0, at)

@@ -36,7 +36,7 @@ TUNING_SEEDS = range(1000, 2000)
 TRAINING_SEEDS = range(0, 1000)
 """Seeds of synthetic scenes that models may be trained on; a test set never uses them."""
 WHOLE_SLICES = {"train": 41360, "test": 16240}
-"""What the two splits of the whole TAU set come to."""
+"""Seconds in the two splits of the whole TAU set."""
 SPLITS = ("train", "test")
 
 _SYNTHETIC_DEFAULT = 120
@@ -60,8 +60,8 @@ class AscWorkload:
     def sequences(self, seconds: float) -> AscWorkload:
         """The same slices joined to sequences of ``seconds``, for power amortised over long streams.
 
-        Each label is cut into whole sequences first; what is left over is joined across labels
-        (label None) and a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
+        Each label is cut into whole sequences first. Leftovers are joined across labels (label None), and
+        a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
         not a positive whole number of slices or more than the workload holds.
         """
         parts = [part for unit in self.samples.units for part in unit.slices]
@@ -110,8 +110,8 @@ def open_workload(
     audio_hz: whole hertz to resample to. split: "test" or "train".
     clipped_limit: share of clipped samples, 0 to 1, above which a clip is refused.
 
-    Every clip that is used is decoded and hashed once here, so that no run dies of it later.
-    Raises UsageError for options that cannot be meant, DataError for data that cannot be used,
+    Every clip that is used is decoded and hashed once here, so that no run fails because of it later.
+    Raises UsageError for options that are not valid, DataError for data that cannot be used, and
     MissingExtraError when a folder is given and ``neurorig[audio]`` is not installed.
     """
     _check_options(samples, sample_seed, audio_hz, split, clipped_limit)

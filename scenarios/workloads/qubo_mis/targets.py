@@ -29,7 +29,7 @@ NODES = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
 DENSITIES = (0.01, 0.05, 0.1, 0.25)
 TUNING_SEEDS = range(5)
 _NAMED = 20
-"""Seeds that a note names at most."""
+"""The most seeds that a note names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ def official_target(nodes: int, density: float, seed: int) -> int | None:
 
 
 def revised_target(nodes: int, density: float, seed: int) -> int | None:
-    """The target in the other known revision of the published file, None where that does not differ."""
+    """The target in the other known revision of the published file; None where the revisions agree."""
     other = _target(_table()["other_revision"], nodes, density, seed)
     return None if other == official_target(nodes, density, seed) else other
 
 
 def source() -> Mapping[str, str]:
-    """Repository, path, commit and licence of the table, and how its costs were found."""
+    """Repository, path, commit and licence of the published table, and how its costs were found."""
     found: Mapping[str, str] = _table()["source"]
     return found
 
@@ -92,7 +92,7 @@ def fault_of(target: Target, graph: Graph) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TargetFile:
-    """Rows of a file by problem. ``about`` is what a recording says of the file."""
+    """Rows of a file by problem. ``about`` is the file's name and digest, for the recording."""
 
     rows: Mapping[Key, Sequence[Target]] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class TargetFile:
 
 
 def open_file(path: Path) -> TargetFile:
-    """A file of ``rig targets --out``, whose rows are verified when they are asked for. Raises ``DataError``."""
+    """A file of ``rig targets --out``, whose rows are verified when they are used. Raises ``DataError``."""
     rows: dict[Key, list[Target]] = {}
     for target in read_rows(path):
         rows.setdefault(target.key, []).append(target)
@@ -120,10 +120,10 @@ def open_file(path: Path) -> TargetFile:
 
 
 def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target]]) -> dict[str, Any]:
-    """What a recording says of targets, ``more`` being the rows of a file by problem id.
+    """The recorded details about targets. ``more`` holds the rows of a file by problem id.
 
-    ``targets`` holds, by name, the cost for each problem id, and ``targets_by`` how each was found;
-    ``targets_proven`` what proved the best known one of a problem to be optimal.
+    ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods by target name, and
+    ``targets_proven`` the method that proved a best known target to be optimal.
     """
     rows: dict[tuple[str, str], Target] = {}
     for p in instances:

@@ -47,7 +47,7 @@ _DRAWN_BELOW = 2**32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LazyGraphs(Sequence[Sample]):
-    """Samples whose graphs are drawn when they are looked up; the last one is kept."""
+    """Samples whose graphs are drawn when they are looked up. The last graph is kept."""
 
     instances: tuple[Instance, ...]
     kept: dict[str, Graph] = field(default_factory=dict)
@@ -94,7 +94,7 @@ def open_workload(
     targets: a file of `rig targets --out`, whose targets stand beside those that the rig knows.
 
     Each graph is drawn once here, for the digest and to verify the file's certificates. Raises UsageError for options
-    that cannot be meant, and for more nodes than memory holds; DataError for a file, or a row of it, that is wrong.
+    that are not valid and for more nodes than memory holds, DataError for a file of targets that is wrong.
     """
     nodes, density, _ = checked(nodes, density, 0)
     chosen = _seeds(seeds, draw, announced)
@@ -134,7 +134,7 @@ def export(nodes: int, density: float, seed: int, out: Path) -> dict[str, Any]:
 
     ``edges`` is int32 of shape (m, 2), u < v, rows sorted; ``nodes``, ``density``, ``seed`` and ``digest`` (of
     ``graph_digest``) are scalars. The file appears whole or not at all, and the same arguments give the same bytes.
-    Raises UsageError for what is no graph, and for a path that cannot be written or is no regular file.
+    Raises UsageError for arguments that describe no graph, and for a path that cannot be written or is no regular file.
     """
     nodes, density, seed = checked(nodes, density, seed)
     path = Path(out)
@@ -167,15 +167,17 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def _seeds(text: str, draw: int, announced: bool) -> tuple[int, ...]:
     if not 0 <= draw <= MOST_SEEDS:
-        raise _usage("draw", draw, "is no count", f"Use 0 to {MOST_SEEDS}")
+        raise _usage("draw", draw, "is not a valid count", f"Use 0 to {MOST_SEEDS}")
     if draw:
         if announced or text != _TUNING_TEXT:
-            raise _usage("draw", draw, "cannot go with seeds of your own", "Leave out seeds and announced, or draw")
+            raise _usage(
+                "draw", draw, "cannot be combined with seeds or announced", "Leave out seeds and announced, or draw"
+            )
         return _drawn(draw)
     chosen = parse_seeds(text)
     tuning = [seed for seed in chosen if seed in TUNING_SEEDS]
     if announced and tuning:
-        raise _usage("seeds", text, "hold tuning seeds, which nobody announces", "Give the announced seeds alone")
+        raise _usage("seeds", text, "include tuning seeds, which are never announced", "Give only announced seeds")
     return chosen
 
 
