@@ -9,14 +9,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rig.plugins import names
-
 SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
 DISTRIBUTION = "neurorig"
 
 
 def describe() -> list[dict[str, Any]]:
     """One row per plugin: group, name, modes, extra, whether its packages are installed, and its first line."""
+    from rig.plugins import names  # not needed for ``source_facts``, which `rig --help` waits for
+
     rows = []
     for group in SHOWN:
         for name, entry in names(group).items():
