@@ -23,7 +23,7 @@ from rig.engine.clock import HostClock
 from rig.errors import MeasurementRefusedError
 from rig.plugins import build, load
 from rig.types import Sample
-from tests.support.paths import EXAMPLES
+from tests.support.paths import EXAMPLES, ROOT
 
 DEVICE = f"{EXAMPLES / 'my_device.py'}:open_device"
 METER = f"{EXAMPLES / 'my_meter.py'}:open_meter"
