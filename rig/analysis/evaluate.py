@@ -30,6 +30,14 @@ def evaluate(run: Run) -> Result:
     """All figures of a run. Raises ``DataError`` when the recording contradicts itself.
 
     ``MeasurementRefusedError`` where its traces are longer than memory holds.
+
+    Example::
+
+        import rig
+
+        result = rig.evaluate(rig.open_run("runs/first"))
+        for name, quantity in result.quantities.items():
+            print(name, quantity.value, quantity.unit)
     """
     check_room([len(t.value) for t in run.traces.values() if t.rail.kind != "edges"])
     pins = pinned(run)

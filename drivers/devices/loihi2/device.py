@@ -14,9 +14,9 @@ from drivers.devices.loihi2.lava_setup import Say, SetupFinding, built, chosen, 
 from drivers.devices.solver import checked_options
 from drivers.links.remote import open_remote
 from drivers.links.remote_start import Worker, shipped
-from rig.analysis.solving.graph import from_payload
 from rig.errors import DataError, RigError, UsageError
 from rig.types import Budget, Device, Sample
+from scenarios.workloads.qubo_mis.graph import from_payload
 
 NAME = "loihi2"
 NEURON_MODELS = {True: ("nebm",), False: ("nebm-sa-refract", "sa")}

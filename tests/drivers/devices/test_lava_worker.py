@@ -17,10 +17,10 @@ from drivers.devices.loihi2 import lava_setup
 from drivers.devices.loihi2.device import doctor, open_device
 from drivers.devices.solver import solve_seed
 from drivers.links.remote import RemoteDevice
-from rig.analysis.solving.graph import Graph, from_hex
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
 from rig.types import Budget, Device, Reply, Sample
+from scenarios.workloads.qubo_mis.graph import Graph, from_hex
 from tests.support.mis_graphs import random_graph
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers, happens, members, vanished

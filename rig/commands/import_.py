@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``rig import --format NAME SOURCE --out RUN``."""
+    """Declare the arguments of ``rig import --format NAME SOURCE --out RUN``."""
     parser.add_argument("source", type=Path, metavar="SOURCE", help="the file or folder as it was recorded")
     parser.add_argument("--format", required=True, metavar="NAME", help="an importer from `rig list`, or path.py:name")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="see `rig list NAME`")

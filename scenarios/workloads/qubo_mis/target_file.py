@@ -1,6 +1,6 @@
 """Target costs of QUBO problems as a file: one row for each problem and name, with the set that reaches the cost.
 
-Whoever reads a row verifies its certificate against the graph before a gap is computed from it.
+The certificate of a row is verified against the graph before a gap is computed from it.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ from pathlib import Path
 
 import msgspec
 
+from rig.analysis.solving.targets import BEST_KNOWN, OFFICIAL
 from rig.errors import DataError
 from rig.recording.atomic_write import write_whole
 
 Key = tuple[int, float, int]
-OFFICIAL, SPECIFIED, BEST_KNOWN = "official", "specified", "best_known"
-PREFERRED = (OFFICIAL, SPECIFIED, BEST_KNOWN)
-"""Which target a solve is to come close to, where a problem has several."""
 _VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One row. ``certificate`` is ``graph.to_hex`` of the set; ``graph_sha256`` says of which graph.
+    """One row. ``certificate`` is ``graph.to_hex`` of the set, ``graph_sha256`` the digest of its graph.
 
     The walk of ``search_seed`` reaches the set at move ``moves``, ``found_s`` seconds after it began on the machine
-    that computed the row, and ``searched_s`` were spent in all. ``proven`` names what proved that no set is
-    larger; None where nothing did. ``name`` is what gaps to this target are called by.
+    that computed the row; the whole search took ``searched_s``. ``proven`` names the method that proved that no set is
+    larger, or is None. ``name`` is the name of the target in results.
     """
 
     nodes: int
@@ -51,11 +49,11 @@ class Target:
 
     @property
     def key(self) -> Key:
-        """What names the problem."""
+        """Nodes, density and seed, which identify the problem."""
         return self.nodes, self.density, self.seed
 
     def __str__(self) -> str:
-        """The row as messages name it."""
+        """The row by its name and problem, for messages."""
         return f"{self.name} of n {self.nodes}, density {self.density:g}, seed {self.seed}"
 
 
@@ -65,7 +63,7 @@ class _Table(msgspec.Struct):
 
 
 def read_rows(path: Path) -> list[Target]:
-    """All rows of a file. Raises ``DataError`` for a file that is no such table, naming the row and the field."""
+    """All rows of a file. Raises ``DataError`` that names the row and field for a file that is no such table."""
     try:
         table = msgspec.json.decode(path.read_bytes(), type=_Table)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -83,7 +81,7 @@ def read_rows(path: Path) -> list[Target]:
 
 
 def write_rows(rows: Iterable[Target], path: Path) -> Path:
-    """Write a table, one row per line, sorted; a reader never meets half a file. Raises as ``write_whole``."""
+    """Write a table, one sorted row per line, whole or not at all. Raises as ``write_whole``."""
     optional = {f.name: f.default for f in fields(Target)}
     ordered = sorted(rows, key=lambda target: (target.key, target.name))
     plain = [{k: v for k, v in asdict(target).items() if v != optional[k]} for target in ordered]
@@ -92,7 +90,7 @@ def write_rows(rows: Iterable[Target], path: Path) -> Path:
 
 
 def better(known: Target | None, other: Target) -> Target:
-    """Of two rows of one problem the one of lower cost, then the proven one, then ``known``."""
+    """The better of two rows of one problem: of lower cost, else the proven one, else ``known``."""
     return other if known is None or _rank(other) < _rank(known) else known
 
 
@@ -105,5 +103,5 @@ def _refused(path: Path, why: str) -> DataError:
         f"{path.name} is no table of targets: {why}",
         field="targets",
         value=str(path),
-        remedy="Write one with `rig targets NODES DENSITY SEED... --out FILE`; a table of the project's, restore",
+        remedy="Write one with `rig targets NODES DENSITY SEED... --out FILE`, or restore the file",
     )

@@ -1,7 +1,7 @@
-"""Is it the independent set that it is said to be? Shares no code with the solvers or with ``graph``.
+"""Checks certificates of target costs, without code of the solvers or of ``graph``.
 
-A certificate is the set itself, as hexadecimal digits: bit i, counted from the highest of the first byte, is 1
-when node i is in the set; what fills the last byte is 0.
+A certificate is the independent set itself in hexadecimal digits. Bit i, counted from the highest bit of the first
+byte, is 1 when node i is in the set; the bits that fill the last byte are 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Pairs = NDArray[np.integer]
 
 
 def members(nodes: int, certificate: str) -> list[int]:
-    """The nodes in the set, ascending. Raises ``DataError`` for text that is no set of ``nodes`` nodes."""
+    """The nodes in the set, ascending. Raises ``DataError`` for a text that is no set of ``nodes`` nodes."""
     length = 2 * -(-nodes // 8)
     digits = certificate if isinstance(certificate, str) else ""
     if len(digits) != length or any(c not in "0123456789abcdef" for c in digits):
@@ -30,7 +30,7 @@ def members(nodes: int, certificate: str) -> list[int]:
 
 
 def certify(nodes: int, edges: Pairs, certificate: str, cost: int) -> None:
-    """Check that the set is independent and has ``-cost`` nodes. Raises ``DataError`` saying what is wrong."""
+    """Check that the set is independent and has ``-cost`` nodes. Raises ``DataError`` that names the fault."""
     chosen = set(members(nodes, certificate))
     if cost != -len(chosen):
         raise _refused("cost", cost, f"is not that of a set of {len(chosen)} nodes")
@@ -40,7 +40,7 @@ def certify(nodes: int, edges: Pairs, certificate: str, cost: int) -> None:
 
 
 def digest(nodes: int, edges: Pairs) -> str:
-    """SHA-256 of a graph: its nodes, then the edges as sorted pairs (lower node first), each a little-endian int32."""
+    """SHA-256 of the node count and the edges as sorted pairs, lower node first, in little-endian int32."""
     pairs = np.sort(np.asarray(edges, np.int64).reshape(-1, 2), axis=1)
     pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     return hashlib.sha256(np.array([nodes], "<i4").tobytes() + pairs.astype("<i4").tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""A graph as a QUBO workload carries it: nodes and sorted edges, and the cost of a binary vector.
+"""The problem of the QUBO workload: a graph as nodes and sorted edges, and the cost of a binary vector.
 
 The cost is x^T Q x with -1 on the diagonal of Q and 4 for each ordered pair that is an edge (NeuroBench,
 eq. 22 and 23). A solution travels as the hexadecimal digits of its packed bits, see ``to_hex``.
@@ -17,11 +17,11 @@ from rig.errors import DataError, UsageError
 
 Vector = NDArray[np.uint8]
 NODE_COST = -1
-"""What a node in the set costs: the diagonal of Q."""
+"""The cost of a node in the set: the diagonal of Q."""
 PAIR_COST = 4
 """Q between two nodes that share an edge; x^T Q x counts it once for each order."""
 CONFLICT_COST = 2 * PAIR_COST
-"""What one edge inside the set costs."""
+"""The cost of one edge inside the set."""
 MAX_NODES = 2**31 - 1
 MAX_EDGES = 2**31 - 1
 """Nodes and edges are counted in int32 in a payload."""
@@ -48,7 +48,7 @@ class Graph:
         return start, (pairs & 0xFFFFFFFF).astype(np.int32)
 
     def cost(self, x: Any) -> int:
-        """x^T Q x for a 0/1 vector of shape (nodes,), sets that are not independent included.
+        """x^T Q x for a 0/1 vector of shape (nodes,), also of a set that is not independent.
 
         Raises ``UsageError`` for a vector of another length or with other values.
         """
@@ -56,8 +56,17 @@ class Graph:
         return CONFLICT_COST * self._conflicts(chosen) + NODE_COST * int(np.count_nonzero(chosen))
 
     def conflicts(self, x: Any) -> int:
-        """How many edges lie inside the set; 0 means that it is independent. Raises ``UsageError`` as ``cost``."""
+        """How many edges lie inside the set; 0 for an independent set. Raises ``UsageError`` as ``cost``."""
         return self._conflicts(self.checked(x))
+
+    def judge(self, solution: str) -> tuple[int, int]:
+        """The cost of a solution that ``to_hex`` wrote, and its conflicts; see ``rig.types.Problem``.
+
+        Raises ``DataError`` for a text that is no solution of this graph.
+        """
+        chosen = from_hex(solution, self.nodes)
+        conflicts = self._conflicts(chosen)
+        return CONFLICT_COST * conflicts + NODE_COST * int(np.count_nonzero(chosen)), conflicts
 
     def checked(self, x: Any) -> Vector:
         """``x`` as uint8 of shape (nodes,). Raises ``UsageError``."""
@@ -109,7 +118,7 @@ class Graph:
 def from_payload(payload: NDArray[Any]) -> Graph:
     """The inverse of ``Graph.to_payload``, without a copy of an int32 payload.
 
-    Raises ``DataError`` for what is no graph.
+    Raises ``DataError`` for a payload that is no graph.
     """
     flat = np.asarray(payload)
     if not _is_payload(flat):
@@ -133,7 +142,7 @@ def from_payload(payload: NDArray[Any]) -> Graph:
 def to_hex(x: Any) -> str:
     """A 0/1 vector as the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the first byte's highest bit.
 
-    Raises ``UsageError`` for what is no vector of 0 and 1.
+    Raises ``UsageError`` for anything but a vector of 0 and 1.
     """
     vector = _bits(x)
     if vector.ndim != 1:
@@ -164,12 +173,12 @@ def _is_payload(flat: Any) -> TypeGuard[NDArray[np.int32]]:
 
 
 def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Whether two arrays are one piece of memory, read in the same way."""
+    """Whether two arrays are the same memory with the same shape and type."""
     return bool(a.__array_interface__ == b.__array_interface__)
 
 
 def _in_order(edges: NDArray[Any], nodes: int) -> bool:
-    """Whether the rows are edges of that many nodes, sorted, none twice; a piece at a time, for memory."""
+    """Whether the rows are sorted edges of ``nodes`` nodes, none twice; checked a piece at a time to save memory."""
     for at in range(0, len(edges), _CHUNK):
         part = edges[max(at - 1, 0) : at + _CHUNK].astype(np.int64, copy=False)
         u, v = part[:, 0], part[:, 1]
@@ -179,7 +188,7 @@ def _in_order(edges: NDArray[Any], nodes: int) -> bool:
 
 
 def _bits(x: Any) -> Vector:
-    """An array of the numbers 0 and 1, real ones, as uint8. Raises ``UsageError`` for anything else."""
+    """An array of real numbers, all 0 or 1, as uint8. Raises ``UsageError`` for anything else."""
     try:
         array = np.asarray(x)
     except (ValueError, OverflowError) as error:

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import sys
 from typing import Any
 
-from rig.bench.registered import SHOWN
+from rig.bench.registered import SHOWN, describe
 from rig.errors import UnknownNameError
 from rig.plugins import load, names, options_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig list [NAME]``."""
+    parser.add_argument("name", nargs="?", help="show the options of one of them")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is registered, or the options of one name. Raises ``UnknownNameError``."""
+    if args.name:
+        sys.stdout.write(options_text(args.name, args.json))
+        return 0
+    rows = describe()
+    sys.stdout.write(json.dumps(rows) + "\n" if args.json else table(rows))
+    return 0
 
 
 def table(rows: list[dict[str, Any]]) -> str:
