@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from drivers.importers.layout import Layout, unread
-from drivers.importers.units import NS
+from drivers.units import NS
 from rig.errors import DataError
 from rig.types import Floats, Indices
 

@@ -12,8 +12,8 @@ from drivers.importers.axis import axis_of
 from drivers.importers.columns import read
 from drivers.importers.layout import find
 from drivers.importers.single import Limits, Readings, Setting, imported, supply, watts
-from drivers.importers.units import NS, named_unit, unit_of
 from drivers.importers.windows import from_channel, stated
+from drivers.units import NS, named_unit, unit_of
 from rig.errors import DataError, UsageError
 from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Conversion, Floats, Indices, Rail

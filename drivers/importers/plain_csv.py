@@ -11,8 +11,8 @@ from drivers.importers.axis import Axis, axis_of
 from drivers.importers.columns import Columns, read
 from drivers.importers.layout import all_of, find
 from drivers.importers.single import Limits, Readings, Setting, imported, positive, supply, watts
-from drivers.importers.units import ALIASES, NS, agree, expect, iso_ns
 from drivers.importers.windows import Windows, stated
+from drivers.units import ALIASES, NS, agree, expect, iso_ns
 from rig.errors import DataError, UsageError
 from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind

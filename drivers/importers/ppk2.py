@@ -11,8 +11,8 @@ from drivers.importers.axis import axis_of
 from drivers.importers.columns import Columns, read
 from drivers.importers.layout import find
 from drivers.importers.single import Limits, Readings, Setting, imported, supply
-from drivers.importers.units import expect, named_unit
 from drivers.importers.windows import Windows, from_channel, stated
+from drivers.units import expect, named_unit
 from rig.errors import DataError, UsageError
 from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Bools, Conversion, Rail

@@ -13,8 +13,8 @@ import numpy as np
 from drivers.importers.axis import Axis, axis_of
 from drivers.importers.columns import FARTHEST_S
 from drivers.importers.single import Limits, Readings, Setting, imported
-from drivers.importers.units import NS, named_unit, unit_of
 from drivers.importers.windows import stated
+from drivers.units import NS, named_unit, unit_of
 from rig.errors import DataError, UsageError
 from rig.importing.write import CRYSTAL, ImportedRun
 from rig.types import Conversion, Floats, Indices, Rail

@@ -10,7 +10,7 @@ import numpy as np
 
 from drivers.importers.columns import Columns, read
 from drivers.importers.layout import find
-from drivers.importers.units import ALIASES, NS, iso_ns, named_unit
+from drivers.units import ALIASES, NS, iso_ns, named_unit
 from rig.errors import DataError, UsageError
 from rig.importing.write import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices

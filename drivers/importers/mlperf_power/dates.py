@@ -11,7 +11,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from drivers.importers.mlperf_power.session import Clocks, Phase
-from drivers.importers.units import utc_ns
+from drivers.units import utc_ns
 from rig.errors import DataError, UsageError
 from rig.types import Indices
 

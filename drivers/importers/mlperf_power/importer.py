@@ -13,7 +13,7 @@ import numpy as np
 from drivers.importers.kinds import below, looks_like
 from drivers.importers.mlperf_power.dates import MS, ORDERS, Axis
 from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Part, counts_of, detail_of, read_part
-from drivers.importers.units import zone
+from drivers.units import zone
 from rig.bench.calibration import stated as calibrated
 from rig.errors import DataError, UsageError
 from rig.importing.write import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace

@@ -16,7 +16,7 @@ from functools import reduce
 from operator import xor
 from typing import Literal
 
-from drivers.importers.units import ALIASES, NS, unit_of
+from drivers.units import ALIASES, NS, unit_of
 from rig.errors import UsageError
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "whitespace": None}
