@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from drivers.meters.sampled import Fetched, SampledMeter
+from drivers.meters.sampled import sampled_meter
+from drivers.meters.threaded import Batch, ThreadedMeter
 from fixtures.bench.plant import VirtualClock
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, SetupError
@@ -31,37 +32,37 @@ class Tape:
     closed: int = 0
     played: threading.Event = field(default_factory=threading.Event)
 
-    def describe(self) -> MeterInfo:
-        return MeterInfo("tape", "simulator", ClockInfo("tape", 1e9), (Rail("core", rate_hz=RATE_HZ),), buffer_s=0.01)
-
     def begin(self, clock: Clock) -> Bracket:
         at_ns = clock.now_ns() - round(self.began_s * 1e9)
         self._left = list(self.counts)
         return Bracket(at_ns, 0, at_ns)
 
-    def fetch(self) -> Fetched:
+    def fetch(self) -> list[Batch]:
         if self.hold is not None:
             self.hold.wait(5.0)
         if not self._left:
             self.played.set()
             if self.error is not None:
                 raise self.error
-            return readings(0)
-        return readings(self._left.pop(0))
+            return [readings(0)]
+        return [readings(self._left.pop(0))]
 
-    def finish(self) -> list[Fetched]:
+    def finish(self) -> list[Batch]:
         return [readings(self.rest)]
 
     def close(self) -> None:
         self.closed += 1
 
 
-def readings(n: int) -> Fetched:
-    return Fetched({"core": np.arange(float(n))}, {"core": np.zeros(n, np.uint8)}, False)
+INFO = MeterInfo("tape", "simulator", ClockInfo("tape", 1e9), (Rail("core", rate_hz=RATE_HZ),), buffer_s=0.01)
 
 
-def until_played(tape: Tape, clock: Clock | None = None) -> SampledMeter:
-    meter = SampledMeter(tape, clock)
+def readings(n: int) -> Batch:
+    return [Chunk("core", np.arange(float(n)), flags=np.zeros(n, np.uint8))]
+
+
+def until_played(tape: Tape, clock: Clock | None = None) -> ThreadedMeter:
+    meter = sampled_meter(INFO, tape, clock)
     meter.start()
     assert tape.played.wait(5.0)
     return meter
@@ -71,7 +72,7 @@ def total(chunks: Sequence[Chunk]) -> int:
     return sum(len(chunk.value) for chunk in chunks)
 
 
-def error_of(meter: SampledMeter) -> MeterError:
+def error_of(meter: ThreadedMeter) -> MeterError:
     """The error that reading ends in; readings come before it."""
     deadline_s = time.monotonic() + 5.0
     with pytest.raises(MeterError) as caught:
@@ -105,7 +106,7 @@ def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:
             return time.monotonic_ns() + self.ahead_ns
 
     class Late(Tape):
-        def finish(self) -> list[Fetched]:
+        def finish(self) -> list[Batch]:
             clock.ahead_ns = 2_000_000_000
             return [readings(2), readings(0)]
 
@@ -117,7 +118,7 @@ def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:
 
 
 def test_fewer_readings_than_the_time_since_the_trigger_holds_were_lost() -> None:
-    meter = SampledMeter(Tape([900], began_s=2.0))
+    meter = sampled_meter(INFO, Tape([900], began_s=2.0))
     meter.start()
 
     error = error_of(meter)
@@ -126,7 +127,7 @@ def test_fewer_readings_than_the_time_since_the_trigger_holds_were_lost() -> Non
 
 
 def test_more_readings_than_the_time_holds_are_not_of_this_timer() -> None:
-    meter = SampledMeter(Tape([3000], began_s=1.0))
+    meter = sampled_meter(INFO, Tape([3000], began_s=1.0))
     meter.start()
 
     assert "3000 readings" in error_of(meter).message
@@ -158,7 +159,7 @@ def test_a_defect_of_a_driver_is_a_meter_error() -> None:
 
 def test_read_does_not_wait_for_an_exchange_and_stop_gives_up_on_one() -> None:
     held = threading.Event()
-    meter = SampledMeter(Tape([1], began_s=0.1, hold=held), patience_s=0.05)
+    meter = sampled_meter(INFO, Tape([1], began_s=0.1, hold=held), patience_s=0.05)
     meter.start()
     time.sleep(0.01)
     began_s = time.monotonic()
@@ -169,11 +170,9 @@ def test_read_does_not_wait_for_an_exchange_and_stop_gives_up_on_one() -> None:
     held.set()
 
 
-def test_a_meter_in_real_time_refuses_a_run_in_simulated_time_and_lets_go() -> None:
-    tape = Tape([])
+def test_a_meter_in_real_time_refuses_a_run_in_simulated_time() -> None:
     with pytest.raises(SetupError, match="simulated time"):
-        SampledMeter(tape, VirtualClock())
-    assert tape.closed == 1
+        sampled_meter(INFO, Tape([]), VirtualClock())
 
 
 def test_starting_twice_is_refused() -> None:
