@@ -6,12 +6,13 @@ it is repeated, and the quickest one counts.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
 
+from drivers.cleanup import quietly
 from drivers.meters.threaded import Batch, ThreadedMeter
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo
 
@@ -59,7 +60,7 @@ class _Looks:
     """The ``Source``: a fetch is one look at every number."""
 
     def __init__(self, numbers: Sequence[Polled], release: Callable[[], None]) -> None:
-        self._numbers, self._release = numbers, contextlib.ExitStack()
+        self._numbers, self._release = numbers, ExitStack()
         self._release.callback(release)
         self._last: dict[str, Reading] = {}
 
@@ -82,8 +83,7 @@ class _Looks:
         yield self._first
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):  # nothing is left that could be done about it
-            self._release.close()
+        quietly(self._release.close)
 
     def _new_reading(self, p: Polled) -> Reading | None:
         reading, last = self._quickest(p), self._last[p.rail]
@@ -93,17 +93,16 @@ class _Looks:
         return reading
 
     def _quickest(self, p: Polled) -> Reading:
-        best: Reading | None = None
-        for _ in range(LOOKS):
+        readings: list[Reading] = []
+        while len(readings) < LOOKS and (not readings or _took_ns(readings[-1]) > p.quick_s * 1e9):
             before_ns = self._clock.now_ns()
             value = p.look()
-            reading = (before_ns, self._clock.now_ns(), value)
-            if best is None or reading[1] - reading[0] < best[1] - best[0]:
-                best = reading
-            if reading[1] - reading[0] <= p.quick_s * 1e9:
-                break
-        assert best is not None
-        return best
+            readings.append((before_ns, self._clock.now_ns(), value))
+        return min(readings, key=_took_ns)
+
+
+def _took_ns(reading: Reading) -> int:
+    return reading[1] - reading[0]
 
 
 def _chunk(p: Polled, reading: Reading) -> Chunk:

@@ -197,14 +197,6 @@ def joined(chunks: Iterable[Chunk]) -> list[Chunk]:
 
 
 def _concatenated(rail: str, own: list[Chunk]) -> Chunk:
-    starts, ends, flags = (
-        [part for part in parts if part is not None]
-        for parts in zip(*((c.start_tick, c.end_tick, c.flags) for c in own), strict=True)
-    )
-    return Chunk(
-        rail,
-        np.concatenate([c.value for c in own]),
-        np.concatenate(starts) if starts else None,
-        np.concatenate(ends) if ends else None,
-        np.concatenate(flags) if flags else None,
-    )
+    columns = {name: [getattr(c, name) for c in own] for name in ("value", "start_tick", "end_tick", "flags")}
+    given = {name: np.concatenate(parts) for name, parts in columns.items() if parts[0] is not None}
+    return Chunk(rail, **given)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.cleanup import quietly
 from drivers.meters.failures import meter_failed
 from drivers.options import one_of, within
 from rig.errors import SetupError
@@ -120,12 +120,8 @@ class Input:
 
     def stop(self) -> None:
         """Stop the stream, as far as the instrument still answers. The bits that have come are kept."""
-        for call, values in (
-            (self._driver.publish, (self._ctrl, 0)),
-            (self._driver.unsubscribe, (self._data, self._callback)),
-        ):
-            with suppress(Exception):
-                call(*values)
+        quietly(self._driver.publish, self._ctrl, 0)
+        quietly(self._driver.unsubscribe, self._data, self._callback)
 
     def edges(self, zero_id: int, tick_hz: float, ended: bool = False) -> Chunk:
         """Edges since the last call, in ticks from the sample numbered ``zero_id`` on."""
@@ -133,12 +129,9 @@ class Input:
         use = number >= zero_id
         rate_hz = self.rail.rate_hz
         if np.any(use) and abs(self._bits.rate_hz - rate_hz) > 1e-6 * rate_hz:
-            raise meter_failed(
-                f"the input is sampled at {self._bits.rate_hz:g} Hz, and at {rate_hz:g} Hz when it was opened",
-                "mark_input",
-                self._bits.rate_hz,
-                "Do not change its settings from another program",
-            )
+            what = f"the input is sampled at {self._bits.rate_hz:g} Hz, and at {rate_hz:g} Hz when it was opened"
+            remedy = "Do not change its settings from another program"
+            raise meter_failed(what, "mark_input", self._bits.rate_hz, remedy)
         ticks_per_sample = tick_hz / self._bits.sample_hz if self._bits.sample_hz else 0.0
         tick = np.round((number[use] - zero_id) * ticks_per_sample).astype(np.int64)
         return Chunk(self.rail.name, level[use], tick, tick)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drivers.cleanup import released_on_error
 from drivers.extras import vendor_package
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.joulescope.inputs import Input, check_input
@@ -69,7 +70,7 @@ def open_meter(
         check_input(mark_input, pin, pin_lag_s, mark_vref)
     package, driver = _driver()
     path = ""
-    try:
+    with released_on_error(lambda: let_go(driver, path)):
         path = _path(driver, instrument)
         own_filter = _settings(driver, path, rate_hz, range_mode)
         conversion = Conversion("W") if signal == "power" else Conversion("A", supply_v)
@@ -97,9 +98,6 @@ def open_meter(
         most = round(hold_s * rate_hz)
         source = JoulescopeStream(driver, path, SIGNALS[signal], info, marks, timeout_s, most)
         return sampled_meter(info, source, clock, timeout_s + 2.0, most)
-    except BaseException:
-        let_go(driver, path)
-        raise
 
 
 def _driver() -> tuple[Any, Any]:

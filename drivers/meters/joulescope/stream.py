@@ -6,11 +6,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
+from drivers.cleanup import quietly
 from drivers.meters.failures import meter_failed
 from drivers.meters.joulescope.inputs import Input
 from drivers.meters.lost_readings import GapFiller
@@ -88,13 +88,11 @@ class JoulescopeStream:
         return self.fetch(ended=True)
 
     def close(self) -> None:
-        for each in ((self._data, self._callback), (GONE, self._on_gone)):
-            with suppress(Exception):
-                self._driver.unsubscribe(*each)
+        quietly(self._driver.unsubscribe, self._data, self._callback)
+        quietly(self._driver.unsubscribe, GONE, self._on_gone)
         if self._streaming:
-            with suppress(Exception):
-                self._driver.publish(self._ctrl, 0, self._timeout_s)
-            self._streaming = False
+            quietly(self._driver.publish, self._ctrl, 0, self._timeout_s)
+        self._streaming = False
         if self._marks is not None:
             self._marks.stop()
         let_go(self._driver, self._path)
@@ -142,8 +140,6 @@ class JoulescopeStream:
 
 def let_go(driver: Any, path: str) -> None:
     """Close an instrument, where one is open, and the package's driver."""
-    with suppress(Exception):
-        if path:
-            driver.close(path)
-    with suppress(Exception):
-        driver.finalize()
+    if path:
+        quietly(driver.close, path)
+    quietly(driver.finalize)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+from drivers.cleanup import released_on_error
 from drivers.links.serial_line import METER, SerialLine, open_line
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.lpm01a.powershield import BAUD, SUPPLY_V, PowerShield, ShieldSettings
@@ -66,7 +67,7 @@ def open_meter(
     settings = _settings(rate_hz, output, format, supply_v, high_current, power)
     positive(largest_a=largest_a, clock_tolerance=clock_tolerance, timeout_s=timeout_s)
     line = open_line(port, baud, METER)
-    try:
+    with released_on_error(line.close):
         shield = PowerShield(line, settings, rail, timeout_s)
         who = shield.introduce()
         held_v = shield.configure()
@@ -84,9 +85,6 @@ def open_meter(
             details=_details(line, settings, held_v, calibration),
         )
         return sampled_meter(info, shield, clock, timeout_s + 1.0)
-    except BaseException:
-        line.close()
-        raise
 
 
 def _settings(rate_hz: float, output: str, form: str, supply_v: float | None, high: bool, power: str) -> ShieldSettings:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from drivers.cleanup import released_on_error
 from drivers.meters.nvml.gpu import Energy, Gpu, averages, gpus_of, open_nvml, part_time, text_of, update_s
 from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.options import one_of, positive, refused
@@ -54,16 +55,13 @@ def open_meter(
     one_of(("auto", *SOURCES), source=source)
     positive(rate_hz=rate_hz)
     nvml = open_nvml()
-    try:
+    with released_on_error(nvml.nvmlShutdown):
         opened = gpus_of(nvml, gpus)
         chosen = _source(opened, source)
         looks_hz = _looks_hz(chosen, rate_hz)
         updates_s = {gpu.rail: update_s(gpu) for gpu in opened} if chosen == "energy" else {}
         info = _info(name, nvml, opened, chosen, looks_hz, updates_s)
         return polled_meter(info, [_polled(gpu, chosen) for gpu in opened], looks_hz, clock, nvml.nvmlShutdown)
-    except BaseException:
-        nvml.nvmlShutdown()
-        raise
 
 
 def _looks_hz(source: str, asked_hz: float | None) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from drivers.cleanup import released_on_error
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.failures import meter_failed
 from drivers.meters.lost_readings import GapFiller
@@ -71,7 +72,7 @@ def open_meter(
         raise refused("supply_v", supply_v, "Give the volts of the supply, up to 25")
     positive(max_current_a=max_current_a, clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s)
     server = OtiiServer(host, port, timeout_s)
-    try:
+    with released_on_error(server.close):
         found = _setup(lambda: _device(server, instrument))
         own = {"device_id": str(found["device_id"])}
         taken = CHANNELS[channel]
@@ -101,9 +102,6 @@ def open_meter(
         )
         source = _Recording(server, info, own, taken, power == "off-at-close", timeout_s)
         return sampled_meter(info, source, clock, timeout_s + 2.0, most=round(hold_s * hz))
-    except BaseException:
-        server.close()
-        raise
 
 
 class _Recording:

@@ -133,13 +133,8 @@ class Ppk2Source:
         if data:
             self._heard_s = now_s
         elif now_s - self._heard_s > self._timeout_s:
-            raise meter_failed(
-                f"meter {self._info.name} has sent nothing for {self._timeout_s:g} s",
-                "timeout_s",
-                now_s - self._heard_s,
-                "Check the PPK2's cable",
-                MeterSilentError,
-            )
+            what = f"meter {self._info.name} has sent nothing for {self._timeout_s:g} s"
+            raise meter_failed(what, "timeout_s", now_s - self._heard_s, "Check the PPK2's cable", MeterSilentError)
         piece = self._slot.add(data, at_ns)
         if piece is None:
             return None
@@ -153,12 +148,9 @@ class Ppk2Source:
             return
         due = at_s * (1.0 + self._info.clock.tolerance) * RATE_HZ + 2.0
         if count + self._detector.missing > due:
-            raise meter_failed(
-                f"meter {self._info.name} sent {count} readings in {at_s:.3f} s, and {due:.0f} are due at most",
-                "clock_tolerance",
-                count,
-                "Its timer is faster than clock_tolerance allows: raise that, or have the instrument checked",
-            )
+            what = f"meter {self._info.name} sent {count} readings in {at_s:.3f} s, and {due:.0f} are due at most"
+            remedy = "Its timer is faster than clock_tolerance allows: raise that, or have the instrument checked"
+            raise meter_failed(what, "clock_tolerance", count, remedy)
         with self._lock:
             loss = self._detector.add(count, at_s)
         if loss is not None:

@@ -12,6 +12,7 @@ import math
 from importlib.metadata import version
 from typing import Any, get_args
 
+from drivers.cleanup import released_on_error
 from drivers.links.serial_line import METER, open_line
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.ppk2 import commands
@@ -71,7 +72,7 @@ def open_meter(
     positive(clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s, largest_a=largest_a)
     range_ = next(k for k, most_a in enumerate(RANGE_MOST_A) if largest_a <= most_a)
     line = open_line(port, commands.BAUD, METER)
-    try:
+    with released_on_error(line.close):
         modifiers = commands.metadata(line, timeout_s)
         if power != "keep":
             commands.configure(line, mode, supply_v)
@@ -94,9 +95,6 @@ def open_meter(
         source = Ppk2Source(line, info, modifiers, range_, timeout_s)
         most = round(hold_s * RATE_HZ)
         return Ppk2Meter(ThreadedMeter(info, source, clock, every_s=EMPTY_EVERY_S, most=most), source)
-    except BaseException:
-        line.close()
-        raise
 
 
 def _info(

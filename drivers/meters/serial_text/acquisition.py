@@ -70,7 +70,7 @@ class TextSource:
         p = self._plan
         late_ns, uncertainty_ns = round(p.expected.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)
         looked_ns = begin_ns
-        until_ns = begin_ns + late_ns + uncertainty_ns + round(p.timeout_s * 1e9)
+        until_ns = begin_ns + late_ns + uncertainty_ns + round(p.expected.timeout_s * 1e9)
         while looked_ns < until_ns:
             rows, at_ns = list(self._rows(self._line.waiting())), self._clock.now_ns()
             if looked_ns < begin_ns + late_ns + uncertainty_ns:
@@ -82,9 +82,8 @@ class TextSource:
                 return Bracket(before_ns, self._last, after_ns)
             looked_ns = at_ns
             time.sleep(POLL_S)
-        raise self._line.failed(
-            f"printed no reading within {p.timeout_s:g} s of its start", silent=True, remedy="Check start_command"
-        )
+        what = f"printed no reading within {p.expected.timeout_s:g} s of its start"
+        raise self._line.failed(what, silent=True, remedy="Check start_command")
 
     def _anchored(self, row: Row, time_ns: int, at_ns: int) -> int:
         """Place the first line; the latest host time at which the meter's clock can show ``_last``.
@@ -112,8 +111,8 @@ class TextSource:
             self._heard_ns = at_ns
             if self._pace is not None:
                 self._pace.add(self._count, at_ns * 1e-9)
-        elif (at_ns - self._heard_ns) * 1e-9 > self._plan.timeout_s:
-            raise self._line.failed(f"printed no reading for {self._plan.timeout_s:g} s", silent=True)
+        elif (at_ns - self._heard_ns) * 1e-9 > self._plan.expected.timeout_s:
+            raise self._line.failed(f"printed no reading for {self._plan.expected.timeout_s:g} s", silent=True)
         return readings
 
     def _place(self, readings: Readings, row: Row, missing: int, time_ns: int) -> None:

@@ -36,7 +36,7 @@ class Expected:
 
     ``rate_hz`` is 0 where it is not stated. ``wrap_ns`` is where its time wraps, ``wrap_count`` where its counter does
     (0: never). ``rises`` marks the values that must not fall (joules). ``bad_share`` of lines may be no reading.
-    ``latency_s`` is how late a line may come, ``stall_s`` how long the board may pause.
+    ``latency_s`` is how late a line may come, ``timeout_s`` how long the board may pause.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Expected:
     rises: tuple[bool, ...]
     bad_share: float
     latency_s: float
-    stall_s: float
+    timeout_s: float
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class LineOrder:
         by_time = 0
         if line.row.time_ns is not None:
             since_s = (line.time_ns - last.time_ns) * 1e-9
-            if since_s > self._e.stall_s:
+            if since_s > self._e.timeout_s:
                 what = f"the time of meter {self._e.name} went on by {since_s:.3g} s from one line to the next"
                 raise meter_failed(what, "timeout_s", since_s, "Check what keeps it from printing")
             by_time = max(0, round(since_s * self._e.rate_hz) - 1)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from pathlib import Path
 
+from drivers.cleanup import released_on_error
 from drivers.links.serial_line import METER, SerialLine, open_line
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.serial_text.acquisition import POLL_S, TextSource, first_line
@@ -21,7 +22,6 @@ from drivers.meters.serial_text.readings import CapturePlan, Stamped
 from drivers.meters.threaded import ThreadedMeter
 from drivers.options import one_of, positive, refused, within
 from rig.bench.calibration import load
-from rig.errors import UsageError
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail, TraceKind
 
 MODES = ("hardware",)
@@ -111,7 +111,7 @@ def open_meter(
     lasts_s = _aperture_s(kind, aperture_s, rate_hz, layout)
     start, stop = _unescaped(start_command), _unescaped(stop_command)
     line = open_line(port, baud, METER, dtr=dtr)
-    try:
+    with released_on_error(line.close):
         text, row = first_line(line, layout, start, stop, boot_s)
         length_s = line.wire_s(len(text) + 2)
         unit_ns = next((column.factor for column in layout.columns if column.role == "time"), 0.0)
@@ -124,7 +124,7 @@ def open_meter(
             rises=tuple(column.si == "J" for column in layout.rails),
             bad_share=bad_share,
             latency_s=BRIDGE_S + line.wire_s(BOARD_BYTES) + length_s if latency_s is None else latency_s,
-            stall_s=timeout_s,
+            timeout_s=timeout_s,
         )
         plan = CapturePlan(
             layout=layout,
@@ -136,7 +136,6 @@ def open_meter(
             start=start,
             stop=stop,
             banner=banner,
-            timeout_s=timeout_s,
         )
         plain = _rails(plan, row, resolutions, ranges, conversions, kind, filter_tau_s)
         info = MeterInfo(
@@ -152,9 +151,6 @@ def open_meter(
         )
         most = max(100, min(HOLD_MOST, round(HOLD_S * max(rate_hz, 1.0 / length_s))))
         return ThreadedMeter(info, TextSource(info, line, plan), clock, every_s=POLL_S, most=most)
-    except BaseException:
-        line.close()
-        raise
 
 
 def _stamp(stamp: str, layout: Layout, rate_hz: float) -> Stamped:
@@ -164,20 +160,20 @@ def _stamp(stamp: str, layout: Layout, rate_hz: float) -> Stamped:
     if found == "column" and layout.has("time"):
         return "column"
     remedy = {"count": "count with rate_hz=NUMBER", "column": "column with a column of time, such as time:ms"}
-    raise _usage("stamp", stamp, remedy.get(found, STAMPS))
+    raise refused("stamp", stamp, f"Give {remedy.get(found, STAMPS)}")
 
 
 def _aperture_s(kind: str, aperture_s: float | None, rate_hz: float, layout: Layout) -> float:
     """How long a reading lasts; 0 for a point."""
     means = any(c.si != "J" for c in layout.rails)
     if kind not in ("mean", "point", "cumulative") or (means and kind == "cumulative"):
-        raise _usage("kind", kind, "mean or point; cumulative is of columns in J alone")
+        raise refused("kind", kind, "Give mean or point; cumulative is of columns in J alone")
     if kind == "point" or not means:
         return 0.0
     if aperture_s is None and rate_hz <= 0:
-        raise _usage("aperture_s", aperture_s, "seconds that each mean lasts, or rate_hz; or say kind=point")
+        raise refused("aperture_s", aperture_s, "Give seconds that each mean lasts, or rate_hz; or say kind=point")
     if aperture_s is not None and rate_hz > 0 and aperture_s > 1.001 / rate_hz:
-        raise _usage("aperture_s", aperture_s, f"{1.0 / rate_hz:g}, the period, or less")
+        raise refused("aperture_s", aperture_s, f"Give {1.0 / rate_hz:g}, the period, or less")
     return aperture_s if aperture_s is not None else 1.0 / rate_hz
 
 
@@ -188,15 +184,14 @@ def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> d
     fixed, read = numbers_by_rail("supply_v", supply_v, amperes), by_rail("voltage", voltage, amperes)
     for option, given in (("supply_v", supply_v), ("voltage", voltage)):
         if given and not amperes:
-            raise _usage(option, given, "it for columns in A alone")
+            raise refused(option, given, "Give it for columns in A alone")
     found = {}
     for name in amperes:
         if (name in fixed) == (name in read):
-            raise _usage(
-                "supply_v", supply_v, f"supply_v= (volts) or voltage= (a column of volts) for {name}, one of them"
-            )
+            remedy = f"Give supply_v= (volts) or voltage= (a column of volts) for {name}, one of them"
+            raise refused("supply_v", supply_v, remedy)
         if name in read and read[name] not in volts:
-            raise _usage("voltage", voltage, f"a column of V: {', '.join(volts) or 'none is declared'}")
+            raise refused("voltage", voltage, f"Give a column of V: {', '.join(volts) or 'none is declared'}")
         found[name] = Conversion("A", fixed.get(name), supply_rail=read.get(name))
     return found
 
@@ -270,7 +265,3 @@ def _unescaped(text: str) -> bytes:
     for mark, meant in ESCAPES.items():
         text = text.replace(mark, meant)
     return text.encode("latin-1", "replace")
-
-
-def _usage(option: str, value: object, remedy: str) -> UsageError:
-    return refused(option, None if value is None else str(value), f"Give {remedy}")

@@ -32,7 +32,6 @@ class CapturePlan:
     start: bytes
     stop: bytes
     banner: str
-    timeout_s: float
 
 
 @dataclass

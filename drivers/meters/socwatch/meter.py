@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from drivers.cleanup import released_on_error
 from drivers.importers.axis import PLACES, Axis
 from drivers.importers.socwatch import _chosen, _rail, _stamps
 from drivers.links.real_time import check_real_time
@@ -129,11 +130,8 @@ class SocWatch:
             raise MeterError("the meter was started twice", field="meter", value=self._info.name, remedy="Stop it")
         before_ns = self._clock.now_ns()
         run = ProgramRun(self._command, self._started)
-        try:
+        with released_on_error(run.close):
             run.await_start(self._start_s)
-        except BaseException:
-            run.close()
-            raise
         self._run, self._told = run, False
         return Bracket(before_ns, 0, self._clock.now_ns())
 

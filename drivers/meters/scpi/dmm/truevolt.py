@@ -168,20 +168,13 @@ class Truevolt:
                 "Lower rate_hz, use a faster link, or an instrument with the option MEM",
             )
         if questionable & TIMING:
-            raise meter_failed(
-                f"the {self.identity.model} reports a timing violation: its readings are not on its timer's grid",
-                "rate_hz",
-                questionable,
-                "Lower rate_hz or shorten aperture_s",
-            )
+            what = f"the {self.identity.model} reports a timing violation: its readings are not on its timer's grid"
+            raise meter_failed(what, "rate_hz", questionable, "Lower rate_hz or shorten aperture_s")
 
     def _garbage(self, what: str) -> MeterError:
-        return meter_failed(
-            f"the instrument at {self.session.address} sent {what}",
-            "address",
-            self.session.address,
-            "Check its connection, and that no other program changes its settings",
-        )
+        message = f"the instrument at {self.session.address} sent {what}"
+        remedy = "Check its connection, and that no other program changes its settings"
+        return meter_failed(message, "address", self.session.address, remedy)
 
 
 def begin(meters: Sequence[Truevolt], trigger: str, clock: Clock, wait_s: float) -> Bracket:

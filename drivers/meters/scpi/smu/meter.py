@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.cleanup import released_on_error
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.failures import meter_failed
 from drivers.meters.sampled import sampled_meter
@@ -113,19 +114,12 @@ class Elog:
         now_s = time.monotonic()
         silent_s, self.fetched_s = now_s - self.fetched_s, now_s
         if silent_s > BUFFER_S:
-            raise meter_failed(
-                f"the log was not read for {silent_s:.1f} s, and its buffer holds about 20 s: records were lost",
-                "buffer_s",
-                silent_s,
-                "Use a link that does not stall",
-            )
+            what = f"the log was not read for {silent_s:.1f} s, and its buffer holds about 20 s: records were lost"
+            raise meter_failed(what, "buffer_s", silent_s, "Use a link that does not stall")
         if len(payload) % (4 * len(self.columns)):
-            raise meter_failed(
-                f"the log sent {len(payload)} bytes, which are no whole records of {len(self.columns)} numbers",
-                "address",
-                self.session.address,
-                "Check that no other program changes what is logged",
-            )
+            what = f"the log sent {len(payload)} bytes, which are no whole records of {len(self.columns)} numbers"
+            remedy = "Check that no other program changes what is logged"
+            raise meter_failed(what, "address", self.session.address, remedy)
         return np.frombuffer(payload, ">f4").astype(np.float64).reshape(-1, len(self.columns))
 
 
@@ -160,7 +154,7 @@ def open_meter(
     positive(rate_hz=rate_hz)
     period_s = _period_s(rate_hz, len(columns))
     session = open_session(address, visa_library=visa_library, timeout_s=timeout_s)
-    try:
+    with released_on_error(session.close):
         identity = session.identity()
         ranges = (range_max, voltage_range_max)[: len(columns)]
         for line in setup_lines(channel, columns, ranges, period_s):
@@ -187,9 +181,6 @@ def open_meter(
         }
         info = _info(ClockInfo(name, TICK_HZ, clock_tolerance), identity, described, details)
         return sampled_meter(info, Elog(session, channel, columns, rail), clock, timeout_s + 1.0)
-    except BaseException:
-        session.close()
-        raise
 
 
 def _period_s(rate_hz: float, parameters: int) -> float:
