@@ -50,7 +50,7 @@ class SerialLine:
         self._broken: str | None = None
 
     def wire_s(self, count: int) -> float:
-        """How long so many bytes take on the wire, at the baud rate."""
+        """How long ``count`` bytes take on the wire at the baud rate."""
         return count * BITS_PER_BYTE / self.baud
 
     def write(self, data: bytes) -> None:

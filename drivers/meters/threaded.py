@@ -49,7 +49,7 @@ class _Acquisition:
     lock: threading.Lock = field(default_factory=threading.Lock)
     thread: threading.Thread | None = None
     error: RigError | None = None
-    told: bool = False
+    raised: bool = False
 
     def hand_over(self, batch: Batch) -> int:
         """Add a batch to what waits; how many readings of a rail wait then."""
@@ -110,7 +110,7 @@ class ThreadedMeter:
             return ()
         error, chunks = a.error, a.take()
         if not chunks and error is not None:
-            a.told = True
+            a.raised = True
             raise error
         return chunks
 
@@ -125,7 +125,7 @@ class ThreadedMeter:
                     a.hand_over(batch)
             except RigError as error:
                 a.error = error
-        if a.error is not None and not a.told:
+        if a.error is not None and not a.raised:
             raise a.error
         return a.take()
 

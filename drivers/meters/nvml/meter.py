@@ -50,7 +50,7 @@ def open_meter(
     changes, 10 Hz for instant, and 1 Hz for average, since faster averages would overlap.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
-    without a driver, a GPU, or what it is asked for.
+    without a driver, a GPU, or the source that is asked for.
     """
     one_of(("auto", *SOURCES), source=source)
     positive(rate_hz=rate_hz)

@@ -181,7 +181,7 @@ def _setup(step: Any) -> Any:
 def _device(server: OtiiServer, instrument: str) -> dict[str, Any]:
     if not server.request("otii_is_logged_in").get("logged_in", False):
         raise SetupError(
-            "nobody is logged in to the Otii application", field="licence", value=server.where,
+            "no user is logged in to the Otii application", field="licence", value=server.where,
             remedy="Log in there and reserve an Automation licence",
         )  # fmt: skip
     devices = [d for d in server.request("otii_get_devices", timeout=1).get("devices", ()) if d.get("type") in KINDS]

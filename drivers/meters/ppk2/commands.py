@@ -68,7 +68,7 @@ def silence(line: SerialLine, timeout_s: float) -> None:
         if line.waiting():
             quiet_s = time.monotonic() + QUIET_S
         if time.monotonic() > until_s:
-            raise line.failed("goes on sending although it was told to stop")
+            raise line.failed("does not stop sending")
         time.sleep(1e-3)
 
 

@@ -21,7 +21,7 @@ FREE = 3
 UNSEEN_S = 5e-3
 """Lines are this late on any host now and then: ``Pace`` cannot distinguish it from a loss."""
 WINDOW_S, WINDOW_LINES = 0.5, 8
-"""The least lag is taken over windows of at least so many seconds and lines."""
+"""The least lag is taken over windows of at least this many seconds and lines."""
 FIT, KNOWN = 4, 40
 """Windows before the drift is fitted, and the most that it is fitted to."""
 LATE_WINDOWS, EARLY_WINDOWS = 3, 2

@@ -113,7 +113,7 @@ def open_meter(
     line = open_line(port, baud, METER, dtr=dtr)
     with released_on_error(line.close):
         text, row = first_line(line, layout, start, stop, boot_s)
-        length_s = line.wire_s(len(text) + 2)
+        length = len(text) + 2
         unit_ns = next((column.factor for column in layout.columns if column.role == "time"), 0.0)
         expected = Expected(
             name=name,
@@ -123,7 +123,7 @@ def open_meter(
             wrap_count=counter_wrap,
             rises=tuple(column.si == "J" for column in layout.rails),
             bad_share=bad_share,
-            latency_s=BRIDGE_S + line.wire_s(BOARD_BYTES) + length_s if latency_s is None else latency_s,
+            latency_s=BRIDGE_S + line.wire_s(BOARD_BYTES + length) if latency_s is None else latency_s,
             timeout_s=timeout_s,
         )
         plan = CapturePlan(
@@ -149,7 +149,7 @@ def open_meter(
             versions={"pyserial": version("pyserial")},
             details=_details(line, columns, text, row, plan, stamp_at, calibration),
         )
-        most = max(100, min(HOLD_MOST, round(HOLD_S * max(rate_hz, 1.0 / length_s))))
+        most = max(100, min(HOLD_MOST, round(HOLD_S * max(rate_hz, 1.0 / line.wire_s(length)))))
         return ThreadedMeter(info, TextSource(info, line, plan), clock, every_s=POLL_S, most=most)
 
 

@@ -61,7 +61,7 @@ def open_meter(
     ``energy``, for columns of energy, whether they count each ``interval`` or are ``cumulative``; ``table`` names the
     table by a part of its title, ``time_unit`` the unit of its time column, where its header does not.
     ``arguments`` is the command line, with {interval_ms} and {output} filled in; ``started`` the pattern of the line
-    by which the program says that it collects, awaited for ``start_s``. It is told to end by SIGINT and has ``stop_s``
+    by which the program says that it collects, awaited for ``start_s``. It is ended by SIGINT and has ``stop_s``
     to write. ``clock_tolerance`` limits its clock's rate (relative). ``calibration`` names a calibration file; without
     one no accuracy is stated.
 
@@ -117,7 +117,7 @@ class SocWatch:
         self._start_s, self._stop_s = waits_s
         self._clock = HostClock() if clock is None else clock
         self._run: ProgramRun | None = None
-        self._told = False
+        self._raised = False
         check_real_time(self._clock, info.name)
 
     def info(self) -> MeterInfo:
@@ -132,13 +132,13 @@ class SocWatch:
         run = ProgramRun(self._command, self._started)
         with released_on_error(run.close):
             run.await_start(self._start_s)
-        self._run, self._told = run, False
+        self._run, self._raised = run, False
         return Bracket(before_ns, 0, self._clock.now_ns())
 
     def read(self) -> Sequence[Chunk]:
         """Nothing until the end. Raises ``MeterError``, once, when the program has ended by itself."""
-        if self._run is not None and not self._told and self._run.ended():
-            self._told = True
+        if self._run is not None and not self._raised and self._run.ended():
+            self._raised = True
             raise self._run.failed("ended in the middle of the recording")
         return ()
 
@@ -148,10 +148,10 @@ class SocWatch:
         if run is None:
             return ()
         try:
-            run.finish(self._stop_s, told=self._told)
+            run.finish(self._stop_s, raised=self._raised)
             return self._chunks(run)
         except RigError:
-            if self._told:
+            if self._raised:
                 return ()
             raise
         finally:

@@ -63,8 +63,8 @@ class ProgramRun:
         """Whether the program has ended."""
         return self._process.poll() is not None
 
-    def finish(self, within_s: float, *, told: bool) -> None:
-        """Have it end and write. Raises ``MeterError`` when it does not, or ended early and ``told`` is false."""
+    def finish(self, within_s: float, *, raised: bool) -> None:
+        """Have it end and write. Raises ``MeterError`` when it does not, or ended early and ``raised`` is false."""
         early = self.ended()
         if not early:
             with suppress(ProcessLookupError):
@@ -74,7 +74,7 @@ class ProgramRun:
         except subprocess.TimeoutExpired as error:
             raise self.failed(f"did not end within {within_s:g} s") from error
         self._listener.join(1.0)
-        if early and not told:
+        if early and not raised:
             raise self.failed("ended in the middle of the recording")
 
     def tables(self) -> list[Any]:

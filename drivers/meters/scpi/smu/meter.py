@@ -85,7 +85,7 @@ class Elog:
                     f"the log does not start within {TRIGGER_WAIT_S:g} s: {said}",
                     field="trigger",
                     value=said,
-                    remedy="Check that the output's module can log what is asked of it",
+                    remedy="Check that the module of this output can log these parameters",
                 )
             time.sleep(TRIGGER_AGAIN_S)
 
@@ -159,8 +159,8 @@ def open_meter(
         ranges = (range_max, voltage_range_max)[: len(columns)]
         for line in setup_lines(channel, columns, ranges, period_s):
             session.write(line)
-        asked = ";:".join([f"SENS:ELOG:{node}:RANG? (@{channel})" for node in columns])
-        *got_ranges, got_s = session.numbers(f"{asked};:SENS:ELOG:PER? (@{channel})", len(columns) + 1)
+        query = ";:".join([f"SENS:ELOG:{node}:RANG? (@{channel})" for node in columns])
+        *got_ranges, got_s = session.numbers(f"{query};:SENS:ELOG:PER? (@{channel})", len(columns) + 1)
         session.check("its log is set up")
         described = Rail(
             name=rail,
