@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.extras import vendor_package
+from drivers.failures import KEPT
 from drivers.options import positive, refused
 from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError
 
@@ -21,7 +22,6 @@ LINE_MOST = 1 << 16
 TAKE_MOST = 1 << 20
 BITS_PER_BYTE = 10
 """Start bit, eight data bits, stop bit."""
-KEPT = "The recording up to here is kept; `rig report` reads it"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from rig.types import Floats
 
 

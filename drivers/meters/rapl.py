@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.options import parts_of, positive, refused
 from rig.errors import MeterError, SetupError

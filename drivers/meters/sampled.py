@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from drivers.meters.threaded import Batch, Source, ThreadedMeter
 from rig.types import Bracket, Clock, MeterInfo
 

@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
+from drivers.failures import meter_failed
 from drivers.links.real_time import check_real_time
-from drivers.meters.failures import meter_failed
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, RigError
 from rig.types import Bracket, Chunk, Clock, MeterInfo

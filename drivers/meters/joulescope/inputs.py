@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.cleanup import quietly
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from drivers.options import one_of, within
 from rig.errors import SetupError
 from rig.types import Chunk, Pin, Rail

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from drivers.cleanup import quietly
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from drivers.meters.joulescope.inputs import Input
 from drivers.meters.lost_readings import GapFiller
 from drivers.meters.sampled import first_reading

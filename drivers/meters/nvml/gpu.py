@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.extras import vendor_package
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from drivers.options import refused
 from rig.errors import MeterError, SetupError
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from drivers.cleanup import released_on_error
+from drivers.failures import meter_failed
 from drivers.meters.calibrated import calibrated, calibration_details
-from drivers.meters.failures import meter_failed
 from drivers.meters.lost_readings import GapFiller
 from drivers.meters.otii.server import OtiiServer
 from drivers.meters.sampled import sampled_meter

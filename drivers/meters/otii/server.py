@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from rig.errors import MeterError, MeterSilentError, SetupError
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drivers.failures import meter_failed
 from drivers.links.serial_line import SerialLine
-from drivers.meters.failures import meter_failed
 from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.loss_detection import NEAR_S, LossDetector, PendingReadings, Stretch
 from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from drivers.meters.ppk2.words import Words
 from rig.errors import MeterError
 from rig.types import Bools

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from drivers.meters.serial_text.lines import Row
 from rig.errors import MeterError
 

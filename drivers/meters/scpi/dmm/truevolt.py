@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.meters.failures import meter_failed
+from drivers.failures import meter_failed
 from drivers.meters.scpi.session import ScpiSession, await_state
 from drivers.meters.threaded import Batch
 from drivers.options import refused

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.cleanup import released_on_error
+from drivers.failures import meter_failed
 from drivers.meters.calibrated import calibrated, calibration_details
-from drivers.meters.failures import meter_failed
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.scpi.session import Identity, ScpiSession, open_session
 from drivers.meters.threaded import Batch
