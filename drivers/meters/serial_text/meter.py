@@ -18,7 +18,7 @@ from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.serial_text.acquisition import POLL_S, TextSource, first_line
 from drivers.meters.serial_text.lines import Layout, Row, by_rail, layout_of, numbers_by_rail
 from drivers.meters.serial_text.loss_detection import Expected, Pace
-from drivers.meters.serial_text.readings import CapturePlan, Stamped
+from drivers.meters.serial_text.readings import STAMP_AT, CapturePlan, Stamped
 from drivers.meters.threaded import ThreadedMeter
 from drivers.options import one_of, positive, refused, within
 from rig.bench.calibration import load
@@ -31,7 +31,6 @@ STAMPS = (
     "a column of time, or rate_hz=NUMBER for stamp=count: the arrival of a line does not say when it was measured "
     "(stamp_at is where in its reading a time stands)"
 )
-STAMP_AT = {"start": 0.0, "middle": 0.5, "end": 1.0, "": 0.5}
 HOLD_S, HOLD_MOST = 60.0, 1_000_000
 BRIDGE_S = 0.03
 """A USB bridge keeps bytes for 16 ms (the default of FTDI's), and the host reads them a little later."""
@@ -130,9 +129,8 @@ def open_meter(
             layout=layout,
             expected=expected,
             stamp=stamped,
+            stamp_at=stamp_at,
             aperture_s=lasts_s,
-            at=STAMP_AT[stamp_at] if stamped == "column" else 1.0,
-            stamp_uncertainty_s=0.5 * lasts_s if stamped == "column" and not stamp_at else 0.0,
             start=start,
             stop=stop,
             banner=banner,
@@ -147,7 +145,7 @@ def open_meter(
             description=f"{'SIMULATED ' if simulated else ''}lines of text on a serial port, placed by {plan.stamp}",
             buffer_s=HOLD_S,
             versions={"pyserial": version("pyserial")},
-            details=_details(line, columns, text, row, plan, stamp_at, calibration),
+            details=_details(line, columns, text, row, plan, calibration),
         )
         most = max(100, min(HOLD_MOST, round(HOLD_S * max(rate_hz, 1.0 / line.wire_s(length)))))
         return ThreadedMeter(info, TextSource(info, line, plan), clock, every_s=POLL_S, most=most)
@@ -239,7 +237,7 @@ def _calibrated(
 
 
 def _details(
-    line: SerialLine, columns: str, text: str, row: Row, plan: CapturePlan, stamp_at: str, calibration: str | None
+    line: SerialLine, columns: str, text: str, row: Row, plan: CapturePlan, calibration: str | None
 ) -> dict[str, object]:
     e, layout = plan.expected, plan.layout
     checked = [c.unit if c.role == "check" else c.role for c in layout.columns if c.role in ("time", "count", "check")]
@@ -250,7 +248,7 @@ def _details(
         "columns": columns,
         "first_line": text[:200],
         "stamp": plan.stamp,
-        "stamp_at": stamp_at or "not known",
+        "stamp_at": plan.stamp_at or "not known",
         "latency_s": e.latency_s,
         "time_step_s": row.time_step_ns * 1e-9,
         "bad_share": e.bad_share,

@@ -13,6 +13,8 @@ from drivers.meters.serial_text.loss_detection import Expected
 from rig.types import Chunk, Rail
 
 Stamped = Literal["count", "column"]
+STAMP_AT = {"start": 0.0, "middle": 0.5, "end": 1.0, "": 0.5}
+"""Where in its reading a time stands; empty where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -20,18 +22,27 @@ class CapturePlan:
     """How lines become readings, stamped by a time ``column`` or by their ``count``.
 
     ``start`` and ``stop`` are sent; ``banner`` begins what only a restart prints. A mean lasts ``aperture_s`` (0: a
-    point); its time stands at ``at`` of it (0 start, 1 end), which may be off by ``stamp_uncertainty_s``.
+    point); ``stamp_at`` is where in it its time stands, one of ``STAMP_AT``.
     """
 
     layout: Layout
     expected: Expected
     stamp: Stamped
+    stamp_at: str
     aperture_s: float
-    at: float
-    stamp_uncertainty_s: float
     start: bytes
     stop: bytes
     banner: str
+
+    @property
+    def at(self) -> float:
+        """Where in a reading its time stands: 0 is the start, 1 the end."""
+        return STAMP_AT[self.stamp_at] if self.stamp == "column" else 1.0
+
+    @property
+    def stamp_uncertainty_s(self) -> float:
+        """How far that may be off, where it is not known."""
+        return 0.5 * self.aperture_s if self.stamp == "column" and not self.stamp_at else 0.0
 
 
 @dataclass

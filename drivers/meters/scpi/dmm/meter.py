@@ -106,12 +106,11 @@ def open_meter(
         scale = 1.0 if function == "current" else 1.0 / shunt_ohm
         volts = f"{rail}-volts" if together else None
         conversion = Conversion("A", None if volts else supply["volts"], burden_ohm, volts)
-        own_c = temperature_c if calibration is not None or voltage_calibration is None else None
-        rails = [_rail(dmms[0], settings[0], rail, conversion, scale, calibration, calibration_range, own_c)]
+        files = ((calibration, calibration_range), (voltage_calibration, voltage_calibration_range))
+        limits = [(*file, temperature_c if file[0] or not any(path for path, _ in files) else None) for file in files]
+        rails = [_rail(dmms[0], settings[0], rail, conversion, scale, *limits[0])]
         if volts:
-            own_c = temperature_c if voltage_calibration is not None or calibration is None else None
-            limits = (voltage_calibration, voltage_calibration_range, own_c)
-            rails.append(_rail(dmms[1], settings[1], volts, Conversion("V"), 1.0, *limits))
+            rails.append(_rail(dmms[1], settings[1], volts, Conversion("V"), 1.0, *limits[1]))
         details = {
             "supply": TOGETHER if together else supply,
             "shunt_ohm": shunt_ohm,
