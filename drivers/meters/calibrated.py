@@ -1,4 +1,4 @@
-"""Rails with the limits of error from their owner's calibration file. See docs/calibration.md."""
+"""Rails with the limits of error from their owner's calibration file. See docs/reference/calibration.md."""
 
 from __future__ import annotations
 

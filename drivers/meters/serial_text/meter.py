@@ -4,7 +4,7 @@
         --option columns='time:ms, bus:V, current:mA' --option voltage=bus --option kind=point
 
 The columns are declared and never guessed. A line that does not have exactly these columns is no reading. See
-docs/serial-text.md.
+docs/reference/serial-text.md.
 """
 
 from __future__ import annotations
