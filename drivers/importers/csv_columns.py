@@ -14,7 +14,7 @@ import pandas as pd
 
 from drivers.importers.csv_layout import Layout, unreadable
 from drivers.importers.refusals import bad_file
-from drivers.importers.units import ALIASES, NS
+from drivers.units import ALIASES, NS
 from rig.errors import DataError
 from rig.types import Floats, Indices
 

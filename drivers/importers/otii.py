@@ -13,8 +13,8 @@ from drivers.importers.csv_layout import find
 from drivers.importers.refusals import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import axis_of
-from drivers.importers.units import named_unit, unit_of
 from drivers.importers.windows import Windows, from_channel
+from drivers.units import named_unit, unit_of
 from rig.errors import DataError, UsageError
 from rig.types import Floats, Indices, Rail
 

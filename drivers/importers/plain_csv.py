@@ -12,7 +12,7 @@ from drivers.importers.csv_layout import all_of, find
 from drivers.importers.refusals import bad_option, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
-from drivers.importers.units import agree, expect, iso_ns
+from drivers.units import agree, expect, iso_ns
 from rig.errors import DataError, UsageError
 from rig.types import Conversion, Floats, Rail, TraceKind
 

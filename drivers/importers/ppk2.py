@@ -12,8 +12,8 @@ from drivers.importers.csv_layout import find
 from drivers.importers.refusals import bad_file
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
 from drivers.importers.time_axis import axis_of
-from drivers.importers.units import expect, named_unit
 from drivers.importers.windows import Windows, from_channel
+from drivers.units import expect, named_unit
 from rig.errors import UsageError
 from rig.types import Bools, Rail
 

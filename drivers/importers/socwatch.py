@@ -15,7 +15,7 @@ from drivers.importers.csv_columns import nanoseconds, unit_of_time
 from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, single_trace
 from drivers.importers.time_axis import TimeAxis, axis_of
-from drivers.importers.units import named_unit, unit_of
+from drivers.units import named_unit, unit_of
 from rig.errors import DataError
 from rig.types import Conversion, Floats, Indices, Rail
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from drivers.devices.mlperf_tiny.greeting import introduced
 from drivers.devices.mlperf_tiny.model import Model, model_of
 from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Talk
-from drivers.links.serial_line import DEVICE, open_line, positive
+from drivers.links.serial_line import DEVICE, open_line
+from drivers.options import positive
 from rig.errors import DeviceError, UsageError
 from rig.types import UNSTAMPED, Budget, ClockInfo, Device, DeviceInfo, Reply, Sample, Span
 

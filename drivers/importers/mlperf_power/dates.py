@@ -12,7 +12,7 @@ import numpy as np
 
 from drivers.importers.mlperf_power.phases import Phase, SessionFiles
 from drivers.importers.refusals import unstated
-from drivers.importers.units import utc_ns
+from drivers.units import utc_ns
 from rig.errors import DataError
 from rig.types import Indices
 

@@ -15,7 +15,7 @@ from drivers.importers.mlperf_power.dates import MS, ORDERS, DateOptions
 from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Counted, Part, counts_of, detail_of, read_part
 from drivers.importers.recognise import looks_like
 from drivers.importers.refusals import bad_option, check_limits
-from drivers.importers.units import zone
+from drivers.units import zone
 from rig.bench.calibration import stated as calibrated
 from rig.errors import DataError
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace

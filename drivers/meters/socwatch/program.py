@@ -1,4 +1,4 @@
-"""Intel SoC Watch while it runs: begun, listened to, ended, and the tables that it wrote."""
+"""Intel SoC Watch while it runs: started, its output followed, ended, and the tables that it wrote."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAID_MOST = 4000
 
 
 class ProgramRun:
-    """The program while it runs, on a terminal of its own so that it does not hold back what it says."""
+    """The program while it runs, on a terminal of its own so that it does not buffer its output."""
 
     def __init__(self, command: list[str], started: re.Pattern[str]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="socwatch-"))
@@ -48,7 +48,7 @@ class ProgramRun:
         self._listener.start()
 
     def await_start(self, within_s: float) -> None:
-        """Until it says that it collects. Raises ``MeterError`` when it ends, or says nothing of the kind."""
+        """Wait until it says that it collects. Raises ``MeterError`` when it ends before, or does not say so."""
         until_s = time.monotonic() + within_s
         while not self._word.wait(0.002):
             if self.ended():
@@ -63,8 +63,8 @@ class ProgramRun:
         """Whether the program has ended."""
         return self._process.poll() is not None
 
-    def finish(self, within_s: float, *, told: bool) -> None:
-        """Have it end and write. Raises ``MeterError`` when it does not, or had failed and nobody was told."""
+    def finish(self, within_s: float, *, raised: bool) -> None:
+        """Have it end and write. Raises ``MeterError`` when it does not, or ended early and ``raised`` is false."""
         early = self.ended()
         if not early:
             with suppress(ProcessLookupError):
@@ -74,7 +74,7 @@ class ProgramRun:
         except subprocess.TimeoutExpired as error:
             raise self.failed(f"did not end within {within_s:g} s") from error
         self._listener.join(1.0)
-        if early and not told:
+        if early and not raised:
             raise self.failed("ended in the middle of the recording")
 
     def tables(self) -> list[Any]:
@@ -85,19 +85,19 @@ class ProgramRun:
         return [each for file in files for each in _tables(file)]
 
     def failed(self, what: str) -> MeterError:
-        """The error to raise, with what the program said last."""
+        """The error to raise, with the last output of the program."""
         said = " ".join(self._said.split())[-200:]
         remedy = "Run its command by hand; details.command of the recording has it"
         if REFUSED.search(said):
             remedy = "Run as root, with its kernel driver loaded (insmod, see its release notes)"
         code = self._process.poll()
         return MeterError(
-            f"SoC Watch {what} (exit {code}): {said or 'it said nothing'}", field="path",
+            f"SoC Watch {what} (exit {code}): {said or 'it printed nothing'}", field="path",
             value=str(self._process.args), remedy=remedy,
         )  # fmt: skip
 
     def close(self) -> None:
-        """End it whatever it does, and remove what it wrote."""
+        """Kill it where it still runs, and remove what it wrote."""
         if not self.ended():
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)  # it leads a session of its own

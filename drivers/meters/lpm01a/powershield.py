@@ -1,11 +1,11 @@
-"""One PowerShield on its port: asked and set, started, its stream read, stopped. See ``lpm01a`` for the options."""
+"""One PowerShield on its port: its commands, and its stream as a source. See ``meter`` for the options."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +21,9 @@ from drivers.meters.lpm01a.stream import (
     StreamError,
     Timekeeper,
 )
-from drivers.meters.sampled import Fetched
+from drivers.meters.threaded import Batch
 from rig.errors import MeterError, RigError, SetupError
-from rig.types import Bracket, Clock, MeterInfo
+from rig.types import Bracket, Chunk, Clock
 
 BAUD = 3686400
 PROMPT = "PowerShield >"
@@ -34,8 +34,8 @@ _VOLT = re.compile(r"(\d+)([+-]\d+)")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What it is set to."""
+class ShieldSettings:
+    """What a PowerShield is set to. Without ``supply_v`` its supply is left as it is."""
 
     rate_hz: float
     energy: bool
@@ -46,76 +46,65 @@ class Plan:
 
     @property
     def per_reading(self) -> float:
-        """From a reading as it is sent to the rail's unit: joules of a period to watts, amperes as they are."""
+        """The factor from a reading as it is sent to the rail's unit: joules of a period to watts, or 1."""
         return self.rate_hz if self.energy else 1.0
 
 
 class PowerShield:
-    """The instrument, as ``SampledMeter`` needs it: describe, begin, fetch, finish, close."""
+    """The instrument, and the ``Source`` of the readings of its one ``rail``."""
 
-    def __init__(self, line: SerialLine, plan: Plan, timeout_s: float) -> None:
-        self._line, self._plan, self._timeout_s = line, plan, timeout_s
-        self._info: MeterInfo | None = None
+    def __init__(self, line: SerialLine, settings: ShieldSettings, rail: str, timeout_s: float) -> None:
+        self._line, self._settings, self._rail, self._timeout_s = line, settings, rail, timeout_s
         self._stream: Stream = AsciiStream()
-        self._keeper = Timekeeper(plan.rate_hz, BINARY_WRAP_S)
         self._early: list[Parsed] = []
 
     # ---- setting up -----------------------------------------------------------------------
 
     def introduce(self) -> dict[str, str]:
-        """Take control. Its serial number and firmware. Raises ``SetupError`` when nobody answers."""
+        """Take control; its serial number and firmware. Raises ``SetupError`` when no PowerShield answers."""
         try:
             self._line.quiet(QUIET_S, 6 * QUIET_S)
-            self._line.write(b"stop\n")  # of an earlier run that was not ended; nothing to stop is no harm
+            self._line.write(b"stop\n")  # an earlier run that was not stopped
             self._line.quiet(QUIET_S)
-            self._asked("htc")
-            return {"serial": self._asked("powershield"), "firmware": self._asked("version")}
+            self._command("htc")
+            return {"serial": self._command("powershield"), "firmware": self._command("version")}
         except MeterError as error:
             raise SetupError(
                 f"no PowerShield answers: {error.message}",
                 field="port",
                 value=self._line.port,
-                remedy=f"Check the port, and that nothing else holds it; its rate is {BAUD} baud",
+                remedy=f"Check the port, and that no other program uses it; its rate is {BAUD} baud",
             ) from error
 
     def configure(self) -> float:
-        """Set it to the plan; the supply voltage as it says. Raises ``SetupError`` for what it refuses."""
-        p = self._plan
+        """Set the instrument; the supply voltage that it states. Raises ``SetupError`` for what it refuses."""
+        p = self._settings
         held_v = self._volts()
-        if p.supply_v is not None and abs(held_v - p.supply_v) > 0.01:  # setting it anew recalibrates
-            self._asked(f"volt {round(p.supply_v * 1e3)}m")
+        if p.supply_v is not None and abs(held_v - p.supply_v) > 0.01:  # setting it again would recalibrate
+            self._command(f"volt {round(p.supply_v * 1e3)}m")
             held_v = self._volts()
         if p.power == "on":
-            self._asked("pwr on nostatus")
-        self._asked("pwrend on")
-        self._asked("acqmode dyn")
-        self._asked(f"funcmode {'high' if p.high else 'optim'}")
-        self._asked(f"output {'energy' if p.energy else 'current'}")
-        self._asked(f"format {'bin_hexa' if p.binary else 'ascii_dec'}")
-        self._asked(f"freq {short_hz(p.rate_hz)}")
+            self._command("pwr on nostatus")
+        self._command("pwrend on")
+        self._command("acqmode dyn")
+        self._command(f"funcmode {'high' if p.high else 'optim'}")
+        self._command(f"output {'energy' if p.energy else 'current'}")
+        self._command(f"format {'bin_hexa' if p.binary else 'ascii_dec'}")
+        self._command(f"freq {short_hz(p.rate_hz)}")
         for command in ("acqtime inf", "trigsrc sw", "trigdelay 0"):
-            self._asked(command)
+            self._command(command)
         return held_v
-
-    def declare(self, info: MeterInfo) -> None:
-        """What ``describe`` says from now on."""
-        self._info = info
 
     # ---- as a source ----------------------------------------------------------------------
 
-    def describe(self) -> MeterInfo:
-        """What it was set to."""
-        assert self._info is not None
-        return self._info
-
     def begin(self, clock: Clock) -> Bracket:
-        """Start; the first reading begins between the command and its own arrival less its length."""
-        p = self._plan
+        """Start. The first reading begins after the command, and at least its length before it arrives."""
+        p = self._settings
         self._stream = BinaryStream() if p.binary else AsciiStream()
         self._keeper = Timekeeper(p.rate_hz, BINARY_WRAP_S if p.binary else ASCII_WRAP_S)
         self._early = []
         before_ns = clock.now_ns()
-        self._asked("start")
+        self._command("start")
         until_s = time.monotonic() + self._timeout_s + 1.0 / p.rate_hz
         while not any(parsed.value for parsed in self._early):
             if time.monotonic() > until_s:
@@ -125,13 +114,12 @@ class PowerShield:
         began_ns = clock.now_ns() - round(1e9 / p.rate_hz)
         return Bracket(before_ns, 0, max(began_ns, before_ns))
 
-    def fetch(self) -> Fetched:
-        """What has arrived. Raises ``MeterError`` for lost readings and for whatever it reports."""
+    def fetch(self) -> Iterator[Batch]:
+        """Raises ``MeterError`` for lost readings and for errors that the instrument reports."""
         early, self._early = self._early, []
-        return self._fetched([*early, self._parsed()])
+        yield self._batch([*early, self._parsed()])
 
-    def finish(self) -> Sequence[Fetched]:
-        """Stop, and read what it still had to say."""
+    def finish(self) -> Iterator[Batch]:
         self._line.write(b"stop\n")
         until_s = time.monotonic() + self._timeout_s
         pieces: list[Parsed] = []
@@ -141,10 +129,10 @@ class PowerShield:
             time.sleep(2e-3)
             pieces.append(self._parsed())
         self._line.quiet(0.4 * QUIET_S)
-        return [self._fetched(pieces)]
+        yield self._batch(pieces)
 
     def close(self) -> None:
-        """Give control back, if it still listens, and let go of the port; its target stays powered."""
+        """Return control, if it still answers, and close the port. Its target stays powered."""
         with contextlib.suppress(RigError):
             self._line.write(b"stop\nhrc\n")
         self._line.close()
@@ -160,26 +148,24 @@ class PowerShield:
             raise self._line.failed(str(error)) from error
         return parsed
 
-    def _fetched(self, pieces: Sequence[Parsed]) -> Fetched:
-        arrays = [piece.arrays() for piece in pieces]
-        value = np.concatenate([own for own, _ in arrays]) * self._plan.per_reading
-        rail = self.describe().rails[0].name
-        return Fetched({rail: value}, {rail: np.concatenate([flags for _, flags in arrays])}, False)
+    def _batch(self, pieces: Sequence[Parsed]) -> Batch:
+        value, flags = (np.concatenate(parts) for parts in zip(*(piece.arrays() for piece in pieces), strict=True))
+        return [Chunk(self._rail, value * self._settings.per_reading, flags=flags)]
 
     def _volts(self) -> float:
-        answer = self._asked("volt get")
+        answer = self._command("volt get")
         found = _VOLT.search(answer)
         volts = float(f"{found[1]}e{found[2]}") if found else 0.0
         if not 0.5 * SUPPLY_V[0] <= volts <= 1.5 * SUPPLY_V[1]:
             raise SetupError(
-                f"the PowerShield says that it supplies {answer!r}", field="supply_v", value=answer, remedy="Reset it"
+                f"the PowerShield states a supply of {answer!r}", field="supply_v", value=answer, remedy="Reset it"
             )
         return volts
 
-    def _asked(self, command: str) -> str:
-        """Send a command; what its acknowledgement says beyond the command itself.
+    def _command(self, command: str) -> str:
+        """Send a command; the text of its acknowledgement after the command itself.
 
-        Raises ``SetupError`` with the firmware's own words for a refusal, ``MeterError`` for silence.
+        Raises ``SetupError`` with the firmware's message for a refusal, ``MeterError`` for no answer.
         """
         self._line.write(command.encode("ascii") + b"\n")
         until_s = time.monotonic() + self._timeout_s
@@ -188,14 +174,14 @@ class PowerShield:
             if text.startswith(f"ack {command}"):
                 return text.removeprefix(f"ack {command}").lstrip(": ").strip()
             if text.startswith("error stop") and command != "stop":
-                continue  # what opening stops may not be running; on a busy host that is said late
+                continue  # nothing was running when it was opened; a busy host reads that late
             if text.startswith(("error", "err ")):
                 detail = self._line.line(min(until_s, time.monotonic() + 0.2)) or ""
                 raise SetupError(
                     f"the PowerShield refuses {command!r}: {text} {detail}".strip(),
                     field=command.partition(" ")[0],
                     value=command,
-                    remedy="Change the option that it objects to",
+                    remedy="Change the option that it refuses",
                 )
         raise self._line.failed(f"gave no answer to {command!r} within {self._timeout_s:g} s", silent=True)
 

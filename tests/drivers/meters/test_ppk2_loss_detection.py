@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.ppk2_losses import MACHINES, arrivals, followed, slots, verdict
-from drivers.meters.ppk2.follow import UNSEEN, Follower, Loss
-from drivers.meters.ppk2.grid import Grid
-from drivers.meters.ppk2.stream import RATE_HZ, Words
+from drivers.meters.ppk2.loss_detection import UNSEEN, Loss, LossDetector, PendingReadings
+from drivers.meters.ppk2.words import RATE_HZ, Words
 from rig.errors import MeterError
 
 SECONDS = 6.0
@@ -18,8 +17,8 @@ machines = st.sampled_from(["calm", "busy"])
 seeds = st.integers(0, 1 << 20)
 
 
-def follower(tolerance: float = 1e-4) -> Follower:
-    return Follower("ppk2", RATE_HZ, tolerance)
+def follower(tolerance: float = 1e-4) -> LossDetector:
+    return LossDetector("ppk2", RATE_HZ, tolerance)
 
 
 @given(machines, seeds)
@@ -107,7 +106,7 @@ def words(first: int, n: int) -> Words:
 
 @given(st.integers(0, 100), st.integers(0, 50), st.integers(1, 5))
 def test_a_loss_leaves_what_is_before_and_after_it_in_place(before: int, unsure: int, times: int) -> None:
-    grid, missing = Grid(), times * UNSEEN
+    grid, missing = PendingReadings(), times * UNSEEN
     grid.add(words(0, before + unsure))
     early = grid.release(before // 2)
     grid.add(words(before + unsure + missing, 40))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.meters.ppk2.stream import HELD, Aligner
+from drivers.meters.ppk2.words import HELD, Aligner
 from rig.errors import MeterError
 
 

@@ -1,28 +1,29 @@
-"""One SCPI instrument behind VISA: opened, asked, its blocks read, its error queue told.
+"""A session with one SCPI instrument over VISA: lines, numbers, blocks and the error queue.
 
-``pyvisa`` is imported when an instrument is opened. With the pure Python backend (``@py``) a raw socket is
-looked at before it is read: pyvisa-py 0.8 takes a peer that hung up for one that is slow, and waits its
-whole timeout in a busy loop.
+``pyvisa`` is imported when an instrument is opened. With the pure Python backend (``@py``) a raw socket is checked
+before it is read: pyvisa-py 0.8 mistakes an instrument that hung up for a slow one, and waits its whole timeout in a
+busy loop.
 """
 
 from __future__ import annotations
 
-import math
 import select
 import socket
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from rig.errors import MeterError, MissingExtraError, SetupError, UsageError
+from drivers.extras import vendor_package
+from drivers.failures import meter_failed
+from drivers.options import positive, refused
+from rig.errors import MeterError, SetupError
 
 ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
-"""How a VISA address looks, for messages. The host is one that documentation may use (RFC 5737)."""
+"""An example for messages. The host is reserved for documentation (RFC 5737)."""
 ERRORS_MOST = 25
-"""Error queues are 20 deep (Truevolt, N6700); asking on would mean the instrument never says 0."""
+"""Error queues are 20 deep (Truevolt, N6700); an instrument that reports more never answers 0."""
 BLOCK_MOST = 1 << 28
 PIECE = 1 << 16
-KEPT = "The recording up to here is kept; `rig report` reads it"
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,15 @@ class Identity:
 
     @property
     def simulated(self) -> bool:
-        """Whether the serial number says that this is a simulator."""
+        """Whether the serial number is that of a simulator."""
         return self.serial.startswith("SIM")
 
 
-class Link:
+class ScpiSession:
     """One instrument, one user at a time. ``timeout_s`` is how long it may stay silent inside an answer.
 
-    Every method raises ``MeterError`` when the instrument is gone, silent or says what is no answer; after
-    that the link is broken and every further call fails at once, since nobody knows what is still on its way.
+    Every method raises ``MeterError`` when the instrument is gone, silent or gives no valid answer. After that the
+    session is broken and every further call fails at once, since late bytes may still arrive.
     """
 
     def __init__(self, resource: Any, address: str, timeout_s: float, quiet: tuple[Any, ...] = ()) -> None:
@@ -56,12 +57,13 @@ class Link:
         self._broken: str | None = None
 
     def write(self, line: str) -> None:
-        """Send one line. Put what belongs together into one line, joined by ``;:``: two small packets in
+        """Send one line.
 
-        a row wait for each other (Nagle's algorithm against delayed acknowledgement, about 40 ms).
+        Join what belongs together into one line by ``;:``, since two small packets in a row wait for each other
+        (Nagle's algorithm against delayed acknowledgement, about 40 ms).
         """
         if self._broken is not None:
-            raise self._failed(f"cannot be asked {line!r}: {self._broken}")
+            raise self._failed(f"cannot be sent {line!r}: {self._broken}")
         try:
             self._resource.write_raw(line.encode("ascii") + b"\n")
         except Exception as error:  # VisaIOError, OSError or a bare Exception, by backend
@@ -73,7 +75,7 @@ class Link:
         return self._line(line).decode("latin-1").strip()
 
     def numbers(self, line: str, count: int) -> list[float]:
-        """Ask ``count`` numbers in one line; the answers are separated by semicolons."""
+        """Send one line that asks for ``count`` numbers; the answers are separated by semicolons."""
         answer = self.query(line)
         try:
             found = [float(part) for part in answer.split(";")]
@@ -84,7 +86,7 @@ class Link:
         return found
 
     def block(self, line: str) -> bytes:
-        """Send one line and read one definite-length block (IEEE 488.2, 8.7.9) without its head and end."""
+        """Send one line and read the payload of one definite-length block (IEEE 488.2, 8.7.9)."""
         self.write(line)
         head = self._take(2, line)
         digits = head[1:2]
@@ -106,25 +108,25 @@ class Link:
             if entry.partition(",")[0].strip() in ("0", "+0", "-0"):
                 return found
             found.append(entry)
-        raise self._failed(f"has no end of errors: {'; '.join(found[:3])} ...")
+        raise self._failed(f"reports errors without end: {'; '.join(found[:3])} ...")
 
     def check(self, doing: str) -> None:
-        """Raise ``MeterError`` with the text of every error that the instrument has queued."""
+        """Raise ``MeterError`` with all errors in the instrument's queue."""
         if found := self.errors():
             raise MeterError(
                 f"the instrument at {self.address} reports while {doing}: {'; '.join(found)}",
                 field="address",
                 value=self.address,
-                remedy="Look the errors up in its manual; change the options that it objects to",
+                remedy="Look up the errors in its manual, and change the options that caused them",
             )
 
     def identity(self) -> Identity:
-        """Who answers. Raises ``SetupError`` for an answer without four fields."""
+        """Maker, model, serial number and firmware. Raises ``SetupError`` for an answer without four fields."""
         answer = self.query("*IDN?")
         fields = [part.strip() for part in answer.split(",", 3)]
         if len(fields) != 4:
             raise SetupError(
-                f"the instrument at {self.address} calls itself {answer[:80]!r}",
+                f"the instrument at {self.address} identifies itself as {answer[:80]!r}",
                 field="address",
                 value=self.address,
                 remedy="Check that this is the port of its SCPI socket (5025 on most)",
@@ -139,7 +141,7 @@ class Link:
             resource.close()
 
     def _line(self, asked: str) -> bytes:
-        """Bytes up to the next newline, or to where a message-based interface ends its message."""
+        """Bytes up to the next newline, or up to the end of a message on a message-based interface."""
         while (end := self._buffer.find(b"\n")) < 0:
             if self._pull(asked):
                 end = len(self._buffer)
@@ -157,7 +159,7 @@ class Link:
         return taken
 
     def _pull(self, asked: str) -> bool:
-        """Wait for more bytes; whether they end a message (never, on a raw socket)."""
+        """Wait for more bytes. Returns whether they end a message, which they never do on a raw socket."""
         if self._resource is None:
             raise self._failed("was closed")
         try:
@@ -172,7 +174,7 @@ class Link:
         return self._socket is None and int(status) == 0
 
     def _waiting(self, raw: socket.socket, asked: str) -> int:
-        """How many bytes can be read without waiting, once there are any."""
+        """Wait for bytes; how many can be read then."""
         ready, _, _ = select.select([raw], [], [], self._timeout_s)
         if not ready:
             raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s")
@@ -183,27 +185,20 @@ class Link:
 
     def _failed(self, what: str) -> MeterError:
         self._broken = self._broken or what
-        remedy = f"Check its power, its cable and who else talks to it. {KEPT}"
-        return MeterError(
-            f"the instrument at {self.address} {what}", field="address", value=self.address, remedy=remedy
-        )
+        remedy = "Check its power, its cable and which other programs use it"
+        return meter_failed(f"the instrument at {self.address} {what}", "address", self.address, remedy)
 
 
-def open_link(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0) -> Link:
+def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0) -> ScpiSession:
     """Open the instrument at a VISA address; ``@py`` is pyvisa-py, ``""`` the vendor's VISA library.
 
-    Raises ``UsageError`` without an address, ``MissingExtraError`` without pyvisa, ``SetupError`` when nobody
+    Raises ``UsageError`` without an address, ``MissingExtraError`` without pyvisa, ``SetupError`` when no instrument
     is there.
     """
     if not address:
-        raise UsageError(
-            "no instrument was named", field="address", value=address, remedy=f"Add --option address={ADDRESS}"
-        )
-    if not (math.isfinite(timeout_s) and timeout_s > 0):
-        raise UsageError(
-            f"the timeout is {timeout_s} s", field="timeout_s", value=timeout_s, remedy="Give a number above zero"
-        )
-    pyvisa = _pyvisa()
+        raise refused("address", address, f"Add --option address={ADDRESS}", "no instrument was named")
+    positive(timeout_s=timeout_s)
+    pyvisa = vendor_package("pyvisa", "pyvisa", "visa", "a VISA instrument")
     milliseconds = max(1, round(timeout_s * 1e3))
     try:
         manager = pyvisa.ResourceManager(visa_library)
@@ -215,43 +210,30 @@ def open_link(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0
         resource.read_termination = None
         raw = _raw_socket(resource)
         if raw is not None:
-            raw.getpeername()  # pyvisa-py takes a refused connection for an open one
+            raw.getpeername()  # pyvisa-py reports a refused connection as open
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             resource.visalib.sessions[resource.session].max_recv_size = PIECE
     except Exception as error:
         resource.close()
         raise _unreachable(address, error) from error
-    codes = pyvisa.constants.StatusCode  # successes that pyvisa warns of and that mean nothing here
-    return Link(resource, address, timeout_s, (codes.success_device_not_present, codes.success_max_count_read))
+    codes = pyvisa.constants.StatusCode  # successes that pyvisa warns of; they mean nothing here
+    return ScpiSession(resource, address, timeout_s, (codes.success_device_not_present, codes.success_max_count_read))
 
 
-def await_state(link: Link, line: str, mask: int, wanted: int, timeout_s: float) -> float:
-    """Ask a register until ``value & mask == wanted``; the seconds it took. Raises ``MeterError``."""
+def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout_s: float) -> float:
+    """Query a register until ``value & mask == wanted``; the seconds it took. Raises ``MeterError``."""
     began_s = time.monotonic()
     while True:
-        value = int(link.numbers(line, 1)[0])
+        value = int(session.numbers(line, 1)[0])
         if value & mask == wanted:
             return time.monotonic() - began_s
         if time.monotonic() - began_s > timeout_s:
             raise MeterError(
-                f"{line} of the instrument at {link.address} stays at {value} for {timeout_s:g} s",
+                f"{line} of the instrument at {session.address} stays at {value} for {timeout_s:g} s",
                 field="trigger",
                 value=value,
                 remedy="Check the trigger's wire and source",
             )
-
-
-def _pyvisa() -> Any:
-    try:
-        import pyvisa
-    except ImportError as error:
-        raise MissingExtraError(
-            "a VISA instrument needs pyvisa, which is not installed",
-            field="meter",
-            value="visa",
-            remedy="pip install 'neurorig[visa]'",
-        ) from error
-    return pyvisa
 
 
 def _raw_socket(resource: Any) -> socket.socket | None:

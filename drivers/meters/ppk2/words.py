@@ -1,4 +1,4 @@
-"""The words that a Nordic PPK2 streams, and how they become amperes. No port, no clock: bytes in, readings out.
+"""The words that a Nordic PPK2 streams, and how they become amperes. It uses no port and no clock.
 
 A word is four bytes, least significant first: ADC in bits 0 to 13, range in 14 to 16, a counter of six bits in 18 to
 23, eight logic inputs in 24 to 31; 100,000 words a second. Current from a word, with the modifiers of its range:
@@ -24,20 +24,20 @@ ADC_VOLTS = 1.8 / 163_840.0
 ADC_FULL = 0x3FFF
 WORD = 4
 RANGE_MOST_A = (50e-6, 500e-6, 5e-3, 60e-3, 1.0)
-"""About up to what current it stays in each range; a reading tells its range itself."""
+"""The largest current of each range, about. Every reading tells its range."""
 SURE = 8
-"""Words in a row whose counters follow one another, for the stream to count as aligned."""
+"""The stream counts as aligned when the counters of this many words follow one another."""
 HELD = 3
-"""Words that are believed only when as many have followed: bytes out of step can look like one by chance (1 %)."""
+"""A word is used only when this many have followed it: bytes out of step look like a word with a chance of 1 %."""
 FARTHEST = 1 << 14
-"""Bytes without any alignment, after which this is no PPK2."""
+"""After this many bytes without alignment the port is not a PPK2's."""
 NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
-"""Modifiers that old firmware does not send."""
+"""Values of the modifiers that old firmware does not send."""
 
 
 @dataclass(frozen=True)
 class Modifiers:
-    """The instrument's calibration as it states it: five values of each, by range; and its other lines as text."""
+    """The calibration that the instrument states: shape (5,), a value for each range; and its other lines as text."""
 
     r: Floats
     gs: Floats
@@ -62,7 +62,7 @@ class Modifiers:
 def modifiers_of(text: str) -> Modifiers:
     """The modifiers in a metadata reply, lines ``R0: 1031.64`` up to ``END``.
 
-    Raises ``SetupError`` for one that is absent or no number, since without it no reading is known.
+    Raises ``SetupError`` for one that is absent or no number: without it no reading can be converted.
     """
     lines = dict(line.split(": ", 1) for line in text.replace("\r", "").split("\n") if ": " in line)
     found = {}
@@ -88,7 +88,7 @@ def _number(lines: dict[str, str], key: str, default: float | None) -> float:
 
 def _uncalibrated(key: str, text: str) -> SetupError:
     return SetupError(
-        f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings are not known",
+        f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings cannot be converted to amperes",
         field=key,
         value=text,
         remedy="Update its firmware with nRF Connect Power Profiler, or have it replaced",
@@ -97,33 +97,28 @@ def _uncalibrated(key: str, text: str) -> SetupError:
 
 @dataclass(frozen=True)
 class Words:
-    """Whole words (uint32) of one stretch, and where a word is missing before one: ``lost`` is 0 nearly everywhere.
-
-    ``lost[k]`` words, modulo 64, are missing before word k; both of shape (n,).
-    """
+    """Words (uint32), and how many words are missing before each (modulo 64, mostly 0); both of shape (n,)."""
 
     word: NDArray[np.uint32]
     lost: NDArray[np.int64]
 
 
 class Aligner:
-    """Cuts a stream of bytes into words by their counter, whatever lengths the bytes come in.
+    """Cuts a stream of bytes into words by their counter. The bytes may come in pieces of any length.
 
-    Where the counter jumps it goes on at the next place at which ``SURE`` words follow one another, with the second of
-    them, since the first may be joined of two that were torn; nor are the last ``HELD`` before the jump believed. Bytes
-    before are dropped (``fragments``), and the words that were skipped are told. A loss of about a multiple of 64 words
-    cannot be seen here; ``ppk2_follow`` is for that.
+    Where the counter jumps, the stream goes on at the next place at which ``SURE`` words follow one another. Its first
+    word is dropped, since it may be joined of two torn ones, and so are the last ``HELD`` words before the jump. The
+    words that were skipped are counted in ``lost``, modulo 64: ``loss_detection`` finds the multiples of 64.
     """
 
     def __init__(self) -> None:
         self._bytes = bytearray()
         self._expected: int | None = None
         self._astray = True
-        self.fragments = 0
         self.lost = 0
 
     def feed(self, data: bytes) -> Words:
-        """The words that are complete and certain by now."""
+        """Add bytes; the words that are complete and certain by now."""
         self._bytes += data
         words: list[NDArray[np.uint32]] = []
         lost: list[NDArray[np.int64]] = []
@@ -137,7 +132,6 @@ class Aligner:
                     missing = (self._counter(place) - self._expected) % 64 + 1
                     place += WORD
                 self._expected, self._astray = self._counter(place), False
-                self.fragments += place
                 del self._bytes[:place]
             run = self._run()
             if len(run):
@@ -152,7 +146,7 @@ class Aligner:
         return Words(np.concatenate(words), np.concatenate(lost))
 
     def _run(self) -> NDArray[np.uint32]:
-        """Take the words that follow one another from the expected one on, but for the last ``HELD``."""
+        """Take the words that follow one another from the expected counter on, except the last ``HELD``."""
         whole = len(self._bytes) // WORD
         word = np.frombuffer(bytes(self._bytes[: whole * WORD]), dtype="<u4").astype(np.uint32)
         first = self._expected or 0
@@ -167,7 +161,7 @@ class Aligner:
         return word[:sure]
 
     def _next_run(self) -> int | None:
-        """Where ``SURE`` words in a row follow one another, in bytes from here; None until there are enough."""
+        """The byte at which ``SURE`` words in a row follow one another; None until enough bytes have come."""
         seen = np.frombuffer(bytes(self._bytes[: FARTHEST + SURE * WORD]), dtype=np.uint8)
         places = len(seen) - SURE * WORD + 1
         if places <= 0:

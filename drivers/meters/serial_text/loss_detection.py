@@ -1,7 +1,7 @@
-"""Whether the next line is the next reading: losses, lines that came twice, clocks and counters that jump.
+"""Losses among lines of text, lines that came twice, and clocks and counters that jump.
 
-``Order`` judges one line after the other, by what the board itself prints (a counter, a time, a count of joules).
-``Pace`` holds the count of lines that carry no time against the host's clock.
+``LineOrder`` compares each line with the one before, by what the board prints (a counter, a time, a count of joules).
+``Pace`` compares the count of lines that carry no time with the host's clock.
 """
 
 from __future__ import annotations
@@ -12,27 +12,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from drivers.failures import meter_failed
 from drivers.meters.serial_text.lines import Row
 from rig.errors import MeterError
 
-KEPT = "The recording up to here is kept; `rig report` reads it"
 FREE = 3
-"""Lines that may be dropped before their share is asked for: a port that is opened brings torn ones."""
+"""Lines that may be dropped before their share counts: an opened port brings torn ones."""
 UNSEEN_S = 5e-3
-"""Lines are late by so much on any host now and then: what ``Pace`` cannot tell from a loss."""
-WINDOW_S, WINDOW_LINES, FIT, KNOWN = 0.5, 8, 4, 40
+"""Lines are this late on any host now and then: ``Pace`` cannot distinguish it from a loss."""
+WINDOW_S, WINDOW_LINES = 0.5, 8
+"""The least lag is taken over windows of at least this many seconds and lines."""
+FIT, KNOWN = 4, 40
+"""Windows before the drift is fitted, and the most that it is fitted to."""
 LATE_WINDOWS, EARLY_WINDOWS = 3, 2
-"""How far a line's lateness moves those after it, in the end; lines that teach the period; lines that show a pause."""
+"""Windows in a row that must be off: a loss makes lines late, a line too many makes them early."""
 JUMP_S = 0.1
-"""What a line's time may be ahead of the host's clock, beyond its latency and tolerance, on a host that was busy."""
+"""How far a line's time may be ahead of a busy host's clock, beyond its latency and tolerance."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What is known of the board: ``rate_hz`` 0 where nobody said it, ``wrap_ns`` of its time and ``wrap_count`` of its
+    """What is known of the board.
 
-    counter (0: none), ``falls``: which values must not fall (joules). ``bad_share`` of lines may be no reading;
-    ``latency_s`` is how late a line may come, ``stall_s`` how late on a host that has stalled.
+    ``rate_hz`` is 0 where it is not stated. ``wrap_ns`` is where its time wraps, ``wrap_count`` where its counter does
+    (0: never). ``rises`` marks the values that must not fall (joules). ``bad_share`` of lines may be no reading.
+    ``latency_s`` is how late a line may come, ``timeout_s`` how long the board may pause.
     """
 
     name: str
@@ -40,10 +44,10 @@ class Expected:
     tolerance: float
     wrap_ns: int
     wrap_count: int
-    falls: tuple[bool, ...]
+    rises: tuple[bool, ...]
     bad_share: float
     latency_s: float
-    stall_s: float
+    timeout_s: float
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ class _Line:
     at_ns: int
 
 
-class Order:
-    """See the module. ``lines`` counts those judged, ``dropped`` those that were no reading, ``missing`` those lost."""
+class LineOrder:
+    """Compares each line with the one before. Of ``lines`` so far, ``dropped`` were no readings."""
 
     def __init__(self, expected: Expected) -> None:
         self._e = expected
@@ -62,26 +66,22 @@ class Order:
         self._odd: _Line | None = None
         self._bad = 0
         self._lead_ns = -math.inf
-        self.lines = self.dropped = self.missing = 0
+        self.lines = self.dropped = 0
 
     def bad(self, why: str) -> None:
-        """A line is no reading. Raises ``MeterError`` when too many were."""
+        """Count a line that is no reading. Raises ``MeterError`` when there were too many."""
         self.lines += 1
         self.dropped += 1
         self._bad += 1
         if self.dropped > FREE + self._e.bad_share * self.lines:
-            raise MeterError(
-                f"{self.dropped} of {self.lines} lines of meter {self._e.name} were no readings; the last {why}",
-                field="bad_share",
-                value=self.dropped,
-                remedy=f"Check columns=, the baud rate and the cable. {KEPT}",
-            )
+            what = f"{self.dropped} of {self.lines} lines of meter {self._e.name} were no readings; the last {why}"
+            raise meter_failed(what, "bad_share", self.dropped, "Check columns=, the baud rate and the cable")
 
     def take(self, row: Row, at_ns: int) -> tuple[int, int] | None:
-        """A good line that arrived at ``at_ns``: how many readings are missing before it, and its time without wraps
+        """Add a reading that arrived at ``at_ns``: how many are missing before it, and its unwrapped time.
 
-        (ns; 0 without a time). None: it contradicts the one before, and is dropped; a second that goes on from it
-        raises ``MeterError``, since then the board has restarted.
+        The time is in ns, and 0 for a line without one. None means that the line contradicts the one before and is
+        dropped. Raises ``MeterError`` when a second line follows such a line: then the board has restarted.
         """
         last = self._last
         if last is None:
@@ -92,12 +92,12 @@ class Order:
             return self._accept(line, self._gap(last, line))
         odd = self._odd
         if odd is not None and self._contradiction(odd, row, at_ns, follow=True) is None:
-            raise MeterError(
-                f"meter {self._e.name} {why}, and went on from there: it restarted, or its clock is not within "
-                f"clock_tolerance of what it says",
-                field="columns",
-                value=why,
-                remedy=f"Check its supply; give it a time or a counter that goes on. {KEPT}",
+            raise meter_failed(
+                f"meter {self._e.name} {why}, and went on from there: it restarted, or its clock is off by more than "
+                "clock_tolerance",
+                "columns",
+                why,
+                "Check its supply; have it print a time or a counter that goes on",
             )
         self._odd = _Line(row, row.time_ns or 0, at_ns)
         self.bad(why)
@@ -107,11 +107,10 @@ class Order:
         self._last, self._odd, self._bad = line, None, 0
         self._lead_ns = max(self._lead_ns, line.time_ns * (1.0 - self._e.tolerance) - line.at_ns)
         self.lines += 1
-        self.missing += missing
         return missing, line.time_ns
 
     def _unwrapped(self, last: _Line, row: Row) -> int:
-        """The time of a line after ``last``; what fell back by more than half of the counter has wrapped."""
+        """The time of a line after ``last``. A time that falls by more than half of its range has wrapped."""
         if row.time_ns is None:
             return 0
         by = row.time_ns - (last.row.time_ns or 0)
@@ -119,7 +118,7 @@ class Order:
         return last.time_ns + (by + wrap if wrap and by < -wrap // 2 else by)
 
     def _contradiction(self, last: _Line, row: Row, at_ns: int, *, follow: bool = False) -> str | None:
-        """What speaks against ``row`` being a later reading than ``last``; with ``follow``: right after it."""
+        """Why ``row`` is no later reading than ``last``, or None; with ``follow`` it comes right after it."""
         e, since_s = self._e, (at_ns - last.at_ns) * 1e-9
         if row.time_ns is not None:
             time_ns = self._unwrapped(last, row)
@@ -130,8 +129,8 @@ class Order:
                 return f"went from {last.time_ns * 1e-9:.6g} s to {row.time_ns * 1e-9:.6g} s within {since_s:.3g} s"
         if row.count is not None and not 0 <= self._skipped(last, row) <= self._most(since_s):
             return f"counted from {last.row.count} to {row.count} within {since_s:.3g} s"
-        for value, before, falls in zip(row.value, last.row.value, e.falls, strict=True):
-            if falls and value < before:
+        for value, before, rises in zip(row.value, last.row.value, e.rises, strict=True):
+            if rises and value < before:
                 return f"counted joules from {before:.6g} back to {value:.6g}"
         return None
 
@@ -140,35 +139,31 @@ class Order:
         return step % self._e.wrap_count if self._e.wrap_count else step
 
     def _most(self, since_s: float) -> float:
-        """Readings that may be missing at once."""
+        """The most readings that can be missing at once."""
         if not self._e.rate_hz:
             return 100.0
         return 2.0 + 1.1 * (since_s + self._e.latency_s + JUMP_S) * self._e.rate_hz
 
     def _gap(self, last: _Line, line: _Line) -> int:
-        """Readings that are missing between two lines: by the counter, or the time and rate, or the lines dropped."""
+        """Readings missing between two lines: by the counter, else by time and rate or the lines dropped."""
         if line.row.count is not None:
             return self._skipped(last, line.row)
         by_time = 0
         if line.row.time_ns is not None:
             since_s = (line.time_ns - last.time_ns) * 1e-9
-            if since_s > self._e.stall_s:
-                raise MeterError(
-                    f"the time of meter {self._e.name} went on by {since_s:.3g} s from one line to the next",
-                    field="timeout_s",
-                    value=since_s,
-                    remedy=f"Check what keeps it from printing. {KEPT}",
-                )
+            if since_s > self._e.timeout_s:
+                what = f"the time of meter {self._e.name} went on by {since_s:.3g} s from one line to the next"
+                raise meter_failed(what, "timeout_s", since_s, "Check what keeps it from printing")
             by_time = max(0, round(since_s * self._e.rate_hz) - 1)
         return max(by_time, self._bad)
 
 
 class Pace:
-    """Lines on a steady grid, counted against the host's clock.
+    """Compares the count of lines on a steady grid with the host's clock.
 
-    No line comes early: the least lag of a stretch behind the nominal grid follows a straight line, the drift of the
-    board's timer, within ``tolerance``. A loss raises it for good, a line too many lowers it. ``unseen_s`` is how much
-    of either may pass unnoticed.
+    No line comes early: the least lag of a window behind the nominal grid follows a straight line, the drift of the
+    board's timer, within ``tolerance``. A loss raises it for good, a line too many lowers it. Up to ``unseen_s`` of
+    either is not found.
     """
 
     def __init__(self, name: str, rate_hz: float, tolerance: float) -> None:
@@ -181,7 +176,7 @@ class Pace:
         self.unseen_s = max(0.6 / rate_hz, UNSEEN_S)
 
     def add(self, count: int, at_s: float) -> None:
-        """``count`` lines in all had come by ``at_s``. Raises ``MeterError`` when they are not as many as are due."""
+        """``count`` lines in all had come by ``at_s``. Raises ``MeterError`` when fewer or more were due."""
         lag_s = at_s - count / self._rate_hz
         if self._low is None:
             self._low, self._until_s = (at_s, lag_s), at_s + self._window_s
@@ -192,7 +187,7 @@ class Pace:
             self._low, self._until_s = (at_s, lag_s), at_s + self._window_s
 
     def end(self) -> None:
-        """No more lines: what has been off for a window already counts."""
+        """No more lines come: two windows in a row that are off suffice now."""
         if self._low is not None and self._off:
             self._judge(*self._low, last=True)
 
@@ -230,11 +225,10 @@ class Pace:
         lines = abs(off_s) * self._rate_hz
         what = "are missing" if off_s > 0 else "came too many"
         took_s = at_s - self._lows[0][0]
-        return MeterError(
+        return meter_failed(
             f"about {lines:.3g} lines of meter {self._name} {what} against the host's clock after {took_s:.3g} s at "
             f"{self._rate_hz:g} Hz: some were lost or garbled, or its rate is another or not steady",
-            field="rate_hz",
-            value=round(lines),
-            remedy="Correct rate_hz or clock_tolerance; or have the board print a time (stamp=column) or a counter. "
-            f"{KEPT}",
+            "rate_hz",
+            round(lines),
+            "Correct rate_hz or clock_tolerance; or have the board print a time (stamp=column) or a counter",
         )
