@@ -14,8 +14,9 @@ from drivers.importers.axis import Axis, chunks
 from drivers.importers.windows import Windows
 from rig.bench.calibration import stated
 from rig.errors import UsageError
-from rig.importing.imported import LIMIT, PLAUSIBLE
+from rig.importing.imported import PLAUSIBLE
 from rig.importing.write import CRYSTAL, ImportedRun, ImportedTrace, wild
+from rig.recording.lines import LIMIT
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
 RECORDING, WINDOWS = "recording", "windows"

@@ -95,6 +95,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     measure.add_argument("--find-peak", action="store_true", help="search the highest valid rate of a server first")
     measure.add_argument("--find-size", action="store_true", help="search the largest problem that a solver takes")
     measure.add_argument("--speed", type=float, metavar="X", help="of a plant's time against the wall's; 0: at once")
+    measure.add_argument("--keep-identity", action="store_true", help="record home directories and absolute paths too")
     measure.add_argument("--out", type=Path, metavar="DIR", help="the new directory; default: runs/NAME")
     report = _command(commands, "report", "compute and render the figures of a run directory or session", _report)
     report.add_argument("path", type=Path, metavar="DIR")
@@ -145,6 +146,7 @@ def _measure(args: argparse.Namespace) -> int:
         compliance=args.compliance,
         find_peak=args.find_peak,
         find_size=args.find_size,
+        keep_identity=args.keep_identity,
     )
     return _show(measure(request, quiet=args.json), args.json, None)
 
@@ -210,7 +212,7 @@ def _printed(result: Result, kind: str, path: Path, target: Path) -> None:
 
 def _power_refused(result: Result) -> bool:
     """A meter watched and yet there is no active power."""
-    return bool(result.start["meters"]) and not any(n.endswith("active_power_w") for n in result.quantities)
+    return bool(result.start.meters) and not any(n.endswith("active_power_w") for n in result.quantities)
 
 
 def _list(args: argparse.Namespace) -> int:

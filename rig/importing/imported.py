@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from rig.errors import DataError
+from rig.recording.lines import LIMIT
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, Indices, MeterInfo, Rail
 
-LIMIT = 2**62
-"""Ticks and host nanoseconds stay inside; see ``docs/reference/run-directory.md``."""
 PLAUSIBLE = 1e12
 """W, A or J. What exceeds it is a mistaken unit or a damaged file."""
 MAX_COUNT = 2**31 - 1

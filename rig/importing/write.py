@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,7 +33,9 @@ from rig.importing.imported import (
     idle_within,
     wild,
 )
-from rig.recording.writer import SCHEMA, Recorder
+from rig.recording.identity import without_place, without_places
+from rig.recording.lines import SCHEMA, Environment, IdleWindow, Note, Start, declared_start, reference_windows
+from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
 
 __all__ = ["CRYSTAL", "ImportedRun", "ImportedSpan", "ImportedTrace", "run_import", "wild", "write"]
@@ -42,12 +45,18 @@ Say = Callable[[str], None]
 
 
 def run_import(
-    format_: str, source: Path, out: Path, options: Sequence[str] = (), say: Say | None = None
+    format_: str,
+    source: Path,
+    out: Path,
+    options: Sequence[str] = (),
+    say: Say | None = None,
+    keep_identity: bool = False,
 ) -> list[Path]:
     """``rig import``: the run directories written, one at ``out`` or several bound by a session there.
 
     ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``, ``options`` are ``key=value``;
-    ``say`` is told the notes that each run holds: what its files lacked.
+    ``say`` is told the notes that each run holds: what its files lacked. Home directories and absolute paths of the
+    command line are left out unless ``keep_identity``.
     Raises ``UsageError`` for what must be stated and was not, ``DataError`` for files that are not of the format.
     """
     from rig.engine.record import environment
@@ -67,20 +76,27 @@ def run_import(
             value=str(source),
             remedy="Check the folder and --format",
         )
-    about = {"format": format_, "source": source.name, "options": values_of(factory, given)}
-    around = environment()
+    chosen = values_of(factory, given)
+    kept = chosen if keep_identity else {k: without_place(v) for k, v in chosen.items()}
+    write_one = partial(
+        write,
+        about={"format": format_ if keep_identity else without_place(format_), "source": source.name, "options": kept},
+        argv=sys.argv if keep_identity else without_places(sys.argv),
+        environment=environment(),
+        keep_identity=keep_identity,
+    )
     if len(runs) == 1:
-        return [write(runs[0], out, about=about, argv=sys.argv, environment=around, say=say)]
+        return [write_one(runs[0], out, say=say)]
     _refuse_used(out)
     names = _names(runs)
-    partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
+    part = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
     try:
         for run, name in zip(runs, names, strict=True):
-            write(run, partial / name, about=about, argv=sys.argv, environment=around, say=_prefixed(say, name))
-        bind(partial, [(name, "all") for name in names])
-        os.replace(partial, out)  # noqa: PTH105
+            write_one(run, part / name, say=_prefixed(say, name))
+        bind(part, [(name, "all") for name in names])
+        os.replace(part, out)  # noqa: PTH105
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)
     return [out / name for name in names]
 
 
@@ -90,9 +106,10 @@ def write(
     *,
     about: Mapping[str, Any] | None = None,
     argv: Sequence[str] = (),
-    environment: Mapping[str, Any] | None = None,
+    environment: Environment | None = None,
     verify: bool = True,
     say: Say | None = None,
+    keep_identity: bool = False,
 ) -> Path:
     """Write one recording into ``out``, whole or not at all, and read it back (``verify``).
 
@@ -104,22 +121,22 @@ def write(
 
     _refuse_used(out)
     check_windows(run)
-    partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
+    part = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
     try:
-        with Recorder(partial) as recorder:
-            originals = {name: _keep(path, partial / KEPT, name) for name, path in run.originals.items()}
-            start = _start(run, out.name, {**(about or {}), "recording": run.name, "originals": originals})
-            recorder.event("start", **start, argv=list(argv), environment=dict(environment or {}))
+        with Recorder(part, keep_identity) as recorder:
+            originals = {name: _keep(path, part / KEPT, name) for name, path in run.originals.items()}
+            imported = {**(about or {}), "recording": run.name, "originals": originals}
+            recorder.event(_start(run, out.name, imported, argv, environment))
             notes = _record(run, recorder)
         if verify:
-            open_run(partial)
-        os.replace(partial, out)  # noqa: PTH105
+            open_run(part)
+        os.replace(part, out)  # noqa: PTH105
     except OSError as error:
         raise StoreError(
             f"cannot write {out}: {error}", field="out", value=str(out), remedy="Make room, or choose another --out"
         ) from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)
     if say is not None:
         for note in notes:
             say(note)
@@ -130,14 +147,17 @@ def _prefixed(say: Say | None, name: str) -> Say | None:
     return None if say is None else lambda note: say(f"{name}: {note}")
 
 
-def _start(run: ImportedRun, run_id: str, imported: Mapping[str, Any]) -> dict[str, Any]:
+def _start(
+    run: ImportedRun, run_id: str, imported: Mapping[str, Any], argv: Sequence[str], environment: Environment | None
+) -> Start:
     digests = "".join(kept["sha256"] for kept in imported["originals"].values())
-    return {
+    document = {
         "schema": SCHEMA,
         "run_id": run_id,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "t0_ns": run.t0_ns,
-        "purpose": "all",
+        "argv": list(argv),
+        "environment": environment,
         "device": run.device,
         "meters": list(run.meters),
         "clocks": list(run.clocks().values()),
@@ -152,6 +172,7 @@ def _start(run: ImportedRun, run_id: str, imported: Mapping[str, Any]) -> dict[s
         },
         "imported": imported,
     }
+    return declared_start(document)
 
 
 def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
@@ -161,7 +182,7 @@ def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
         # recorded here: twice the same bracket says that there is no more to be learnt
         recorder.brackets(clock, rows if len(rows) > 1 else [*rows, *rows], "imported")
     for peer in run.peers:
-        recorder.event("peer", **peer)
+        recorder.event(reference_windows(peer))
     place = run.placing(run.span_clock)
     for k, span in enumerate(run.spans):
         name = span.sample_id or f"window-{k + 1}"
@@ -173,10 +194,10 @@ def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
     lacks += check_overlap(run, extents)
     idle, cut = idle_within(run, extents)
     for on, off in idle:
-        recorder.event("idle", on_ns=on, off_ns=off)
+        recorder.event(IdleWindow(on_ns=on, off_ns=off))
     notes = [*(("files", text) for text in (*run.notes, *cut)), *(("trace", text) for text in lacks)]
     for about, text in notes:
-        recorder.event("note", about=about, text=text)
+        recorder.event(Note(about=about, text=text))
     recorder.stop(issues=len(run.spans), replies=len(run.spans))
     return [text for _, text in notes]
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import Component, Quantity
@@ -186,12 +187,9 @@ def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summa
 def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_path: Path) -> None:
     """Pre-processing issued on its own answers without a label."""
     accurate = recording(tmp_path / "a", asked(), rules=LOOSE, purpose="accuracy", size=4, known=samples(4))
-    apart = accurate.start | {
-        "purpose": "performance",
-        "device": accurate.start["device"] | {"phases": ["hear", "think"]},
-    }
+    device = structs.replace(accurate.start.device, phases=["hear", "think"])
     with Recorder(tmp_path / "p") as r:
-        r.event("start", **{k: v for k, v in apart.items() if k not in ("seq", "prev", "type")})
+        r.event(structs.replace(accurate.start, purpose="performance", device=device))
         r.sample(samples(1)[0])
         for k, (phase, said) in enumerate((("hear", {"label": None}), ("think", "x"))):
             r.reply(k, Reply("s0", said, (Span(phase, k, k + 1),)), None, k, k + 1)

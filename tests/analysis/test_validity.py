@@ -59,7 +59,7 @@ def judged(tmp_path: Path) -> Judge:
 
 def verdict_of(run: Run) -> Validity | None:
     q = queries_of(run)
-    return judge(run, q, service_figures(q, run.start.get("rules") or {}))
+    return judge(run, q, service_figures(q, run.start.rules))
 
 
 def broken(verdict: Validity) -> list[tuple[str, str, str]]:

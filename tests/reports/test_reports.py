@@ -22,6 +22,7 @@ from reports.render import render, write
 from rig.analysis.quantity import from_json
 from rig.analysis.result import RailSeries, Result
 from tests.support.made_up import HOSTILE, made_up, q, without_pictures
+from tests.support.start_lines import start
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +203,7 @@ def test_empty_result_still_renders(tmp_path: Any) -> None:
     files = render(None, whole)
     write(whole, tmp_path)
     bare = replace(without_pictures(whole), quantities={}, clocks={}, notes=(), refusals=())
-    bare = replace(bare, start={**bare.start, "meters": [], "device": {}, "workload": {}, "rules": None})
+    bare = replace(bare, start=start())
     written = write(bare, tmp_path)
     assert {p.name for p in written} == {"results.json", "report.md", "report.html"}
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()} < set(files)

@@ -66,7 +66,7 @@ def go_on(out: Path, *words: str) -> int:
 
 def test_each_cell_is_a_run_directory_that_the_rig_reads(whole: Path) -> None:
     found = [open_run(place_of(whole, cell)) for cell in cells(whole)]
-    assert [run.start["run_id"] for run in found] == [cell.key for cell in cells(whole)]
+    assert [run.start.run_id for run in found] == [cell.key for cell in cells(whole)]
     assert all(run.sealed and run.error is None for run in found)
     assert sorted(p.name for p in whole.iterdir() if not p.name.startswith(".")) == [
         "cells", "pending", "runs.csv", "sweep.json", *(["sweep.svg"] if (whole / "sweep.svg").exists() else []),
@@ -112,7 +112,7 @@ def test_repetitions_of_a_simulated_cell_differ_by_their_seeds(whole: Path) -> N
 def test_the_command_in_a_recording_records_the_same_again(whole: Path, tmp_path: Path) -> None:
     cell = cells(whole)[1]
     first = open_run(place_of(whole, cell))
-    assert first.start["argv"] == cell.command()
+    assert first.start.argv == cell.command()
     again = open_run(measure(cell.request(tmp_path / "again"), quiet=True))
     assert again.digest != first.digest
     assert content_digest([again]) == content_digest([first])
