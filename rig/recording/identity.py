@@ -12,6 +12,9 @@ _BEGIN, _END = r"""(?<![^\s"'=:,;(\[])""", r"""(?=[/\\"'\s:,;)\]]|$)"""
 _USER = r"""(?:/home/|/Users/|[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})[^/\\"'\s:,;)\]]+"""
 _ABSOLUTE = re.compile(_BEGIN + r"""(?:/(?!dev/|sys/|proc/|/)|[A-Za-z]:[\\/])[^\s"'=:,;]+""")
 
+_HOST_FIELD, _HOST_OPTION = re.compile(r'"(host(?:_?name)?)":"[^"]+"'), re.compile(r"(?<=\bhost=)\S+")
+LEFT_OUT = "left out"
+
 
 @cache
 def _homes() -> re.Pattern[str]:
@@ -28,9 +31,19 @@ def without_homes(text: str) -> str:
     return _homes().sub("~", text)
 
 
+def without_identity(line: str) -> str:
+    """A line of JSON without home directories, and without what stands in fields called ``host``."""
+    return without_homes(_HOST_FIELD.sub(rf'"\1":"{LEFT_OUT}"', line))
+
+
 def without_place(value: Any) -> Any:
-    """A text in which an absolute path is ``~/...`` below a home, and elsewhere its last part; other values as is."""
-    return _ABSOLUTE.sub(lambda m: PurePath(m[0]).name, without_homes(value)) if isinstance(value, str) else value
+    """A text in which an absolute path is ``~/...`` below a home, and elsewhere its last part.
+
+    What follows ``host=`` is left out. Other values than text stay as they are.
+    """
+    if not isinstance(value, str):
+        return value
+    return _ABSOLUTE.sub(lambda m: PurePath(m[0]).name, without_homes(_HOST_OPTION.sub(LEFT_OUT, value)))
 
 
 def without_places(argv: Iterable[str]) -> list[str]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from rig.errors import RigError, StoreError
 from rig.recording.batches import table_batch, trace_batch
-from rig.recording.identity import without_homes
+from rig.recording.identity import without_identity
 from rig.recording.lines import Brackets, ChunkArrived, ErrorRecord, Line, Note, Start, Stop, plain
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES
@@ -37,7 +37,7 @@ DERIVED = "derived"
 class Recorder:
     """Writes one run directory. Rows wait in memory until ``flush``; lines of ``events.jsonl`` go out at once.
 
-    Home directories in those lines become ``~`` unless ``keep_identity``.
+    Home directories and host names are left out of those lines unless ``keep_identity``.
     """
 
     def __init__(self, path: Path, keep_identity: bool = False) -> None:
@@ -88,7 +88,7 @@ class Recorder:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
         if not self._keep_identity and isinstance(event, (Start, Note, Stop)):
-            body = without_homes(body.decode()).encode()
+            body = without_identity(body.decode()).encode()
         line = b'{"seq":%d,"prev":"%s",' % (self._seq, self._prev.encode()) + body[1:]
         try:
             _write_all(self._events, line + b"\n")

@@ -183,8 +183,8 @@ def sizes(path: Path) -> dict[str, int]:
     """The size of every file that a recording's hashes vouch for, and of those that hold the hashes."""
     files = {path / "session.json": "session.json"} if is_session(path) else {}
     for run, _ in runs_in(path):
-        stop = json.loads((run / EVENTS).read_bytes().rstrip(b"\n").rpartition(b"\n")[2])
-        names = (EVENTS, SEAL, *stop["files"])
+        stop = read_log(run).stop
+        names = (EVENTS, SEAL, *(stop.files if stop else ()))
         files |= {run / name: (run / name).relative_to(path).as_posix() for name in names}
     return {name: file.stat().st_size for file, name in files.items()}
 

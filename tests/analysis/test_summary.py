@@ -16,6 +16,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import Result
 from rig.analysis.summary import Part, _mean, summarise
+from rig.errors import DeviceError
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Reply, Rules, Span
@@ -73,7 +74,7 @@ def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary
 
 def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summarise, tmp_path: Path) -> None:
     parts = []
-    for name, error, mode in (("performance", None, "hardware"), ("power", {"error": "DeviceError"}, "simulator")):
+    for name, error, mode in (("performance", None, "hardware"), ("power", DeviceError("broke"), "simulator")):
         run = recording(
             tmp_path / name, asked(), rules=LOOSE, purpose=name, error=error, mode=mode, size=4, known=samples(4)
         )

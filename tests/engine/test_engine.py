@@ -72,7 +72,7 @@ def test_a_device_that_can_is_asked_to_pulse_at_each_mark(play: Play, plant: Sim
     run, _ = play(open_device(plant), [Mark(), Idle(1.0), Mark()], [], (open_meter(plant, rate_hz=100.0),))
     marks = run.of_type(MarkPulses)
     assert len(marks) == 2
-    widths = [(off - on) / 12.5e6 for on, off in marks[0]["spans"]]
+    widths = [(off - on) / 12.5e6 for on, off in marks[0].spans]
     assert len(widths) == 12
     assert min(widths) >= 2.0 / 100.0 - 1e-4
     assert len({round(w, 3) for w in widths}) > 1

@@ -21,6 +21,7 @@ from reports.figures.draw import draw
 from reports.render import render, write
 from rig.analysis.quantity import from_json
 from rig.analysis.result import RailSeries, Result
+from rig.recording.lines import ErrorRecord, Stop
 from tests.support.made_up import HOSTILE, made_up, q, without_pictures
 from tests.support.start_lines import start
 
@@ -86,15 +87,15 @@ def test_hardware_does_not_claim_simulation() -> None:
         (None, "did not end as planned"),
         (SimpleNamespace(stop=None, error=None, truncated=(), path=None), "no stop line"),
         (
-            {"error": "MeterSilentError", "message": "no reading for 5 s", "remedy": "Check the cable"},
+            ErrorRecord(error="MeterSilentError", message="no reading for 5 s", remedy="Check the cable"),
             "no reading",
         ),
-        ("power <lost>", "power &lt;lost&gt;"),
+        (ErrorRecord(message="power <lost>"), "power &lt;lost&gt;"),
     ],
 )
 def test_incomplete_recording_says_why(run: Any, said: str, tmp_path: Any) -> None:
-    if isinstance(run, (dict, str)):
-        run = SimpleNamespace(stop={"error": run}, error=run, truncated=())
+    if isinstance(run, ErrorRecord):
+        run = SimpleNamespace(stop=Stop(files={}, error=run), error=run, truncated=())
     if run is not None:
         run.path = tmp_path
     files = render(cast(Any, run), made_up(complete=False))

@@ -156,7 +156,7 @@ def recording(
     path: Path, asked: Iterable[Asked], *, rules: Rules | None = None, options: Mapping[str, Any] | None = None,
     mode: str = "hardware", meters: Sequence[Mapping[str, Any]] = (), idle_s: Sequence[float] = (2.0, 2.0),
     purpose: str = "all", known: Sequence[Sample] | None = None, size: int = 1, holds: int | None = None,
-    error: Mapping[str, Any] | None = None, scenario: str = "server",
+    error: RigError | None = None, scenario: str = "server",
 ) -> Run:  # fmt: skip
     """A run directory of these queries, read back; spans are those of a device that is busy all the time."""
     device = {"name": "hand", "mode": mode, "clock": None, "phases": ["inference"], "max_pending": holds}

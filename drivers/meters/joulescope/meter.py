@@ -91,6 +91,7 @@ def open_meter(
                 "rate_filter": own_filter, "lost_readings": "NaN, as the readings' numbers tell",
                 "calibration": calibration_details(calibration),
             },
+            serial_number=serial,
         )  # fmt: skip
         source = _Stream(driver, path, SIGNALS[signal], info, timeout_s, round(hold_s * rate_hz))
         meter = BoundedMeter(source, round(hold_s * rate_hz), clock, timeout_s + 2.0)

@@ -88,6 +88,8 @@ def open_meter(
                 buffer_s=BUFFER_S,
                 versions={f"PowerShield {who['serial']}": who["firmware"], "pyserial": version("pyserial")},
                 details=_details(line, plan, held_v, calibration),
+                serial_number=who["serial"],
+                firmware=who["firmware"],
             )
         )
         return SampledMeter(shield, clock, timeout_s + 1.0)

@@ -262,6 +262,8 @@ def _info(w: Wishes, dmms: list[Truevolt], plans: list[Plan], supply: dict[str, 
             "voltage_calibration": calibration_details(w.voltage_calibration),
             "multimeters": [_details(dmm, plan) for dmm, plan in zip(dmms, plans, strict=True)],
         },
+        serial_number=", ".join(dmm.identity.serial for dmm in dmms),
+        firmware=", ".join(dmm.identity.firmware for dmm in dmms),
     )
 
 
