@@ -82,7 +82,7 @@ def problem(path: Path) -> DataError:
 def test_devices_meters_and_their_wiring_are_read(tmp_path: Path) -> None:
     bench = open_bench(written(tmp_path))
 
-    assert (bench.lab, bench.operator) == {"lab": "Room 12", "operator": "Ada"}
+    assert (bench.lab, bench.operator) == ("Room 12", "Ada")
     assert list(bench.devices) == ["board1", "board2"]
     assert bench.devices["board1"].rails == ("core", "io")
     assert [(m.name, m.rails) for m in bench.meters_of("board1")] == [("dmm", ("core",)), ("smu", ("io",))]
@@ -428,6 +428,6 @@ def test_lab_and_operator_of_the_bench_file_stand_in_the_recording_and_its_resul
         starts[name] = evaluate(open_run(folder))
 
     named = starts["named"].to_json()
-    assert (named["lab"], named["operator"]) == {"lab": "Room 12", "operator": "Ada"}
+    assert (named["lab"], named["operator"]) == ("Room 12", "Ada")
     assert not {"lab", "operator"} & set(starts["nameless"].to_json())
     assert sections.environment(starts["named"].start)[:2] == [("Lab", "Room 12"), ("Operator", "Ada")]

@@ -299,8 +299,9 @@ def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, caps
     failed = cells(out)[1]
     note = json.loads((out / "failed" / f"{failed.key}.json").read_text())
     assert note["recording"] == f"broken/{failed.key}.1"
-    recorded = open_run(out / note["recording"]).error or {}
-    assert note["error"]["message"] == recorded["message"]
+    recorded = open_run(out / note["recording"]).error
+    assert recorded is not None
+    assert note["error"]["message"] == recorded.message
     assert note["error"]["remedy"].endswith(f"Recorded until then: {out / note['recording']}")
     assert "--retry-failed" in capsys.readouterr().out
 
