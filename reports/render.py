@@ -90,9 +90,9 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "simulators": sections.simulated_parts(start),
         "complete": result.complete,
         "error": _error_text(run, result),
-        "device": say(start.get("device", {}).get("name")),
+        "device": say(start.device.name),
         "headlines": results.headlines(result),
-        "architecture": sections.architecture(start.get("device", {})),
+        "architecture": sections.architecture(start.device),
         "algorithm": sections.algorithm(start),
         "workflow": sections.workflow(result),
         "timing": sections.timing(result),
@@ -131,13 +131,10 @@ def _error_text(run: Run | None, result: Result) -> str:
         return "The recording did not end as planned; its last event says why."
     if run.stop is None:
         return "The recording has no stop line: it was cut short, and ends at the last whole batch."
-    error: Any = run.error
-    if not error:
+    if run.error is None:
         return "The recording is incomplete: " + (", ".join(map(clean, run.truncated)) or "no error was recorded")
-    if not isinstance(error, Mapping):
-        return say(error)
-    parts = (error.get("error"), error.get("message"), error.get("remedy"))
-    return ". ".join(clean(part).rstrip(".") for part in parts if part) or say(error)
+    parts = (run.error.error, run.error.message, run.error.remedy)
+    return ". ".join(clean(part).rstrip(".") for part in parts if part)
 
 
 # ---- templates ----------------------------------------------------------------------------

@@ -52,9 +52,7 @@ class Row(NamedTuple):
 
 def headlines(result: Result) -> list[dict[str, str]]:
     """The figures a reader looks for first in this scenario; one that is missing says so."""
-    scenario = result.start.get("scenario")
-    played = scenario.get("name") if isinstance(scenario, Mapping) else scenario
-    names = [*_asked_for(result.quantities), *_CARDS.get(str(played), _ONE_BY_ONE)]
+    names = [*_asked_for(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
     refused = {r.scope for r in result.refusals}
     cards = []
     for name in names:

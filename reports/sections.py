@@ -6,18 +6,19 @@ says the same.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+
+from msgspec import UNSET, to_builtins
 
 from reports.format import NOT_STATED, clean, flatten, say, si
 from reports.names import parts_of
 from rig.analysis.result import ClockSummary, Result
+from rig.recording.lines import Algorithm, DeviceRecord, MeterRecord, Start
+from rig.types import Accuracy, ClockInfo, Rail
 
 Pairs = list[tuple[str, str]]
-Json = Mapping[str, Any]
 
 UNSTATED_ACCURACY = "instrument uncertainty not stated"
-_ALGORITHM_KEYS = ("algorithm", "model", "encoder", "network", "tuning", "training", "solver", "parameters")
 
 
 class Stage(NamedTuple):
@@ -31,38 +32,34 @@ class Stage(NamedTuple):
 # ---- the system and what it ran -----------------------------------------------------------
 
 
-def architecture(device: Json) -> Pairs:
+def architecture(device: DeviceRecord) -> Pairs:
     """The system under test, from what its driver declared."""
-    clock = device.get("clock")
     pairs = [
-        ("System", say(device.get("name"))),
-        ("Mode", say(device.get("mode"))),
-        ("Description", say(device.get("description"))),
-        ("Device clock", _clock_text(clock) if clock else "none; spans are stamped by the host"),
-        ("Phases", say(device.get("phases"))),
-        ("Largest batch", say(device.get("max_batch"))),
-        ("On-board meter", say(device.get("onboard_meter") or "none")),
-        ("Versions", say(device.get("versions"))),
-        ("Artifacts (digest)", say(device.get("artifacts"))),
+        ("System", say(device.name)),
+        ("Mode", say(device.mode)),
+        ("Description", say(device.description)),
+        ("Device clock", _clock_text(device.clock) if device.clock else "none; spans are stamped by the host"),
+        ("Phases", say(device.phases)),
+        ("Largest batch", say(device.max_batch)),
+        ("On-board meter", say(device.onboard_meter or "none")),
+        ("Versions", say(device.versions)),
+        ("Artifacts (digest)", say(device.artifacts)),
     ]
-    details = {k: v for k, v in _mapping(device.get("details")).items() if k not in _ALGORITHM_KEYS}
+    details = {k: v for k, v in device.details.items() if k not in Algorithm.__struct_fields__}
     return pairs + [(_words(key), text) for key, text in flatten(details) if key]
 
 
-def algorithm(start: Json) -> Pairs:
-    """The algorithm and the data it ran on, from the device's details and the workload."""
-    details = _mapping(_mapping(start.get("device")).get("details"))
-    workload = _named(start.get("workload"))
-    stated = {key: details.get(key) for key in _ALGORITHM_KEYS if details.get(key) is not None}
-    stated.setdefault("model", None)
-    stated.setdefault("tuning", None)
-    known = ("name", "task", "version", "digest_sha256", "details")
-    rest = {k: v for k, v in workload.items() if k not in known} | _mapping(workload.get("details"))
+def algorithm(start: Start) -> Pairs:
+    """The algorithm and the data it ran on, as the device's driver and the workload declare them."""
+    workload = start.workload
+    stated: dict[str, Any] = to_builtins(start.device.algorithm)
+    stated = {**stated, **{key: stated.get(key) for key in ("model", "tuning")}}
+    rest = ({"samples": workload.samples} if workload.samples else {}) | workload.details
     return [
         *((_words(key), text) for key, text in flatten(stated)),
-        ("Task", say(workload.get("task"))),
-        ("Workload", f"{say(workload.get('name'))}, version {say(workload.get('version'))}"),
-        ("Workload digest (SHA-256)", say(workload.get("digest_sha256"))),
+        ("Task", say(workload.task)),
+        ("Workload", f"{say(workload.name)}, version {say(workload.version)}"),
+        ("Workload digest (SHA-256)", say(workload.digest_sha256)),
         *((f"Workload: {_words(key)}", text) for key, text in flatten(rest) if key),
     ]
 
@@ -71,7 +68,7 @@ def workflow(result: Result) -> list[Stage]:
     """The stages from data to score, timed phases in the order in which they first happened."""
     windows = {p: w for p, w in result.series.phase_windows_s.items() if len(w)}
     timed = sorted(windows, key=lambda p: float(windows[p][0][0]))
-    declared = [p for p in _mapping(result.start.get("device")).get("phases") or [] if p not in windows]
+    declared = [p for p in result.start.device.phases if p not in windows]
     stages = [
         Stage("Data initialisation", "untimed", ("on the host", "not timed")),
         Stage("Staging", "untimed", ("samples into device memory", "not timed")),
@@ -111,36 +108,42 @@ def clock_row(c: ClockSummary) -> tuple[str, ...]:
 def timing(result: Result) -> Pairs:
     """Where time comes from, besides the table of clocks."""
     start = result.start
-    scenario = _named(start.get("scenario"))
-    clocks = [_clock_text(c) for c in start.get("clocks") or []]
+    scenario = start.scenario
     pairs = [
-        ("Scenario", say(scenario.get("name"))),
-        ("Purpose of the run", say(start.get("purpose", "all"))),
-        ("Recorded clocks", "; ".join(clocks) or NOT_STATED),
+        ("Scenario", say(scenario.name)),
+        ("Purpose of the run", say(start.purpose)),
+        ("Recorded clocks", "; ".join(map(_clock_text, start.clocks)) or NOT_STATED),
         ("Inferences timed", str(len(result.series.execution_times_s))),
     ]
-    options = {k: v for k, v in scenario.items() if k not in ("name", "options")} | _mapping(scenario.get("options"))
-    chosen = {k: v for k, v in options.items() if v is not None}
+    amortised = {} if scenario.amortise_s is UNSET else {"amortise_s": scenario.amortise_s}
+    chosen = {k: v for k, v in (amortised | scenario.options).items() if v is not None}
     pairs += [(f"Scenario: {_words(k)}", v) for k, v in flatten(chosen) if k]
-    asked = {k: v for k, v in _named(start.get("rules")).items() if v is not None}
+    asked = {} if start.rules is None else {k: v for k, v in to_builtins(start.rules).items() if v is not None}
     return pairs + [(f"Rule: {_words(k)}", v) for k, v in flatten(asked) if k]
 
 
-def meters(start: Json) -> list[dict[str, Any]]:
+def meters(start: Start) -> list[dict[str, Any]]:
     """Each instrument: what it is, what it covers, and what it leaves out."""
     found = []
-    for meter in start.get("meters") or []:
+    for meter in start.meters:
+        known = {"Serial number": meter.serial_number, "Firmware": meter.firmware, "Calibration": _certificate(meter)}
         pairs = [
-            ("Mode", say(meter.get("mode"))),
-            ("Description", say(meter.get("description"))),
-            ("Clock", _clock_text(meter["clock"]) if meter.get("clock") else NOT_STATED),
-            ("Versions", say(meter.get("versions"))),
-            *((_words(k), v) for k, v in flatten(_mapping(meter.get("details"))) if k),
+            ("Mode", say(meter.mode)),
+            ("Description", say(meter.description)),
+            ("Clock", _clock_text(meter.clock) if meter.clock else NOT_STATED),
+            ("Versions", say(meter.versions)),
+            *((title, say(text)) for title, text in known.items() if text),
+            *((_words(k), v) for k, v in flatten(meter.details) if k),
         ]
-        rails = [_rail_row(rail) for rail in meter.get("rails") or []]
-        omitted = [clean(o) for o in meter.get("omitted") or []]
-        found.append({"name": say(meter.get("name")), "facts": pairs, "rails": rails, "omitted": omitted})
+        rails = [_rail_row(rail) for rail in meter.rails]
+        omitted = [clean(o) for o in meter.omitted]
+        found.append({"name": say(meter.name), "facts": pairs, "rails": rails, "omitted": omitted})
     return found
+
+
+def _certificate(meter: MeterRecord) -> str:
+    c = meter.calibration
+    return "" if c is None else f"{c.certificate}, {c.date}" if c.date else c.certificate
 
 
 PINS = {
@@ -150,67 +153,55 @@ PINS = {
 }
 
 
-def _rail_row(rail: Json) -> tuple[str, ...]:
-    rate = float(rail.get("rate_hz") or 0.0)
-    if rail.get("kind") == "edges":
-        use = PINS.get(str(rail.get("pin")), "what it marks is not stated")
-        lag = f", within {si(float(rail.get('pin_lag_s') or 0.0), 's')}" if rail.get("pin_lag_s") else ""
+def _rail_row(rail: Rail) -> tuple[str, ...]:
+    rate = rail.rate_hz
+    if rail.kind == "edges":
+        use = PINS.get(str(rail.pin), "what it marks is not stated")
+        lag = f", within {si(rail.pin_lag_s, 's')}" if rail.pin_lag_s else ""
         looked = f"looked at {si(rate, 'Hz')}, every {si(1.0 / rate, 's')}" if rate > 0 else "stamped to a tick"
-        return (say(rail.get("name")), f"logic input: {use}{lag}", looked, "-", "-", "no supply")
-    conversion = _mapping(rail.get("conversion"))
-    unit = str(conversion.get("unit", "W"))
-    supply = conversion.get("supply_v")
-    at = f" at {supply:g} V" if supply is not None else ""
-    at = f" times the volts of {clean(conversion['supply_rail'])}" if conversion.get("supply_rail") else at
-    tau = float(rail.get("filter_tau_s") or 0.0)
+        return (say(rail.name), f"logic input: {use}{lag}", looked, "-", "-", "no supply")
+    conversion, tau = rail.conversion, rail.filter_tau_s
+    at = f" at {conversion.supply_v:g} V" if conversion.supply_v is not None else ""
+    at = f" times the volts of {clean(conversion.supply_rail)}" if conversion.supply_rail else at
     return (
-        say(rail.get("name")),
-        f"{say(rail.get('kind', 'mean'))}, {unit}{at}",
+        say(rail.name),
+        f"{say(rail.kind)}, {conversion.unit}{at}",
         f"{si(rate, 'Hz')}, every {si(1.0 / rate, 's')}" if rate > 0 else "irregular",
-        si(rail.get("aperture_s"), "s"),
+        si(rail.aperture_s, "s"),
         f"RC, {si(tau, 's')}" if tau > 0 else "none declared",
-        _accuracy(rail.get("accuracy"), unit),
+        _accuracy(rail.accuracy, conversion.unit),
     )
 
 
-def _accuracy(accuracy: Json | None, unit: str) -> str:
+def _accuracy(accuracy: Accuracy | None, unit: str) -> str:
     if accuracy is None:
         return UNSTATED_ACCURACY
-    share = 100.0 * float(accuracy.get("of_reading") or 0.0)
-    limits = f"± ({share:.3g} % of reading + {si(float(accuracy.get('offset') or 0.0), unit)})"
-    return f"{limits}, {clean(accuracy['source'])}" if accuracy.get("source") else limits
+    limits = f"± ({100.0 * accuracy.of_reading:.3g} % of reading + {si(accuracy.offset, unit)})"
+    return f"{limits}, {clean(accuracy.source)}" if accuracy.source else limits
 
 
-def _clock_text(clock: Json) -> str:
-    rate = clock.get("tick_hz")
-    return f"{say(clock.get('name'))} at {si(rate, 'Hz', 6)}"
+def _clock_text(clock: ClockInfo) -> str:
+    return f"{say(clock.name)} at {si(clock.tick_hz, 'Hz', 6)}"
 
 
 # ---- where it ran -------------------------------------------------------------------------
 
 
-def environment(start: Json) -> Pairs:
+def environment(start: Start) -> Pairs:
     """When, with what command and in which surroundings the recording was made."""
-    argv = start.get("argv")
-    command = shlex.join(map(str, argv)) if isinstance(argv, (list, tuple)) and argv else NOT_STATED
-    pairs = [(_words(k), say(start[k])) for k in ("lab", "operator") if start.get(k)]
-    pairs += [("Recorded (UTC)", say(start.get("created_utc"))), ("Command", clean(command))]
-    pairs += [(_words(k), say(start[k])) for k in ("versions", "commit", "dirty") if k in start]
-    return pairs + [(_words(k), v) for k, v in flatten(_named(start.get("environment"))) if k]
+    around = {"Lab": start.lab, "Operator": start.operator}
+    pairs = [(title, say(text)) for title, text in around.items() if text]
+    if start.ambient_temperature_c is not None:
+        pairs.append(("Ambient temperature", f"{start.ambient_temperature_c:g} °C"))
+    pairs += [("Recorded (UTC)", say(start.created_utc)), ("Command", clean(shlex.join(start.argv) or NOT_STATED))]
+    ran = {} if start.environment is None else to_builtins(start.environment)
+    return pairs + [(_words(k), v) for k, v in flatten(ran) if k]
 
 
-def simulated_parts(start: Json) -> list[str]:
+def simulated_parts(start: Start) -> list[str]:
     """The names of what declared itself a simulator."""
-    parts: Iterable[Json] = [_mapping(start.get("device")), *(start.get("meters") or [])]
-    return [say(part.get("name")) for part in parts if part.get("mode") == "simulator"]
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}
-
-
-def _named(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {"name": value} if value else {}
+    parts: list[DeviceRecord | MeterRecord] = [start.device, *start.meters]
+    return [say(part.name) for part in parts if part.mode == "simulator"]
 
 
 def _words(key: str) -> str:

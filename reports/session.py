@@ -35,7 +35,7 @@ class Member(NamedTuple):
 
 def session_of(run: Run | None, result: Result) -> Path | None:
     """The directory of the session that ``result`` sums up, ``run`` being one of its runs; else None."""
-    if run is None or result.run_id == result.start.get("run_id") or not is_session(run.path.parent):
+    if run is None or result.run_id == result.start.run_id or not is_session(run.path.parent):
         return None
     return run.path.parent
 

@@ -6,10 +6,11 @@ nanoseconds (``_ns``) on the run's one host clock; ``_tick`` counts on the clock
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -22,6 +23,11 @@ MARK_PHASE = "mark"
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
+_MAX = sys.float_info.max
+Number = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
+"""Finite. The bounds are checked where a recording is read or a rail is declared, not by the constructors."""
+Size = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 # ---- what is asked ------------------------------------------------------------------------
@@ -186,8 +192,9 @@ class ClockInfo:
     """A tick counter: its name in the recording, and its nominal rate."""
 
     name: str
-    tick_hz: float
-    tolerance: float = 1e-3
+    tick_hz: Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]
+    """Nominal ticks per second (Hz)."""
+    tolerance: Size = 1e-3
     """Relative; how far the true rate may be from nominal."""
 
 
@@ -213,6 +220,10 @@ class DeviceInfo:
     details: Mapping[str, Any] = field(default_factory=dict)
     spans_on_pin: bool = False
     """It stamps no span but marks each on a pin, which a meter on the bench must watch; ``clock`` is None."""
+    schedule_depends_on_budget: bool | None = None
+    """Whether a solver works differently when it is given more time. None: not stated."""
+    algorithm: Mapping[str, Any] = field(default_factory=dict)
+    """What it runs: algorithm, model, encoder, network, tuning, training, solver, parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +236,8 @@ class Conversion:
     """
 
     unit: Literal["W", "A", "J", "V"] = "W"
-    supply_v: float | None = None
-    burden_ohm: float = 0.0
+    supply_v: Number | None = None
+    burden_ohm: Size = 0.0
     supply_rail: str | None = None
 
 
@@ -237,8 +248,8 @@ class Accuracy:
     ``of_reading * |reading| + offset`` with the offset in the rail's raw unit.
     """
 
-    of_reading: float
-    offset: float
+    of_reading: Size
+    offset: Size
     source: str = ""
 
 
@@ -250,22 +261,30 @@ class Rail:
     edge's tick is that of the first look that saw it, and what speaks of watts means nothing.
     """
 
-    name: str
+    name: Name
     kind: TraceKind = "mean"
     conversion: Conversion = Conversion()
-    rate_hz: float = 0.0
-    aperture_s: float | None = None
-    filter_tau_s: float = 0.0
-    resolution: float | None = None
-    range_max: float | None = None
+    rate_hz: Size = 0.0
+    aperture_s: Size | None = None
+    filter_tau_s: Size = 0.0
+    resolution: Size | None = None
+    range_max: Number | None = None
     accuracy: Accuracy | None = None
     gain_id: str | None = None
     """Rails that share one gain error (one shunt, one reference) share this name."""
     pin: Pin | None = None
     """What the device does with the pin: ``level``: high during each span; ``stamp``: a falling edge when a span
     begins and when it ends; ``toggle``: another level then. None: nobody said, and the edges place nothing."""
-    pin_lag_s: float = 0.0
+    pin_lag_s: Size = 0.0
     """How far the pin may at most follow or lead what it marks; a limit, as those of ``Accuracy``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The certificate of an instrument's last calibration, and its date (ISO 8601)."""
+
+    certificate: str
+    date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +301,9 @@ class MeterInfo:
     """How long the instrument can go undrained before it loses readings."""
     versions: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
+    serial_number: str | None = None
+    firmware: str | None = None
+    calibration: Calibration | None = None
 
 
 # ---- what a driver implements -------------------------------------------------------------

@@ -17,7 +17,8 @@ from drivers.importers.time_axis import TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
 from rig.importing.checks import PLAUSIBLE, out_of_range
-from rig.importing.imported import CRYSTAL, LIMIT, ImportedRun, ImportedTrace
+from rig.importing.imported import CRYSTAL, ImportedRun, ImportedTrace
+from rig.recording.lines import LIMIT
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
 RECORDING, WINDOWS = "recording", "windows"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from reports.figures.style import COLOURS, INK, LIMIT, TRACE, WIDTH_IN, Floats, 
 from reports.format import prefix, quantity_text, si
 from rig.analysis.result import Result
 from rig.analysis.service.serving import latencies
+from rig.recording.lines import ScenarioRecord
 
 _HEIGHT_IN, _KEY_IN = 3.9, 1.95
 _MARKS = 1200  # samples drawn one by one; more are drawn by columns
@@ -33,7 +34,7 @@ def service_figure(result: Result) -> Any:
         return None
     order = np.argsort(asked[known], kind="stable")
     asked, took = asked[known][order], took[known][order]
-    limit = _limit(result.start)
+    limit = _limit(result.start.scenario)
     bound_s = limit[1] if limit else math.inf
     low, high = float(took.min()), float(np.max(took, initial=bound_s if limit else 0.0))
     wide = low > 0 and high / low > _WIDE
@@ -65,14 +66,9 @@ def _key(figure: Any, axes: Sequence[Any]) -> None:
     figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, fontsize=8)
 
 
-def _limit(start: Mapping[str, Any]) -> tuple[str, float] | None:
+def _limit(scenario: ScenarioRecord) -> tuple[str, float] | None:
     """What the scenario bounds latency by: its name, and seconds."""
-    scenario = start.get("scenario")
-    options = scenario.get("options") if isinstance(scenario, Mapping) else None
-    if not isinstance(options, Mapping):
-        return None
-    for name, key in (("bound", "latency_bound_s"), ("deadline", "deadline_s"), ("deadline", "stride_s")):
-        value = options.get(key)
+    for name, value in (("bound", scenario.latency_bound_s), ("deadline", scenario.deadline_s)):
         if isinstance(value, (int, float)) and np.isfinite(value) and value > 0:
             return name, float(value)
     return None

@@ -23,6 +23,7 @@ from rig.analysis.timing.synchronise import Placed, place
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of, timebase_of
 from rig.analysis.validity import Validity, judge
+from rig.recording.lines import Note
 from rig.recording.reader import Run
 
 
@@ -42,8 +43,8 @@ def evaluate(run: Run) -> Result:
     check_room([len(t.value) for t in run.traces.values() if t.rail.kind != "edges"])
     pins = pinned(run)
     run = run if pins is None else pins.run
-    device_clock = run.start["device"].get("clock")
-    device = timebase_of(run, device_clock["name"] if device_clock else "host") if pins is None else pins.timebase
+    device_clock = run.start.device.clock
+    device = timebase_of(run, device_clock.name if device_clock else "host") if pins is None else pins.timebase
     activity = activity_of(run, device)
     placed = place(run, activity, device)
     figures, refusals, notes = _figures(run, activity, device, placed)
@@ -52,14 +53,13 @@ def evaluate(run: Run) -> Result:
     figures |= _served(run, queries, stream, activity, placed)
     solves = solves_of(run, device)
     figures |= _solved(run, solves, figures.get("average_power_w"))
-    told = (run.start["workload"].get("details") or {}).get("notes") or ()
-    notes += solving_notes(solves, *_schedule(run), tuple(map(str, told)))
+    notes += solving_notes(solves, *_schedule(run), tuple(run.start.workload.notes))
     clocks = {device.clock.name: device} | {p.timebase.clock.name: p.timebase for p in placed}
     return Result(
-        run_id=str(run.start["run_id"]),
+        run_id=run.start.run_id,
         run_digest=run.digest,
         complete=run.stop is not None and run.error is None,
-        simulated=any(i.get("mode") != "hardware" for i in [run.start["device"], *run.start["meters"]]),
+        simulated=run.start.simulated,
         start=run.start,
         quantities=figures,
         refusals=tuple(refusals),
@@ -77,9 +77,8 @@ def _solved(run: Run, solves: list[Solve], power: Quantity | None) -> dict[str, 
 
 def _schedule(run: Run) -> tuple[bool, float | None]:
     """Whether time to a gap can be read from the record of progress, and the gap that solves were told to stop at."""
-    details = run.start["device"].get("details") or {}
-    to_gap = (run.start["scenario"].get("options") or {}).get("to_gap")
-    return to_gap is not None or details.get("schedule_depends_on_budget") is False, to_gap
+    to_gap = run.start.scenario.to_gap
+    return to_gap is not None or run.start.device.schedule_depends_on_budget is False, to_gap
 
 
 def _judged(run: Run, q: Queries, figures: dict[str, Quantity], solves: list[Solve]) -> Validity | None:
@@ -93,14 +92,13 @@ def _served(
     run: Run, q: Queries, stream: Stream | None, activity: Activity, placed: list[Placed]
 ) -> dict[str, Quantity]:
     """How the system served: on the host's clock, and the power that it took to do so."""
-    options = run.start["scenario"].get("options") or {}
-    if run.start["scenario"].get("name") == "import":
+    if run.start.scenario.name == "import":
         return {}  # its windows hold many inferences, and no host asked for them one by one
-    figures = service_figures(q, run.start.get("rules") or {})
+    figures = service_figures(q, run.start.rules)
     answered = int(np.count_nonzero(q.answered))
     if answered and not activity.apart:
         figures |= average_figures(placed, activity, q.window_s(), answered)
-    deadline_s = options.get("deadline_s") or options.get("stride_s")
+    deadline_s = run.start.scenario.deadline_s
     if q.scheduled and deadline_s:
         figures["in_time_share"] = in_time_share(q, float(deadline_s))
     return figures | (onset_figures(stream) if stream is not None else {})
@@ -126,14 +124,14 @@ def _figures(
     figures |= fig.energies(figures, rails, phases)
     if activity.apart:
         figures |= fig.apart_totals(figures, phases)
-    if not run.start["meters"]:
+    if not run.start.meters:
         notes.append("No meter watched: times and accuracy only")
     elif not placed:
         refusals.append(Refusal("power", "no trace was recorded", "Check the meter and measure again"))
     if not phases:
         ended = run.stop is None or run.error is not None
         remedy = "Measure again; the run ended too early" if ended else "Let the device return spans with its replies"
-        if run.start["device"].get("spans_on_pin"):
+        if run.start.device.spans_on_pin:
             remedy = "Its spans are on a pin: wire that to a logic input of the meter, and say what it does (`pin`)"
         refusals.append(Refusal("time and power", "no span was recorded", remedy))
     figures |= peer_figures(run)
@@ -142,12 +140,12 @@ def _figures(
 
 def _remarks(run: Run) -> list[str]:
     out = [f"{name} ends in a torn batch, which was left out" for name in run.truncated]
-    out += [str(e["text"]) for e in run.of_type("note") if e.get("about") == "files"]
+    out += [note.text for note in run.of_type(Note) if note.about == "files"]
     if run.stop is None:
         out.append("The recording has no stop line: it ended in a crash and is read to its last whole batch")
     elif not run.sealed:
         out.append("The recording is not sealed: events.jsonl.sha256 is absent")
-    declared = run.start["device"].get("phases") or []
+    declared = run.start.device.phases
     found = {p for p in run.replies["phase"].unique().to_pylist() if p is not None}
     if declared and (strange := sorted(found - set(declared))):
         out.append(f"The device declares the phases {', '.join(declared)} and ran also {', '.join(strange)}")
@@ -173,7 +171,7 @@ def _scores(run: Run) -> fig.Figures:
     """Accuracy by counting outputs against labels. What ran only an earlier phase has not decided anything."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
     rows = run.replies.select(["issue", "sample_id", "phase", "output", "warmup"]).to_pylist()
-    phases = run.start["device"].get("phases")
+    phases = run.start.device.phases
     decided = {row["issue"] for row in rows if not phases or row["phase"] in (phases[-1], None)}
     hits: dict[str, list[bool]] = {}
     for row in rows:

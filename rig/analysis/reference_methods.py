@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from rig.analysis.quantity import Quantity
 from rig.errors import DataError
+from rig.recording.lines import ReferenceWindows
 from rig.recording.reader import Run, Trace
 
 Figures = dict[str, Quantity]
@@ -28,18 +28,18 @@ def peer_figures(run: Run) -> Figures:
     Raises ``DataError`` for a line that lacks what its method needs.
     """
     figures: Figures = {}
-    for event in run.of_type("peer"):
-        method = METHODS.get(str(event.get("method")))
+    for given in run.of_type(ReferenceWindows):
+        method = METHODS.get(given.method)
         if method is None:
             continue
-        trace = run.traces.get(str(event.get("rail")))
+        trace = run.traces.get(given.rail)
         if trace is None or len(trace.value) < 2:
-            raise _bad("rail", event.get("rail"), "names no trace of this run")
-        figures |= {f"peer.{name}": quantity for name, quantity in method(event, trace, _tick_hz(run, trace)).items()}
+            raise _bad("rail", given.rail, "names no trace of this run")
+        figures |= {f"peer.{name}": quantity for name, quantity in method(given, trace, _tick_hz(run, trace)).items()}
     return figures
 
 
-def _energyrunner(event: Mapping[str, Any], trace: Trace, tick_hz: float) -> Figures:
+def _energyrunner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figures:
     """EEMBC EnergyRunner 3 (MLPerf Tiny, ULPMark-ML): energy by untrimmed windows.
 
     ``stamps`` are the falling edges of the device's pin in ticks, of which the first marks the connection; window
@@ -49,9 +49,7 @@ def _energyrunner(event: Mapping[str, Any], trace: Trace, tick_hz: float) -> Fig
     the stamped length. ``inferences`` counts each window's. Found from the published results of
     mlcommons/tiny_results_v1.0, which it reproduces to the digits printed.
     """
-    stamps = [tick / tick_hz for tick in _ticks(event, "stamps")]
-    counts = _ticks(event, "inferences")
-    rate_hz = _uniform_hz(event, trace, stamps, counts)
+    stamps, counts, rate_hz = _windows(given, trace, tick_hz)
     time_s = np.concatenate([[0.0], np.cumsum(np.full(len(trace.value) - 1, 1.0 / rate_hz))])
     figures: Figures = {}
     for k, (on, off, count) in enumerate(zip(stamps[1::2], stamps[2::2], counts, strict=True), start=1):
@@ -61,15 +59,13 @@ def _energyrunner(event: Mapping[str, Any], trace: Trace, tick_hz: float) -> Fig
     return figures | _medians(figures, len(counts), "EnergyRunner")
 
 
-def _tiny_runner(event: Mapping[str, Any], trace: Trace, tick_hz: float) -> Figures:
+def _tiny_runner(given: ReferenceWindows, trace: Trace, tick_hz: float) -> Figures:
     """The runner of MLPerf Tiny 1.3 (mlcommons/tiny, ``benchmark/runner/main.py``): windows counted in samples.
 
     Between two stamps, which are numbers of samples, energy is the sum of the samples, power that sum over their
     number times the sampling interval, and the result the median energy per inference.
     """
-    stamps = [tick / tick_hz for tick in _ticks(event, "stamps")]
-    counts = _ticks(event, "inferences")
-    rate_hz = _uniform_hz(event, trace, stamps, counts)
+    stamps, counts, rate_hz = _windows(given, trace, tick_hz)
     figures: Figures = {}
     for k, (on, off, count) in enumerate(zip(stamps[1::2], stamps[2::2], counts, strict=True), start=1):
         bounds = round(on * rate_hz), round(off * rate_hz)
@@ -78,13 +74,19 @@ def _tiny_runner(event: Mapping[str, Any], trace: Trace, tick_hz: float) -> Figu
     return figures | _medians(figures, len(counts), "MLPerf Tiny runner")
 
 
-def _uniform_hz(event: Mapping[str, Any], trace: Trace, stamps: Sequence[float], counts: Sequence[int]) -> float:
-    """The trace's rate; refuses a line that does not count its windows, and a trace that is no watts at a rate."""
+def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> tuple[list[float], list[int], float]:
+    """Stamps in seconds, the inferences of each window, and the trace's rate.
+
+    Raises ``DataError`` for a line that does not count its windows, and for a trace that is no watts at a rate.
+    """
+    if any(after < before for before, after in itertools.pairwise(given.stamps)):
+        raise _bad("stamps", given.stamps, "are not in order")
+    stamps, counts = [tick / tick_hz for tick in given.stamps], given.inferences
     if len(counts) != len(stamps[1::2]) or len(stamps[1::2]) != len(stamps[2::2]) or min(counts, default=1) < 1:
         raise _bad("inferences", len(counts), f"does not count the {len(stamps[2::2])} windows")
     if trace.rail.rate_hz <= 0 or trace.rail.conversion.unit != "W":
-        raise _bad("rail", event.get("rail"), "is not watts at a fixed rate")
-    return trace.rail.rate_hz
+        raise _bad("rail", given.rail, "is not watts at a fixed rate")
+    return stamps, counts, trace.rail.rate_hz
 
 
 def _window(k: int, trace: Trace, bounds: tuple[int, int], length_s: float, count: int, method: str) -> Figures:
@@ -115,7 +117,7 @@ def _medians(figures: Figures, windows: int, who: str) -> Figures:
     return out
 
 
-def _mlperf_power(event: Mapping[str, Any], trace: Trace, _: float) -> Figures:
+def _mlperf_power(given: ReferenceWindows, trace: Trace, _: float) -> Figures:
     """MLPerf Inference power: mean of the meter's log strictly between LoadGen's ``power_begin`` and ``power_end``.
 
     Readings that are not above 0 are left out; both clocks are taken for one. Energy per query is given for the
@@ -125,19 +127,19 @@ def _mlperf_power(event: Mapping[str, Any], trace: Trace, _: float) -> Figures:
     """
     figures: Figures = {}
     means: dict[str, float] = {}
-    for name, key in (("", "testing"), ("ranging.", "ranging")):
-        if event.get(key) is None:
+    for name, key, bounds in (("", "testing", given.testing), ("ranging.", "ranging", given.ranging)):
+        if bounds is None:
             continue
-        begin, end = _pair(event, key)
+        begin, end = bounds
         held = trace.value[(trace.end_tick > begin) & (trace.end_tick < end) & (trace.value > 0)].tolist()
         if not held:
             raise _bad(key, [begin, end], "bounds no reading above 0 W")
         means[key] = sum(held) / len(held)
         method = "MLPerf power: mean of the readings stamped strictly between power_begin and power_end, above 0 W"
         figures[f"{name}average_power_w"] = _q(means[key], "W", len(held), method)
-    queries, duration_s = event.get("queries"), event.get("duration_s")
-    if event.get("scenario") in ("SingleStream", "MultiStream") and "testing" in means and queries is not None:
-        if not (isinstance(queries, int) and queries > 0 and isinstance(duration_s, (int, float)) and duration_s > 0):
+    queries, duration_s = given.queries, given.duration_s
+    if given.scenario in ("SingleStream", "MultiStream") and "testing" in means and queries is not None:
+        if not (queries > 0 and duration_s is not None and duration_s > 0):
             raise _bad("queries", queries, "does not count queries")
         method = "MLPerf power: average power x (power_end - power_begin) / queries"
         figures["energy_per_query_j"] = _q(means["testing"] * duration_s / queries, "J", queries, method)
@@ -148,7 +150,7 @@ def _mlperf_power(event: Mapping[str, Any], trace: Trace, _: float) -> Figures:
     return figures
 
 
-METHODS: Mapping[str, Callable[[Mapping[str, Any], Trace, float], Figures]] = {
+METHODS: Mapping[str, Callable[[ReferenceWindows, Trace, float], Figures]] = {
     "energyrunner": _energyrunner,
     "mlperf-tiny-runner": _tiny_runner,
     "mlperf-power": _mlperf_power,
@@ -162,22 +164,6 @@ def _q(value: float, unit: str, n: int, method: str) -> Quantity:
 def _tick_hz(run: Run, trace: Trace) -> float:
     clock = run.clocks().get(trace.clock)
     return 1e9 if clock is None else clock.tick_hz
-
-
-def _ticks(event: Mapping[str, Any], name: str) -> list[int]:
-    """A list of whole numbers in order (``stamps``) or at all (``inferences``)."""
-    found = event.get(name)
-    whole = isinstance(found, list) and all(isinstance(x, int) and not isinstance(x, bool) for x in found)
-    if not whole or (name == "stamps" and any(b < a for a, b in itertools.pairwise(found or []))):
-        raise _bad(name, found, "is no list of whole numbers in order")
-    return list(found or [])
-
-
-def _pair(event: Mapping[str, Any], name: str) -> Sequence[int]:
-    found = event[name]
-    if not isinstance(found, list) or len(found) != 2 or not all(isinstance(x, int) for x in found):
-        raise _bad(name, found, "is no pair of ticks")
-    return found
 
 
 def _bad(field: str, value: object, why: str) -> DataError:

@@ -10,6 +10,7 @@ from rig.analysis.quantity import Quantity
 from rig.analysis.service.change_detection import Stream
 from rig.analysis.solving.solves import Solve
 from rig.analysis.validity import Validity
+from rig.recording.lines import Start
 from rig.types import Floats
 
 SCHEMA = "neurorig-results/1"
@@ -77,7 +78,7 @@ class Result:
     run_digest: str
     complete: bool
     simulated: bool
-    start: Mapping[str, Any]
+    start: Start
     quantities: Mapping[str, Quantity]
     refusals: tuple[Refusal, ...]
     notes: tuple[str, ...]
@@ -88,19 +89,19 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """The content of ``derived/results.json``."""
         start = self.start
+        lab = {"lab": start.lab, "operator": start.operator}
         return {
             "schema": SCHEMA,
             "run_id": self.run_id,
             "run_digest": self.run_digest,
             "complete": self.complete,
             "simulated": self.simulated,
-            "device": start["device"].get("name"),
-            "mode": start["device"].get("mode"),
-            "meters": [m.get("name") for m in start["meters"]],
-            "scenario": start["scenario"],
-            "workload": start["workload"],
-            "purpose": start.get("purpose", "all"),
-            **{name: start[name] for name in ("lab", "operator") if start.get(name)},
+            "device": start.device.name or None,
+            "mode": start.device.mode,
+            "meters": [m.name or None for m in start.meters],
+            **start.played,
+            "purpose": start.purpose,
+            **{name: said for name, said in lab.items() if said},
             "validity": None if self.validity is None else _verdict(self.validity),
             "quantities": {name: q.to_json() for name, q in self.quantities.items()},
             "refusals": [asdict(r) for r in self.refusals],

@@ -89,7 +89,7 @@ def _searched(name: str, parts: Sequence[Part], tried: Sequence[Tried]) -> Resul
 
 
 def _nodes(run: Run) -> int:
-    return int((run.start["workload"].get("details") or {}).get("nodes") or 0)
+    return run.start.workload.nodes or 0
 
 
 def _solved(part: Part) -> bool:
@@ -147,16 +147,15 @@ def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
 
 
 def _of_session(run: Run, by: Mapping[str, list[Part]], figures: Mapping[str, Quantity]) -> Iterator[Check]:
-    rules = run.start.get("rules") or {}
+    rules = run.start.rules
     for purpose in ("performance", "power"):
         found = len(by[purpose])
-        wanted = int(rules.get("trials") or 1)
-        if purpose == "power" and not found and not rules.get("submittable"):
+        wanted = 1 if rules is None else rules.trials or 1
+        if purpose == "power" and not found and not (rules and rules.submittable):
             continue  # on the bench one may leave the meter out
         yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted)
-    tolerance = rules.get("trial_tolerance")
-    if tolerance is not None:
-        yield from _within(by, float(tolerance))
+    if rules is not None and rules.trial_tolerance is not None:
+        yield from _within(by, rules.trial_tolerance)
     yield from _same_answers(by)
     yield from _no_cache(by)
 
@@ -207,7 +206,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
     ids = run.samples["id"].to_pylist()
     labels = [_decided(text) for text in q.outputs]
     out: dict[str, set[str]] = {}
-    phases = run.start["device"].get("phases")
+    phases = run.start.device.phases
     ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
     # what ran only an earlier phase has not decided anything
     decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
@@ -248,7 +247,7 @@ def _not_sooner(rule: str, ratio: float) -> Check:
 
 
 def _apart(run: Run) -> bool:
-    return bool((run.start["scenario"].get("options") or {}).get("apart"))
+    return run.start.scenario.per_phase
 
 
 def _median_times(parts: Sequence[Part]) -> dict[str, float]:

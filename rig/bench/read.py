@@ -19,6 +19,7 @@ from rig.errors import DataError, UsageError
 
 FILE = "bench.toml"
 PATIENCE_S = 20.0
+ABSOLUTE_ZERO_C, HOTTEST_C = -273.15, 1000.0
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 Value = str | int | float | bool
 
@@ -124,14 +125,14 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
     return bench, notes.problems
 
 
-def lab_of(raw: bytes) -> tuple[str, str]:
-    """Lab and operator from a bench file kept with a run, for a report; empty where it does not say."""
+def lab_of(raw: bytes) -> dict[str, Any]:
+    """Lab, operator and ambient temperature from a bench file kept with a run, as far as it says."""
     try:
         data = tomllib.loads(raw.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
-        return "", ""
-    lab, operator = data.get("lab", ""), data.get("operator", "")
-    return (lab if isinstance(lab, str) else "", operator if isinstance(operator, str) else "")
+        return {}
+    given = {name: check(data[name]) for name, (check, _) in LAB.items() if name in data}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _no_toml(path: Path, line: int, what: str) -> DataError:
@@ -154,6 +155,11 @@ def _positive(x: Any) -> float | None:
     return float(x) if number and math.isfinite(x) and x > 0 else None
 
 
+def _celsius(x: Any) -> float | None:
+    number = isinstance(x, (int, float)) and not isinstance(x, bool)
+    return float(x) if number and ABSOLUTE_ZERO_C <= x < HOTTEST_C else None
+
+
 def _names(x: Any) -> tuple[str, ...] | None:
     """One name or several, each once."""
     found = [x] if isinstance(x, str) else x
@@ -170,9 +176,12 @@ def _table(x: Any) -> Mapping[str, Any] | None:
 
 
 Fields = dict[str, tuple[Callable[[Any], Any], str]]
-TOP: Fields = {
+LAB: Fields = {
     "lab": (_text, "a text"),
     "operator": (_text, "a text"),
+    "ambient_temperature_c": (_celsius, "a number of degrees Celsius"),
+}
+TOP: Fields = LAB | {
     "devices": (_table, "a table for each device, as [devices.NAME]"),
     "meters": (_table, "a table for each meter, as [meters.NAME]"),
 }

@@ -13,6 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="SOURCE", help="the file or folder as it was recorded")
     parser.add_argument("--format", required=True, metavar="NAME", help="an importer from `rig list`, or path.py:name")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="see `rig list NAME`")
+    parser.add_argument("--keep-identity", action="store_true", help="record home directories and absolute paths too")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new run directory or session")
 
 
@@ -21,7 +22,8 @@ def run(args: argparse.Namespace) -> int:
     from rig.importing.write import run_import
 
     notes: list[str] = []
-    paths = [str(path) for path in run_import(args.format, args.source, args.out, args.option, notes.append)]
+    found = run_import(args.format, args.source, args.out, args.option, notes.append, args.keep_identity)
+    paths = [str(path) for path in found]
     if args.json:
         sys.stdout.write(json.dumps({"runs": paths, "notes": notes}) + "\n")
         return 0

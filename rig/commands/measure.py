@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--find-peak", action="store_true", help="search the highest valid rate of a server first")
     add("--find-size", action="store_true", help="search the largest problem that a solver takes")
     add("--speed", type=float, metavar="X", help="simulated time against the wall's; 0: as fast as possible")
+    add("--keep-identity", action="store_true", help="record home directories and absolute paths too")
     add("--out", type=Path, metavar="DIR", help="the new directory; default: runs/NAME")
 
 
@@ -66,5 +67,6 @@ def run(args: argparse.Namespace) -> int:
         compliance=args.compliance,
         find_peak=args.find_peak,
         find_size=args.find_size,
+        keep_identity=args.keep_identity,
     )
     return show(report(measure(request, quiet=args.json)), args.json)

@@ -208,7 +208,7 @@ def _of_run(args: argparse.Namespace) -> Streamed:
     with progress() as told:
         sums = recorded.run_sums(file, clock, windows_s, told)
     duty = min((file.rail.aperture_s or 0.0) * file.rail.rate_hz, 1.0) if file.grid is None else 1.0
-    about = {"run_id": str(recording.start["run_id"]), "run_digest": recording.digest, **recorded.declared(file.rail)}
+    about = {"run_id": recording.start.run_id, "run_digest": recording.digest, **recorded.declared(file.rail)}
     return Streamed(names, windows_s, sums, about, tuple(notes), duty or 1.0)
 
 

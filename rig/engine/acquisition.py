@@ -202,7 +202,7 @@ def finish(w: Watch, error: RigError | None) -> RigError | None:
                     f"meter {w.infos[id(meter)].name} failed to stop: {caught!r}",
                     remedy="Its last readings are lost",
                 )
-    w.recorder.stop(None if error is None else error.to_json(), issues=w.issues, replies=w.done)
+    w.recorder.stop(error, issues=w.issues, replies=w.done)
     return error
 
 

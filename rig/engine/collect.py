@@ -15,6 +15,7 @@ from functools import partial
 from rig.engine.acquisition import Bench, Progress, Watch, between, finish, guard, read_clocks, sleep, start_meter
 from rig.engine.dispatcher import Line
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
+from rig.recording.lines import IdleWindow, MarkPulses
 from rig.recording.writer import Recorder
 from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Step
 
@@ -112,10 +113,10 @@ def _pulses(device: Marks, w: Watch) -> None:
     for _ in range(PULSES):
         width_s = chip_s * order.randint(1, 3)
         span = guard(partial(device.pulse, width_s), DeviceError, "the device failed to pulse")
-        spans.append([span.on_tick, span.off_tick])
+        spans.append((span.on_tick, span.off_tick))
         sleep(w, chip_s * order.randint(1, 3))
-    info = w.device
-    w.recorder.event("marks", clock=info.clock.name if info.clock else "host", phase=MARK_PHASE, spans=spans)
+    clock = w.device.clock.name if w.device.clock else "host"
+    w.recorder.event(MarkPulses(spans=spans, clock=clock, phase=MARK_PHASE))
 
 
 def _chip_s(rail: Rail) -> float:
@@ -131,4 +132,4 @@ def _idle(step: Idle, w: Watch) -> None:
     between(w, force=True)
     on_ns = w.bench.clock.now_ns()
     sleep(w, step.seconds)
-    w.recorder.event("idle", on_ns=on_ns, off_ns=w.bench.clock.now_ns())
+    w.recorder.event(IdleWindow(on_ns=on_ns, off_ns=w.bench.clock.now_ns()))

@@ -8,15 +8,18 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.collect import collect
-from rig.recording.writer import SCHEMA, Recorder
+from rig.recording.identity import without_place, without_places
+from rig.recording.lines import SCHEMA, Environment, Start, declared_start
+from rig.recording.writer import Recorder
 from rig.types import ClockInfo, Rules, Step, Workload
 
 PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
@@ -34,15 +37,21 @@ def record(
     argv: list[str] | None = None,
     progress: Progress | None = None,
     artifacts: Mapping[str, bytes] | None = None,
+    keep_identity: bool = False,
 ) -> Path:
     """Record one run into ``path``. ``scenario`` is its name and every option it ran with.
+
+    Home directories and absolute paths of the command line are left out unless ``keep_identity``.
 
     Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises; the directory is
     whole either way.
     """
-    with Recorder(path) as recorder:
-        whose = _whose((artifacts or {}).get("bench.toml"))
-        recorder.event("start", **start_document(bench, workload, scenario, purpose, argv, path.name, rules), **whose)
+    said = replace(
+        start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity),
+        **_of_the_lab((artifacts or {}).get("bench.toml")),
+    )
+    with Recorder(path, keep_identity) as recorder:
+        recorder.event(said)
         for name, content in (artifacts or {}).items():
             recorder.artifact(name, content)
         collect(steps, bench, recorder, progress)
@@ -57,24 +66,29 @@ def start_document(
     argv: list[str] | None,
     run_id: str,
     rules: Rules | None = None,
-) -> dict[str, Any]:
-    """The first line of ``events.jsonl``; see ``rig/schemas/start.json``."""
+    keep_identity: bool = False,
+) -> Start:
+    """The first line of ``events.jsonl``. Raises ``StoreError`` for a driver that declares what no line can hold."""
     device = bench.device.info()
     meters = [meter.info() for meter in bench.meters]
     clocks = [ClockInfo("host", 1e9, 0.0), *([device.clock] if device.clock else []), *(m.clock for m in meters)]
-    by_name = {c.name: plain(c) for c in clocks}
-    return {
+    given = list(sys.argv if argv is None else argv)
+    options = scenario.get("options") or {}
+    document = {
         "schema": SCHEMA,
         "run_id": run_id,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "t0_ns": bench.clock.now_ns(),
-        "argv": list(sys.argv if argv is None else argv),
+        "argv": given if keep_identity else without_places(given),
         "purpose": purpose,
-        "device": plain(device),
-        "meters": [plain(m) for m in meters],
-        "clocks": list(by_name.values()),
-        "scenario": dict(scenario),
-        "rules": None if rules is None else plain(rules),
+        "device": device,
+        "meters": meters,
+        "clocks": list({c.name: c for c in clocks}.values()),
+        "scenario": {
+            **scenario,
+            "options": options if keep_identity else {k: without_place(v) for k, v in options.items()},
+        },
+        "rules": rules,
         "workload": {
             "name": workload.name,
             "task": workload.task,
@@ -85,20 +99,14 @@ def start_document(
         },
         "environment": environment(),
     }
+    return declared_start(document)
 
 
-def _whose(bench_file: bytes | None) -> dict[str, str]:
-    """Lab and operator, as far as the bench file that was used names them."""
+def _of_the_lab(bench_file: bytes | None) -> dict[str, Any]:
+    """Lab, operator and ambient temperature, as far as the bench file that was used names them."""
     from rig.bench.read import lab_of
 
-    if bench_file is None:
-        return {}
-    return {name: said for name, said in zip(("lab", "operator"), lab_of(bench_file), strict=True) if said}
-
-
-def plain(info: Any) -> dict[str, Any]:
-    """A dataclass as a dict, one level at a time, so that read-only mappings need not be copied."""
-    return {f.name: getattr(info, f.name) for f in fields(info)}
+    return {} if bench_file is None else lab_of(bench_file)
 
 
 def run_name(device: str, scenario: str) -> str:
@@ -108,7 +116,7 @@ def run_name(device: str, scenario: str) -> str:
     return f"{now}-{safe}-{scenario}-{secrets.token_hex(2)}"
 
 
-def environment() -> dict[str, Any]:
+def environment() -> Environment:
     """What ran this: interpreter, machine, package versions, and the source's commit when it is a checkout."""
     packages = {}
     for name in PACKAGES:
@@ -117,15 +125,15 @@ def environment() -> dict[str, Any]:
         except PackageNotFoundError:
             packages[name] = "not installed"
     commit, dirty = _commit()
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "cpus": os.cpu_count(),
-        "packages": packages,
-        "commit": commit,
-        "dirty": dirty,
-    }
+    return Environment(
+        python=platform.python_version(),
+        platform=platform.platform(),
+        processor=platform.processor() or platform.machine(),
+        cpus=os.cpu_count(),
+        packages=packages,
+        commit=commit,
+        dirty=dirty,
+    )
 
 
 def _commit() -> tuple[str | None, bool | None]:

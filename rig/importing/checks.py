@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rig.errors import DataError
-from rig.importing.imported import LIMIT, ImportedRun, ImportedTrace
+from rig.importing.imported import ImportedRun, ImportedTrace
+from rig.recording.lines import LIMIT
 from rig.types import Chunk, Indices, Rail
 
 PLAUSIBLE = 1e12

@@ -9,8 +9,6 @@ from typing import Any
 
 from rig.types import Bracket, Chunk, ClockInfo, DeviceInfo, MeterInfo, Rail
 
-LIMIT = 2**62
-"""Ticks and host nanoseconds stay below it; see ``docs/reference/run-directory.md``."""
 CRYSTAL = 1e-4
 """The relative limit for the rate error of an instrument's own oscillator, where none is stated."""
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -24,7 +25,9 @@ from rig.errors import DataError, StoreError, UsageError
 from rig.importing.checks import check_overlap, check_windows, checked, idle_within, out_of_range
 from rig.importing.gaps import Gaps
 from rig.importing.imported import ImportedRun, ImportedTrace
-from rig.recording.writer import SCHEMA, Recorder
+from rig.recording.identity import without_place, without_places
+from rig.recording.lines import SCHEMA, Environment, IdleWindow, Note, Start, declared_start, reference_windows
+from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
 
 KEPT = "artifacts/original"
@@ -32,13 +35,19 @@ Say = Callable[[str], None]
 
 
 def run_import(
-    format_: str, source: Path, out: Path, options: Sequence[str] = (), say: Say | None = None
+    format_: str,
+    source: Path,
+    out: Path,
+    options: Sequence[str] = (),
+    say: Say | None = None,
+    keep_identity: bool = False,
 ) -> list[Path]:
     """Import the recordings at ``source``: one run directory at ``out``, or a session there that binds several.
 
     ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``; ``options`` are ``key=value``. ``say``
-    is handed the notes that each run keeps on what its files lack. Gives the run directories. Raises ``UsageError`` for
-    an option that must be stated, ``DataError`` for files that are not of the format.
+    is handed the notes that each run keeps on what its files lack. Home directories and absolute paths of the command
+    line are left out unless ``keep_identity``. Gives the run directories. Raises ``UsageError`` for an option that must
+    be stated, ``DataError`` for files that are not of the format.
     """
     from rig.engine.record import environment
     from rig.plugins import build, load, split_options, values_of
@@ -53,15 +62,22 @@ def run_import(
     if not runs:
         what = f"{source} holds no recording of the format {format_}"
         raise DataError(what, field="source", value=str(source), remedy="Check the folder and --format")
-    about = {"format": format_, "source": source.name, "options": values_of(factory, given)}
-    around = environment()
+    chosen = values_of(factory, given)
+    kept = chosen if keep_identity else {k: without_place(v) for k, v in chosen.items()}
+    write_one = partial(
+        write,
+        about={"format": format_ if keep_identity else without_place(format_), "source": source.name, "options": kept},
+        argv=sys.argv if keep_identity else without_places(sys.argv),
+        environment=environment(),
+        keep_identity=keep_identity,
+    )
     if len(runs) == 1:
-        return [write(runs[0], out, about=about, argv=sys.argv, environment=around, say=say)]
+        return [write_one(runs[0], out, say=say)]
     names = _names(runs)
-    with _replacing(out) as partial:
+    with _replacing(out) as folder:
         for run, name in zip(runs, names, strict=True):
-            write(run, partial / name, about=about, argv=sys.argv, environment=around, say=_prefixed(say, name))
-        bind(partial, [(name, "all") for name in names])
+            write_one(run, folder / name, say=_prefixed(say, name))
+        bind(folder, [(name, "all") for name in names])
     return [out / name for name in names]
 
 
@@ -71,9 +87,10 @@ def write(
     *,
     about: Mapping[str, Any] | None = None,
     argv: Sequence[str] = (),
-    environment: Mapping[str, Any] | None = None,
+    environment: Environment | None = None,
     verify: bool = True,
     say: Say | None = None,
+    keep_identity: bool = False,
 ) -> Path:
     """Write one recording into ``out``, whole or not at all, and read it back (``verify``).
 
@@ -83,14 +100,14 @@ def write(
     from rig.recording.reader import open_run
 
     check_windows(run)
-    with _replacing(out) as partial:
-        with Recorder(partial) as recorder:
-            originals = {name: _keep(path, partial / KEPT, name) for name, path in run.originals.items()}
-            start = _start(run, out.name, {**(about or {}), "recording": run.name, "originals": originals})
-            recorder.event("start", **start, argv=list(argv), environment=dict(environment or {}))
+    with _replacing(out) as folder:
+        with Recorder(folder, keep_identity) as recorder:
+            originals = {name: _keep(path, folder / KEPT, name) for name, path in run.originals.items()}
+            imported = {**(about or {}), "recording": run.name, "originals": originals}
+            recorder.event(_start(run, out.name, imported, argv, environment))
             notes = _record(run, recorder)
         if verify:
-            open_run(partial)
+            open_run(folder)
     if say is not None:
         for note in notes:
             say(note)
@@ -103,29 +120,32 @@ def _replacing(out: Path) -> Iterator[Path]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         remedy = "Name a new directory; a recording is never overwritten"
         raise StoreError(f"{out} is not an empty directory", field="out", value=str(out), remedy=remedy)
-    partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
+    folder = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
     try:
-        yield partial
-        os.replace(partial, out)  # noqa: PTH105
+        yield folder
+        os.replace(folder, out)  # noqa: PTH105
     except OSError as error:
         what, remedy = f"cannot write {out}: {error}", "Free some space, or choose another --out"
         raise StoreError(what, field="out", value=str(out), remedy=remedy) from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _prefixed(say: Say | None, name: str) -> Say | None:
     return None if say is None else lambda note: say(f"{name}: {note}")
 
 
-def _start(run: ImportedRun, run_id: str, imported: Mapping[str, Any]) -> dict[str, Any]:
+def _start(
+    run: ImportedRun, run_id: str, imported: Mapping[str, Any], argv: Sequence[str], environment: Environment | None
+) -> Start:
     digests = "".join(kept["sha256"] for kept in imported["originals"].values())
-    return {
+    document = {
         "schema": SCHEMA,
         "run_id": run_id,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "t0_ns": run.t0_ns,
-        "purpose": "all",
+        "argv": list(argv),
+        "environment": environment,
         "device": run.device,
         "meters": list(run.meters),
         "clocks": list(run.clocks().values()),
@@ -140,6 +160,7 @@ def _start(run: ImportedRun, run_id: str, imported: Mapping[str, Any]) -> dict[s
         },
         "imported": imported,
     }
+    return declared_start(document)
 
 
 def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
@@ -149,7 +170,7 @@ def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
         # the same bracket twice leaves the rate at its declared tolerance
         recorder.brackets(clock, rows if len(rows) > 1 else [*rows, *rows], "imported")
     for peer in run.peers:
-        recorder.event("peer", **peer)
+        recorder.event(reference_windows(peer))
     place = run.placing(run.span_clock)
     for k, span in enumerate(run.spans):
         name = span.sample_id or f"window-{k + 1}"
@@ -161,10 +182,10 @@ def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
     lacks += check_overlap(run, extents)
     idle, cut = idle_within(run, extents)
     for on, off in idle:
-        recorder.event("idle", on_ns=on, off_ns=off)
+        recorder.event(IdleWindow(on_ns=on, off_ns=off))
     notes = [*(("files", text) for text in (*run.notes, *cut)), *(("trace", text) for text in lacks)]
     for about, text in notes:
-        recorder.event("note", about=about, text=text)
+        recorder.event(Note(about=about, text=text))
     recorder.stop(issues=len(run.spans), replies=len(run.spans))
     return [text for _, text in notes]
 

@@ -1,9 +1,7 @@
-"""Rows, readings and events as what goes to disk: Arrow batches, and lines of JSON."""
+"""Rows and readings as Arrow batches."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,24 +25,3 @@ def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
     arrays = {name: columns.numbers(values) for name, values in given.items() if values is not None}
     schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))
     return pa.record_batch(list(arrays.values()), schema=schema)
-
-
-def line(event: Mapping[str, Any]) -> bytes:
-    """One event as JSON; a number that is none becomes null. Raises ``TypeError`` or ``ValueError``."""
-    try:
-        return json.dumps(event, default=_plain, allow_nan=False).encode()
-    except ValueError:
-        loose = json.loads(json.dumps(event, default=_plain), parse_constant=lambda _: None)
-        return json.dumps(loose, allow_nan=False).encode()
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, (set, tuple)):
-        return list(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return str(value)

@@ -1,155 +1,33 @@
-"""What a reader needs of a recording's lines and rows. What does not fit is refused by name, before use."""
+"""What a reader needs of a recording's tables and traces. What does not fit is refused by name, before use."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import PurePosixPath
-from typing import Any, get_args
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
+from rig.recording.lines import LIMIT, REMEDY
 from rig.recording.tables import ADDED
-from rig.types import Pin, Rail, TraceKind
+from rig.types import Accuracy, Conversion, Rail
 
-LIMIT = 2**62
-"""Integers stay inside, so that the difference of any two fits 64 bits."""
 DENSEST, SPARSEST = 0.5, 20.0
 """Periods that readings may be apart; nearly all may have been lost."""
-REMEDY = "See docs/reference/run-directory.md for what it must hold"
-Check = Callable[[Any], bool]
 
 
-def _integer(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and -LIMIT < x < LIMIT
+class Grid(msgspec.Struct, frozen=True):
+    """Where readings without ticks of their own lie, in ticks of the trace's clock; fractions are allowed."""
 
-
-def _number(x: Any, least: float = -math.inf) -> bool:
-    return isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) and x >= least
-
-
-def _text(x: Any) -> bool:
-    return isinstance(x, str)
-
-
-def _size(x: Any) -> bool:
-    return _number(x, 0.0)
-
-
-def _optional(check: Check) -> Check:
-    return lambda x: x is None or check(x)
-
-
-def _rows(width: int) -> Check:
-    def check(x: Any) -> bool:
-        return isinstance(x, list) and all(isinstance(r, list) and len(r) == width and all(map(_integer, r)) for r in x)
-
-    return check
-
-
-def _clock(x: Any) -> bool:
-    if not isinstance(x, Mapping) or not _text(x.get("name")):
-        return False
-    return _number(x.get("tick_hz"), 1e-6) and x["tick_hz"] <= 1e15 and _size(x.get("tolerance", 0.0))
-
-
-def _device(x: Any) -> bool:
-    if not isinstance(x, Mapping) or not (x.get("clock") is None or _clock(x["clock"])):
-        return False
-    return _every(_text)(x.get("phases", []))
-
-
-def _files(x: Any) -> bool:
-    return isinstance(x, Mapping) and all(_text(v) and _inside(k) for k, v in x.items())
-
-
-def _inside(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return bool(parts) and parts[0] != "/" and ".." not in parts and "\0" not in name
-
-
-def _every(check: Check) -> Check:
-    return lambda x: isinstance(x, list) and all(map(check, x))
-
-
-def _mapping(x: Any) -> bool:
-    return isinstance(x, Mapping)
-
-
-START: dict[str, tuple[Check, str]] = {
-    "run_id": (_text, "a string"),
-    "t0_ns": (_integer, "an integer"),
-    "clocks": (_every(_clock), "a list of clocks, each with a name and a tick_hz from 1e-6 to 1e15"),
-    "device": (_device, "an object whose clock is null or a clock, and whose phases are names"),
-    "meters": (_every(_mapping), "a list of objects"),
-    "scenario": (_mapping, "an object"),
-    "workload": (_mapping, "an object"),
-}
-EVENTS: dict[str, dict[str, tuple[Check, str]]] = {
-    "start": START,
-    "brackets": {"clock": (_text, "a string"), "rows": (_rows(3), "rows of three integers")},
-    "idle": {"on_ns": (_integer, "an integer"), "off_ns": (_integer, "an integer")},
-    "marks": {"spans": (_rows(2), "rows of two integers")},
-    "chunk": {
-        "rail": (_text, "a string"),
-        "readings": (lambda x: _integer(x) and x >= 0, "a count"),
-        "arrived_ns": (_integer, "an integer"),
-    },
-    "stop": {"files": (_files, "an object of hashes by file name inside the directory")},
-}
-
-
-def check_event(event: Mapping[str, Any]) -> None:
-    """Refuse an event that lacks a field, holds what cannot be one, or runs backwards; unknown types pass.
-
-    Raises ``StoreError``, or ``DataError`` for time that goes backwards.
-    """
-    kind = event["type"]
-    wanted = EVENTS.get(kind, {})
-    if missing := [name for name in wanted if name not in event]:
-        raise StoreError(f"the {kind} line lacks {', '.join(missing)}", field=kind, value=missing, remedy=REMEDY)
-    for name, (check, what) in wanted.items():
-        if not check(event[name]):
-            raise StoreError(
-                f"{name} of line {event['seq'] + 1} ({kind}) is not {what}",
-                field=name,
-                value=event[name],
-                remedy=REMEDY,
-            )
-    pairs: Iterable[tuple[int, int]] = []
-    if kind == "idle":
-        pairs = [(event["on_ns"], event["off_ns"])]
-    elif kind in ("brackets", "marks"):
-        pairs = [(row[0], row[-1]) for row in event["rows" if kind == "brackets" else "spans"]]
-    for on, off in pairs:
-        if off < on:
-            raise DataError(
-                f"line {event['seq'] + 1} ({kind}) ends before it begins",
-                field=kind,
-                value=off - on,
-                remedy="Check the clock that stamped it",
-            )
-
-
-def check_counters(events: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse a clock whose counter went back between two brackets. Raises ``DataError``."""
-    last: dict[str, list[int]] = {}
-    for event in events:
-        for row in event["rows"] if event["type"] == "brackets" else []:
-            before = last.setdefault(event["clock"], row)
-            if row[0] >= before[2] and row[1] < before[1]:
-                raise DataError(
-                    f"the clock {event['clock']!r} went back from {before[1]} to {row[1]}",
-                    field="brackets",
-                    value=event["clock"],
-                    remedy="Unwrap its counter, and do not reset it during a run",
-                )
-            last[event["clock"]] = row
+    t0_tick: int | float
+    period_tick: int | float
+    aperture_tick: int | float
 
 
 # ---- tables -------------------------------------------------------------------------------
@@ -269,52 +147,31 @@ def reals(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.float64]:
     return np.asarray(column.to_numpy(), dtype=np.float64)
 
 
-RAIL: dict[str, Check] = {
-    "name": lambda x: _text(x) and bool(x),
-    "kind": lambda x: x in get_args(TraceKind),
-    "rate_hz": _size,
-    "aperture_s": _optional(_size),
-    "filter_tau_s": _size,
-    "resolution": _optional(_size),
-    "range_max": _optional(_number),
-    "gain_id": _optional(_text),
-    "pin": lambda x: x is None or x in get_args(Pin),
-    "pin_lag_s": _size,
-}
+def rail_from_json(data: Mapping[str, Any]) -> Rail:
+    """A ``Rail`` from its JSON form; absent fields take their defaults.
 
-
-def check_rail(rail: Rail) -> None:
-    """Refuse a declaration that would silently mean something else. Raises ``ValueError``."""
-    for name, check in RAIL.items():
-        if not check(getattr(rail, name)):
-            raise ValueError(f"{name} is {getattr(rail, name)!r}")
+    Raises ``ValueError`` for an unknown field, which would silently change a figure, or a value that cannot be one.
+    """
+    for part, type_ in ((data, Rail), (data.get("conversion"), Conversion), (data.get("accuracy"), Accuracy)):
+        if unknown := set(part or ()) - {f.name for f in fields(type_)}:
+            raise ValueError(f"the rail has no field {', '.join(sorted(unknown))}")
+    rail = msgspec.convert(data, Rail)
     conversion = rail.conversion
-    if conversion.unit not in ("W", "A", "J", "V") or not _optional(_number)(conversion.supply_v):
-        raise ValueError(f"conversion is {conversion}; the unit is W, A, J or V, the supply a number")
-    if not _optional(_text)(conversion.supply_rail):
-        raise ValueError(f"supply_rail is {conversion.supply_rail!r}")
     if conversion.supply_rail is not None and (conversion.unit != "A" or conversion.supply_v is not None):
         raise ValueError(f"supply_rail is of amperes without a supply_v, not {conversion}")
-    if not _size(conversion.burden_ohm):
-        raise ValueError(f"burden_ohm is {conversion.burden_ohm!r}")
     if (conversion.unit == "J") != (rail.kind == "cumulative"):
         raise ValueError(f"a cumulative trace counts joules and nothing else does: {rail.kind} in {conversion.unit}")
     if rail.kind != "edges" and (rail.pin is not None or rail.pin_lag_s):
         raise ValueError(f"pin is of rails of the kind edges, not {rail.kind}")
-    if rail.accuracy is not None and not (_size(rail.accuracy.of_reading) and _size(rail.accuracy.offset)):
-        raise ValueError(f"accuracy is {rail.accuracy}")
+    return rail
 
 
-def grid_of(meta: Mapping[str, str]) -> tuple[float, float, float]:
+def grid_of(meta: Mapping[str, str]) -> Grid:
     """First tick, ticks between readings, ticks within one. Raises ``ValueError`` or ``KeyError``."""
-    grid = json.loads(meta["grid"])
-    names = ("t0_tick", "period_tick", "aperture_tick")
-    if not isinstance(grid, Mapping) or not all(_number(grid.get(n)) for n in names):
+    grid = msgspec.json.decode(meta["grid"], type=Grid)
+    if grid.period_tick < 0 or grid.aperture_tick < 0:
         raise ValueError(f"grid is {meta['grid']}")
-    t0, period, aperture = (grid[n] for n in names)
-    if period < 0 or aperture < 0:
-        raise ValueError(f"grid is {meta['grid']}")
-    return t0, period, aperture
+    return grid
 
 
 def _bad(where: str, what: str, value: object) -> StoreError:

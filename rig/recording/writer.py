@@ -16,17 +16,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from rig.errors import StoreError
-from rig.recording.batches import line as json_line
+from rig.errors import RigError, StoreError
 from rig.recording.batches import table_batch, trace_batch
+from rig.recording.identity import without_identity
+from rig.recording.lines import Brackets, ChunkArrived, ErrorRecord, Line, Note, Start, Stop, plain
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
-SCHEMA = "neurorig-run/1"
 GENESIS = "0" * 64
 EVENTS = "events.jsonl"
 SEAL = "events.jsonl.sha256"
@@ -34,9 +35,12 @@ DERIVED = "derived"
 
 
 class Recorder:
-    """Writes one run directory. Rows wait in memory until ``flush``; events go out at once."""
+    """Writes one run directory. Rows wait in memory until ``flush``; lines of ``events.jsonl`` go out at once.
 
-    def __init__(self, path: Path) -> None:
+    Home directories and host names are left out of those lines unless ``keep_identity``.
+    """
+
+    def __init__(self, path: Path, keep_identity: bool = False) -> None:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise StoreError(
                 f"{path} is not an empty directory",
@@ -54,6 +58,7 @@ class Recorder:
                 remedy="Choose another --out",
             ) from error
         self.path = path
+        self._keep_identity = keep_identity
         self._events = (path / EVENTS).open("ab", buffering=0)
         self._seq = 0
         self._prev = GENESIS
@@ -70,15 +75,21 @@ class Recorder:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close_files()
 
-    def event(self, type_: str, **fields: Any) -> None:
+    def event(self, event: Line) -> None:
         """Append one line, chained to the line before by its SHA-256. Raises ``StoreError``.
 
         A number that is none is written as null, since JSON knows no other way.
         """
+        type_ = event.__struct_config__.tag
+        if isinstance(event, Start):
+            event = msgspec.structs.replace(event, as_recorded={})
         try:
-            line = json_line({"seq": self._seq, "prev": self._prev, "type": type_, **fields})
-        except (TypeError, ValueError, RecursionError) as error:
+            body = msgspec.json.encode(event, enc_hook=plain)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
+        if not self._keep_identity and isinstance(event, (Start, Note, Stop)):
+            body = without_identity(body.decode()).encode()
+        line = b'{"seq":%d,"prev":"%s",' % (self._seq, self._prev.encode()) + body[1:]
         try:
             _write_all(self._events, line + b"\n")
         except OSError as error:
@@ -87,8 +98,8 @@ class Recorder:
         self._seq += 1
 
     def brackets(self, clock: str, rows: Iterable[Bracket], why: str) -> None:
-        """Readings of one clock; ``why`` is trigger, mark or periodic."""
-        self.event("brackets", clock=clock, why=why, rows=[[b.before_ns, b.tick, b.after_ns] for b in rows])
+        """Readings of one clock; ``why`` is trigger, mark, periodic or imported."""
+        self.event(Brackets(clock=clock, why=why, rows=[(b.before_ns, b.tick, b.after_ns) for b in rows]))
 
     def sample(self, sample: Sample) -> None:
         """Describe a sample once, however often it is issued; ``seen`` holds the ids of those that are."""
@@ -173,10 +184,12 @@ class Recorder:
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
         """Declare one rail; its readings follow by ``chunk``."""
-        from rig.recording.validation import check_rail  # needs the part of Arrow that a run without meters does not
+        from rig.recording.validation import (
+            rail_from_json,  # needs the part of Arrow that a run without meters does not
+        )
 
         try:
-            check_rail(rail)
+            rail_from_json(dataclasses.asdict(rail))
         except ValueError as error:
             raise _unwritable(
                 f"the rail {rail.name!r} of {info.name}", error, "Correct what its driver declares"
@@ -209,7 +222,7 @@ class Recorder:
                 remedy="A meter's info() must name every rail that it reads",
             )
         self._chunks[chunk.rail].append(chunk)
-        self.event("chunk", rail=chunk.rail, readings=len(chunk.value), arrived_ns=arrived_ns)
+        self.event(ChunkArrived(rail=chunk.rail, readings=len(chunk.value), arrived_ns=arrived_ns))
 
     def artifact(self, name: str, content: bytes) -> None:
         """Keep a file beside the recording (model, bench.toml, calibration)."""
@@ -235,7 +248,7 @@ class Recorder:
         if failed:
             raise failed[0]
 
-    def stop(self, error: Mapping[str, Any] | None = None, **fields: Any) -> None:
+    def stop(self, error: RigError | None = None, issues: int = 0, replies: int = 0) -> None:
         """Flush, close, and write the last line with the hash of every other file; then the seal.
 
         Raises ``StoreError`` for a row that could not be written, after the seal.
@@ -245,13 +258,14 @@ class Recorder:
             self.flush()
         except StoreError as caught:
             failed = caught
-            error = error or caught.to_json()
+            error = error or caught
         for file, writer in self._streams.values():
             writer.close()
             file.close()
         self._streams.clear()
         files = {p.relative_to(self.path).as_posix(): sha256_of(p) for p in recorded_files(self.path)}
-        self.event("stop", error=error, files=files, **fields)
+        ended = None if error is None else msgspec.convert(error.to_json(), ErrorRecord)
+        self.event(Stop(files=files, error=ended, issues=issues, replies=replies))
         os.fsync(self._events.fileno())
         self._events.close()
         digest = sha256_of(self.path / EVENTS)

@@ -141,6 +141,7 @@ def _record(request: Request, o: Opened, planned: Planned, path: Path, quiet: bo
                 argv=list(request.argv),
                 artifacts=request.artifacts,
                 progress=progress,
+                keep_identity=request.keep_identity,
             )
         except RigError as error:
             if path.exists():

@@ -41,7 +41,7 @@ class Report:
         result = self.result
         return (
             result is not None
-            and bool(result.start["meters"])
+            and bool(result.start.meters)
             and not any(name.endswith("active_power_w") for name in result.quantities)
         )
 

@@ -56,6 +56,8 @@ class Request:
     find_size: bool = False
     exclusive: bool = False
     """Lock the device against other commands on this host; a caller that holds the lock leaves it False."""
+    keep_identity: bool = False
+    """Record home directories and absolute paths of the command line too."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By taker (device, meter, meter1): where in a bench file its options stand; see ``rig.plugins.located``."""

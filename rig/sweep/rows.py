@@ -136,9 +136,9 @@ def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
         sizes=sizes(path),
         runs={name: run.digest for name, run in runs.items()},
         content_sha256=content_digest(list(runs.values())),
-        created_utc=str(starts[0].get("created_utc", "")) if starts else "",
+        created_utc=starts[0].created_utc if starts else "",
         verdict="" if result is None or result.validity is None else result.validity.verdict,
-        simulated=any(i.get("mode") != "hardware" for start in starts for i in [start["device"], *start["meters"]]),
+        simulated=any(start.simulated for start in starts),
         refusals=0 if result is None else len(result.refusals),
         error=error,
         quantities={} if result is None else {name: _figure(q) for name, q in result.quantities.items()},
@@ -162,8 +162,8 @@ def content_digest(runs: list[Run]) -> str:
     """
     total = hashlib.sha256()
     for run in runs:
-        for event in run.events:
-            kept: Mapping[str, Any] = {k: v for k, v in event.items() if k not in VOLATILE}
+        for line in run.lines:
+            kept: Mapping[str, Any] = {k: v for k, v in json.loads(line).items() if k not in VOLATILE}
             total.update(json.dumps(kept, sort_keys=True).encode() + b"\n")
     return total.hexdigest()
 

@@ -10,7 +10,6 @@ table.csv, table.parquet, runs.csv, sweep.svg
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tempfile
@@ -23,8 +22,9 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, RigError, StoreError
+from rig.recording.log import check_files, read_log
 from rig.recording.session import is_session, runs_in
-from rig.recording.writer import EVENTS, SEAL, sha256_of
+from rig.recording.writer import EVENTS, SEAL
 from rig.sweep.grid import Asked, Cell, Grid, digest
 
 SCHEMA = "neurorig-sweep/1"
@@ -170,27 +170,21 @@ def torn(path: Path, cell: Cell) -> str:
 def _torn_run(run: Path, cell: Cell) -> str:
     if not (run / EVENTS).is_file() or not (run / SEAL).is_file():
         return f"{run} is not sealed"
-    data = (run / EVENTS).read_bytes()
-    if (run / SEAL).read_bytes() != f"{hashlib.sha256(data).hexdigest()}  {EVENTS}\n".encode():
-        return f"{run} is not as sealed"
-    try:
-        if json.loads(data.partition(b"\n")[0])["argv"][-1] != cell.command()[-1]:
-            return f"{run} is the recording of another cell"
-        stop = json.loads(data.rstrip(b"\n").rpartition(b"\n")[2])
-        if stop["type"] != "stop" or stop.get("error") is not None:
-            return f"{run} ended with an error"
-        wrong = [name for name, sha in stop["files"].items() if sha256_of(run / name) != sha]
-    except (ValueError, LookupError, TypeError, AttributeError, FileNotFoundError) as error:
-        return f"{run} is not whole: {error!r}"
-    return f"{run}: {wrong[0]} is not as recorded" if wrong else ""
+    log = read_log(run)
+    if log.start.argv[-1:] != cell.command()[-1:]:
+        return f"{run} is the recording of another cell"
+    if log.stop is None or log.stop.error is not None:
+        return f"{run} ended with an error"
+    check_files(run, log.stop, [])
+    return ""
 
 
 def sizes(path: Path) -> dict[str, int]:
     """The size of every file that a recording's hashes vouch for, and of those that hold the hashes."""
     files = {path / "session.json": "session.json"} if is_session(path) else {}
     for run, _ in runs_in(path):
-        stop = json.loads((run / EVENTS).read_bytes().rstrip(b"\n").rpartition(b"\n")[2])
-        names = (EVENTS, SEAL, *stop["files"])
+        stop = read_log(run).stop
+        names = (EVENTS, SEAL, *(stop.files if stop else ()))
         files |= {run / name: (run / name).relative_to(path).as_posix() for name in names}
     return {name: file.stat().st_size for file, name in files.items()}
 

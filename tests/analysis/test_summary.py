@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import Result
 from rig.analysis.summary import Part, _mean, summarise
+from rig.errors import DeviceError
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Reply, Rules, Span
@@ -72,7 +74,7 @@ def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary
 
 def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summarise, tmp_path: Path) -> None:
     parts = []
-    for name, error, mode in (("performance", None, "hardware"), ("power", {"error": "DeviceError"}, "simulator")):
+    for name, error, mode in (("performance", None, "hardware"), ("power", DeviceError("broke"), "simulator")):
         run = recording(
             tmp_path / name, asked(), rules=LOOSE, purpose=name, error=error, mode=mode, size=4, known=samples(4)
         )
@@ -186,12 +188,9 @@ def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summa
 def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_path: Path) -> None:
     """Pre-processing issued on its own answers without a label."""
     accurate = recording(tmp_path / "a", asked(), rules=LOOSE, purpose="accuracy", size=4, known=samples(4))
-    apart = accurate.start | {
-        "purpose": "performance",
-        "device": accurate.start["device"] | {"phases": ["hear", "think"]},
-    }
+    device = structs.replace(accurate.start.device, phases=["hear", "think"])
     with Recorder(tmp_path / "p") as r:
-        r.event("start", **{k: v for k, v in apart.items() if k not in ("seq", "prev", "type")})
+        r.event(structs.replace(accurate.start, purpose="performance", device=device))
         r.sample(samples(1)[0])
         for k, (phase, said) in enumerate((("hear", {"label": None}), ("think", "x"))):
             r.reply(k, Reply("s0", said, (Span(phase, k, k + 1),)), None, k, k + 1)

@@ -14,7 +14,7 @@ from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures
 from rig.analysis.validity import Validity, judge
-from rig.errors import UnknownNameError, UsageError
+from rig.errors import DeviceError, UnknownNameError, UsageError
 from rig.plugins import load
 from rig.recording.reader import Run
 from rig.types import Rules
@@ -59,7 +59,7 @@ def judged(tmp_path: Path) -> Judge:
 
 def verdict_of(run: Run) -> Validity | None:
     q = queries_of(run)
-    return judge(run, q, service_figures(q, run.start.get("rules") or {}))
+    return judge(run, q, service_figures(q, run.start.rules))
 
 
 def broken(verdict: Validity) -> list[tuple[str, str, str]]:
@@ -79,7 +79,7 @@ def slower(count: int, by_s: float) -> list[Asked]:
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
-    "broken off": ({"error": {"error": "DeviceError"}}, "the run", "broken off", "to the end"),
+    "broken off": ({"error": DeviceError("broke")}, "the run", "broken off", "to the end"),
     "a simulated device": ({"mode": "simulator"}, "device and meters", "hardware, simulator", "hardware"),
     "a simulated meter": ({"meters": [SIMULATED]}, "device and meters", "hardware, simulator", "hardware"),
     "a short idle window": ({"idle_s": (2.0, 1.5)}, "shortest idle window", "1.5 s", "at least 2 s"),

@@ -399,8 +399,8 @@ def test_the_bench_file_and_the_calibrations_are_kept_with_the_run(tmp_path: Pat
 
 
 def test_the_report_can_read_lab_and_operator_from_what_was_kept() -> None:
-    assert lab_of(GOOD.encode()) == ("Room 12", "Ada")
-    assert lab_of(b"lab = 3\n") == lab_of(b"no toml") == lab_of(b"\xff") == ("", "")
+    assert lab_of(GOOD.encode()) == {"lab": "Room 12", "operator": "Ada"}
+    assert lab_of(b"lab = 3\n") == lab_of(b"no toml") == lab_of(b"\xff") == {}
 
 
 @CALM

@@ -61,7 +61,7 @@ def test_a_device_in_a_file_is_measured_and_reported(elsewhere: Path) -> None:
     assert measure("board.py:open_board") == 0
 
     run = open_run(elsewhere / "run")
-    assert run.start["device"]["name"] == "board"
+    assert run.start.device.name == "board"
     assert len(run.replies) == 2
     assert (elsewhere / "run" / "derived" / "report.html").is_file()
 
@@ -70,7 +70,7 @@ def test_its_keyword_only_parameters_are_options_with_their_types(elsewhere: Pat
     assert measure("board.py:open_board", "--option", "gain=2.5", "--option", "port=none") == 0
 
     assert open_run(elsewhere / "run").replies["output"][0].as_py().endswith('"gain": 2.5}')
-    assert open_run(elsewhere / "run").start["device"]["details"] == {"port": None}
+    assert open_run(elsewhere / "run").start.device.details == {"port": None}
 
 
 def test_an_option_of_the_wrong_type_is_refused(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +126,7 @@ def m():
     Path("mine.py").write_text(source)
 
     main(["measure", "--device", "mine.py:f", "--meter", "mine.py:m", "--mode", "together", "--out", "run", *BRIEF])
-    assert open_run(elsewhere / "run").start["meters"][0]["omitted"] == ["device"]
+    assert open_run(elsewhere / "run").start.meters[0].omitted == ["device"]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from rig.engine.clock import HostClock
 from rig.engine.collect import collect
 from rig.errors import DeviceError, DeviceTimeoutError, RigError
 from rig.recording.reader import open_run
-from rig.recording.writer import SCHEMA, Recorder
+from rig.recording.writer import Recorder
 from rig.types import DeviceInfo, Issue, Reply, Sample, Span
+from tests.support.start_lines import start
 
 PATIENT_S = 10.0
 """Far longer than anything here takes; only a broken device makes a test wait for it."""
@@ -191,9 +192,7 @@ def play(run: Callable[[Sample], Any], path: Path, timeout_s: float = PATIENT_S,
     info = DeviceInfo("mine", "hardware", timeout_s=timeout_s)
     clock = HostClock()
     with Recorder(path) as recorder:
-        start = {"schema": SCHEMA, "run_id": "r", "t0_ns": clock.now_ns(), "device": {"name": "mine"}}
-        host = {"name": "host", "tick_hz": 1e9, "tolerance": 0.0}
-        recorder.event("start", **start, clocks=[host], meters=[], scenario={}, workload={})
+        recorder.event(start(t0_ns=clock.now_ns(), device={"name": "mine"}))
         collect([Issue([sample(name)]) for name in names], Bench(blocking(run, info), (), clock), recorder)
 
 

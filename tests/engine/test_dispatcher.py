@@ -15,6 +15,7 @@ from fixtures.bench.mock_device import SETTLE_S, open_device
 from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.plant import open_plant
 from fixtures.worlds.truth import blank
+from rig.recording.lines import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
 from rig.types import Idle, Issue, Mark, Step
 from scenarios.rules import quick
@@ -163,8 +164,8 @@ def test_what_is_no_part_of_the_schedule_waits_for_what_is_under_way(then: Step)
     plant, device = bench(1.0, holds=2)
     with played(device, [*due([0.0, 0.0, 0.1]), then], plant, (open_meter(plant),)) as run:
         last_ns = max(c for d, c in rows(run, "due_ns", "completed_ns") if d is not None)
-        idle = [e["on_ns"] for e in run.of_type("idle")]
-        marks = [e["rows"][0][0] for e in run.of_type("brackets") if e["why"] == "mark"]
+        idle = [e.on_ns for e in run.of_type(IdleWindow)]
+        marks = [e.rows[0][0] for e in run.of_type(Brackets) if e.why == "mark"]
         issued = [i for d, i in rows(run, "due_ns", "issued_ns") if d is None]
         assert len([*idle, *marks, *issued]) == 1
         assert min([*idle, *marks, *issued]) >= last_ns
@@ -175,7 +176,7 @@ def test_the_end_of_a_run_waits_for_every_answer() -> None:
     with played(device, due([0.0] * 9), plant) as run:
         assert None not in run.replies["completed_ns"].to_pylist()
         assert run.stop is not None
-        assert (run.stop["issues"], run.stop["replies"]) == (9, 9)
+        assert (run.stop.issues, run.stop.replies) == (9, 9)
 
 
 # ---- drops ---------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ def test_a_drop_is_recorded_as_due_and_nothing_else() -> None:
         table = run.replies.sort_by("issue").to_pylist()
         first_ns = table[0]["due_ns"]
         assert run.stop is not None
-        assert (run.stop["issues"], run.stop["replies"]) == (4, 2)
+        assert (run.stop.issues, run.stop.replies) == (4, 2)
     assert [row["issued_ns"] is None for row in table] == [False, False, True, True]
     for k in (2, 3):
         given_ = {name: value for name, value in table[k].items() if value is not None}
@@ -234,7 +235,7 @@ def test_meters_are_drained_in_a_long_open_loop_run_and_every_reading_is_kept(
         read_s = [e[1] / S for e in log if e[0] == "read"]
         assert max(b - a for a, b in pairwise(read_s)) <= 5.0  # half of its buffer
         readings = len(run.traces["core"].value)
-        assert readings == sum(e["readings"] for e in run.of_type("chunk"))
+        assert readings == sum(e.readings for e in run.of_type(ChunkArrived))
         assert readings == pytest.approx(1000.0 * (read_s[-1] - read_s[0]), rel=1e-4, abs=2)
 
 

@@ -49,7 +49,7 @@ def test_a_device_that_hangs_ends_an_open_loop_run_with_every_sample_accounted_f
     plant, device = bench(0.2, lost=range(4, 99), holds=holds, timeout_s=1.0)
     with played(device, due(at_s), plant, raises=DeviceTimeoutError) as run:
         assert run.error is not None
-        assert run.error["exit_code"] == 21
+        assert run.error.exit_code == 21
         left_over(run, at_s)
 
 
@@ -108,5 +108,5 @@ def test_an_answer_that_nobody_asked_for_ends_the_run_by_name() -> None:
     plant = open_plant()
     with played(Ghost(plant.clock), due([0.0, 0.05]), plant, raises=DeviceError) as run:
         assert run.error is not None
-        assert "'ghost', which was not asked" in run.error["message"]
+        assert "'ghost', which was not asked" in run.error.message
         assert rows(run, "sample_id", "completed_ns") == [("s0", None), ("s1", None)]

@@ -15,6 +15,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
 from rig.engine.record import start_document
 from rig.errors import DeviceError, RigError, SetupError
+from rig.recording.lines import Brackets, ChunkArrived, MarkPulses
 from rig.recording.reader import Run, open_run
 from rig.types import ClockInfo, Device, Idle, Issue, Mark, Meter, Step
 from tests.support.toy_bench import Blank, Log, Looping, S, Toy, Watched, Witness, rows, samples
@@ -37,7 +38,7 @@ def play(tmp_path: Path, plant: SimPlant) -> Play:
     def run(device: Device, steps: Iterable[Step], log: Log, meters: tuple[Meter, ...] = ()) -> Played:
         bench = Bench(device, meters, plant.clock)
         with Witness(tmp_path / "run", log) as recorder:
-            recorder.event("start", **start_document(bench, Blank(), {"name": "by hand"}, "all", [], "run"))
+            recorder.event(start_document(bench, Blank(), {"name": "by hand"}, "all", [], "run"))
             collect(steps, bench, recorder)
         return open_run(tmp_path / "run"), log
 
@@ -62,16 +63,16 @@ def test_every_clock_is_read_many_times_at_each_mark(play: Play, plant: SimPlant
     log: Log = []
     device, meter = open_device(plant, marks=False), open_meter(plant)
     run, _ = play(device, [Mark(), Idle(1.0), Mark()], log, (meter,))
-    read = [(e["clock"], e["why"], len(e["rows"])) for e in run.of_type("brackets")]
+    read = [(e.clock, e.why, len(e.rows)) for e in run.of_type(Brackets)]
     mark = [("device", "mark", 16), ("meter", "mark", 16)]
     assert read == [("meter", "trigger", 1), *mark, *mark]
 
 
 def test_a_device_that_can_is_asked_to_pulse_at_each_mark(play: Play, plant: SimPlant) -> None:
     run, _ = play(open_device(plant), [Mark(), Idle(1.0), Mark()], [], (open_meter(plant, rate_hz=100.0),))
-    marks = run.of_type("marks")
+    marks = run.of_type(MarkPulses)
     assert len(marks) == 2
-    widths = [(off - on) / 12.5e6 for on, off in marks[0]["spans"]]
+    widths = [(off - on) / 12.5e6 for on, off in marks[0].spans]
     assert len(widths) == 12
     assert min(widths) >= 2.0 / 100.0 - 1e-4
     assert len({round(w, 3) for w in widths}) > 1
@@ -80,10 +81,10 @@ def test_a_device_that_can_is_asked_to_pulse_at_each_mark(play: Play, plant: Sim
 def test_clocks_are_read_now_and_then_in_a_long_run(play: Play, plant: SimPlant) -> None:
     steps: list[Step] = [Mark(), Idle(20.0), *(Issue([s]) for s in samples(200)), Mark()]
     run, _ = play(open_device(plant, marks=False), steps, [], (open_meter(plant, rate_hz=100.0),))
-    at_s = [e["rows"][0][0] / S for e in run.of_type("brackets") if e["clock"] == "device"]
+    at_s = [e.rows[0][0] / S for e in run.of_type(Brackets) if e.clock == "device"]
     assert at_s[-1] - at_s[0] > 39.0
     assert max(b - a for a, b in pairwise(at_s)) < 5.5
-    assert {(e["why"], len(e["rows"])) for e in run.of_type("brackets")[3:-2]} == {("periodic", 2)}
+    assert {(e.why, len(e.rows)) for e in run.of_type(Brackets)[3:-2]} == {("periodic", 2)}
 
 
 def test_nothing_is_written_between_a_submission_and_its_reply(play: Play, plant: SimPlant) -> None:
@@ -112,7 +113,7 @@ def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant) -> None:
     run, _ = play(Toy(plant.clock, log), steps, log, (Watched(open_meter(plant), plant.clock, log),))
     read_s = [e[1] / S for e in log if e[0] == "read"]
     assert max(b - a for a, b in pairwise(read_s)) <= 0.25 + 0.1 + 1e-3
-    assert sum(e["readings"] for e in run.of_type("chunk")) == len(run.traces["core"].value) > 8990
+    assert sum(e.readings for e in run.of_type(ChunkArrived)) == len(run.traces["core"].value) > 8990
 
 
 def test_what_is_due_is_issued_when_it_is_due(play: Play, plant: SimPlant) -> None:
@@ -198,5 +199,5 @@ def test_an_idle_window_that_cannot_be_is_refused(play: Play, plant: SimPlant, s
 
 def test_a_device_may_live_by_a_clock_of_its_own_or_by_the_hosts(play: Play, plant: SimPlant) -> None:
     run, _ = play(Toy(plant.clock, []), [Mark(), Issue(samples(1))], [], (open_meter(plant),))
-    assert {e["clock"] for e in run.of_type("brackets")} == {"meter"}
+    assert {e.clock for e in run.of_type(Brackets)} == {"meter"}
     assert run.clocks()["host"] == ClockInfo("host", 1e9, 0.0)

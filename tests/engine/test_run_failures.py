@@ -108,7 +108,7 @@ def test_the_recording_names_the_error(failure: tuple[str, Outcome]) -> None:
     run = open_run(ended.path)
 
     assert run.error is not None
-    assert (run.error["error"], run.error["exit_code"]) == (FAILURES[what][1], FAILURES[what][0])
+    assert (run.error.error, run.error.exit_code) == (FAILURES[what][1], FAILURES[what][0])
     assert run.sealed
 
 
@@ -225,7 +225,7 @@ def test_an_interrupted_run_keeps_every_reply_and_is_closed(interrupted: tuple[O
     assert answered(ended.path) >= seen >= 3
     assert run.sealed
     assert run.error is not None
-    assert run.error["error"] == "Interrupted"
+    assert run.error.error == "Interrupted"
 
 
 def test_an_interrupted_run_is_reported_as_incomplete(interrupted: tuple[Outcome, int]) -> None:

@@ -49,7 +49,7 @@ def plain(folder: Path) -> tuple[Path, list[str]]:
 def test_a_run_is_what_was_imported(tmp_path: Path) -> None:
     recording = open_run(write(small(), tmp_path / "run"))
     assert recording.sealed
-    assert recording.start["run_id"] == "run"
+    assert recording.start.run_id == "run"
     assert recording.traces["core"].value.tolist() == [2.0] * 100
     assert evaluate(recording).quantities["execution_time_s"].value == pytest.approx(0.05)
 
@@ -63,11 +63,12 @@ def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
 def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
     source, options = plain(tmp_path / "in")
     (path,) = run_import("plain-csv", source, tmp_path / "run", options)
-    start = open_run(path).start["imported"]
-    assert start["originals"]["a.csv"]["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()
+    imported = open_run(path).start.imported
+    assert imported is not None
+    assert imported.originals["a.csv"].sha256 == hashlib.sha256(source.read_bytes()).hexdigest()
     assert (path / "artifacts" / "original" / "a.csv").read_bytes() == source.read_bytes()
     assert (path / "artifacts" / "original" / "windows" / "windows.csv").is_file()
-    assert start["options"]["power"] == "p:W"
+    assert imported.options["power"] == "p:W"
 
 
 def test_a_copy_of_an_original_cannot_be_altered(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from rig.commands.main import main
 from rig.errors import DataError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write
+from rig.recording.lines import IdleWindow, Note
 from rig.recording.reader import open_run
 from tests.support.import_traces import BUSY_W, ON_S, RATE_HZ, SPAN_S, SUPPLY_V, check, table, trace, windows
 from tests.support.paths import ROOT
@@ -54,7 +55,7 @@ def said(run: ImportedRun, out: Path) -> list[str]:
     """The notes that are told, which are those that the run keeps."""
     told: list[str] = []
     recording = open_run(write(run, out, say=told.append))
-    assert [e["text"] for e in recording.of_type("note")] == told
+    assert [e.text for e in recording.of_type(Note)] == told
     return told
 
 
@@ -117,7 +118,7 @@ def test_idle_that_touches_a_window_is_let_be(tmp_path: Path) -> None:
 def test_idle_beyond_the_trace_is_cut_with_a_note_or_refused(tmp_path: Path) -> None:
     notes = said(opened_plain(tmp_path, idle="2.0:3.5"), tmp_path / "cut")
     assert any("idle window from 2 s to 3.5 s was cut to the trace: from 2 s to 2.4 s" in note for note in notes)
-    assert max(e["off_ns"] for e in open_run(tmp_path / "cut").of_type("idle")) == 2_400_000_000
+    assert max(e.off_ns for e in open_run(tmp_path / "cut").of_type(IdleWindow)) == 2_400_000_000
     with pytest.raises(DataError, match=r"idle window from 3 s to 4 s lies outside the trace, .* to 2\.4 s"):
         write(opened_plain(tmp_path, idle="3:4"), tmp_path / "outside")
 

@@ -19,17 +19,13 @@ from rig.recording.reader import Run, open_run
 from rig.recording.rows import NULL, ROWS, ReplyRows
 from rig.recording.writer import Recorder
 from rig.types import Progress, Reply, Span
-
-START: dict[str, Any] = {
-    "schema": "neurorig-run/1", "run_id": "r", "t0_ns": 0, "clocks": [{"name": "host", "tick_hz": 1e9}],
-    "device": {"clock": None}, "meters": [], "scenario": {}, "workload": {},
-}  # fmt: skip
+from tests.support.start_lines import start
 
 
 def written(write: Callable[[Recorder], object]) -> Run:
     """What a recorder was told, read back."""
     with TemporaryDirectory() as folder, Recorder(Path(folder) / "run") as recorder:
-        recorder.event("start", **START)
+        recorder.event(start())
         write(recorder)
         recorder.stop()
         return open_run(recorder.path)

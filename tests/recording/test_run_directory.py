@@ -20,6 +20,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import from_json
 from rig.commands.main import main
 from rig.recording.reader import open_run
+from rig.recording.schema import FOLDER, schemas, text_of
 from rig.types import Conversion
 from tests.support.paths import ROOT
 from tests.support.run_by_hand import observed, read_plainly, trace, with_ticks, write
@@ -54,7 +55,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
 
 
 def schema(name: str) -> Draft202012Validator:
-    document = json.loads((ROOT / "rig" / "schemas" / f"{name}.json").read_text())
+    document = json.loads((FOLDER / f"{name}.json").read_text())
     Draft202012Validator.check_schema(document)
     return Draft202012Validator(document)
 
@@ -64,6 +65,11 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 # ---- schemas ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["start", "event", "stop"])
+def test_the_schemas_are_those_of_the_structs(name: str) -> None:
+    assert (FOLDER / f"{name}.json").read_text() == text_of(schemas()[name]), "run python -m rig.recording.schema"
 
 
 @pytest.mark.parametrize("source", ["engine", "example"])
@@ -95,7 +101,7 @@ def test_a_start_line_without_what_readers_need_does_not_fit(engine_run: Path, f
 
 def test_other_fields_are_allowed(engine_run: Path) -> None:
     start = lines(engine_run)[0]
-    start["operator"] = start["device"]["colour"] = start["clocks"][0]["crystal"] = "blue"
+    start["colour"] = start["device"]["colour"] = start["clocks"][0]["crystal"] = "blue"
     schema("start").validate(start)
 
 

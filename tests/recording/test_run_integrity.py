@@ -159,7 +159,7 @@ def test_torn_lines_of_a_crashed_run_read_to_the_last_whole_one(
             with pytest.raises(StoreError, match="empty"):
                 open_run(path)
         else:
-            assert abs(len(open_run(path).events) - kept.count(b"\n") - 0.5) <= 0.5
+            assert abs(len(open_run(path).lines) - kept.count(b"\n") - 0.5) <= 0.5
 
 
 def test_a_crashed_run_says_so(recording: Path, tmp_path: Path) -> None:

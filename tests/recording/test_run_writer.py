@@ -18,9 +18,11 @@ from fixtures.worlds.truth import blank
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import SetupError, StoreError
+from rig.recording.lines import Note
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Span, Step
+from tests.support.start_lines import start
 
 ROW = (0, "s0", "inference", None, 1, 2, 3, 4, 1, "null", False)
 
@@ -36,10 +38,7 @@ def meter(*rails: Rail) -> MeterInfo:
 @pytest.fixture
 def recorder(tmp_path: Path) -> Iterator[Recorder]:
     with Recorder(tmp_path / "run") as recorder:
-        recorder.event(
-            "start", schema="neurorig-run/1", run_id="r", t0_ns=0, clocks=[{"name": "host", "tick_hz": 1e9}],
-            device={"clock": None}, meters=[], scenario={}, workload={},
-        )  # fmt: skip
+        recorder.event(start())
         yield recorder
 
 
@@ -53,16 +52,17 @@ def test_what_was_written_is_read_and_sealed(recorder: Recorder) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), np.array([1.0, np.nan])])
 def test_a_number_that_is_none_is_written_as_null(recorder: Recorder, value: Any) -> None:
-    recorder.event("note", value=value)
+    recorder.event(start(workload={"details": {"value": value}}))
     recorder.stop()
-    assert open_run(recorder.path).events[1]["value"] in (None, [1.0, None])
+    line = (recorder.path / "events.jsonl").read_bytes().splitlines()[1]
+    assert json.loads(line)["workload"]["details"]["value"] in (None, [1.0, None])
 
 
 def test_a_line_that_json_cannot_hold_is_refused(recorder: Recorder) -> None:
-    with pytest.raises(StoreError, match="note"):
-        recorder.event("note", value={(1, 2): 3})
+    with pytest.raises(StoreError, match="start"):
+        recorder.event(start(workload={"details": {(1, 2): 3}}))
     recorder.stop()
-    assert len(open_run(recorder.path).events) == 2
+    assert len(open_run(recorder.path).lines) == 2
 
 
 def test_a_row_that_does_not_fit_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
@@ -111,7 +111,7 @@ def test_a_full_disk_is_a_store_error(recorder: Recorder, monkeypatch: pytest.Mo
 
     monkeypatch.setattr("rig.recording.writer._write_all", full)
     with pytest.raises(StoreError, match="No space left"):
-        recorder.event("note")
+        recorder.event(Note(about="files", text="late"))
 
 
 def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:

@@ -10,6 +10,7 @@ import pytest
 from rig.errors import IntegrityError, StoreError
 from rig.recording.session import FILE, bind, runs_in
 from rig.recording.writer import EVENTS, Recorder
+from tests.support.start_lines import start
 
 PURPOSES = [("performance", "performance"), ("power", "power")]
 
@@ -18,7 +19,7 @@ PURPOSES = [("performance", "performance"), ("power", "power")]
 def folder(tmp_path: Path) -> Path:
     for name, _ in PURPOSES:
         with Recorder(tmp_path / name) as recorder:
-            recorder.event("start", run_id=name)
+            recorder.event(start(run_id=name))
             recorder.stop()
     bind(tmp_path, PURPOSES)
     return tmp_path

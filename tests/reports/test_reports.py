@@ -21,7 +21,9 @@ from reports.figures.draw import draw
 from reports.render import render, write
 from rig.analysis.quantity import from_json
 from rig.analysis.result import RailSeries, Result
+from rig.recording.lines import ErrorRecord, Stop
 from tests.support.made_up import HOSTILE, made_up, q, without_pictures
+from tests.support.start_lines import start
 
 
 @pytest.fixture(scope="module")
@@ -85,15 +87,15 @@ def test_hardware_does_not_claim_simulation() -> None:
         (None, "did not end as planned"),
         (SimpleNamespace(stop=None, error=None, truncated=(), path=None), "no stop line"),
         (
-            {"error": "MeterSilentError", "message": "no reading for 5 s", "remedy": "Check the cable"},
+            ErrorRecord(error="MeterSilentError", message="no reading for 5 s", remedy="Check the cable"),
             "no reading",
         ),
-        ("power <lost>", "power &lt;lost&gt;"),
+        (ErrorRecord(message="power <lost>"), "power &lt;lost&gt;"),
     ],
 )
 def test_incomplete_recording_says_why(run: Any, said: str, tmp_path: Any) -> None:
-    if isinstance(run, (dict, str)):
-        run = SimpleNamespace(stop={"error": run}, error=run, truncated=())
+    if isinstance(run, ErrorRecord):
+        run = SimpleNamespace(stop=Stop(files={}, error=run), error=run, truncated=())
     if run is not None:
         run.path = tmp_path
     files = render(cast(Any, run), made_up(complete=False))
@@ -202,7 +204,7 @@ def test_empty_result_still_renders(tmp_path: Any) -> None:
     files = render(None, whole)
     write(whole, tmp_path)
     bare = replace(without_pictures(whole), quantities={}, clocks={}, notes=(), refusals=())
-    bare = replace(bare, start={**bare.start, "meters": [], "device": {}, "workload": {}, "rules": None})
+    bare = replace(bare, start=start())
     written = write(bare, tmp_path)
     assert {p.name for p in written} == {"results.json", "report.md", "report.html"}
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()} < set(files)

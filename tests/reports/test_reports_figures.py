@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from reports.figures.draw import draw
 from reports.format import clean
@@ -21,13 +22,18 @@ from reports.stream import MAX_CLASSES, right_share, shown_of, stream_csv
 from rig.analysis.result import Result
 from rig.analysis.service.change_detection import Stream, time_right
 from rig.analysis.solving.solves import Solve
+from rig.recording.lines import ScenarioRecord
 from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures
 
 
 def served(asked: Any, took: Any, **options: float) -> Result:
     result = without_pictures(made_up())
     series = replace(result.series, asked_s=np.asarray(asked, float), latency_s=np.asarray(took, float))
-    return replace(result, series=series, start={**result.start, "scenario": {"name": "server", "options": options}})
+    return replace(
+        result,
+        series=series,
+        start=structs.replace(result.start, scenario=ScenarioRecord(name="server", options=options)),
+    )
 
 
 def streamed(stream: Stream | None, metered: bool = False) -> Result:

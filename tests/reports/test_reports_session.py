@@ -9,12 +9,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from reports.render import render, write
 from rig.analysis.result import Result
 from rig.recording.session import bind
 from rig.recording.writer import Recorder
 from tests.support.made_up import made_up, without_pictures
+from tests.support.start_lines import start
 
 RUNS = [
     ("accuracy", "accuracy"),
@@ -32,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "session"
     for name, _ in RUNS:
         with Recorder(folder / name) as recorder:
-            recorder.event("start", run_id=name)
+            recorder.event(start(run_id=name))
             recorder.stop()
     bind(folder, RUNS)
     return folder
@@ -42,7 +44,7 @@ def merged(folder: Path) -> tuple[Any, Result]:
     """The session's result, as rendered with its first power run."""
     run = SimpleNamespace(path=folder / "power-1", stop={}, error=None, truncated=())
     result = without_pictures(made_up())
-    return cast(Any, run), replace(result, run_id="session", start={**result.start, "run_id": "power-1"})
+    return cast(Any, run), replace(result, run_id="session", start=structs.replace(result.start, run_id="power-1"))
 
 
 def links(page: str) -> list[str]:

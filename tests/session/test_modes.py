@@ -100,7 +100,7 @@ def test_a_mode_is_one_run_with_its_meter_and_no_session(session: Measure, mode:
     folder = session(mode=mode)
     run = open_run(folder)
     assert not is_session(folder)
-    assert run.start["purpose"] == ("all" if mode == "together" else mode)
+    assert run.start.purpose == ("all" if mode == "together" else mode)
     assert set(run.traces) == {"core"}
 
 

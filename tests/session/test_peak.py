@@ -108,7 +108,7 @@ def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_
     tried: dict[float, bool] = {}
     for path, purpose in runs_in(folder):
         run = open_run(path)
-        rate_hz = run.start["scenario"]["options"]["arrival_hz"]
+        rate_hz = run.start.scenario.options["arrival_hz"]
         due, done = (run.replies[c].drop_null().to_numpy() for c in ("due_ns", "completed_ns"))
         if purpose == "probe":
             latency_s = np.sort((done[len(done) - len(due) :] - due) * 1e-9)
@@ -119,7 +119,7 @@ def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_
     assert min(rate for rate, held in tried.items() if not held) <= CLOSE * peak_hz
     assert p99_s(peak_hz) <= BOUND_S < p99_s(CLOSE * peak_hz)
     assert 10.0 < peak_hz < 1.0 / SERVICE_S
-    played = {open_run(p).start["scenario"]["options"]["arrival_hz"] for p, why in runs_in(folder) if why != "probe"}
+    played = {open_run(p).start.scenario.options["arrival_hz"] for p, why in runs_in(folder) if why != "probe"}
     assert played == {peak_hz}
 
 

@@ -12,6 +12,8 @@ from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import ClockSummary, RailSeries, Refusal, Result, Series
 from rig.analysis.service.change_detection import Stream
 from rig.analysis.validity import Check, Validity
+from rig.recording.lines import Start
+from tests.support.start_lines import start
 
 HOSTILE = "</svg><script>alert('x')</script>|`*_$\\frac{\x1b[31m\u202e"
 
@@ -63,28 +65,27 @@ def made_up_quantities(name: str) -> dict[str, Quantity]:
     }
 
 
-def made_up_start(name: str, mode: str) -> dict[str, Any]:
+def made_up_start(name: str, mode: str) -> Start:
     clock = {"name": "meter", "tick_hz": 1e6, "tolerance": 1e-3}
     rail = {"name": name, "kind": "mean", "rate_hz": 100.0, "aperture_s": 0.01, "accuracy": None}
     profile = {"idle_w": 3e-4, "source": name}
-    return {
-        "clocks": [{"name": "host", "tick_hz": 1e9, "tolerance": 1e-3}, clock],
-        "created_utc": "2026-08-21T10:22:07Z",
-        "argv": ["rig", "measure", "--note", name],
-        "device": {
+    return start(
+        run_id=f"run-{name}",
+        clocks=[{"name": "host", "tick_hz": 1e9, "tolerance": 1e-3}, clock],
+        created_utc="2026-08-21T10:22:07Z",
+        argv=["rig", "measure", "--note", name],
+        device={
             "name": f"board {name}",
             "mode": mode,
             "phases": ["inference", "preprocess", "postprocess"],
             "details": {"power_profile": profile, "encoder": "delta"},
         },
-        "meters": [
-            {"name": f"smu {name}", "mode": "hardware", "clock": clock, "rails": [rail], "omitted": ["fan", name]}
-        ],
-        "scenario": {"name": "single-stream"},
-        "workload": {"name": "asc", "task": "scenes", "version": "1", "digest_sha256": "ab" * 32},
-        "rules": {"idle_s": 5.0},
-        "environment": {"python": "3.11", "note": name},
-    }
+        meters=[{"name": f"smu {name}", "mode": "hardware", "clock": clock, "rails": [rail], "omitted": ["fan", name]}],
+        scenario={"name": "single-stream"},
+        workload={"name": "asc", "task": "scenes", "version": "1", "digest_sha256": "ab" * 32},
+        rules={"name": "hand", "scenario": "single-stream", "source": "", "submittable": False, "idle_s": 5.0},
+        environment={"python": "3.11", "platform": name},
+    )
 
 
 def made_up(

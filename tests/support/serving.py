@@ -17,11 +17,12 @@ from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.plant import SimPlant, VirtualClock, open_plant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
-from rig.engine.record import plain
 from rig.errors import RigError
+from rig.recording.lines import IdleWindow, declared_start
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
 from rig.types import Budget, ClockInfo, Device, DeviceInfo, Issue, Meter, Reply, Rules, Sample, Span, Step
+from tests.support.start_lines import LEAST, start
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -103,11 +104,8 @@ def played(
         with Recorder(path) as recorder:
             infos = [device.info(), *(meter.info() for meter in meters)]
             clocks = [ClockInfo("host", 1e9, 0.0), *(i.clock for i in infos if i.clock)]
-            recorder.event(
-                "start", schema="neurorig-run/1", run_id="run", t0_ns=plant.clock.now_ns(), device=plain(infos[0]),
-                meters=[plain(i) for i in infos[1:]], clocks=[plain(c) for c in clocks], scenario={"name": "by hand"},
-                workload={},
-            )  # fmt: skip
+            given = {"t0_ns": plant.clock.now_ns(), "device": infos[0], "meters": infos[1:], "clocks": clocks}
+            recorder.event(declared_start(LEAST | {"run_id": "run", "scenario": {"name": "by hand"}, **given}))
             with nullcontext() if raises is None else pytest.raises(raises):
                 collect(steps, bench, recorder)
         yield open_run(path)
@@ -155,21 +153,20 @@ def recording(
     path: Path, asked: Iterable[Asked], *, rules: Rules | None = None, options: Mapping[str, Any] | None = None,
     mode: str = "hardware", meters: Sequence[Mapping[str, Any]] = (), idle_s: Sequence[float] = (2.0, 2.0),
     purpose: str = "all", known: Sequence[Sample] | None = None, size: int = 1, holds: int | None = None,
-    error: Mapping[str, Any] | None = None, scenario: str = "server",
+    error: RigError | None = None, scenario: str = "server",
 ) -> Run:  # fmt: skip
     """A run directory of these queries, read back; spans are those of a device that is busy all the time."""
     device = {"name": "hand", "mode": mode, "clock": None, "phases": ["inference"], "max_pending": holds}
     with Recorder(path) as r:
-        r.event(
-            "start", schema="neurorig-run/1", run_id=path.name, t0_ns=0, device=device, meters=list(meters),
-            clocks=[{"name": "host", "tick_hz": 1e9, "tolerance": 0.0}], purpose=purpose,
+        r.event(start(
+            run_id=path.name, device=device, meters=list(meters), purpose=purpose,
             scenario={"name": scenario, "options": dict(options or {})},
             rules=None if rules is None else asdict(rules), workload={"name": "blank", "samples": size},
-        )  # fmt: skip
+        ))  # fmt: skip
         for sample in known or samples(max(size, 1)):
             r.sample(sample)
         for k, seconds in enumerate(idle_s):
-            r.event("idle", on_ns=k * 100 * S, off_ns=k * 100 * S + round(seconds * S))
+            r.event(IdleWindow(on_ns=k * 100 * S, off_ns=k * 100 * S + round(seconds * S)))
         for k, a in enumerate(asked):
             due_ns, at_ns, done_ns = (None if t is None else round(t * S) for t in (a.due, a.at, a.done))
             if at_ns is not None and done_ns is not None:

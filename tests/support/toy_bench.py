@@ -10,6 +10,7 @@ import numpy as np
 
 from fixtures.bench.mock_meter import MockMeter
 from fixtures.bench.plant import VirtualClock
+from rig.recording.lines import Line
 from rig.recording.reader import Run
 from rig.recording.rows import ReplyRows
 from rig.recording.writer import Recorder
@@ -107,9 +108,9 @@ class Witness(Recorder):
         super().__init__(path)
         self.replies = WitnessedRows(log)
 
-    def event(self, type_: str, **fields: Any) -> None:
-        self.log.append(("event", type_))
-        super().event(type_, **fields)
+    def event(self, event: Line) -> None:
+        self.log.append(("event", str(event.__struct_config__.tag)))
+        super().event(event)
 
     def flush(self) -> None:
         self.log.append(("flush",))

@@ -66,7 +66,7 @@ def go_on(out: Path, *words: str) -> int:
 
 def test_each_cell_is_a_run_directory_that_the_rig_reads(whole: Path) -> None:
     found = [open_run(place_of(whole, cell)) for cell in cells(whole)]
-    assert [run.start["run_id"] for run in found] == [cell.key for cell in cells(whole)]
+    assert [run.start.run_id for run in found] == [cell.key for cell in cells(whole)]
     assert all(run.sealed and run.error is None for run in found)
     assert sorted(p.name for p in whole.iterdir() if not p.name.startswith(".")) == [
         "cells", "pending", "runs.csv", "sweep.json", *(["sweep.svg"] if (whole / "sweep.svg").exists() else []),
@@ -112,7 +112,7 @@ def test_repetitions_of_a_simulated_cell_differ_by_their_seeds(whole: Path) -> N
 def test_the_command_in_a_recording_records_the_same_again(whole: Path, tmp_path: Path) -> None:
     cell = cells(whole)[1]
     first = open_run(place_of(whole, cell))
-    assert first.start["argv"] == cell.command()
+    assert first.start.argv == cell.command()
     again = open_run(measure(cell.request(tmp_path / "again"), quiet=True))
     assert again.digest != first.digest
     assert content_digest([again]) == content_digest([first])
@@ -299,8 +299,9 @@ def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, caps
     failed = cells(out)[1]
     note = json.loads((out / "failed" / f"{failed.key}.json").read_text())
     assert note["recording"] == f"broken/{failed.key}.1"
-    recorded = open_run(out / note["recording"]).error or {}
-    assert note["error"]["message"] == recorded["message"]
+    recorded = open_run(out / note["recording"]).error
+    assert recorded is not None
+    assert note["error"]["message"] == recorded.message
     assert note["error"]["remedy"].endswith(f"Recorded until then: {out / note['recording']}")
     assert "--retry-failed" in capsys.readouterr().out
 

@@ -94,6 +94,7 @@ def open_meter(
                 "rate_filter": own_filter, "lost_readings": "NaN, as the readings' numbers tell",
                 "calibration": calibration_details(calibration),
             },
+            serial_number=serial,
         )  # fmt: skip
         most = round(hold_s * rate_hz)
         source = JoulescopeStream(driver, path, SIGNALS[signal], info, marks, timeout_s, most)

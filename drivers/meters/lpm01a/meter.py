@@ -83,6 +83,8 @@ def open_meter(
             buffer_s=BUFFER_S,
             versions={f"PowerShield {who['serial']}": who["firmware"], "pyserial": version("pyserial")},
             details=_details(line, settings, held_v, calibration),
+            serial_number=who["serial"],
+            firmware=who["firmware"],
         )
         return sampled_meter(info, shield, clock, timeout_s + 1.0)
 

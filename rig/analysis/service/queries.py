@@ -75,7 +75,7 @@ def queries_of(run: Run) -> Queries:
     order = order[np.argsort(issue[order], kind="stable")]
     _, first = np.unique(issue[order], return_index=True)
     rows = order[first]
-    t0_ns = int(run.start["t0_ns"])
+    t0_ns = run.start.t0_ns
     sample, names = _coded(table["sample_id"])
     known = {name: k for k, name in enumerate(run.samples["id"].to_pylist())}
     where = np.array([known.get(name, -1) for name in names], dtype=np.int64)
@@ -83,7 +83,7 @@ def queries_of(run: Run) -> Queries:
     output, outputs = _coded(table["output"])
     said = _first_said(output[order], first, len(order))
     executions = np.nan_to_num(_numbers(table["executions"]), nan=1.0).astype(np.int64)
-    holds = run.start["device"].get("max_pending")
+    holds = run.start.device.max_pending
     which = where[sample[rows]] if len(where) else np.full(len(rows), -1, np.int64)
     return Queries(
         issue=issue[rows],
@@ -94,7 +94,7 @@ def queries_of(run: Run) -> Queries:
         inferences=size[which] * executions[rows],
         output=said,
         outputs=tuple(outputs),
-        holds=holds if isinstance(holds, int) and holds > 0 else None,
+        holds=holds if holds is not None and holds > 0 else None,
     )
 
 

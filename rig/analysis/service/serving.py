@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import Any
 
 import numpy as np
 
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.service.early_stopping import discarded, estimate, interval, nearest_rank
 from rig.analysis.service.queries import Queries
-from rig.types import Floats
+from rig.types import Floats, Rules
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 Figures = dict[str, Quantity]
 
 
-def service_figures(q: Queries, rules: dict[str, Any]) -> Figures:
+def service_figures(q: Queries, rules: Rules | None) -> Figures:
     """Every figure of service that these queries have, by name."""
     if not np.any(q.answered):
         return {}
-    figures = throughput(q) | latencies(q.latency_s(), "latency", rules.get("percentile"))
+    figures = throughput(q) | latencies(q.latency_s(), "latency", None if rules is None else rules.percentile)
     if q.scheduled:
         figures |= arrivals(q)
         dropped, n = int(np.count_nonzero(q.dropped)), len(q)

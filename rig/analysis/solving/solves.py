@@ -98,7 +98,7 @@ def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem | None]:
 
     It is None where no payload was kept, or no problem is registered under the workload's name.
     """
-    name = run.start["workload"]["name"]
+    name = run.start.workload.name
     problem_of: Callable[[Any], Problem] | None = load("problems", name) if name in names("problems") else None
     return {key: None if problem_of is None else _problem(run.path, key, problem_of) for key in sample_ids}
 
@@ -116,14 +116,13 @@ def _problem(run: Path, sample_id: str, problem_of: Callable[[Any], Problem]) ->
 
 
 def _targets(run: Run) -> dict[str, dict[str, float]]:
-    """By sample: the official target, and any other that the workload names in its details."""
+    """By sample: the official target, and any other that the workload names."""
     rows = zip(run.samples["id"].to_pylist(), run.samples["target_cost"].to_pylist(), strict=True)
     found: dict[str, dict[str, float]] = {name: ({} if cost is None else {"official": cost}) for name, cost in rows}
-    more = (run.start["workload"].get("details") or {}).get("targets") or {}
-    for name, by_sample in more.items():
+    for name, by_sample in run.start.workload.targets.items():
         for sample_id, cost in by_sample.items():
-            if sample_id in found and isinstance(cost, (int, float)):
-                found[sample_id][name] = float(cost)
+            if sample_id in found and cost is not None:
+                found[sample_id][name] = cost
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from rig.analysis.streaming.energies import bad, cut, heard, in_order
@@ -18,8 +19,9 @@ from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.analysis.timing.timeline import activity_of, timebase_of
 from rig.errors import DataError, RigError, StoreError, UsageError
 from rig.recording import reader as runs
-from rig.recording import validation as shape
-from rig.recording.reader import Run, rail_from_json
+from rig.recording import validation
+from rig.recording.log import check_files, read_log
+from rig.recording.reader import Run
 from rig.recording.tables import TABLES
 from rig.types import Floats, Rail
 
@@ -30,12 +32,12 @@ ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class RailFile:
-    """The readings of one rail where they stand. ``grid`` is first tick, ticks between, ticks within one; or None."""
+    """The readings of one rail where they stand. ``grid`` is None where each has its ticks."""
 
     path: Path
     rail: Rail
     clock: str
-    grid: tuple[float, float, float] | None
+    grid: validation.Grid | None
     readings: int
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -59,19 +61,12 @@ def opened(path: Path) -> Run:
 
 def _opened(path: Path) -> Run:
     """The steps of ``rig.recording.reader`` but for the traces, which it would hold whole."""
-    events, digest = runs._read_events(path)
-    sealed, start = runs._check_seal(path, digest), runs._checked_start(path, events)
-    for event in events:
-        shape.check_event(event)
-    shape.check_counters(events)
-    stop = events[-1] if events[-1]["type"] == "stop" else None
+    log = read_log(path)
     files = {name: path / f"{name}.arrows" for name in TABLES}
-    if stop is not None:
-        present = [f for f in (*files.values(), *(path / "traces").glob("*.arrows")) if f.is_file()]
-        runs._check_files(path, stop, present)
+    check_files(path, log.stop, [f for f in (*files.values(), *(path / "traces").glob("*.arrows")) if f.is_file()])
     torn: list[str] = []
     tables = {name: runs._or_empty(runs._read_stream(file, torn), name) for name, file in files.items()}
-    return Run(path, start, tuple(events), stop, sealed, **tables, traces={}, digest=digest, truncated=tuple(torn))
+    return Run(path=path, **vars(log), **tables, traces={}, truncated=tuple(torn))
 
 
 def rail_file(run: Run, name: str | None) -> RailFile:
@@ -96,8 +91,8 @@ def _described(path: Path) -> RailFile:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
             schema = reader.schema
         meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
-        rail, clock = rail_from_json(json.loads(meta["rail"])), meta["clock"]
-        grid = None if "start_tick" in schema.names else shape.grid_of(meta)
+        rail, clock = validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
+        grid = None if "start_tick" in schema.names else validation.grid_of(meta)
     except RigError:
         raise
     except (pa.ArrowException, EOFError, OSError, KeyError, ValueError, TypeError) as error:
@@ -141,12 +136,12 @@ def watts_of(rail: Rail) -> Watts:
 
 def timebase(run: Run, file: RailFile) -> Timebase:
     """The meter's clock by its brackets alone, as ``rig report`` has it before it looks into the trace."""
-    brackets, t0_ns = run.brackets(file.clock), int(run.start["t0_ns"])
+    brackets, t0_ns = run.brackets(file.clock), run.start.t0_ns
     if len(brackets) != 1 or file.grid is None:
         return host_timebase(t0_ns) if file.clock in ("host", "") else timebase_of(run, file.clock)
     table = run.arrivals(file.rail.name)
     table = table[(table[:, 0] > 0) & (table[:, 0] <= file.readings)]
-    first, period, within = file.grid
+    first, period, within = astuple(file.grid)
     arrivals = np.column_stack([first + period * (table[:, 0] - 1) + within, (table[:, 1] - t0_ns) * 1e-9])
     timebase_of(run, file.clock)  # its checks
     return fit_brackets(run.clocks()[file.clock], brackets, t0_ns, arrivals)
@@ -157,14 +152,14 @@ def own_windows(run: Run) -> tuple[list[str], Floats, float]:
 
     the doubt of the device's clock in seconds. Raises ``UsageError`` where the spans stand on a pin.
     """
-    if run.start["device"].get("spans_on_pin"):
+    if run.start.device.spans_on_pin:
         raise UsageError(
             "the spans of this run stand on a pin, which has to be read first",
             field="windows",
             remedy="Use `rig report`, or give --windows FILE",
         )
-    clock = run.start["device"].get("clock")
-    device = timebase_of(run, clock["name"] if clock else "host")
+    clock = run.start.device.clock
+    device = timebase_of(run, clock.name if clock else "host")
     activity = activity_of(run, device)
     named = {name: phase.windows_s for name, phase in activity.phases.items()}
     named |= {"warmup": activity.warmup_s, "mark": activity.marks_s, "idle": activity.idle_s}
@@ -213,7 +208,7 @@ def run_sums(file: RailFile, tb: Timebase, windows_s: Floats, told: Told | None 
 
 def _grid(file: RailFile, tb: Timebase) -> tuple[float, float]:
     """Begin of the first reading and seconds between readings; a point stands in the middle of its period."""
-    first, period, within = file.grid or (0.0, 0.0, 0.0)
+    first, period, within = astuple(file.grid) if file.grid else (0.0, 0.0, 0.0)
     if period <= 0:
         raise bad(file.path, "states no time between its readings", period)
     if file.rail.kind == "point":

@@ -5,12 +5,11 @@ Its clock is then the meter's: nothing has to be aligned, and what that clock ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import structs
 
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import timebase_of
@@ -35,7 +34,7 @@ def pinned(run: Run) -> Pinned | None:
 
     Raises ``DataError`` for pins that are not one, and for an issue without exactly one begin and one end.
     """
-    if not run.start["device"].get("spans_on_pin"):
+    if not run.start.device.spans_on_pin:
         return None
     pins = [t for t in run.traces.values() if t.rail.kind == "edges" and t.rail.pin is not None]
     if not pins:
@@ -64,13 +63,13 @@ def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
     asked = np.asarray(t["issued_ns"].is_valid()) & np.asarray(t["completed_ns"].is_valid())
     asked &= ~np.asarray(t["on_tick"].is_valid())
     rows = np.flatnonzero(asked)
-    t0_ns = int(run.start["t0_ns"])
+    t0_ns = run.start.t0_ns
     hosts = [t[name].to_numpy(zero_copy_only=False)[rows].astype(np.int64) for name in ("issued_ns", "completed_ns")]
     rows = rows[np.argsort(hosts[0], kind="stable")]
     windows = np.column_stack([np.sort(hosts[0]), np.sort(hosts[1])]).astype(np.int64)
     issue = t["issue"].to_numpy()[rows]
     ticks = _pairs(pin, timebase, (windows - t0_ns) * 1e-9, issue)
-    phases = run.start["device"].get("phases") or ["inference"]
+    phases = run.start.device.phases or ["inference"]
     columns = {name: t[name].to_pylist() for name in ("phase", "on_tick", "off_tick")}
     for row, (on, off) in zip(rows.tolist(), ticks.tolist(), strict=True):
         columns["phase"][row] = columns["phase"][row] or phases[0]
@@ -78,9 +77,8 @@ def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
     for name, values in columns.items():
         field = t.schema.field(name)
         t = t.set_column(t.schema.get_field_index(name), field, pa.array(values, field.type))
-    clock = next(c for c in run.start["clocks"] if c["name"] == pin.clock)
-    start: Mapping[str, Any] = {**run.start, "device": {**run.start["device"], "clock": clock}}
-    return replace(run, replies=t, start=start)
+    device = structs.replace(run.start.device, clock=run.clocks()[pin.clock])
+    return replace(run, replies=t, start=structs.replace(run.start, device=device))
 
 
 def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:

@@ -101,7 +101,7 @@ class Readings:
 
 def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     """Fit one clock's brackets; ``rail`` names a trace whose arrivals may bound the clock's rate."""
-    t0_ns = int(run.start["t0_ns"])
+    t0_ns = run.start.t0_ns
     if clock in ("host", ""):
         return host_timebase(t0_ns)
     clocks = run.clocks()
@@ -157,10 +157,9 @@ def activity_of(run: Run, device: Timebase) -> Activity:
             spans = Phase(windows[use], (each * times)[use], times[use], columns["issue"][use].astype(np.int64))
             phases[name] = _joined(spans)
             joined = joined or len(phases[name].windows_s) < len(spans.windows_s)
-    marks = [row for e in run.of_type("marks") for row in e["spans"]]
-    marked = np.array(marks, dtype=np.int64).reshape(-1, 2)
+    marked = run.marks()
     phases.pop(MARK_PHASE, None)
-    t0_ns = int(run.start["t0_ns"])
+    t0_ns = run.start.t0_ns
     rows = columns["issue"][~warm]
     issues = [set(rows[columns["phase"][~warm] == name].tolist()) for name in phases]
     return Activity(

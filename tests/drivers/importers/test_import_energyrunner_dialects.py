@@ -125,7 +125,7 @@ def test_texts_may_be_named_after_the_mode(tmp_path: Path) -> None:
     (tmp_path / "s" / "energy_results.txt").rename(tmp_path / "s" / "aside")
     run = recorded(tmp_path / "s", tmp_path / "run")
     assert stated(run, 5) == expected
-    assert run.start["meters"][0]["name"] == "lpm01a"
+    assert run.start.meters[0].name == "lpm01a"
 
 
 def test_a_script_may_quote_as_json_does(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_the_successor_of_the_runner_writes_its_samples_into_its_results(tmp_pat
     assert figures["peer.window.1.power_w"].n == 10_576
     ours = evaluate(run).quantities["energy_per_inference_j"].value
     assert ours == pytest.approx(figures["peer.energy_per_inference_median_j"].value, rel=5e-3)
-    assert run.start["device"]["name"] == "ad01"
+    assert run.start.device.name == "ad01"
 
 
 def test_another_rate_of_the_successor_is_told_by_its_results(tmp_path: Path) -> None:

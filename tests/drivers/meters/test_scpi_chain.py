@@ -112,7 +112,7 @@ def test_an_unplugged_meter_ends_the_run_with_a_typed_error_and_a_whole_recordin
 
     assert isinstance(error, MeterError) and ("hung up" in error.message or "is gone" in error.message)
     assert lasted_s < 3.0  # not the hundred samples, and not the timeout
-    assert run.error is not None and run.error["error"] == "MeterError"
+    assert run.error is not None and run.error.error == "MeterError"
     assert run.truncated == () and run.sealed
     assert _whole(run)
     assert not evaluate(run).complete

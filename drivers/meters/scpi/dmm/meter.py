@@ -220,6 +220,8 @@ def _info(clock: ClockInfo, dmms: list[Truevolt], rails: list[Rail], details: di
         versions={f"{d.identity.model} {d.identity.serial}": d.identity.firmware for d in dmms}
         | {"pyvisa": version("pyvisa")},
         details=details,
+        serial_number=", ".join(dmm.identity.serial for dmm in dmms),
+        firmware=", ".join(dmm.identity.firmware for dmm in dmms),
     )
 
 

@@ -204,4 +204,6 @@ def _info(clock: ClockInfo, identity: Identity, rail: Rail, details: dict[str, A
         buffer_s=BUFFER_S,
         versions={f"{identity.model} {identity.serial}": identity.firmware, "pyvisa": version("pyvisa")},
         details=details,
+        serial_number=identity.serial,
+        firmware=identity.firmware,
     )

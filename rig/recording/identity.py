@@ -1,0 +1,52 @@
+"""What identifies a person or a host: home directories, and where files lie on a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any
+
+_BEGIN, _END = r"""(?<![^\s"'=:,;(\[])""", r"""(?=[/\\"'\s:,;)\]]|$)"""
+_USER = r"""(?:/home/|/Users/|[A-Za-z]:[\\/]{1,2}Users[\\/]{1,2})[^/\\"'\s:,;)\]]+"""
+_ABSOLUTE = re.compile(_BEGIN + r"""(?:/(?!dev/|sys/|proc/|/)|[A-Za-z]:[\\/])[^\s"'=:,;]+""")
+
+_HOST_FIELD, _HOST_OPTION = re.compile(r'"(host(?:_?name)?)":"[^"]+"'), re.compile(r"(?<=\bhost=)\S+")
+LEFT_OUT = "left out"
+
+
+@cache
+def _homes() -> re.Pattern[str]:
+    try:
+        home = str(Path.home())
+    except RuntimeError:  # a user without one
+        home = "/"
+    own = rf"{re.escape(home)}|" if home != "/" else ""
+    return re.compile(f"{_BEGIN}(?:{own}{_USER}){_END}")
+
+
+def without_homes(text: str) -> str:
+    """Home directories as ``~``, of this user and of others; also in JSON, where a backslash stands twice."""
+    return _homes().sub("~", text)
+
+
+def without_identity(line: str) -> str:
+    """A line of JSON without home directories, and without what stands in fields called ``host``."""
+    return without_homes(_HOST_FIELD.sub(rf'"\1":"{LEFT_OUT}"', line))
+
+
+def without_place(value: Any) -> Any:
+    """A text in which an absolute path is ``~/...`` below a home, and elsewhere its last part.
+
+    What follows ``host=`` is left out. Other values than text stay as they are.
+    """
+    if not isinstance(value, str):
+        return value
+    return _ABSOLUTE.sub(lambda m: PurePath(m[0]).name, without_homes(_HOST_OPTION.sub(LEFT_OUT, value)))
+
+
+def without_places(argv: Iterable[str]) -> list[str]:
+    """A command line whose words are ``without_place``, and whose command is a bare name."""
+    words = [without_place(word) for word in argv]
+    return [PurePath(words[0]).name, *words[1:]] if words else []

@@ -1,0 +1,126 @@
+"""``events.jsonl``, read: chain and seal verified, each line decoded once, the listed files checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from rig.errors import IntegrityError, StoreError
+from rig.recording.lines import SCHEMA, Line, Start, Stop, check_counters, decode
+from rig.recording.writer import EVENTS, GENESIS, SEAL, sha256_of
+
+
+class _Head(msgspec.Struct):
+    type: str
+    seq: int
+    prev: str
+
+
+_HEAD = msgspec.json.Decoder(_Head)
+
+
+@dataclass(frozen=True)
+class Log:
+    """``events.jsonl``, verified and decoded; fields as those of ``Run``."""
+
+    start: Start
+    lines: tuple[bytes, ...]
+    events: tuple[Line, ...]
+    stop: Stop | None
+    sealed: bool
+    digest: str
+
+
+def read_log(path: Path) -> Log:
+    """Read ``events.jsonl``: chain and seal first, then each line by its type. Raises as ``open_run`` does."""
+    data = (path / EVENTS).read_bytes()
+    heads, lines = _chained(path, data)
+    digest = hashlib.sha256(data).hexdigest()
+    sealed = _seal(path, digest)
+    if heads[0].type != "start":
+        raise altered(path, f"{EVENTS} does not begin with a start line")
+    schema = json.loads(lines[0]).get("schema")
+    if schema != SCHEMA:
+        raise StoreError(
+            f"{path} has schema {schema!r}", field="schema", value=schema, remedy=f"This version reads {SCHEMA}"
+        )
+    decoded = [decode(line, head.type, head.seq) for line, head in zip(lines, heads, strict=True)]
+    known = [line for line in decoded if line is not None]
+    check_counters(known)
+    start, stop = known[0], known[-1] if isinstance(known[-1], Stop) else None
+    events = known[1:] if stop is None else known[1:-1]
+    return Log(cast(Start, start), tuple(lines), tuple(events), stop, sealed, digest)
+
+
+def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
+    """The whole lines of a log and the head of each, the chain verified; what a crash tore is left out."""
+    lines = data.split(b"\n")
+    heads: list[_Head] = []
+    prev = GENESIS
+    for number, line in enumerate(lines):
+        try:
+            head = _head(line)
+        except msgspec.ValidationError as error:
+            raise altered(path, f"{EVENTS} line {number + 1} is not an event") from error
+        except (ValueError, RecursionError) as error:
+            if number == len(lines) - 1:
+                break  # nothing after the last newline, or what a crash tore
+            raise altered(path, f"{EVENTS} line {number + 1} is not JSON") from error
+        if head.seq != number or head.prev != prev:
+            raise altered(path, f"{EVENTS} line {number + 1} does not follow from the line before")
+        prev = hashlib.sha256(line).hexdigest()
+        heads.append(head)
+    if not heads:
+        raise StoreError(f"{path / EVENTS} is empty", field="run", value=str(path), remedy="Nothing was recorded")
+    ends = [head.seq for head in heads if head.type == "stop"]
+    if ends and (ends[0] < len(heads) - 1 or lines[len(heads) :] not in ([], [b""])):
+        raise altered(path, f"{EVENTS} goes on after its stop line")
+    return heads, lines[: len(heads)]
+
+
+def _head(line: bytes) -> _Head:
+    try:
+        return _HEAD.decode(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # what Python's json takes for JSON: NaN, half of a surrogate pair
+        return msgspec.convert(json.loads(line), _Head)
+
+
+def _seal(path: Path, digest: str) -> bool:
+    if not (path / SEAL).is_file():
+        return False
+    if (path / SEAL).read_bytes() != f"{digest}  {EVENTS}\n".encode():
+        raise altered(path, f"{EVENTS} is not as sealed")
+    return True
+
+
+def check_files(path: Path, stop: Stop | None, present: list[Path]) -> None:
+    """Verify the hash of every file that the stop line lists. Raises ``IntegrityError``, also for one not listed."""
+    if stop is None:
+        return
+    for name, expected in stop.files.items():
+        file = path / name
+        if not file.is_file():
+            raise altered(path, f"{name} is missing")
+        if sha256_of(file) != expected:
+            raise altered(path, f"{name} is not as recorded")
+    for file in present:
+        name = file.relative_to(path).as_posix()
+        if name not in stop.files:
+            raise altered(path, f"the stop line does not list {name}")
+
+
+def altered(path: Path, what: str) -> IntegrityError:
+    """The error for a recording whose bytes are not as written."""
+    return IntegrityError(
+        f"{path} was altered: {what}",
+        field="run",
+        value=str(path),
+        remedy="Restore the original recording; no figure is computed from an altered one",
+    )

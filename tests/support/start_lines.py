@@ -1,0 +1,18 @@
+"""Start lines for recordings that a test writes through the recorder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rig.recording.lines import SCHEMA, Start, declared_start
+
+HOST = {"name": "host", "tick_hz": 1e9, "tolerance": 0.0}
+LEAST: dict[str, Any] = {
+    "schema": SCHEMA, "run_id": "r", "t0_ns": 0, "clocks": [HOST], "device": {"clock": None}, "meters": [],
+    "scenario": {}, "workload": {},
+}  # fmt: skip
+
+
+def start(**fields: Any) -> Start:
+    """The least that a reader needs, with these fields in place of its own."""
+    return declared_start(LEAST | fields)
