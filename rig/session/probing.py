@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from rig.errors import MeasurementRefusedError, RigError, UsageError
 from rig.plugins import options_of, values_of
 from rig.recording.session import Tried
@@ -103,30 +105,23 @@ def largest_size(o: Opened, play: Play, tried: list[Tried], quiet: bool) -> int:
 
 @contextmanager
 def memory_bound(share: float) -> Iterator[None]:
-    """Where more than ``share`` of the free memory is asked for, ``MemoryError``; without, the system ends the process.
+    """Raise ``MemoryError`` where more than ``share`` of the free memory is taken, before the system ends the process.
 
-    A soft limit of the process's data (setrlimit(2), RLIMIT_DATA), for Linux; elsewhere nothing is bound.
+    This is a soft limit of the process's data (setrlimit(2), RLIMIT_DATA) on Linux; elsewhere nothing is bound.
     """
-    try:
-        import resource
-
-        free, held = _kibibytes("/proc/meminfo", "MemAvailable"), _kibibytes("/proc/self/status", "VmData")
-    except (ImportError, OSError, KeyError):
+    held = getattr(psutil.Process().memory_info(), "data", None)
+    if held is None:
         yield
         return
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = held + round(share * free)
+    limit = held + round(share * psutil.virtual_memory().available)
     resource.setrlimit(resource.RLIMIT_DATA, (limit if soft < 0 else min(limit, soft), hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
-def _kibibytes(file: str, name: str) -> int:
-    """A line such as ``VmData:  1234 kB`` of a file under /proc, in bytes."""
-    lines = dict(line.split(":", 1) for line in Path(file).read_text().splitlines() if ":" in line)
-    return int(lines[name].split()[0]) * 1024
 
 
 def _say(quiet: bool, text: str) -> None:
