@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -167,7 +168,7 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
             f"no port was named for the {kinds.noun}",
             field="port",
             value=port,
-            remedy="Add --option port=/dev/ttyACM0 (on Windows: port=COM3)",
+            example="COM3" if sys.platform == "win32" else "/dev/ttyACM0",
         )
     if baud <= 0:
         raise UsageError(f"option baud is {baud}", field="baud", value=baud, remedy="Give a number above zero")

@@ -35,7 +35,7 @@ def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgr
     part of the file cache that the kernel frees first.
     """
     limits = [_left_in(group) for group in _groups(proc, cgroup)]
-    return min([psutil.virtual_memory().available, *(left for left in limits if left is not None)])
+    return min([int(psutil.virtual_memory().available), *(left for left in limits if left is not None)])
 
 
 def check_memory(

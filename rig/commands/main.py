@@ -76,7 +76,81 @@ def _registered() -> dict[str, tuple[str, str]]:
     return found
 
 
-def _loaded(name: str) -> Any:
+def _measure(args: argparse.Namespace) -> int:
+    from rig.bench.station import find_bench, request_of
+    from rig.session.measure import measure
+    from rig.session.setup import Request, workload_for
+
+    chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option))
+    request = Request(
+        device=chosen.device,
+        meters=chosen.meters,
+        artifacts=chosen.artifacts,
+        places=chosen.places,
+        exclusive=True,
+        scenario=args.scenario,
+        workload=workload_for(args.scenario, args.workload),
+        simulate=args.simulate,
+        data=args.data,
+        amortise_s=args.amortise,
+        options=chosen.options
+        + ((f"scenario.repeat={args.repeat}",) if args.repeat is not None else ())
+        + (("scenario.apart=true",) if args.apart else ())
+        + ((f"plant.speed={args.speed}",) if args.speed is not None else ()),
+        out=args.out,
+        argv=tuple(sys.argv),
+        rules=args.rules,
+        mode=args.mode,
+        trials=args.trials,
+        compliance=args.compliance,
+        find_peak=args.find_peak,
+        find_size=args.find_size,
+    )
+    return _show(measure(request, quiet=args.json), args.json, None)
+
+
+def _report(args: argparse.Namespace) -> int:
+    return _show(args.path, args.json, args.out)
+
+
+def _show(path: Path, as_json: bool, out: Path | None) -> int:
+    """Read back from disk, evaluate, render; a session makes a report of each run and one of itself."""
+    from rig.analysis.evaluate import evaluate
+    from rig.analysis.memory import check_recording
+    from rig.analysis.summary import Part, summarise
+    from rig.recording.reader import open_run
+    from rig.recording.session import is_session, runs_in, size_probes_in
+    from rig.recording.writer import DERIVED
+
+    parts = []
+    session = is_session(path)
+    documents = []
+    for folder, purpose in runs_in(path):
+        check_recording(folder)
+        run = open_run(folder)
+        result = evaluate(run)
+        parts.append(Part(folder.name, purpose, run, result))
+        target = folder / DERIVED if out is None else (out / folder.name if session else out)
+        files = _written(result, target, run)
+        documents.append({"run": str(folder), "files": files, "results": result.to_json()})
+        if not (as_json or session):
+            _printed(result, "run", folder, target)
+    document: dict[str, Any] = documents[0]
+    if session:
+        document = {"session": str(path), "runs": documents}
+        whole = summarise(path.resolve().name, parts, size_probes_in(path))
+        if whole is not None:
+            target = out or path / DERIVED
+            run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
+            document |= {"files": _written(whole, target, run), "results": whole.to_json()}
+            if not as_json:
+                _printed(whole, "session", path, target)
+    if as_json:
+        sys.stdout.write(json.dumps(document) + "\n")
+    return MeasurementRefusedError.exit_code if any(_power_refused(part.result) for part in parts) else 0
+
+
+def _written(result: Result, target: Path, run: Any) -> list[str]:
     from rig.plugins import load
 
     return load("commands", name)

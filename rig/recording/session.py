@@ -17,7 +17,7 @@ FILE = "session.json"
 
 
 @dataclass(frozen=True)
-class Tried:
+class SizeProbe:
     """One size that a search tried: whether it was solved, and what was found or went wrong."""
 
     nodes: int
@@ -25,13 +25,13 @@ class Tried:
     found: str
 
 
-def bind(folder: Path, runs: Sequence[tuple[str, str]], tried: Sequence[Tried] = ()) -> None:
+def bind(folder: Path, runs: Sequence[tuple[str, str]], probes: Sequence[SizeProbe] = ()) -> None:
     """Write ``session.json`` for (directory name, purpose) pairs inside ``folder``, atomically."""
     document = {
         "schema": SCHEMA,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": [{"path": n, "purpose": p, "events_sha256": sha256_of(folder / n / EVENTS)} for n, p in runs],
-    } | ({"tried": [asdict(t) for t in tried]} if tried else {})
+    } | ({"tried": [asdict(t) for t in probes]} if probes else {})
     partial = folder / (FILE + ".part")
     partial.write_text(json.dumps(document, indent=1) + "\n")
     os.replace(partial, folder / FILE)  # noqa: PTH105
@@ -42,11 +42,11 @@ def is_session(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def tried_in(path: Path) -> list[Tried]:
+def size_probes_in(path: Path) -> list[SizeProbe]:
     """What a search for the largest size tried, in order; raises ``StoreError`` where it cannot be read."""
     try:
         rows = json.loads((path / FILE).read_text()).get("tried") or []
-        return [Tried(int(r["nodes"]), bool(r["held"]), str(r["found"])) for r in rows]
+        return [SizeProbe(int(r["nodes"]), bool(r["held"]), str(r["found"])) for r in rows]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(path, error) from error
 

@@ -12,9 +12,9 @@ import psutil
 
 from rig.errors import MeasurementRefusedError, RigError, UsageError
 from rig.plugins import options_of, values_of
-from rig.recording.session import Tried
+from rig.recording.session import SizeProbe
 from rig.session.peak import Probe, find_largest, find_peak
-from rig.session.setup import Opened
+from rig.session.setup import BenchSetup
 from rig.types import Workload
 
 SIZE = "nodes"
@@ -24,7 +24,7 @@ MEMORY_SHARE = 0.85
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRun:
     """One run to record: its directory below the session's, what it is for, what it is given."""
 
     name: str
@@ -34,12 +34,12 @@ class Planned:
     options: dict[str, str] = field(default_factory=dict)
 
 
-Play = Callable[[Planned], Path]
+Play = Callable[[PlannedRun], Path]
 
 
-def peak_rate(o: Opened, play: Play, quiet: bool) -> dict[str, str]:
+def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
     """The scenario's option for the highest rate that is valid. Raises ``UsageError`` where it has none."""
-    if RATE not in options_of(o.scenario):
+    if RATE not in options_of(setup.scenario):
         raise UsageError(
             "this scenario has no rate to search", field="find_peak", value=True, remedy="Use --scenario server"
         )
@@ -49,26 +49,26 @@ def peak_rate(o: Opened, play: Play, quiet: bool) -> dict[str, str]:
     count = iter(range(1, 1000))
 
     def probe(rate_hz: float) -> Probe:
-        planned = Planned(f"probe-{next(count):02d}", "probe", o.workload, False, {RATE: repr(rate_hz)})
+        planned = PlannedRun(f"probe-{next(count):02d}", "probe", setup.workload, False, {RATE: repr(rate_hz)})
         validity = evaluate(open_run(play(planned))).validity
         failed = [c.rule for c in (validity.checks if validity else ()) if not c.ok and c.rule != "device and meters"]
         _say(quiet, f"{rate_hz:.6g} per second: {', '.join(failed) or 'valid'}")
         return Probe(rate_hz, not failed)
 
-    return {RATE: repr(find_peak(probe, float(values_of(o.scenario, o.scenario_options)[RATE])))}
+    return {RATE: repr(find_peak(probe, float(values_of(setup.scenario, setup.scenario_options)[RATE])))}
 
 
-def largest_size(o: Opened, play: Play, tried: list[Tried], quiet: bool) -> int:
-    """The most nodes of which the device finds a solution better than cost 0, within 5 %; probes join ``tried``.
+def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: bool) -> int:
+    """The most nodes of which the device finds a solution better than cost 0, within 5 %; probes join ``probes``.
 
     A probe fails when the device refuses the problem, fails at it, finds nothing, or when memory does not hold it.
     """
-    nodes = len(o.workload.samples) and (o.workload.details or {}).get(SIZE)
+    nodes = len(setup.workload.samples) and (setup.workload.details or {}).get(SIZE)
     if not isinstance(nodes, int):
         raise UsageError(
-            f"workload {o.workload.name} has no size to search",
+            f"workload {setup.workload.name} has no size to search",
             field="find_size",
-            value=o.workload.name,
+            value=setup.workload.name,
             remedy="Use --scenario optimization --workload qubo-mis",
         )
     from rig.analysis.evaluate import evaluate
@@ -79,14 +79,14 @@ def largest_size(o: Opened, play: Play, tried: list[Tried], quiet: bool) -> int:
     def probe(size: int) -> bool:
         held = False
         try:
-            workload = o.other_workload({SIZE: str(size), "seeds": "0"})
-            planned = Planned(f"probe-{next(count):02d}", "probe", workload, False, {"solves": "1"})
+            workload = setup.other_workload({SIZE: str(size), "seeds": "0"})
+            planned = PlannedRun(f"probe-{next(count):02d}", "probe", workload, False, {"solves": "1"})
             best = evaluate(open_run(play(planned))).quantities.get("cost_best")
             held = best is not None and best.value < 0
             found = "no solution" if best is None else f"cost {best.value:g}"
         except (RigError, MemoryError) as error:
             found = str(error) or "more than memory holds"
-        tried.append(Tried(size, held, found))
+        probes.append(SizeProbe(size, held, found))
         _say(quiet, f"{size} nodes: {found}")
         return held
 

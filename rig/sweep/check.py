@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from rig.errors import RigError, UsageError
-from rig.plugins import Factory, load, needs, options_of, split_options, takes, values_of
+from rig.plugins import Factory, load, options_of, split_options, values_of
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
-from rig.session.setup import PLANT, opened, which_of
+from rig.session.setup import meter_slot, plant_factory_of, set_up_bench, which_of
 from rig.sweep.grid import AUTO, NONE, Asked, Cell, Facts, Grid, cells_of, check_size, plain, texts
 from rig.types import Workload
 
@@ -23,7 +23,7 @@ def checked(asked: Asked, wait: bool = True, say: Say | None = None) -> Grid:
     """The grid that was asked for, with every option known to its taker and every value of the right type.
 
     Opens the bench of each device once, as the first of its cells asks for it, and closes it. Raises whatever
-    ``session.setup.opened`` raises, and ``UsageError`` for a value that cannot be meant.
+    ``session.setup.set_up_bench`` raises, and ``UsageError`` for a value that cannot be meant.
     """
     check_size(asked)
     if asked.mode not in MODES:
@@ -33,8 +33,8 @@ def checked(asked: Asked, wait: bool = True, say: Say | None = None) -> Grid:
     spelled: list[dict[str, tuple[str, ...]]] = []
     for device in asked.devices:
         own = _own_takers(asked, device)
-        facts[device] = _opened_once(asked, device, "plant" in own, wait, say)
-        meters = {f"meter{k}" if k else "meter": load("meters", m) for k, m in enumerate(facts[device].meters)}
+        facts[device] = _facts_of(asked, device, "plant" in own, wait, say)
+        meters = {meter_slot(k): load("meters", m) for k, m in enumerate(facts[device].meters)}
         owners = _owners(asked, own, meters)
         spelled.append(_canonical(asked, owners, own | meters))
         seeds[device] = _seeds(asked, owners, own, meters)
@@ -57,16 +57,15 @@ def _all(asked: Asked) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _own_takers(asked: Asked, device: str) -> Takers:
-    """Those whose options are known by name, as in ``session.setup.opened``; a plant where the device lives by one."""
+    """Those whose options are known by name, as in ``session.setup.set_up_bench``; a plant where the device lives in one."""
     factory = load("devices", device)
     takers = {"device": factory, "scenario": load("scenarios", asked.scenario)}
     takers["workload"] = load("workloads", asked.workload)
-    if needs(factory, "plant") or (asked.simulate and takes(factory, "plant")):
-        takers["plant"] = load("plants", PLANT)
-    return takers
+    plant = plant_factory_of(factory, asked.simulate)
+    return takers | ({"plant": plant} if plant else {})
 
 
-def _opened_once(asked: Asked, device: str, in_plant: bool, wait: bool, say: Say | None) -> Facts:
+def _facts_of(asked: Asked, device: str, simulated: bool, wait: bool, say: Say | None) -> Facts:
     """What is known of a device, from the first of its cells whose values it takes; others fail when it is their turn.
 
     Raises what the first cell raised when no value of a varied key is taken, and whatever has another reason.
@@ -74,7 +73,7 @@ def _opened_once(asked: Asked, device: str, in_plant: bool, wait: bool, say: Say
     vary, first = dict(asked.vary), None
     while True:
         try:
-            return _opened(asked, vary, device, in_plant, wait, say)
+            return _facts_of_first_cell(asked, vary, device, simulated, wait, say)
         except UsageError as error:
             first = first or error
             key = next((k for k in vary if k.rpartition(".")[2] == error.field.rpartition(".")[2]), None)
@@ -83,18 +82,18 @@ def _opened_once(asked: Asked, device: str, in_plant: bool, wait: bool, say: Say
             vary[key] = vary[key][1:]
 
 
-def _opened(
-    asked: Asked, vary: Mapping[str, tuple[str, ...]], device: str, in_plant: bool, wait: bool, say: Say | None
+def _facts_of_first_cell(
+    asked: Asked, vary: Mapping[str, tuple[str, ...]], device: str, simulated: bool, wait: bool, say: Say | None
 ) -> Facts:
     first = msgspec.structs.replace(asked, devices=(device,), vary={k: v[:1] for k, v in vary.items()}, repetitions=1)
     options = first.options | {key: values[0] for key, values in first.vary.items()}
-    trial = Grid(first, options, {}, {device: {}}, {device: Facts(not in_plant, ())})
+    trial = Grid(first, options, {}, {device: {}}, {device: Facts(not simulated, ())})
     (cell,) = cells_of([trial])
     own = {k: v for k, v in vary.items() if _of_workload(k, load("workloads", asked.workload))}
-    if in_plant:
-        return _facts(cell, in_plant, own)
+    if simulated:
+        return _facts(cell, simulated, own)
     with device_lock(device, wait, say, which_of(device, texts(cell.options))):
-        return _facts(cell, in_plant, own)
+        return _facts(cell, simulated, own)
 
 
 def _of_workload(key: str, workload: Factory) -> bool:
@@ -102,19 +101,19 @@ def _of_workload(key: str, workload: Factory) -> bool:
     return name in options_of(workload) and (not dot or who == "workload")
 
 
-def _facts(cell: Cell, in_plant: bool, own: Mapping[str, tuple[str, ...]]) -> Facts:
+def _facts(cell: Cell, simulated: bool, own: Mapping[str, tuple[str, ...]]) -> Facts:
     """``own``: the varied options of the workload, which is opened again to see whether it is the same."""
-    with opened(cell.request(Path("nowhere"))) as o:
-        info = o.bench.device.info()
-        _check_same(o.workload, o.other_workload, {})
+    with set_up_bench(cell.request(Path("nowhere"))) as setup:
+        info = setup.bench.device.info()
+        _check_same(setup.workload, setup.other_workload, {})
         for changed in ({key.rpartition(".")[2]: value} for key, values in own.items() for value in values[1:]):
             try:
-                one = o.other_workload(changed)
+                one = setup.other_workload(changed)
             except RigError:  # it fails its own cells
                 continue
-            _check_same(one, o.other_workload, changed)
+            _check_same(one, setup.other_workload, changed)
     meters = tuple(n for n in cell.meters if n != NONE) if cell.meters else (info.onboard_meter or "",)
-    return Facts(exclusive=not (in_plant and info.mode == "simulator"), meters=meters)
+    return Facts(exclusive=not (simulated and info.mode == "simulator"), meters=meters)
 
 
 def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload], changed: Mapping[str, str]) -> None:

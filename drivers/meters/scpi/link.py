@@ -196,9 +196,7 @@ def open_link(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0
     is there.
     """
     if not address:
-        raise UsageError(
-            "no instrument was named", field="address", value=address, remedy=f"Add --option address={ADDRESS}"
-        )
+        raise UsageError("no instrument was named", field="address", value=address, example=ADDRESS)
     if not (math.isfinite(timeout_s) and timeout_s > 0):
         raise UsageError(
             f"the timeout is {timeout_s} s", field="timeout_s", value=timeout_s, remedy="Give a number above zero"
