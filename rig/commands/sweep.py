@@ -181,7 +181,7 @@ def _written(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) ->
     """Write the table and the picture of what is there."""
     from rig.plugins import load, names
     from rig.sweep.grid import cells_of
-    from rig.sweep.store import write_whole
+    from rig.sweep.store import keep
     from rig.sweep.table import table_of, write
 
     cells = cells_of(entry.grid for entry in grids)
@@ -191,7 +191,7 @@ def _written(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) ->
     if asked or "sweep" in names("reports"):
         picture = load("reports", "sweep")(table.rows, table.varied, table.units, args.plot, args.against)
         if picture is not None:
-            write_whole(folder / FIGURE, picture)
+            keep(folder / FIGURE, picture)
             files.append(folder / FIGURE)
     return cells, table, files
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rig.errors import IntegrityError, StoreError
+from rig.recording.atomic_write import not_stored, write_whole
 from rig.recording.writer import EVENTS, sha256_of
 
 SCHEMA = "neurorig-session/1"
@@ -32,9 +32,7 @@ def bind(folder: Path, runs: Sequence[tuple[str, str]], probes: Sequence[SizePro
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": [{"path": n, "purpose": p, "events_sha256": sha256_of(folder / n / EVENTS)} for n, p in runs],
     } | ({"tried": [asdict(t) for t in probes]} if probes else {})
-    partial = folder / (FILE + ".part")
-    partial.write_text(json.dumps(document, indent=1) + "\n")
-    os.replace(partial, folder / FILE)  # noqa: PTH105
+    write_whole(folder / FILE, json.dumps(document, indent=1).encode() + b"\n", refuse=not_stored)
 
 
 def is_session(path: Path) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, Interrupted, RigError, StoreError
+from rig.recording.atomic_write import not_stored, unwritten
 from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
 from rig.sweep.grid import Cell, texts
@@ -22,14 +23,13 @@ from rig.sweep.rows import keep_row, keep_seconds, one_thread
 from rig.sweep.store import (
     PENDING,
     error_of,
+    keep,
     note_failure,
     place_of,
     put,
     set_aside,
     state_of,
     torn,
-    unwritable,
-    write_whole,
 )
 
 
@@ -67,7 +67,7 @@ def perform(task: Task, say: Say | None = None) -> Outcome:
         with claimed(folder / PENDING / cell.key, f"cell {cell.key}", say) as desk:
             return _cell(task, folder, desk, say)
     except OSError as error:
-        return Outcome(cell.key, "halted", error=unwritable(folder, error).to_json())
+        return Outcome(cell.key, "halted", error=not_stored(folder, unwritten(error)).to_json())
     except RigError as error:
         state: Literal["interrupted", "halted"] = "interrupted" if isinstance(error, Interrupted) else "halted"
         return Outcome(cell.key, state, error=error.to_json())
@@ -161,7 +161,7 @@ def _writable(folder: Path) -> bool:
     """Whether the disk takes anything: a full one is no property of a cell."""
     probe = folder / PENDING / ".probe"
     try:
-        write_whole(probe, b"\0" * 65536)
+        keep(probe, b"\0" * 65536)
     except StoreError:
         return False
     finally:

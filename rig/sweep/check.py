@@ -57,7 +57,7 @@ def _all(asked: Asked) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def _own_takers(asked: Asked, device: str) -> Takers:
-    """Those whose options are known by name, as in ``session.setup.set_up_bench``; a plant where the device lives in one."""
+    """The factories that take options, as in ``session.setup.set_up_bench``, meters excepted."""
     factory = load("devices", device)
     takers = {"device": factory, "scenario": load("scenarios", asked.scenario)}
     takers["workload"] = load("workloads", asked.workload)

@@ -22,10 +22,11 @@ import msgspec
 
 from rig.analysis.quantity import Quantity
 from rig.errors import IntegrityError, RigError
+from rig.recording.atomic_write import sync_to_disk
 from rig.recording.reader import Run
 from rig.recording.writer import DERIVED, SEAL
 from rig.sweep.grid import Cell
-from rig.sweep.store import place_of, sizes, sync, torn, write_whole
+from rig.sweep.store import keep, place_of, sizes, torn
 
 ROW = "sweep-row.json"
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -103,8 +104,8 @@ class _Took(msgspec.Struct):
 
 def _keep(path: Path, content: bytes) -> None:
     target = row_path(path)
-    write_whole(target, content + b"\n")
-    sync(path)
+    keep(target, content + b"\n")
+    sync_to_disk(path)
 
 
 def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:

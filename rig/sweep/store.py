@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import count
@@ -23,6 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, RigError, StoreError
+from rig.recording.atomic_write import not_stored, sync_to_disk, unwritten, write_whole
 from rig.recording.session import is_session, runs_in
 from rig.recording.writer import EVENTS, SEAL, sha256_of
 from rig.sweep.grid import Asked, Cell, Grid, digest
@@ -108,7 +108,7 @@ def freeze(folder: Path, grid: Grid, argv: Iterable[str]) -> tuple[Frozen, ...]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     grids = (*before, Frozen(now, tuple(argv), grid, digest(grid)))
     content = msgspec.json.format(msgspec.json.encode(Document(SCHEMA, grids)), indent=1)
-    write_whole(folder / FILE, content + b"\n")
+    keep(folder / FILE, content + b"\n")
     return grids
 
 
@@ -145,7 +145,7 @@ def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: 
         "recording": None if recording is None else recording.relative_to(folder).as_posix(),
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    write_whole(failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
+    keep(failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
 
 
 def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def set_aside(folder: Path, path: Path, key: str) -> Path:
     suffix = path.suffix if path.is_file() else ""
     target = next(t for n in count(1) if not (t := aside / f"{key}.{n}{suffix}").exists())
     path.rename(target)
-    sync(aside)
+    sync_to_disk(aside)
     return target
 
 
@@ -219,52 +219,22 @@ def put(work: Path, target: Path) -> bool:
         if target.exists():
             return False
         raise
-    sync(target.parent)
+    sync_to_disk(target.parent)
     return True
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, whatever happens. Raises ``StoreError``."""
-    temporary = None
+def keep(path: Path, content: bytes) -> None:
+    """Write a file of the sweep whole and onto disk. Raises ``StoreError``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-        sync(path.parent)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise unwritable(path, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> StoreError:
-    """What to raise when a file or directory of the sweep cannot be written."""
-    return StoreError(
-        f"cannot write {path}: {error.strerror or error}",
-        field="out",
-        value=str(path),
-        remedy="Make room or mend the permissions, and go on with the same command",
-    )
+        raise not_stored(path, unwritten(error)) from error
+    write_whole(path, content, sync=True, refuse=not_stored)
 
 
 def sync_tree(path: Path) -> None:
     """Have every file and directory below ``path`` on disk."""
     for base, _, files in os.walk(path):
         for name in files:
-            sync(Path(base) / name)
-        sync(Path(base))
-
-
-def sync(path: Path) -> None:
-    """Have one file, or the names in one directory, on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            sync_to_disk(Path(base) / name)
+        sync_to_disk(Path(base))

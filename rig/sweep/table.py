@@ -11,7 +11,7 @@ from typing import Any
 
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, kept_row
-from rig.sweep.store import CELLS, State, error_of, state_of, write_whole
+from rig.sweep.store import CELLS, State, error_of, keep, state_of
 
 HALF = ".half_width_95"
 TABLE, PARQUET, RUNS = "table.csv", "table.parquet", "runs.csv"
@@ -90,7 +90,7 @@ def write(folder: Path, table: Table) -> list[Path]:
         RUNS: _csv(("cell", "run", "created_utc", "events_sha256"), table.ties),
     }
     for name, content in files.items():
-        write_whole(folder / name, content)
+        keep(folder / name, content)
     return [folder / name for name in files]
 
 
