@@ -1,10 +1,10 @@
-"""The directory of a sweep: what stands where, what counts as done, and how a thing gets there whole.
+"""The directory of a sweep: where each file stands, and when a cell counts as done.
 
 sweep.json            the grids, frozen, with their digests
 cells/KEY/            one run directory (or session) of each cell that is done
 failed/KEY.json       the error of each cell that failed
-broken/KEY.N/         recordings that were torn, failed or interrupted; never deleted
-pending/KEY/          what is being recorded
+broken/KEY.N/         recordings that are torn, failed or interrupted; never deleted
+pending/KEY/          the recording of a cell while it is made
 table.csv, table.parquet, runs.csv, sweep.svg
 """
 
@@ -25,7 +25,7 @@ from rig.errors import IntegrityError, RigError, StoreError
 from rig.recording.atomic_write import not_stored, sync_to_disk, unwritten, write_whole
 from rig.recording.session import is_session, runs_in
 from rig.recording.writer import EVENTS, SEAL, sha256_of
-from rig.sweep.grid import Asked, Cell, Grid, digest
+from rig.sweep.grid import Cell, Grid, digest
 
 SCHEMA = "neurorig-sweep/1"
 FILE = "sweep.json"
@@ -34,7 +34,7 @@ State = Literal["done", "failed", "open"]
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """A grid as ``sweep.json`` holds it: by whom it was asked for, and its digest."""
+    """A grid as ``sweep.json`` holds it: when and by which command it was added, and its digest."""
 
     created_utc: str
     argv: tuple[str, ...]
@@ -58,7 +58,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def check_empty(folder: Path) -> None:
-    """Raises ``StoreError`` when a sweep cannot begin in ``folder``, for it is something else."""
+    """Check that a sweep can begin in ``folder``. Raises ``StoreError`` where something else stands there."""
     if folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
         raise StoreError(
             f"{folder} is no sweep: it has no {FILE}, and is not empty",
@@ -69,7 +69,7 @@ def check_empty(folder: Path) -> None:
 
 
 def frozen(folder: Path) -> tuple[Frozen, ...]:
-    """The grids of a sweep. Raises ``StoreError`` when there are none, ``IntegrityError`` when they were altered."""
+    """The grids of a sweep. Raises ``StoreError`` where there is no sweep, ``IntegrityError`` for an altered one."""
     try:
         document = msgspec.json.decode((folder / FILE).read_bytes(), type=Document)
     except FileNotFoundError as error:
@@ -103,18 +103,13 @@ def frozen(folder: Path) -> tuple[Frozen, ...]:
 
 
 def freeze(folder: Path, grid: Grid, argv: Iterable[str]) -> tuple[Frozen, ...]:
-    """Add a grid to a sweep, or begin one; every grid that it then has."""
+    """Add a grid to a sweep, or begin a sweep with it; return all its grids."""
     before = frozen(folder) if is_sweep(folder) else ()
     now = datetime.now(UTC).isoformat(timespec="seconds")
     grids = (*before, Frozen(now, tuple(argv), grid, digest(grid)))
     content = msgspec.json.format(msgspec.json.encode(Document(SCHEMA, grids)), indent=1)
     keep(folder / FILE, content + b"\n")
     return grids
-
-
-def asked_in(grids: Iterable[Frozen]) -> list[Asked]:
-    """What was asked for, grid by grid."""
-    return [entry.grid.asked for entry in grids]
 
 
 # ---- the state of a cell --------------------------------------------------------------------
@@ -131,14 +126,14 @@ def failure_of(folder: Path, cell: Cell) -> Path:
 
 
 def state_of(folder: Path, cell: Cell) -> State:
-    """Whether a cell is done, failed or open; that its recording is whole is for ``torn`` to say."""
+    """Whether a cell is done, failed or open; ``torn`` checks that its recording is whole."""
     if place_of(folder, cell).exists():
         return "done"
     return "failed" if failure_of(folder, cell).exists() else "open"
 
 
 def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: Path | None) -> None:
-    """Keep a cell's error, and where what was recorded until then has gone."""
+    """Keep a cell's error, and where its torn recording stands."""
     document = {
         "key": cell.key,
         "error": dict(error),
@@ -149,7 +144,7 @@ def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: 
 
 
 def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
-    """The error of a failed cell; what cannot be read is an error too."""
+    """The error of a failed cell, or one that says that it cannot be read."""
     try:
         return dict(json.loads(failure_of(folder, cell).read_bytes())["error"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -157,7 +152,7 @@ def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
 
 
 def torn(path: Path, cell: Cell) -> str:
-    """Why a recording does not count; empty when it does: of this cell, sealed, ended without error, as hashed."""
+    """Why a recording does not count; empty for one of this cell that is sealed, without error and unaltered."""
     try:
         runs = [run for run, _ in runs_in(path)]
         return next((why for run in runs if (why := _torn_run(run, cell))), "")
@@ -186,7 +181,7 @@ def _torn_run(run: Path, cell: Cell) -> str:
 
 
 def sizes(path: Path) -> dict[str, int]:
-    """The size of every file that a recording's hashes vouch for, and of those that hold the hashes."""
+    """The size of every file that a recording has a hash of, and of the files that hold the hashes."""
     files = {path / "session.json": "session.json"} if is_session(path) else {}
     for run, _ in runs_in(path):
         stop = json.loads((run / EVENTS).read_bytes().rstrip(b"\n").rpartition(b"\n")[2])
@@ -199,7 +194,7 @@ def sizes(path: Path) -> dict[str, int]:
 
 
 def set_aside(folder: Path, path: Path, key: str) -> Path:
-    """Move what does not count to ``broken``, under the first free number, and say where."""
+    """Move a file or recording that does not count to ``broken``, under the first free number, and return its path."""
     aside = folder / BROKEN
     aside.mkdir(exist_ok=True)
     suffix = path.suffix if path.is_file() else ""
@@ -210,7 +205,7 @@ def set_aside(folder: Path, path: Path, key: str) -> Path:
 
 
 def put(work: Path, target: Path) -> bool:
-    """Move a finished recording to its place, every byte on disk before; False when the place is taken."""
+    """Put a finished recording on disk and move it to its place; False when the place is taken."""
     sync_tree(work)
     target.parent.mkdir(exist_ok=True)
     try:
@@ -233,7 +228,7 @@ def keep(path: Path, content: bytes) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Have every file and directory below ``path`` on disk."""
+    """Put every file and directory below ``path`` on disk."""
     for base, _, files in os.walk(path):
         for name in files:
             sync_to_disk(Path(base) / name)

@@ -1,4 +1,4 @@
-"""The table of a sweep: a row for each cell, in the order of the grid, the same bytes from the same recordings."""
+"""The table of a sweep: a row for each cell in the order of the grid. The same recordings give the same bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Table:
 
 
 def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_columns: bool = False) -> Table:
-    """The table of what is there: done cells with their figures, failed ones with their error, open ones bare."""
+    """The table of a sweep: done cells with their figures, failed ones with their error, open ones without either."""
     keys = list(dict.fromkeys(key for grid in grids for key in grid.vary))
     parse = {key: _parser([cell.options[key] for cell in cells if key in cell.options]) for key in keys}
     units: dict[str, str] = {}
