@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
+from rig.bench.fields import closest
 from rig.bench.lines import Where, line_of
-from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value, closest
+from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value
 from rig.bench.values import clashes, wrong_value
 from rig.errors import MissingExtraError, RigError, UnknownNameError
 from rig.plugins import Factory, Option, load, located, options_of

@@ -5,15 +5,15 @@ Nothing is imported, opened or looked up here but the text. See docs/reference/b
 
 from __future__ import annotations
 
-import difflib
-import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rig.bench import fields
+from rig.bench.fields import Field, check_table, closest
 from rig.bench.lines import Where, line_of, lines_of
 from rig.errors import DataError, UsageError
 
@@ -112,7 +112,7 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
         at = re.search(r"at line (\d+)", str(error))
         raise _no_toml(path, int(at[1]) if at else text.count("\n") + 1, f"is no TOML: {error}") from error
     notes = Notes(path, lines_of(text))
-    table = checked(notes, (), data, TOP, ())
+    table = _checked(notes, (), data, TOP)
     tables = _entries(notes, data, "devices")
     devices = {n: d for n, t in tables.items() if (d := _device(notes, n, t))}
     meters = {n: m for n, t in _entries(notes, data, "meters").items() if (m := _meter(notes, n, t))}
@@ -142,18 +142,6 @@ def _line(notes: Notes, *where: str) -> str:
     return f"line {line_of(notes.lines, where)}"
 
 
-# ---- fields: what a value must be, in words, and the check that gives it or None -----------------------------------
-
-
-def _text(x: Any) -> str | None:
-    return x if isinstance(x, str) and x else None
-
-
-def _positive(x: Any) -> float | None:
-    number = isinstance(x, (int, float)) and not isinstance(x, bool)
-    return float(x) if number and math.isfinite(x) and x > 0 else None
-
-
 def _names(x: Any) -> tuple[str, ...] | None:
     """One name or several, each once."""
     found = [x] if isinstance(x, str) else x
@@ -161,60 +149,33 @@ def _names(x: Any) -> tuple[str, ...] | None:
     return tuple(found) if good and len(set(found)) == len(found) else None
 
 
-def _options(x: Any) -> Mapping[str, Value] | None:
-    return x if isinstance(x, dict) else None
-
-
-def _table(x: Any) -> Mapping[str, Any] | None:
-    return x if isinstance(x, dict) else None
-
-
-Fields = dict[str, tuple[Callable[[Any], Any], str]]
+Fields = dict[str, Field]
 TOP: Fields = {
-    "lab": (_text, "a text"),
-    "operator": (_text, "a text"),
-    "devices": (_table, "a table for each device, as [devices.NAME]"),
-    "meters": (_table, "a table for each meter, as [meters.NAME]"),
+    "lab": Field(fields.text, "a text"),
+    "operator": Field(fields.text, "a text"),
+    "devices": Field(fields.table, "a table for each device, as [devices.NAME]"),
+    "meters": Field(fields.table, "a table for each meter, as [meters.NAME]"),
 }
 COMMON: Fields = {
-    "driver": (_text, "the name of a driver (`rig list`), or path.py:function"),
-    "options": (_options, "a table of the driver's options (`rig list DRIVER`)"),
-    "patience_s": (_positive, "a number of seconds above zero"),
+    "driver": Field(fields.text, "the name of a driver (`rig list`), or path.py:function", needed=True),
+    "options": Field(fields.table, "a table of the driver's options (`rig list DRIVER`)"),
+    "patience_s": Field(fields.positive, "a number of seconds above zero"),
 }
-DEVICE: Fields = COMMON | {"rails": (_names, "the names of its rails, each once")}
+DEVICE: Fields = COMMON | {"rails": Field(_names, "the names of its rails, each once")}
 METER: Fields = COMMON | {
-    "sees": (_text, "the name of a device of this file"),
-    "rail": (_names, "the name of a rail, or several"),
-    "supply_v": (_positive, "a number of volts above zero"),
-    "calibration": (_text, "the name of a calibration file, relative to this one"),
+    "sees": Field(fields.text, "the name of a device of this file"),
+    "rail": Field(_names, "the name of a rail, or several"),
+    "supply_v": Field(fields.positive, "a number of volts above zero"),
+    "calibration": Field(fields.text, "the name of a calibration file, relative to this one"),
 }
 
 
-def checked(
-    notes: Notes, where: Where, table: Mapping[str, Any], fields: Fields, needed: Iterable[str]
-) -> dict[str, Any]:
-    """The values of one table that are as they must be; the others are noted."""
-    for name in needed:
-        if name not in table:
-            notes.add((*where, name), "is missing", None, f"Give {fields[name][1]}")
-    found: dict[str, Any] = {}
-    for name, value in table.items():
-        if name not in fields:
-            notes.add((*where, name), "is unknown here", value, closest(name, fields))
-            continue
-        check, wanted = fields[name]
-        if (good := check(value)) is None:
-            notes.add((*where, name), f"is {value!r}", value, f"Give {wanted}")
-        else:
-            found[name] = good
-    return found
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The remedy for a name that nobody knows."""
-    near = difflib.get_close_matches(name, sorted(known), 1)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    return f"{hint}Known: {', '.join(sorted(known)) or 'none'}"
+def _checked(notes: Notes, where: Where, table: Mapping[str, Any], known: Fields) -> dict[str, Any]:
+    """The good values of one table; the others are noted."""
+    found = check_table(table, known)
+    for name, what, value, remedy in found.problems:
+        notes.add((*where, name), what, value, remedy)
+    return found.values
 
 
 def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
@@ -232,14 +193,14 @@ def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapp
 
 
 def _device(notes: Notes, name: str, table: Mapping[str, Any]) -> DeviceEntry | None:
-    t = checked(notes, ("devices", name), table, DEVICE, ("driver",))
+    t = _checked(notes, ("devices", name), table, DEVICE)
     if "driver" not in t:
         return None
     return DeviceEntry(name, t["driver"], t.get("options", {}), t.get("rails", ()), t.get("patience_s", PATIENCE_S))
 
 
 def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | None:
-    t = checked(notes, ("meters", name), table, METER, ("driver",))
+    t = _checked(notes, ("meters", name), table, METER)
     if "driver" not in t:
         return None
     calibration = notes.path.parent / t["calibration"] if "calibration" in t else None

@@ -98,7 +98,7 @@ def request_of(path: Path | None, device: str, meters: Sequence[str], options: S
     entries: dict[str, Entry] = {device: bench.devices[device]} if device in bench.devices else {}
     entries |= {n: bench.meters[n] for n in chosen if n in bench.meters}
     _raise_first(problems_of(bench, entries))
-    slots = {n: _slot(k) for k, n in enumerate(n for n in chosen if n != "none")} | {device: "device"}
+    slots = {n: meter_slot(k) for k, n in enumerate(n for n in chosen if n != "none")} | {device: "device"}
     texts = [f"{slots[n]}.{key}={value}" for n in entries for key, value in _texts(bench, entries[n])]
     return Chosen(
         _driver(bench, entries, device),
@@ -109,8 +109,8 @@ def request_of(path: Path | None, device: str, meters: Sequence[str], options: S
     )
 
 
-def _slot(number: int) -> str:
-    """The meter's name among those who take options; see ``rig.session.setup``."""
+def meter_slot(number: int) -> str:
+    """The name by which options address a meter: meter, meter1, meter2."""
     return f"meter{number}" if number else "meter"
 
 

@@ -1,9 +1,9 @@
-"""What the rig asks of a driver, checked by calling it. For driver authors, in tests of their own:
+"""What the rig requires of a driver, checked by calling it. For the tests of driver authors:
 
     check_device(open_device(), samples)
     check_meter(open_meter(), clock=plant.clock)
 
-Both raise ``ConformanceError`` with every finding, and return the names of the rules they checked:
+Both raise ``ConformanceError`` with every failure, and return the names of the rules they checked:
 rules of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only where the driver has it.
 """
 
@@ -21,8 +21,7 @@ from rig.conformance.meter import check_meter
 from rig.conformance.rules import (
     Checks,
     ConformanceError,
-    Finding,
-    Stamp,
+    RuleFailure,
     clock_info,
     close,
     raised,
@@ -35,6 +34,7 @@ from rig.errors import RigError, UsageError
 from rig.types import (
     MARK_PHASE,
     UNSTAMPED,
+    Bracket,
     Clock,
     Clocked,
     Device,
@@ -47,7 +47,7 @@ from rig.types import (
     Span,
 )
 
-__all__ = ["ConformanceError", "Finding", "check_device", "check_meter"]
+__all__ = ["ConformanceError", "RuleFailure", "check_device", "check_meter"]
 
 PULSE_S = 0.05
 TIMES = 3
@@ -98,11 +98,11 @@ class _DeviceRun:
     last_on: int | None = None
     lengths: dict[str, int] = field(default_factory=dict)
 
-    def stamp(self) -> Stamp | None:
+    def stamp(self) -> Bracket | None:
         """The device's clock now, on its own terms; None when it cannot be read."""
         if self.info.clock is None:
             now_ns = self.c.clock.now_ns()
-            return Stamp(now_ns, now_ns, now_ns)
+            return Bracket(now_ns, now_ns, now_ns)
         return read_timer(self.c, self.device) if isinstance(self.device, Clocked) else None
 
 
@@ -208,7 +208,7 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
     return replies
 
 
-def _reply(run: _DeviceRun, reply: Reply, before: Stamp | None, after: Stamp | None) -> None:
+def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket | None) -> None:
     c, spans = run.c, reply.spans
     error = raised(lambda: json.dumps(reply.output, default=_listed, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
@@ -226,7 +226,7 @@ def _reply(run: _DeviceRun, reply: Reply, before: Stamp | None, after: Stamp | N
         c.rule("span.monotone", first >= run.last_on, f"{first} after {run.last_on}", "ticks that only grow")
 
 
-def _inside(c: Checks, rule: str, span: Span, before: Stamp | None, after: Stamp | None) -> None:
+def _inside(c: Checks, rule: str, span: Span, before: Bracket | None, after: Bracket | None) -> None:
     if before is None or after is None or span.on_tick == UNSTAMPED:
         return
     slack = _slack(span)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from rig.errors import RigError, SetupError
@@ -39,15 +39,7 @@ class Finding:
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
         plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in self.values.items()}
-        return {
-            "item": self.item,
-            "topic": self.topic,
-            "level": self.level,
-            "text": self.text,
-            "remedy": self.remedy,
-            "values": plain,
-            "exit_code": self.exit_code,
-        }
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"values": plain}
 
 
 def ok(item: str, topic: str, text: str, **values: Number) -> Finding:

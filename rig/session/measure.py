@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from rig.engine.record import record, run_name
 from rig.errors import RigError, StoreError, UsageError
 from rig.plugins import build, load, takes, values_of
 from rig.recording.session import SizeProbe, bind
+from rig.session.interrupts import interrupt, on_signals
 from rig.session.locks import device_lock
 from rig.session.probing import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
@@ -46,7 +46,7 @@ def measure(request: Request, quiet: bool = False) -> Path:
         raise StoreError(
             f"{folder} is not empty", field="out", value=str(folder), remedy="Name a new directory with --out"
         )
-    with set_up_bench(request) as setup, _exclusive(request, setup), _terminable():
+    with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, signal.SIGTERM):
         if request.mode != "session":
             purpose = PURPOSES[request.mode]
             planned = PlannedRun(
@@ -130,7 +130,8 @@ def _record(request: Request, setup: BenchSetup, planned: PlannedRun, path: Path
     if planned.purpose == "power" and request.amortise_s is not None:
         scenario["amortise_s"] = request.amortise_s
     solves = int(scenario["options"].get("solves") or 1)
-    with _shown_live(solves * len(planned.workload.samples), quiet) as progress:
+    total = solves * len(planned.workload.samples)
+    with nullcontext() if quiet else load("reports", "live")(total) as progress:
         try:
             return record(
                 path,
@@ -189,39 +190,8 @@ def _repeated_sample(workload: Workload) -> Workload:
     )
 
 
-@contextmanager
-def _exclusive(request: Request, setup: BenchSetup) -> Iterator[None]:
-    """A device outside a simulation is measured by one command at a time on this host."""
+def _exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:
+    """Lock a device outside a simulation, so that one command at a time on this host measures it."""
     if not request.exclusive or not isinstance(setup.bench.clock, HostClock):
-        yield
-        return
-    with device_lock(request.device, wait=False, which=which_of(request.device, request.options)):
-        yield
-
-
-@contextmanager
-def _shown_live(total: int, quiet: bool) -> Iterator[Any]:
-    if quiet:
-        yield None
-        return
-    with load("reports", "live")(total) as progress:
-        yield progress
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does: with a stop line."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-        sys.stdout.flush()
+        return nullcontext()
+    return device_lock(request.device, wait=False, which=which_of(request.device, request.options))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from rig.bench.station import meter_slot
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
@@ -145,11 +146,6 @@ def _meters(
         handles.callback(_close, meter)
         _described(meter, "meter", name)
         yield meter
-
-
-def meter_slot(number: int) -> str:
-    """The name by which options address a meter: meter, meter1, meter2."""
-    return f"meter{number}" if number else "meter"
 
 
 def _close(driver: Device | Meter) -> None:

@@ -147,14 +147,8 @@ def _row(folder: Path, cell: Cell, mend: bool, say: Say | None) -> Outcome:
 
 
 def _unexpected(error: Exception) -> dict[str, Any]:
-    return {
-        "error": type(error).__name__,
-        "message": str(error),
-        "field": "",
-        "value": repr(error),
-        "remedy": "This is a defect of a driver, or of the rig",
-        "exit_code": RigError.exit_code,
-    }
+    known = RigError(str(error), value=repr(error), remedy="This is a defect of a driver, or of the rig")
+    return known.to_json() | {"error": type(error).__name__}
 
 
 def _writable(folder: Path) -> bool:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 
+from rig.bench.station import meter_slot
 from rig.errors import RigError, UsageError
 from rig.plugins import Factory, load, options_of, split_options, values_of
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
-from rig.session.setup import meter_slot, plant_factory_of, set_up_bench, which_of
+from rig.session.setup import plant_factory_of, set_up_bench, which_of
 from rig.sweep.grid import AUTO, NONE, Cell, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
 from rig.sweep.store import Frozen, check_empty, freeze, frozen, is_sweep
 from rig.types import Workload

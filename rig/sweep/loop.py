@@ -12,7 +12,9 @@ from typing import Any
 
 import psutil
 
+from rig import errors
 from rig.errors import Interrupted, RigError, SetupError
+from rig.session.interrupts import on_signals
 from rig.session.locks import Say, locked
 from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of
@@ -160,24 +162,17 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, pro
 
 def _stop_if_halted(outcome: Outcome) -> None:
     if outcome.state == "halted":
-        raise revived(outcome.error or {})
+        raise _revived(outcome.error or {})
 
 
-def revived(said: Mapping[str, Any]) -> RigError:
+def _revived(sent: Mapping[str, Any]) -> RigError:
     """The error that a worker sent, as it was raised there."""
-    kinds = {kind.__name__: kind for kind in _kinds(RigError)}
-    made = RigError.__new__(kinds.get(str(said.get("error")), SetupError))
+    made: RigError = RigError.__new__(getattr(errors, str(sent.get("error")), SetupError))
     RigError.__init__(
-        made, str(said.get("message")), field=str(said.get("field", "")), value=said.get("value"),
-        remedy=str(said.get("remedy", "")),
+        made, str(sent.get("message")), field=str(sent.get("field", "")), value=sent.get("value"),
+        remedy=str(sent.get("remedy", "")),
     )  # fmt: skip
     return made
-
-
-def _kinds(kind: type[RigError]) -> Iterator[type[RigError]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _kinds(child)
 
 
 @contextmanager
@@ -190,13 +185,5 @@ def _braking(here: bool) -> Iterator[Brake]:
         if here and brake.level == 2:
             raise KeyboardInterrupt
 
-    try:
-        before = {s: signal.signal(s, slower) for s in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread
+    with on_signals(slower, signal.SIGINT, signal.SIGTERM):
         yield brake
-        return
-    try:
-        yield brake
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import DeviceError, SetupError
+from rig.session.interrupts import interrupt
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.rows import THREADS
@@ -230,7 +231,7 @@ def serve() -> None:
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process decides what Ctrl-C means
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
 
     def answer(said: Any) -> None:
         out.write(msgspec.json.encode(said) + b"\n")
@@ -239,10 +240,6 @@ def serve() -> None:
         answer({"say": ""})  # the worker has started
         for line in sys.stdin.buffer:
             answer(perform(msgspec.json.decode(line, type=Task), lambda text: answer({"say": text})))
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

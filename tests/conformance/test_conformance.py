@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from rig.conformance.device import ConformanceError, check_device, check_meter
 from rig.engine.blocking import blocking
 from rig.plugins import names
 from rig.types import DeviceInfo, Sample
+from tests.support.paths import ROOT
 
 SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
 HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim", "bitstruct"))
@@ -24,10 +24,13 @@ needs_rockpool = pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xyl
 
 
 def test_every_registered_driver_is_checked_by_a_test_that_names_it() -> None:
-    tests = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
+    tests = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
     checked = "".join(text for text in tests if "check_device(" in text or "check_meter(" in text)
-    modules = {entry.module.rpartition(".")[2] for group in ("devices", "meters") for entry in names(group).values()}
-    assert not [name for name in modules if not re.search(rf"import .*\b{name}\b|\.{name} import", checked)]
+    modules = {entry.module for group in ("devices", "meters") for entry in names(group).values()}
+    imports = (
+        rf"{re.escape(m)}\b|from {re.escape(m.rpartition('.')[0])} import .*\b{m.rpartition('.')[2]}\b" for m in modules
+    )
+    assert not [pattern for pattern in imports if not re.search(pattern, checked)]
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_a_file_that_is_no_grid_is_told_its_line_or_key(tmp_path: Path, text: st
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not there"):
+    with pytest.raises(UsageError, match="does not exist"):
         sweep(str(tmp_path / "none.toml"), "--out", str(tmp_path / "s"))
 
 
@@ -250,7 +250,7 @@ def problems(**given: object) -> GridSpec:
 
 @pytest.mark.parametrize("how", [{"options": {"draw": "2"}}, {"vary": {"draw": ["0", "2"]}}])
 def test_a_workload_that_draws_anew_for_each_cell_is_refused_with_the_seeds_it_drew(how: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match="draws anew each time") as caught:
+    with pytest.raises(UsageError, match="draws new samples each time") as caught:
         checked(problems(**how))
     assert "--option seeds=" in caught.value.remedy
 
