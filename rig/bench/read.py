@@ -1,6 +1,6 @@
-"""A bench file's text to the devices and meters that it names, and to what is wrong with it, line by line.
+"""Reading a bench file: its devices and meters, and its problems with their lines.
 
-Nothing is imported, opened or looked up here but the text. See docs/reference/bench-file.md for the format.
+Only the text is read; nothing is imported or opened. See docs/bench-file.md for the format.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True)
 class DeviceEntry:
-    """One system under test. ``rails`` are those it has, when it says so; ``patience_s`` is for ``rig doctor``."""
+    """One system under test. ``rails`` are those it declares to have; ``patience_s`` is for ``rig doctor``."""
 
     name: str
     driver: str
@@ -36,7 +36,7 @@ class DeviceEntry:
 
 @dataclass(frozen=True)
 class MeterEntry:
-    """One instrument: the device that it ``sees``, the ``rails`` of it, the voltage before it, its calibration."""
+    """One instrument: the device that it ``sees``, which ``rails`` of it, their supply voltage, its calibration."""
 
     name: str
     driver: str
@@ -50,7 +50,7 @@ class MeterEntry:
 
 @dataclass(frozen=True)
 class BenchFile:
-    """What one file says of a lab's bench. ``raw`` are its bytes, ``lines`` where each key stands."""
+    """The content of one bench file. ``raw`` are its bytes, ``lines`` the line of each key."""
 
     path: Path
     raw: bytes
@@ -67,7 +67,7 @@ class BenchFile:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, on which line, with which device or meter; ``entry`` is empty for the file as a whole."""
+    """One problem, its line, and the device or meter; ``entry`` is empty for the file as a whole."""
 
     entry: str
     line: int
@@ -76,21 +76,21 @@ class Problem:
 
 @dataclass
 class Notes:
-    """Collects problems while a file is read."""
+    """Collects the problems of a file while it is read."""
 
     path: Path
     lines: Mapping[Where, int]
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, where: Where, what: str, value: object, remedy: str) -> None:
-        """``where`` is the path of the key, of which the first two parts name a device or meter."""
+        """Add a problem of the key at the path ``where``, whose first two parts name a device or meter."""
         line, dotted = line_of(self.lines, where), ".".join(where)
         error = DataError(f"{self.path}:{line}: {dotted} {what}", field=dotted, value=value, remedy=remedy)
         self.problems.append(Problem(where[1] if len(where) > 1 else "", line, error))
 
 
 def read(path: Path) -> tuple[BenchFile, list[Problem]]:
-    """Read a bench file. What is wrong is collected, and an entry that cannot be understood is left out.
+    """Read a bench file and collect its problems. An entry that cannot be understood is left out.
 
     Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is no TOML.
     """
@@ -125,7 +125,7 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
 
 
 def lab_of(raw: bytes) -> tuple[str, str]:
-    """Lab and operator from a bench file kept with a run, for a report; empty where it does not say."""
+    """Lab and operator from a bench file kept with a run; empty where it does not state them."""
     try:
         data = tomllib.loads(raw.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
@@ -135,7 +135,7 @@ def lab_of(raw: bytes) -> tuple[str, str]:
 
 
 def _no_toml(path: Path, line: int, what: str) -> DataError:
-    return DataError(f"{path}:{line}: it {what}", field="bench", value=str(path), remedy="Mend its syntax")
+    return DataError(f"{path}:{line}: it {what}", field="bench", value=str(path), remedy="Correct its syntax")
 
 
 def _line(notes: Notes, *where: str) -> str:
@@ -179,7 +179,7 @@ def _checked(notes: Notes, where: Where, table: Mapping[str, Any], known: Fields
 
 
 def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
-    """The tables of all devices or meters that have a name that can be used."""
+    """The tables of all devices or meters with a valid name."""
     tables = data.get(kind, {})
     found: dict[str, Mapping[str, Any]] = {}
     for name, table in tables.items() if isinstance(tables, dict) else ():
@@ -211,7 +211,7 @@ def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | No
 
 
 def _check_sees(notes: Notes, m: MeterEntry, named: Iterable[str], device: DeviceEntry | None) -> None:
-    """``named`` are the devices of the file, those included that could not be understood."""
+    """Check what a meter sees. ``named`` are all devices of the file, those with problems included."""
     where = ("meters", m.name)
     if m.sees is not None and m.sees not in named:
         notes.add((*where, "sees"), f"is {m.sees!r}, and no device has this name", m.sees, closest(m.sees, named))

@@ -1,4 +1,4 @@
-"""``rig measure``: a session of recorded runs. The only figures looked at here are those of probes."""
+"""``measure`` plans and records the runs of a session. It looks at no figures but those of probes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,13 @@ from rig.types import Sequenced, Workload
 MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
 REPEATS_LEAST = 64
-"""Least times that a compliance run asks for the same sample."""
+"""A compliance run issues the same sample so many times at least."""
 
 
 def measure(request: Request, quiet: bool = False) -> Path:
-    """Record what is requested, and return the directory of the session, or of the run when only one is wanted.
+    """Record a session, or one run for another mode; return its directory.
 
-    Raises a ``RigError``. What was recorded before the error stays, bound into a session.
-
-    Example::
-
-        import rig
-        from pathlib import Path
-
-        request = rig.Request(device="mock", mode="together", options=("samples=8",), out=Path("runs/first"))
-        print("recorded", rig.measure(request, quiet=True))
+    Raises a ``RigError``. The runs recorded before the error are kept and bound into a session.
     """
     _check(request)
     folder = request.out or Path("runs") / run_name(request.device, request.scenario)
@@ -63,9 +55,8 @@ def _check(request: Request) -> None:
         )
     if request.trials is not None and request.trials < 1:
         raise UsageError(f"{request.trials} trials", field="trials", value=request.trials, remedy="Give 1 or more")
-    asked = ("trials", "compliance", "find_peak", "find_size")
-    whole = {name: getattr(request, name) for name in asked}
-    for name, value in whole.items():
+    for name in ("trials", "compliance", "find_peak", "find_size"):
+        value = getattr(request, name)
         if value and request.mode != "session":
             raise UsageError(
                 f"{name} is for a session, not for mode {request.mode}",
@@ -99,7 +90,7 @@ def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool) -> 
 
 
 def _plan(request: Request, setup: BenchSetup) -> Iterator[PlannedRun]:
-    """Performance and accuracy without a meter, power with it, as often as there are trials."""
+    """The runs of a session: accuracy, then performance without a meter and power with one for each trial."""
     trials = request.trials or setup.rules.trials
     if takes(setup.scenario, "purpose"):
         yield PlannedRun("accuracy", "accuracy", setup.workload, False)
@@ -114,7 +105,7 @@ def _plan(request: Request, setup: BenchSetup) -> Iterator[PlannedRun]:
 
 def _record(request: Request, setup: BenchSetup, planned: PlannedRun, path: Path, quiet: bool) -> Path:
     options = {**setup.scenario_options, **planned.options}
-    # of a device that marks its spans on a pin, only a meter knows when they were
+    # where a device marks its spans on a pin, only a meter sees them
     metered = planned.metered or setup.bench.device.info().spans_on_pin
     bench = setup.bench if metered else Bench(setup.bench.device, (), setup.bench.clock)
     given = {
@@ -152,7 +143,7 @@ def _record(request: Request, setup: BenchSetup, planned: PlannedRun, path: Path
 
 
 def _for_power(request: Request, setup: BenchSetup) -> Workload:
-    """The workload, or longer sequences of it, over which the cost of configuring is spread."""
+    """The workload of a power run: with ``amortise_s``, longer sequences that share the cost of configuring."""
     if request.amortise_s is None:
         return setup.workload
     if not isinstance(setup.workload, Sequenced):
@@ -167,7 +158,7 @@ def _for_power(request: Request, setup: BenchSetup) -> Workload:
 
 @dataclass(frozen=True)
 class _RepeatedSample:
-    """A workload of one sample of another, again and again."""
+    """A workload that repeats one sample of another."""
 
     of: Workload
     name: str
@@ -182,7 +173,7 @@ class _RepeatedSample:
 
 
 def _repeated_sample(workload: Workload) -> Workload:
-    first = workload.samples[len(workload.samples) // 2]  # none of those that warm up, which it would follow at once
+    first = workload.samples[len(workload.samples) // 2]  # not a sample of the warm-up, which this run follows at once
     times = max(REPEATS_LEAST, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
     return _RepeatedSample(

@@ -1,4 +1,4 @@
-"""Searches that record a run for every probe: the highest rate in time, the largest problem that is solved."""
+"""Searches that record a run for every probe: for the highest rate served in time, and for the largest problem."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rig.types import Workload
 SIZE = "nodes"
 RATE = "arrival_hz"
 MEMORY_SHARE = 0.85
-"""Of the memory that is free when a search begins."""
+"""The share of the memory free at the start that a search may take."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run to record: its directory below the session's, what it is for, what it is given."""
+    """One run to record: its directory below the session's, its purpose, its workload and its options."""
 
     name: str
     purpose: str
@@ -38,7 +38,7 @@ Play = Callable[[PlannedRun], Path]
 
 
 def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
-    """The scenario's option for the highest rate that is valid. Raises ``UsageError`` where it has none."""
+    """Search the highest valid rate and return it as the scenario's option. Raises ``UsageError`` without a rate."""
     if RATE not in options_of(setup.scenario):
         raise UsageError(
             "this scenario has no rate to search", field="find_peak", value=True, remedy="Use --scenario server"
@@ -59,9 +59,9 @@ def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
 
 
 def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: bool) -> int:
-    """The most nodes of which the device finds a solution better than cost 0, within 5 %; probes join ``probes``.
+    """Search the most nodes for which the device finds a cost below 0, within 5 %; add each probe to ``probes``.
 
-    A probe fails when the device refuses the problem, fails at it, finds nothing, or when memory does not hold it.
+    A probe fails when the device refuses the problem, fails, or finds nothing, or when memory does not suffice.
     """
     nodes = len(setup.workload.samples) and (setup.workload.details or {}).get(SIZE)
     if not isinstance(nodes, int):

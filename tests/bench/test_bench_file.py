@@ -137,7 +137,7 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
     "a number for a truth": ("marks = false", "marks = 0", 6, "options.marks is 0", "Give true or false"),
     "a list for an option": ("idle_w = 0.02", "idle_w = [1]", 6, "options.idle_w is [1]", "Give a number"),
     "nan for an option": ("idle_w = 0.02", "idle_w = nan", 6, "options.idle_w is nan", "Give a finite number"),
-    "wiring among options": ("range_max = 0.1", 'rail = "core"', 18, "rail is not said here", "in [meters.dmm]"),
+    "wiring among options": ("range_max = 0.1", 'rail = "core"', 18, "rail is not given here", "in [meters.dmm]"),
     "a file nobody takes": ('sees = "board2"', 'calibration = "dmm.toml"', 28, "is no option of mock", "Leave it"),
     "a meter that is no table": ("[meters.other]", "[meters]\nn = 3\n[meters.other]", 27, "n is 3", "as [meters.n]"),
     "a name that is none": ("[devices.board2]", '[devices."board 2"]', 9, "is no name", "Use letters"),

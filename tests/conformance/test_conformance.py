@@ -27,9 +27,8 @@ def test_every_registered_driver_is_checked_by_a_test_that_names_it() -> None:
     tests = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
     checked = "".join(text for text in tests if "check_device(" in text or "check_meter(" in text)
     modules = {entry.module for group in ("devices", "meters") for entry in names(group).values()}
-    imports = (
-        rf"{re.escape(m)}\b|from {re.escape(m.rpartition('.')[0])} import .*\b{m.rpartition('.')[2]}\b" for m in modules
-    )
+    parts = [module.rpartition(".") for module in modules]
+    imports = [rf"{folder}\.{name}\b|from {folder} import .*\b{name}\b" for folder, _, name in parts]
     assert not [pattern for pattern in imports if not re.search(pattern, checked)]
 
 
