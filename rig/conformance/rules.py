@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
 from rig.errors import RigError
-from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo
+from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo, Mode
 
 _T = TypeVar("_T")
 
@@ -120,7 +120,16 @@ def rate(c: Checks, clock: ClockInfo, first: Bracket, last: Bracket) -> None:
     c.rule("timer.rate", low <= seconds <= high, found, f"{clock.tick_hz:g} Hz within {clock.tolerance:g}")
 
 
-def recordable(c: Checks, info: DeviceInfo | MeterInfo) -> str:
+def identity(c: Checks, info: DeviceInfo | MeterInfo, again: DeviceInfo | MeterInfo) -> None:
+    """Check name and mode of a driver, and that its info can be recorded and stays the same."""
+    c.name = str(info.name) or "?"
+    c.rule("info.name", bool(info.name), repr(info.name), "a name")
+    c.rule("info.mode", info.mode in get_args(Mode), repr(info.mode), " or ".join(get_args(Mode)))
+    steady = _recorded(c, info) == _recorded(c, again)
+    c.rule("info.steady", steady, "another info at the second call", "the same each time")
+
+
+def _recorded(c: Checks, info: DeviceInfo | MeterInfo) -> str:
     """The info as a recording holds it; empty where it cannot be written."""
     text: list[str] = []
     error = raised(lambda: text.append(json.dumps(asdict(info), default=str, allow_nan=False)))

@@ -80,10 +80,10 @@ def sleep(acquisition: Acquisition, seconds: float) -> None:
     until_ns = acquisition.bench.clock.now_ns() + round(seconds * 1e9)
     while (now_ns := acquisition.bench.clock.now_ns()) < until_ns:
         acquisition.bench.clock.sleep_until(min(until_ns, now_ns + DRAIN_EVERY_NS))
-        work_between_spans(acquisition)
+        housekeep(acquisition)
 
 
-def work_between_spans(acquisition: Acquisition, force: bool = False) -> None:
+def housekeep(acquisition: Acquisition, force: bool = False) -> None:
     """Drain the meters, write to disk and read the clocks where that is due or ``force`` is set."""
     now_ns = acquisition.bench.clock.now_ns()
     if force or now_ns - acquisition.last_drain_ns >= DRAIN_EVERY_NS:

@@ -12,16 +12,7 @@ import random
 from collections.abc import Iterable
 from functools import partial
 
-from rig.engine.acquisition import (
-    Acquisition,
-    Bench,
-    Progress,
-    finish,
-    read_clocks,
-    sleep,
-    start_meter,
-    work_between_spans,
-)
+from rig.engine.acquisition import Acquisition, Bench, Progress, finish, housekeep, read_clocks, sleep, start_meter
 from rig.engine.device_errors import guard
 from rig.engine.dispatcher import Dispatcher
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
@@ -56,7 +47,7 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
                 dispatcher.settle()
                 _pause(step, acquisition)
         dispatcher.settle()
-        work_between_spans(acquisition, force=True)
+        housekeep(acquisition, force=True)
     except KeyboardInterrupt:
         error = Interrupted("interrupted", remedy="What was recorded until now is kept; `rig report` reads it")
     except RigError as caught:
@@ -112,7 +103,7 @@ def _mark(acquisition: Acquisition) -> None:
     read_clocks(acquisition, BRACKETS_PER_MARK, "mark")
     if acquisition.bench.meters and isinstance(acquisition.bench.device, Marks):
         _pulses(acquisition.bench.device, acquisition)
-    work_between_spans(acquisition, force=True)
+    housekeep(acquisition, force=True)
 
 
 def _pulses(device: Marks, acquisition: Acquisition) -> None:
@@ -140,7 +131,7 @@ def _idle(step: Idle, acquisition: Acquisition) -> None:
         raise SetupError(
             f"an idle window of {step.seconds} s", field="seconds", value=step.seconds, remedy="Give a positive number"
         )
-    work_between_spans(acquisition, force=True)
+    housekeep(acquisition, force=True)
     on_ns = acquisition.bench.clock.now_ns()
     sleep(acquisition, step.seconds)
     acquisition.recorder.event("idle", on_ns=on_ns, off_ns=acquisition.bench.clock.now_ns())

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 
 from rig.engine import device_errors
-from rig.engine.acquisition import Acquisition, drain, max_undrained_s, sleep, work_between_spans
+from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, sleep
 from rig.engine.device_errors import guard
 from rig.errors import DeviceError, RigError
 from rig.types import Inspects, Issue, Repeats, Reply, Sample
@@ -97,7 +97,7 @@ class Dispatcher:
                     self._join(step, due_ns)
                     return
             elif self._completed_ns >= acquisition.next_work_ns or not self._spin_ns:
-                work_between_spans(acquisition)
+                housekeep(acquisition)
             acquisition.issues = issue + 1
             issued_ns = self._now()
             self._submit(samples, step.budget)
@@ -166,7 +166,7 @@ class Dispatcher:
         size = len(step.samples) if rounds == 1 else self._batch
         for at in range(0, len(step.samples), size):
             for _ in range(rounds):
-                work_between_spans(self._acquisition)
+                housekeep(self._acquisition)
                 self._due.extend(self._query(sample, step, None) for sample in step.samples[at : at + size])
                 self.settle()
 
@@ -183,7 +183,7 @@ class Dispatcher:
         if self._origin_ns is None:
             self.settle()
             self._max_wait_s = min(max_undrained_s(self._acquisition), self._acquisition.device.timeout_s)
-            work_between_spans(self._acquisition)
+            housekeep(self._acquisition)
             self._origin_ns = self._now() - step.due_ns
         due_ns = self._origin_ns + step.due_ns
         self._wait_until(due_ns)
@@ -218,9 +218,8 @@ class Dispatcher:
             wait_s = min(self._max_wait_s, max(self._left_s(), 0.0))
             self._take(self._polled(wait_s), self._now())
             self._check_alive()
-            if (self._pending or self._due) and (
-                self._now() - self._acquisition.last_drain_ns
-            ) * 1e-9 >= self._max_wait_s:
+            undrained_s = (self._now() - self._acquisition.last_drain_ns) * 1e-9
+            if (self._pending or self._due) and undrained_s >= self._max_wait_s:
                 drain(self._acquisition)
 
     def _wait_until(self, due_ns: int) -> None:
@@ -253,7 +252,7 @@ class Dispatcher:
         elif acquisition.bench.meters and (now_ns - acquisition.last_drain_ns) * 1e-9 >= self._max_wait_s:
             drain(acquisition)
         elif left_ns > QUIET_NS and now_ns >= acquisition.next_work_ns and not self._pending:
-            work_between_spans(acquisition)
+            housekeep(acquisition)
         elif (left_ns > WRITING_NS and now_ns >= acquisition.next_work_ns) or self._recorder.waiting > NEARLY_FULL:
             acquisition.recorder.flush()
             acquisition.next_work_ns = now_ns + AHEAD_NS

@@ -63,14 +63,7 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
 
     A probe fails when the device refuses the problem, fails, or finds nothing, or when memory does not suffice.
     """
-    nodes = len(setup.workload.samples) and (setup.workload.details or {}).get(SIZE)
-    if not isinstance(nodes, int):
-        raise UsageError(
-            f"workload {setup.workload.name} has no size to search",
-            field="find_size",
-            value=setup.workload.name,
-            remedy="Use --scenario optimization --workload qubo-mis",
-        )
+    nodes = _nodes_of(setup.workload)
     from rig.analysis.evaluate import evaluate
     from rig.recording.reader import open_run
 
@@ -101,6 +94,18 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
         )
     _say(quiet, f"the largest is {found} nodes")
     return found
+
+
+def _nodes_of(workload: Workload) -> int:
+    nodes = len(workload.samples) and (workload.details or {}).get(SIZE)
+    if not isinstance(nodes, int):
+        raise UsageError(
+            f"workload {workload.name} has no size to search",
+            field="find_size",
+            value=workload.name,
+            remedy="Use --scenario optimization --workload qubo-mis",
+        )
+    return nodes
 
 
 @contextmanager
