@@ -1,6 +1,6 @@
 """Reading a bench file: its devices and meters, and its problems with their lines.
 
-Only the text is read; nothing is imported or opened. See docs/bench-file.md for the format.
+Only the text is read; nothing is imported or opened. See docs/reference/bench-file.md for the format.
 """
 
 from __future__ import annotations
