@@ -1,4 +1,4 @@
-"""The registered plugins, read from metadata and source text without importing them."""
+"""What is registered, read from metadata and source text. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def source_facts(module: str) -> tuple[list[str], str]:
     head = re.split(r"^(?:def|class|async|@)", text, maxsplit=1, flags=re.M)[0]
     try:
         tree = ast.parse(head)
-    except SyntaxError:  # the head may end inside a statement
+    except SyntaxError:  # the head of a file may end inside something
         tree = ast.parse(text)
     modes: list[str] = []
     for node in tree.body:

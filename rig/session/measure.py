@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rig.session.interrupts import interrupt, on_signals
 from rig.session.locks import device_lock
 from rig.session.probing import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
-from rig.types import Sequenced, Workload
+from rig.types import SampleSet, Sequenced, Workload
 
 MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
@@ -31,6 +31,14 @@ def measure(request: Request, quiet: bool = False) -> Path:
     """Record a session, or one run for another mode; return its directory.
 
     Raises a ``RigError``. The runs recorded before the error are kept and bound into a session.
+
+    Example::
+
+        import rig
+        from pathlib import Path
+
+        request = rig.Request(device="mock", mode="together", options=("samples=8",), out=Path("runs/first"))
+        print("recorded", rig.measure(request, quiet=True))
     """
     _check(request)
     folder = request.out or Path("runs") / run_name(request.device, request.scenario)
@@ -156,29 +164,12 @@ def _for_power(request: Request, setup: BenchSetup) -> Workload:
     return setup.workload.sequences(request.amortise_s)
 
 
-@dataclass(frozen=True)
-class _RepeatedSample:
-    """A workload that repeats one sample of another."""
-
-    of: Workload
-    name: str
-    task: str
-    version: str
-    digest_sha256: str
-    samples: Sequence[Any]
-    details: dict[str, Any]
-
-    def score(self, replies: Sequence[Any]) -> dict[str, float]:
-        return dict(self.of.score(replies))
-
-
 def _repeated_sample(workload: Workload) -> Workload:
+    """One sample of a workload, repeated."""
     first = workload.samples[len(workload.samples) // 2]  # not a sample of the warm-up, which this run follows at once
     times = max(REPEATS_LEAST, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
-    return _RepeatedSample(
-        workload, workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details
-    )
+    return SampleSet(workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details)
 
 
 def _exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:

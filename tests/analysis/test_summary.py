@@ -18,10 +18,10 @@ from rig.analysis.summary import Part, _mean, summarise
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Reply, Rules, Span
-from tests.support.serving import GridSpec, recording, samples
+from tests.support.serving import Asked, recording, samples
 
 LOOSE = Rules("test", "single-stream", "a test", submittable=False)
-Played = tuple[str, str, list[GridSpec]]
+Played = tuple[str, str, list[Asked]]
 Summarise = Callable[..., Result]
 
 
@@ -44,11 +44,11 @@ def summary(tmp_path: Path) -> Summarise:
 
 def asked(
     seconds: float | Sequence[float] = 0.1, said: Sequence[Any] = ("x",) * 4, ids: Sequence[int] = range(4)
-) -> list[GridSpec]:
+) -> list[Asked]:
     """One query a second, each answered after so long."""
     each = [seconds] * len(ids) if isinstance(seconds, float) else seconds
     return [
-        GridSpec(None, 5.0 + k, 5.0 + k + s, f"s{i}", o) for k, (i, s, o) in enumerate(zip(ids, each, said, strict=True))
+        Asked(None, 5.0 + k, 5.0 + k + s, f"s{i}", o) for k, (i, s, o) in enumerate(zip(ids, each, said, strict=True))
     ]
 
 

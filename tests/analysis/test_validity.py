@@ -19,7 +19,7 @@ from rig.plugins import load
 from rig.recording.reader import Run
 from rig.types import Rules
 from scenarios.rules import SETS, rules
-from tests.support.serving import GridSpec, recording
+from tests.support.serving import Asked, recording
 
 ALL = Rules(
     "test", "server", "a test", submittable=True, idle_s=2.0, warmup=1, min_duration_s=10.0, min_queries=100,
@@ -34,9 +34,9 @@ AT_S = 5.0 + (AT_S - AT_S[0]) * 10.1 / (AT_S[-1] - AT_S[0])
 """A run that keeps every rule: 110 arrivals in 10.1 s, each answered after 20 ms."""
 
 
-def good() -> list[GridSpec]:
-    warm = [GridSpec(None, 4.0, 4.1, warmup=True)]
-    return warm + [GridSpec(t, t, t + 0.02, f"s{k % 4}") for k, t in enumerate(AT_S.tolist())]
+def good() -> list[Asked]:
+    warm = [Asked(None, 4.0, 4.1, warmup=True)]
+    return warm + [Asked(t, t, t + 0.02, f"s{k % 4}") for k, t in enumerate(AT_S.tolist())]
 
 
 Judge = Callable[..., Validity]
@@ -47,7 +47,7 @@ def judged(tmp_path: Path) -> Judge:
     """The verdict on a hand-made recording."""
     count = iter(range(1000))
 
-    def run(asked: list[GridSpec], rules: Rules = ALL, **about: Any) -> Validity:
+    def run(asked: list[Asked], rules: Rules = ALL, **about: Any) -> Validity:
         given: dict[str, Any] = {"options": BOUND, "size": 4, "meters": [METER]} | about
         made = recording(tmp_path / str(next(count)), asked, rules=rules, **given)
         verdict = verdict_of(made)
@@ -73,7 +73,7 @@ def test_a_run_that_keeps_every_rule_is_valid(judged: Judge) -> None:
     assert len(verdict.checks) >= 12
 
 
-def slower(count: int, by_s: float) -> list[GridSpec]:
+def slower(count: int, by_s: float) -> list[Asked]:
     """The first ``count`` of every ten answered so much later, each long before the next is due."""
     return [replace(a, done=a.done + by_s) if k % 10 < count else a for k, a in enumerate(good()) if a.done is not None]
 
@@ -100,12 +100,12 @@ def test_a_rule_broken_by_what_surrounds_the_queries_is_named(judged: Judge, wha
 
 
 def test_a_sample_without_an_answer_is_named(judged: Judge) -> None:
-    asked = [*good(), GridSpec(AT_S[-1] + 0.05, AT_S[-1] + 0.05, None)]
+    asked = [*good(), Asked(AT_S[-1] + 0.05, AT_S[-1] + 0.05, None)]
     assert broken(judged(asked)) == [("samples without an answer", "1", "0")]
 
 
 def test_too_much_warm_up_is_named(judged: Judge) -> None:
-    asked = [GridSpec(None, 3.0, 3.1, warmup=True), *good()]
+    asked = [Asked(None, 3.0, 3.1, warmup=True), *good()]
     assert broken(judged(asked)) == [("warm-up samples", "2", "at most 1")]
     assert broken(judged(good(), rules=replace(ALL, warmup=0))) == [("warm-up samples", "1", "at most 0")]
 
@@ -121,7 +121,7 @@ def test_too_short_a_run_is_named(judged: Judge) -> None:
 
 @pytest.mark.parametrize("seconds", [0.7, 1.1, 2.3, 10.12, 600.0])
 def test_exactly_the_duration_asked_for_is_long_enough(judged: Judge, seconds: float) -> None:
-    asked = [GridSpec(t, t, t + 0.1) for t in (1.7, 1.7 + seconds - 0.1)]
+    asked = [Asked(t, t, t + 0.1) for t in (1.7, 1.7 + seconds - 0.1)]
     least = Rules("test", "server", "a test", submittable=False, min_duration_s=seconds, idle_s=seconds)
     assert broken(judged(asked, rules=least, idle_s=(seconds, seconds))) == []
 
@@ -151,7 +151,7 @@ IN_TIME = Rules("test", "real-time", "a test", submittable=False, in_time_share=
 
 
 def test_too_few_frames_in_time_are_named_and_a_dropped_one_is_not_in_time(judged: Judge) -> None:
-    asked = [GridSpec(k * 0.5, k * 0.5, k * 0.5 + 0.5) for k in range(20)]
+    asked = [Asked(k * 0.5, k * 0.5, k * 0.5 + 0.5) for k in range(20)]
     assert broken(judged(asked, rules=IN_TIME, options=STREAM)) == []
     for left, share in ((2, []), (3, [("frames answered within 0.5 s", "85.00%", "at least 90%")])):
         some = [replace(a, at=None, done=None) if k < left else a for k, a in enumerate(asked)]
@@ -159,7 +159,7 @@ def test_too_few_frames_in_time_are_named_and_a_dropped_one_is_not_in_time(judge
 
 
 def test_a_deadline_of_its_own_takes_the_place_of_the_stride(judged: Judge) -> None:
-    asked = [GridSpec(k * 0.5, k * 0.5, k * 0.5 + 0.3) for k in range(20)]
+    asked = [Asked(k * 0.5, k * 0.5, k * 0.5 + 0.3) for k in range(20)]
     verdict = judged(asked, rules=IN_TIME, options=STREAM | {"deadline_s": 0.25})
     assert broken(verdict) == [("frames answered within 0.25 s", "0.00%", "at least 90%")]
 
@@ -181,7 +181,7 @@ def test_a_host_that_bunches_arrivals_is_caught_by_their_gaps(judged: Judge) -> 
     """Never more than 5 ms late, and yet the load is another one than Poisson's."""
     due_s = 5.0 + (AT_S - 5.0) / 20.0
     kept_s = np.ceil(due_s / 0.005) * 0.005
-    asked = [GridSpec(t, at, at + 1e-9, f"s{k % 4}") for k, (t, at) in enumerate(zip(due_s, kept_s, strict=True))]
+    asked = [Asked(t, at, at + 1e-9, f"s{k % 4}") for k, (t, at) in enumerate(zip(due_s, kept_s, strict=True))]
     (gaps,) = broken(judged(asked, rules=replace(ALL, min_duration_s=0.0, warmup=None)))
     assert gaps[0] == "Kolmogorov distance of gaps kept to gaps scheduled"
     assert gaps[2] == "at most 0.05"
@@ -195,7 +195,7 @@ def test_waiting_for_a_busy_device_is_not_the_hosts_fault(judged: Judge, holds: 
         at_s = 5.0 + 0.4 * burst
         ends = [at_s + 0.02 * (k + 1) for k in range(4)]
         free = [at_s] * (holds or 1) + ends
-        asked += [GridSpec(at_s, free[k], ends[k], f"s{k}") for k in range(4)]
+        asked += [Asked(at_s, free[k], ends[k], f"s{k}") for k in range(4)]
     assert broken(judged(asked, rules=replace(ALL, warmup=None), holds=holds)) == []
 
 
@@ -203,7 +203,7 @@ def test_waiting_for_a_busy_device_is_not_the_hosts_fault(judged: Judge, holds: 
 
 
 def test_an_accuracy_run_is_judged_by_whether_the_whole_set_was_answered(judged: Judge) -> None:
-    asked = [GridSpec(None, k, k + 0.5, f"s{k}") for k in range(4)]
+    asked = [Asked(None, k, k + 0.5, f"s{k}") for k in range(4)]
     assert broken(judged(asked, purpose="accuracy")) == []
     short = judged(asked[:3], purpose="accuracy", rules=replace(ALL, whole_set=False))
     assert broken(short) == [("samples of the set answered", "3", "4")]
@@ -211,7 +211,7 @@ def test_an_accuracy_run_is_judged_by_whether_the_whole_set_was_answered(judged:
 
 def test_a_compliance_run_need_not_be_long(judged: Judge) -> None:
     rules = replace(ALL, whole_set=False)
-    assert broken(judged([GridSpec(None, 0.0, 0.5)], purpose="compliance", rules=rules)) == []
+    assert broken(judged([Asked(None, 0.0, 0.5)], purpose="compliance", rules=rules)) == []
 
 
 def test_a_run_that_names_no_rules_has_no_verdict(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_simulated_device_is_invalid_by_sets_to_submit_by_and_for_that_reason(
     judged: Judge, name: str, scenario: str
 ) -> None:
     chosen = replace(rules(name, scenario), min_duration_s=0.0, warmup=None)
-    asked = [GridSpec(None, t, t + 0.02, f"s{k % 4}") for k, t in enumerate(AT_S.tolist())]
+    asked = [Asked(None, t, t + 0.02, f"s{k % 4}") for k, t in enumerate(AT_S.tolist())]
     assert broken(judged(asked, rules=chosen, options={}, scenario=scenario)) == []
     (only,) = broken(judged(asked, rules=chosen, options={}, scenario=scenario, mode="simulator"))
     assert only == ("device and meters", "hardware, simulator", "hardware")

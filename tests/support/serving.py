@@ -140,7 +140,7 @@ def since_due(run: Run, column: str) -> list[float]:
 
 
 @dataclass(frozen=True)
-class GridSpec:
+class Asked:
     """One query of a hand-made recording, in seconds of the run; ``at`` issued, None where it was dropped."""
 
     due: float | None
@@ -152,7 +152,7 @@ class GridSpec:
 
 
 def recording(
-    path: Path, asked: Iterable[GridSpec], *, rules: Rules | None = None, options: Mapping[str, Any] | None = None,
+    path: Path, asked: Iterable[Asked], *, rules: Rules | None = None, options: Mapping[str, Any] | None = None,
     mode: str = "hardware", meters: Sequence[Mapping[str, Any]] = (), idle_s: Sequence[float] = (2.0, 2.0),
     purpose: str = "all", known: Sequence[Sample] | None = None, size: int = 1, holds: int | None = None,
     error: Mapping[str, Any] | None = None, scenario: str = "server",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rig.analysis.service.change_detection import Stream, onset_figures, onset_latencies_s, stream_of, time_right
 from rig.analysis.service.queries import queries_of
 from rig.types import Sample
-from tests.support.serving import GridSpec, recording
+from tests.support.serving import Asked, recording
 
 
 def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float = 1.0, every_s: float = 1.0) -> Stream:
@@ -118,14 +118,14 @@ def frames(count: int, stride_s: float, scene_s: float, window_s: float = 1.0) -
     return known, [str(sample.label) for sample in known]
 
 
-def heard(path: Path, known: Sequence[Sample], asked: Sequence[GridSpec]) -> Stream | None:
+def heard(path: Path, known: Sequence[Sample], asked: Sequence[Asked]) -> Stream | None:
     run = recording(path, asked, known=known)
     return stream_of(run, queries_of(run))
 
 
 def test_scenes_are_found_in_the_ages_of_the_labels(tmp_path: Path) -> None:
     known, labels = frames(30, 0.5, 4.0)
-    asked = [GridSpec(k * 0.5, k * 0.5, k * 0.5 + 0.1, f"f{k}", labels[k]) for k in range(30)]
+    asked = [Asked(k * 0.5, k * 0.5, k * 0.5 + 0.1, f"f{k}", labels[k]) for k in range(30)]
     found = heard(tmp_path / "run", known, asked)
     assert found is not None
     assert found.onset_s.tolist() == [-1.0, 3.0, 7.0, 11.0]  # the stream began one window before the first frame
@@ -136,7 +136,7 @@ def test_scenes_are_found_in_the_ages_of_the_labels(tmp_path: Path) -> None:
 def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_path: Path) -> None:
     known, labels = frames(12, 1.0, 4.0)
     asked = [
-        GridSpec(k, None, None, f"f{k}") if 3 <= k < 7 else GridSpec(k, k, k + (3.5 if k == 8 else 0.1), f"f{k}", labels[k])
+        Asked(k, None, None, f"f{k}") if 3 <= k < 7 else Asked(k, k, k + (3.5 if k == 8 else 0.1), f"f{k}", labels[k])
         for k in range(12)
     ]
     found = heard(tmp_path / "run", known, asked)
@@ -153,13 +153,13 @@ def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_p
 )  # fmt: skip
 def test_an_answer_is_a_label_or_holds_one(tmp_path: Path, output: Any, said: str) -> None:
     known, _ = frames(3, 1.0, 2.0)
-    found = heard(tmp_path / "run", known, [GridSpec(k, k, k + 0.1, f"f{k}", output) for k in range(3)])
+    found = heard(tmp_path / "run", known, [Asked(k, k, k + 0.1, f"f{k}", output) for k in range(3)])
     assert found is not None
     assert found.said == (said,) * 3
     assert found.probability.shape == (3, len(found.classes))
 
 
 def test_samples_that_are_no_frames_make_no_stream(tmp_path: Path) -> None:
-    assert heard(tmp_path / "a", [Sample("s0", np.zeros(1))], [GridSpec(0.0, 0.0, 1.0)]) is None
+    assert heard(tmp_path / "a", [Sample("s0", np.zeros(1))], [Asked(0.0, 0.0, 1.0)]) is None
     known, _ = frames(2, 1.0, 2.0)
-    assert heard(tmp_path / "b", known, [GridSpec(None, 0.0, 1.0, "f0")]) is None
+    assert heard(tmp_path / "b", known, [Asked(None, 0.0, 1.0, "f0")]) is None
