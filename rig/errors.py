@@ -9,16 +9,22 @@ from collections.abc import Sequence
 
 
 class RigError(Exception):
-    """Base. ``field`` is what was wrong, ``value`` what it was, ``remedy`` what to do next."""
+    """The base of all. ``field`` is what was wrong, ``value`` what it was, ``remedy`` what to do next.
+
+    ``example`` is a value for the option ``field`` where giving one is the remedy.
+    """
 
     exit_code = 10
 
-    def __init__(self, message: str, *, field: str = "", value: object = None, remedy: str = "") -> None:
+    def __init__(
+        self, message: str, *, field: str = "", value: object = None, remedy: str = "", example: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
         self.value = value
-        self.remedy = remedy
+        self.remedy = f"Add --option {field}={example}" if example else remedy
+        self.example = example
 
     def __str__(self) -> str:
         return f"{self.message}. {self.remedy}" if self.remedy else self.message

@@ -10,7 +10,6 @@ import importlib
 import importlib.util
 import inspect
 import math
-import re
 import sys
 import types
 import typing
@@ -124,19 +123,19 @@ def _reserved(factory: Factory, name: str) -> SetupError:
 
 @contextmanager
 def located(places: Mapping[str, str]) -> Iterator[None]:
-    """Add the place in the bench file to errors about an option, and word their remedies for that file.
+    """Put the place in a bench file before the message of an error that is about an option.
 
-    ``places`` holds ``FILE:LINE: key`` by option, and that of the table under ``""``.
+    ``places`` gives FILE:LINE and key by option, and those of the table by ``""``. A remedy that gives the option
+    speaks of the file in place of the command line.
     """
     try:
         yield
     except RigError as error:
         if error.field in places and error.field:
             error.message = f"{places[error.field]}: {error.message}"
-            table = places[""].rpartition(" ")[2]
-            error.remedy = re.sub(
-                r"(?:Add )?--option (\w+)=(\S+)", rf'Write \1 = "\2" among the options of [{table}]', error.remedy
-            )
+            if error.example:
+                table = places[""].rpartition(" ")[2]
+                error.remedy = f'Write {error.field} = "{error.example}" among the options of [{table}]'
         raise
 
 

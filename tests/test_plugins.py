@@ -178,7 +178,7 @@ def test_an_error_of_opening_names_the_place_of_the_option_in_the_file() -> None
         pytest.raises(SetupError, match=r"^b\.toml:7: meters\.dmm\.options\.address: none was named") as caught,
         located(PLACES),
     ):
-        raise SetupError("none was named", field="address", remedy="Add --option address=TCPIP::192.0.2.7::INSTR")
+        raise SetupError("none was named", field="address", example="TCPIP::192.0.2.7::INSTR")
     assert caught.value.remedy == 'Write address = "TCPIP::192.0.2.7::INSTR" among the options of [meters.dmm]'
 
 

@@ -6,14 +6,15 @@ driver of a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from drivers.extras import vendor_package
 from drivers.failures import KEPT
-from drivers.options import positive, refused
-from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError
+from drivers.options import positive
+from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError, UsageError
 
 SLICE_S = 0.05
 """How long one wait inside pyserial lasts, and so how late a deadline may be kept."""
@@ -154,8 +155,12 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
     there, is in use or cannot run at this rate.
     """
     if not port:
-        remedy = "Add --option port=/dev/ttyACM0 (on Windows: port=COM3)"
-        raise refused("port", port, remedy, f"no port was named for the {kinds.noun}")
+        raise UsageError(
+            f"no port was named for the {kinds.noun}",
+            field="port",
+            value=port,
+            example="COM3" if sys.platform == "win32" else "/dev/ttyACM0",
+        )
     positive(baud=baud)
     serial = vendor_package("serial", "pyserial", "serial", "an instrument on a serial port", "port")
     handle = serial.Serial(baudrate=baud, timeout=SLICE_S, write_timeout=1.0, exclusive=True)

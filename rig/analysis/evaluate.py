@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rig.analysis.memory import check_room
+from rig.analysis.memory import check_memory
 from rig.analysis.power import figures as fig
 from rig.analysis.power.average import average_figures
 from rig.analysis.quantity import Quantity
@@ -40,7 +40,7 @@ def evaluate(run: Run) -> Result:
         for name, quantity in result.quantities.items():
             print(name, quantity.value, quantity.unit)
     """
-    check_room([len(t.value) for t in run.traces.values() if t.rail.kind != "edges"])
+    check_memory([len(t.value) for t in run.traces.values() if t.rail.kind != "edges"])
     pins = pinned(run)
     run = run if pins is None else pins.run
     device_clock = run.start.device.clock

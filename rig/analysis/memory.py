@@ -1,4 +1,4 @@
-"""Is there memory for the estimators? Asked before they begin, so that the kernel never ends them halfway."""
+"""Checks that memory suffices before an evaluation begins, so that the kernel does not end it halfway."""
 
 from __future__ import annotations
 
@@ -6,52 +6,54 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
+
 from rig.errors import MeasurementRefusedError
 
 RUN_BYTES = 26
-"""For each reading, once a run is opened: its value, both ticks and two flags; see ``rig.recording.reader.Trace``."""
+"""Bytes for each reading of an opened run: value, both ticks and two flags; see ``rig.recording.reader.Trace``."""
 HELD_BYTES = 88
-"""For each reading of every rail, from then to the end of an evaluation, the run itself included."""
+"""Bytes for each reading of every rail until the evaluation ends, the run itself included."""
 WORK_BYTES = 112
-"""For each reading of the largest rail, at most at a time. With what is held, a tenth above the most memory that
-runs of 5e6 to 1e8 readings took, with hum and without (docs/how-to/long-traces.md)."""
+"""Most bytes at a time for each reading of the largest rail. The sum is a tenth above the most memory that runs of
+5e6 to 1e8 readings took, with hum and without (docs/how-to/long-traces.md)."""
 FIXED_BYTES = 300 << 20
-"""The interpreter, its libraries and the pictures."""
+"""Bytes of the interpreter, its libraries and the figures."""
 SMALL = 1_000_000
-"""Readings below which nobody asks."""
+"""Fewer readings than this are not checked."""
 
 
 def needed_bytes(readings: Sequence[int]) -> int:
-    """Memory that opening and evaluating a run takes, for so many readings by rail."""
+    """Bytes that opening and evaluating a run takes, from its number of readings by rail."""
     return FIXED_BYTES + HELD_BYTES * sum(readings) + WORK_BYTES * max(readings, default=0)
 
 
-def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What the kernel would give to new work without swapping, and the control group allows; None where nobody says.
+def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that new work can take without swapping, within the limits of this process's control groups.
 
-    ``MemAvailable`` of proc(5); ``memory.max`` and ``memory.current`` less ``inactive_file`` of control groups v2, or
-    their older names.
+    The control groups, which psutil does not know, are those of Linux, version 2 or 1: limit less usage, plus the
+    part of the file cache that the kernel frees first.
     """
-    found = [_meminfo(proc / "meminfo"), *(_group(folder) for folder in _groups(proc, cgroup))]
-    return min((x for x in found if x is not None), default=None)
+    limits = [_left_in(group) for group in _groups(proc, cgroup)]
+    return min([int(psutil.virtual_memory().available), *(left for left in limits if left is not None)])
 
 
-def check_room(
-    readings: Sequence[int], *, opened: bool = True, available: Callable[[], int | None] = available_bytes
+def check_memory(
+    readings: Sequence[int], *, opened: bool = True, available: Callable[[], int] = available_bytes
 ) -> None:
-    """Refuse to evaluate what does not fit; ``opened`` says that the run is already held.
+    """Check that readings, counted by rail, can be evaluated in memory; ``opened``: the run is in memory already.
 
-    Raises ``MeasurementRefusedError`` that says what it would take, and the way round.
+    Raises ``MeasurementRefusedError`` that states what the evaluation needs, and the way round.
     """
     if sum(readings) < SMALL:
         return
-    room = available()
+    free = available()
     needed = needed_bytes(readings) - (RUN_BYTES * sum(readings) if opened else 0)
-    if room is None or needed <= room:
+    if needed <= free:
         return
-    scale = max((needed - FIXED_BYTES) / max(room - FIXED_BYTES, 1), 1.0)
+    scale = max((needed - FIXED_BYTES) / max(free - FIXED_BYTES, 1), 1.0)
     fewer = f", or average {math.ceil(scale)} readings to one before it is imported" if scale < 1e3 else ""
-    gigabytes = f"about {needed / 1e9:.1f} GB and {room / 1e9:.1f} GB are available"
+    gigabytes = f"about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are available"
     raise MeasurementRefusedError(
         f"evaluating {sum(readings):,} readings takes {gigabytes}",
         field="memory",
@@ -62,9 +64,9 @@ def check_room(
 
 
 def check_recording(path: Path) -> None:
-    """``check_room`` of a run directory before it is opened, by what its traces say of themselves.
+    """Check that a run directory can be evaluated in memory, by the lengths that its traces declare.
 
-    Raises ``MeasurementRefusedError``. What cannot be read is left to who opens it.
+    Raises ``MeasurementRefusedError``. A trace that cannot be read is reported when the run is opened.
     """
     import pyarrow as pa
 
@@ -79,20 +81,13 @@ def check_recording(path: Path) -> None:
                 for batch in reader:
                     count += batch.num_rows
         except (pa.ArrowException, EOFError, OSError):
-            pass  # what a crash tore off
+            pass  # torn by a crash
         counts.append(count)
-    check_room(counts, opened=False)
-
-
-def _meminfo(path: Path) -> int | None:
-    for line in _lines(path):
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) << 10
-    return None
+    check_memory(counts, opened=False)
 
 
 def _groups(proc: Path, cgroup: Path) -> list[Path]:
-    """The folder of this process's control group and of those around it."""
+    """The folders of this process's control group and of those that hold it."""
     found = []
     for line in _lines(proc / "self" / "cgroup"):
         number, kinds, inner = line.split(":", 2)
@@ -103,14 +98,15 @@ def _groups(proc: Path, cgroup: Path) -> list[Path]:
     return found
 
 
-def _group(folder: Path) -> int | None:
+def _left_in(group: Path) -> int | None:
+    """Bytes that a control group leaves; None where it sets no limit."""
     for limit, current, cache in (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     ):
-        texts = ["".join(_lines(folder / name)).strip() for name in (limit, current)]
+        texts = ["".join(_lines(group / name)).strip() for name in (limit, current)]
         if all(t.isdigit() for t in texts):
-            freed = [int(x.split()[1]) for x in _lines(folder / "memory.stat") if x.startswith(cache + " ")]
+            freed = [int(x.split()[1]) for x in _lines(group / "memory.stat") if x.startswith(cache + " ")]
             return max(int(texts[0]) - int(texts[1]) + sum(freed), 0)
     return None
 

@@ -18,7 +18,7 @@ from rig.analysis.result import Result
 from rig.analysis.service.queries import queries_of
 from rig.analysis.validity import Check
 from rig.recording.reader import Run
-from rig.recording.session import Tried
+from rig.recording.session import SizeProbe
 
 SCORES = ("accuracy", "balanced_accuracy")
 NOISY = 0.1
@@ -39,7 +39,7 @@ class Part:
     result: Result
 
 
-def summarise(name: str, parts: Sequence[Part], tried: Sequence[Tried] = ()) -> Result | None:
+def summarise(name: str, parts: Sequence[Part], tried: Sequence[SizeProbe] = ()) -> Result | None:
     """The session's result; of a search, that for the largest size it found. None when there is neither."""
     by = {p: [part for part in parts if part.purpose == p] for p in ("performance", "accuracy", "power", "compliance")}
     lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
@@ -64,7 +64,7 @@ def summarise(name: str, parts: Sequence[Part], tried: Sequence[Tried] = ()) -> 
     )
 
 
-def _searched(name: str, parts: Sequence[Part], tried: Sequence[Tried]) -> Result | None:
+def _searched(name: str, parts: Sequence[Part], tried: Sequence[SizeProbe]) -> Result | None:
     """The largest size of which a solution better than cost 0 was found, with what its own run gave."""
     solved = [(part, _nodes(part.run)) for part in parts if _solved(part)]
     if not tried or not solved:

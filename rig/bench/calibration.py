@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from rig.bench import fields
+from rig.bench.fields import Field, check_table
 from rig.errors import DataError, UsageError
 from rig.types import Accuracy, Rail
 
 UNITS = ("W", "A", "J", "V")
 PLAUSIBLE_C = (-60.0, 150.0)
-"""Degrees Celsius around an instrument; what lies outside is a mistake, or kelvins."""
+"""Degrees Celsius that an instrument can have around it; others are a mistake, or kelvins."""
 
 
 @dataclass(frozen=True)
 class Aperture:
-    """What a short aperture adds, in per cent of range; it holds for apertures below ``below_s``."""
+    """What apertures below ``below_s`` add to the limits, in per cent of range."""
 
     below_s: float
     of_range_percent: float
@@ -75,18 +77,12 @@ def load(path: Path) -> Calibration:
             remedy="Name a file as docs/reference/calibration.md describes",
         ) from error
     except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8
-        raise _bad(path, "the file", str(error), "Mend its syntax") from error
-    table = _table(path, data, "the file", _FIELDS, "range")
-    ranges = data["range"]
-    if not isinstance(ranges, list) or not ranges:
-        raise _bad(path, "range", ranges, "Give one [[range]] at least")
-    found = Calibration(
-        **{k: v for k, v in table.items() if k != "range"},
-        ranges=tuple(_range(path, item, f"range[{k}]") for k, item in enumerate(ranges)),
-        path=path.name,
-    )
+        raise _bad(path, "the file", f"cannot be read: {error}", error, "Correct its syntax") from error
+    values = _values(path, data, "", _FILE)
+    ranges = tuple(_range(path, item, f"range[{k}]") for k, item in enumerate(values.pop("range")))
+    found = Calibration(**values, ranges=ranges, path=path.name)
     if found.valid_until < found.valid_from:
-        raise _bad(path, "valid_until", found.valid_until, "It lies before valid_from")
+        raise _bad(path, "valid_until", f"is {found.valid_until}", found.valid_until, "Give a day after valid_from")
     return found
 
 
@@ -101,10 +97,10 @@ def accuracy(
 ) -> Accuracy:
     """The limits of one range under the conditions of a measurement, in the unit of the readings.
 
-    ``range_max`` chooses the range by its full scale; it may be None when there is one of this unit. Without
-    ``temperature_c`` the temperature is taken to be that of the calibration, without ``on`` its validity cannot be
-    checked, without ``aperture_s`` the largest of the aperture terms counts; the source text says so. Raises
-    ``UsageError`` for what must be stated or cannot be meant, ``DataError`` outside validity.
+    ``range_max`` chooses the range by its full scale; it may be None where one range has this unit. Without
+    ``temperature_c`` the temperature is that of the calibration; without ``on`` the validity is not checked; without
+    ``aperture_s`` the largest aperture term counts. The source text of the limits says so. Raises
+    ``UsageError`` for a condition that must be given or cannot be right, ``DataError`` outside validity.
     """
     check_temperature(temperature_c)
     chosen = _chosen(calibration, unit, range_max)
@@ -142,10 +138,10 @@ def stated(
     on: date | None = None,
     aperture_s: float | None = None,
 ) -> Rail:
-    """A rail with the accuracy of a calibration file; unchanged, not stated, when ``path`` is None.
+    """A rail with the accuracy of a calibration file; the rail unchanged when ``path`` is None.
 
-    Takes the limits in the rail's own unit; the aperture is the rail's, or the whole period, or ``aperture_s`` of a
-    rail that has neither.
+    The limits are in the rail's own unit. The aperture is the rail's, or its whole period, or ``aperture_s`` of a rail
+    that has neither.
     """
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
@@ -170,7 +166,7 @@ def stated(
 
 
 def check_temperature(temperature_c: float | None) -> None:
-    """Raise ``UsageError`` for degrees Celsius at which nobody measures."""
+    """Check that a temperature is plausible. Raises ``UsageError``."""
     low, high = PLAUSIBLE_C
     if temperature_c is not None and not low <= temperature_c <= high:
         raise UsageError(
@@ -198,10 +194,6 @@ def _chosen(calibration: Calibration, unit: str, range_max: float | None) -> Ran
     )
 
 
-def _text(x: Any) -> str | None:
-    return x if isinstance(x, str) else None
-
-
 def _day(x: Any) -> date | None:
     if isinstance(x, str):
         try:
@@ -211,75 +203,69 @@ def _day(x: Any) -> date | None:
     return x if type(x) is date else None
 
 
-def _number(x: Any) -> float | None:
-    return float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) < 1e15 else None
-
-
 def _celsius(x: Any) -> float | None:
-    number = _number(x)
+    number = fields.number(x)
     return number if number is not None and PLAUSIBLE_C[0] <= number <= PLAUSIBLE_C[1] else None
 
 
-def _size(x: Any) -> float | None:
-    return _number(x) if _number(x) is not None and x >= 0 else None
+def _unit(x: Any) -> str | None:
+    return x if x in UNITS else None
 
 
-def _positive(x: Any) -> float | None:
-    return _number(x) if _number(x) is not None and x > 0 else None
+def _any_text(x: Any) -> str | None:
+    return x if isinstance(x, str) else None
 
 
-_FIELDS = {
-    "instrument": (_text, "a text", True),
-    "reference": (_text, "a text", True),
-    "valid_from": (_day, "a date, YYYY-MM-DD", True),
-    "valid_until": (_day, "a date, YYYY-MM-DD", True),
-    "serial": (_text, "a text", False),
-    "temperature_c": (_celsius, "a number of degrees Celsius", False),
-    "temperature_span_c": (_size, "a number, 0 or more", False),
+def _list(x: Any) -> list[Any] | None:
+    return x if isinstance(x, list) else None
+
+
+def _tables(x: Any) -> list[Any] | None:
+    return x if isinstance(x, list) and x else None
+
+
+_FILE = {
+    "instrument": Field(_any_text, "a text", needed=True),
+    "reference": Field(_any_text, "a text", needed=True),
+    "valid_from": Field(_day, "a date, YYYY-MM-DD", needed=True),
+    "valid_until": Field(_day, "a date, YYYY-MM-DD", needed=True),
+    "serial": Field(_any_text, "a text"),
+    "temperature_c": Field(_celsius, "a number of degrees Celsius"),
+    "temperature_span_c": Field(fields.not_negative, "a number, 0 or more"),
+    "range": Field(_tables, "one [[range]] at least", needed=True),
 }
+_PERCENT = Field(fields.not_negative, "a number, 0 or more")
 _RANGE = {
-    "unit": (lambda x: x if x in UNITS else None, "W, A, J or V", True),
-    "full_scale": (_positive, "a number above 0", True),
-    "of_reading_percent": (_size, "a number, 0 or more", True),
-    "of_range_percent": (_size, "a number, 0 or more", True),
-    "of_reading_percent_per_c": (_size, "a number, 0 or more", False),
-    "of_range_percent_per_c": (_size, "a number, 0 or more", False),
+    "unit": Field(_unit, "W, A, J or V", needed=True),
+    "full_scale": Field(fields.positive, "a number above 0", needed=True),
+    "of_reading_percent": _PERCENT._replace(needed=True),
+    "of_range_percent": _PERCENT._replace(needed=True),
+    "of_reading_percent_per_c": _PERCENT,
+    "of_range_percent_per_c": _PERCENT,
+    "aperture": Field(_list, "[[range.aperture]] tables"),
 }
 _APERTURE = {
-    "below_s": (_positive, "a number above 0", True),
-    "of_range_percent": (_size, "a number, 0 or more", True),
+    "below_s": Field(fields.positive, "a number above 0", needed=True),
+    "of_range_percent": _PERCENT._replace(needed=True),
 }
 
 
 def _range(path: Path, item: Any, where: str) -> Range:
-    table = _table(path, item, where, _RANGE, None, "aperture")
-    rows: Sequence[Any] = item.get("aperture", [])
-    if not isinstance(rows, list):
-        raise _bad(path, f"{where}.aperture", rows, "Give [[range.aperture]] tables")
-    apertures = [Aperture(**_table(path, a, f"{where}.aperture[{k}]", _APERTURE)) for k, a in enumerate(rows)]
-    return Range(**table, apertures=tuple(apertures))
+    values = _values(path, item, f"{where}.", _RANGE)
+    rows = enumerate(values.pop("aperture", []))
+    apertures = [Aperture(**_values(path, row, f"{where}.aperture[{k}].", _APERTURE)) for k, row in rows]
+    return Range(**values, apertures=tuple(apertures))
 
 
-def _table(path: Path, data: Any, where: str, fields: Mapping[str, Any], *inner: str | None) -> dict[str, Any]:
-    """The checked values of one table. ``inner`` names tables inside: the first is needed, the others may be there."""
-    if not isinstance(data, Mapping):
-        raise _bad(path, where, data, "It must be a table")
-    prefix = "" if where == "the file" else f"{where}."
-    needed = [name for name, (_, _, need) in fields.items() if need] + [n for n in inner[:1] if n]
-    if missing := [name for name in needed if name not in data]:
-        raise _bad(path, f"{prefix}{missing[0]}", None, "It is missing")
-    if strange := [name for name in data if name not in fields and name not in inner]:
-        raise _bad(path, f"{prefix}{strange[0]}", data[strange[0]], f"No such field; known: {', '.join(fields)}")
-    found = {}
-    for name in (n for n in fields if n in data):
-        check, what, _ = fields[name]
-        found[name] = check(data[name])
-        if found[name] is None:
-            raise _bad(path, f"{prefix}{name}", data[name], f"Give {what}")
-    return found
+def _values(path: Path, table: Any, prefix: str, known: Mapping[str, Field]) -> dict[str, Any]:
+    """The values of one table. Raises ``DataError`` for the first that is wrong."""
+    if not isinstance(table, Mapping):
+        raise _bad(path, prefix.rstrip(".") or "the file", f"is {table!r}", table, "Write it as a table")
+    found = check_table(table, known)
+    for name, what, value, remedy in found.problems[:1]:
+        raise _bad(path, prefix + name, what, value, remedy)
+    return found.values
 
 
-def _bad(path: Path, field: str, value: object, remedy: str) -> DataError:
-    return DataError(
-        f"calibration {path.name}: {field} is {value!r}", field=field, value=str(value), remedy=f"{remedy}"
-    )
+def _bad(path: Path, field: str, what: str, value: object, remedy: str) -> DataError:
+    return DataError(f"calibration {path.name}: {field} {what}", field=field, value=str(value), remedy=remedy)

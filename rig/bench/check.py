@@ -1,6 +1,6 @@
-"""A bench file against what there is: drivers and their options, calibration files, who sees which rail.
+"""Checks of a bench file against the drivers, their options, the calibration files and the wiring of rails.
 
-Drivers are imported, for their options; nothing is opened.
+Drivers are imported for their options. Nothing is opened.
 """
 
 from __future__ import annotations
@@ -10,26 +10,27 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
+from rig.bench.fields import closest
 from rig.bench.lines import Where, line_of
-from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value, closest
+from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value
 from rig.bench.values import clashes, wrong_value
 from rig.errors import MissingExtraError, RigError, UnknownNameError
 from rig.plugins import Factory, Option, load, located, options_of
 
 Entry = DeviceEntry | MeterEntry
 OWN_KEYS = ("rail", "supply_v", "calibration")
-"""Options of meters that a bench file says beside the driver and not among its options."""
+"""Options of meters that a bench file gives beside the driver, not among its options."""
 MOST_V = 400.0
-"""More feeds no board and no server: what is meant are millivolts."""
+"""A supply above this many volts is a mistake: the value is in millivolts."""
 
 
 def factory_of(bench: BenchFile, entry: Entry) -> Factory:
-    """The entry's driver, whose errors of opening name file and line. Raises a ``RigError`` when there is none, or it
+    """The factory of an entry's driver. Its errors name file and line.
 
-    cannot be imported.
+    Raises a ``RigError`` for a driver that does not exist or cannot be imported.
     """
     factory = _loaded(bench, entry)
-    if isinstance(factory, type):  # its options are those of __init__, which a wrapper would hide
+    if isinstance(factory, type):  # a wrapper would hide the options of its __init__
         return factory
 
     @functools.wraps(factory)
@@ -41,7 +42,7 @@ def factory_of(bench: BenchFile, entry: Entry) -> Factory:
 
 
 def places_of(bench: BenchFile, entry: Entry) -> dict[str, str]:
-    """FILE:LINE and key of each option, where it stands in the file or else its table; of the table by ``""``."""
+    """FILE:LINE and key of each option in the file, or of its table; the table's own under ``""``."""
     where = where_of(entry)
     table = f"{bench.path}:{line_of(bench.lines, where)}: {'.'.join(where)}"
     try:
@@ -61,14 +62,14 @@ def _loaded(bench: BenchFile, entry: Entry) -> Factory:
 
 
 def driver_name(bench: BenchFile, entry: Entry) -> str:
-    """What ``rig.plugins.load`` calls the driver; a path is relative to the bench file."""
+    """The driver's name for ``rig.plugins.load``; a path is relative to the bench file."""
     return str(bench.path.parent / entry.driver) if ".py:" in entry.driver else entry.driver
 
 
 def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
-    """An entry's options as the driver takes them from a command line, its wiring among them.
+    """An entry's options and wiring as texts, as a driver takes them from a command line.
 
-    A meter that can be named is named as in the file, so that two of one kind stay apart in the recording.
+    A meter with an option ``name`` gets its name in the file, so that the recording tells two of one kind apart.
     """
     given: dict[str, Value] = dict(entry.options)
     if isinstance(entry, MeterEntry):
@@ -79,7 +80,7 @@ def texts_of(entry: Entry, declared: Mapping[str, Option]) -> dict[str, str]:
 
 
 def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | None = None) -> list[Problem]:
-    """What is wrong with these entries, by name, that their text alone does not show."""
+    """The problems of entries, by name, that their text alone does not show."""
     notes = Notes(bench.path, bench.lines)
     declared = {name: _declared(notes, bench, entry) for name, entry in entries.items()}
     for name, entry in entries.items():
@@ -118,7 +119,7 @@ def _text(value: Value) -> str:
 
 
 def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option] | None:
-    """The driver's options; None when it has to be installed first, of which its opening speaks."""
+    """The driver's options; None where its package is missing, which opening it reports."""
     try:
         return options_of(factory_of(bench, entry))
     except MissingExtraError:
@@ -136,7 +137,7 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
     own = OWN_KEYS if isinstance(entry, MeterEntry) else ()
     for key, value in entry.options.items():
         if key in own and key in declared:
-            notes.add((*above, key), "is not said here", value, f"Write it as {key} = ... in [{'.'.join(above[:2])}]")
+            notes.add((*above, key), "is not given here", value, f"Write it as {key} = ... in [{'.'.join(above[:2])}]")
         elif key not in declared:
             notes.add((*above, key), f"is no option of {driver}", value, closest(key, {*declared} - {*own}))
         elif wrong := wrong_value(declared[key], value):
@@ -171,7 +172,7 @@ def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
 
 
 def _rails(m: MeterEntry, declared: Mapping[str, Option]) -> tuple[str, ...]:
-    """The rails that a meter will report; none where only the opened instrument can say."""
+    """The rails that a meter will report; none where only the opened instrument knows them."""
     if m.rails:
         return m.rails
     default = declared["rail"].default if "rail" in declared else None

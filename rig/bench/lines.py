@@ -1,4 +1,4 @@
-"""On which line of a TOML text each key stands: ``tomllib`` says so only of what it cannot parse."""
+"""The line of each key in a TOML text, which ``tomllib`` does not give."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Where = tuple[str, ...]
 def lines_of(text: str) -> dict[Where, int]:
     """Line (from 1) of every table and key of a valid TOML text, by its path from the top.
 
-    Each statement is parsed by itself, below the header of its table; one that goes on over several lines is known by
-    its first. Tables in an array share the path of the array, which keeps the line where it stood first.
+    Each statement is parsed by itself, below the header of its table. A statement of several lines has the number of
+    its first. Tables in an array share the path of the array, with the line of the first.
     """
     found: dict[Where, int] = {}
     header, waiting, first = "", "", 1
@@ -23,7 +23,7 @@ def lines_of(text: str) -> dict[Where, int]:
         is_header = waiting.lstrip().startswith("[")
         try:
             data = tomllib.loads(waiting if is_header else header + waiting)
-        except tomllib.TOMLDecodeError:  # it goes on in the next line
+        except tomllib.TOMLDecodeError:  # the statement goes on in the next line
             continue
         for where in _paths(data):
             found.setdefault(where, first)

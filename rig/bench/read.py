@@ -1,19 +1,19 @@
-"""A bench file's text to the devices and meters that it names, and to what is wrong with it, line by line.
+"""Reading a bench file: its devices and meters, and its problems with their lines.
 
-Nothing is imported, opened or looked up here but the text. See docs/reference/bench-file.md for the format.
+Only the text is read; nothing is imported or opened. See docs/reference/bench-file.md for the format.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rig.bench import fields
+from rig.bench.fields import Field, check_table, closest
 from rig.bench.lines import Where, line_of, lines_of
 from rig.errors import DataError, UsageError
 
@@ -26,7 +26,7 @@ Value = str | int | float | bool
 
 @dataclass(frozen=True)
 class DeviceEntry:
-    """One system under test. ``rails`` are those it has, when it says so; ``patience_s`` is for ``rig doctor``."""
+    """One system under test. ``rails`` are those it declares to have; ``patience_s`` is for ``rig doctor``."""
 
     name: str
     driver: str
@@ -37,7 +37,7 @@ class DeviceEntry:
 
 @dataclass(frozen=True)
 class MeterEntry:
-    """One instrument: the device that it ``sees``, the ``rails`` of it, the voltage before it, its calibration."""
+    """One instrument: the device that it ``sees``, which ``rails`` of it, their supply voltage, its calibration."""
 
     name: str
     driver: str
@@ -51,7 +51,7 @@ class MeterEntry:
 
 @dataclass(frozen=True)
 class BenchFile:
-    """What one file says of a lab's bench. ``raw`` are its bytes, ``lines`` where each key stands."""
+    """The content of one bench file. ``raw`` are its bytes, ``lines`` the line of each key."""
 
     path: Path
     raw: bytes
@@ -68,7 +68,7 @@ class BenchFile:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, on which line, with which device or meter; ``entry`` is empty for the file as a whole."""
+    """One problem, its line, and the device or meter; ``entry`` is empty for the file as a whole."""
 
     entry: str
     line: int
@@ -77,21 +77,21 @@ class Problem:
 
 @dataclass
 class Notes:
-    """Collects problems while a file is read."""
+    """Collects the problems of a file while it is read."""
 
     path: Path
     lines: Mapping[Where, int]
     problems: list[Problem] = field(default_factory=list)
 
     def add(self, where: Where, what: str, value: object, remedy: str) -> None:
-        """``where`` is the path of the key, of which the first two parts name a device or meter."""
+        """Add a problem of the key at the path ``where``, whose first two parts name a device or meter."""
         line, dotted = line_of(self.lines, where), ".".join(where)
         error = DataError(f"{self.path}:{line}: {dotted} {what}", field=dotted, value=value, remedy=remedy)
         self.problems.append(Problem(where[1] if len(where) > 1 else "", line, error))
 
 
 def read(path: Path) -> tuple[BenchFile, list[Problem]]:
-    """Read a bench file. What is wrong is collected, and an entry that cannot be understood is left out.
+    """Read a bench file and collect its problems. An entry that cannot be understood is left out.
 
     Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is no TOML.
     """
@@ -113,7 +113,7 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
         at = re.search(r"at line (\d+)", str(error))
         raise _no_toml(path, int(at[1]) if at else text.count("\n") + 1, f"is no TOML: {error}") from error
     notes = Notes(path, lines_of(text))
-    table = checked(notes, (), data, TOP, ())
+    table = _checked(notes, (), data, TOP)
     tables = _entries(notes, data, "devices")
     devices = {n: d for n, t in tables.items() if (d := _device(notes, n, t))}
     meters = {n: m for n, t in _entries(notes, data, "meters").items() if (m := _meter(notes, n, t))}
@@ -131,28 +131,16 @@ def lab_of(raw: bytes) -> dict[str, Any]:
         data = tomllib.loads(raw.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
         return {}
-    given = {name: check(data[name]) for name, (check, _) in LAB.items() if name in data}
+    given = {name: field.coerce(data[name]) for name, field in LAB.items() if name in data}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _no_toml(path: Path, line: int, what: str) -> DataError:
-    return DataError(f"{path}:{line}: it {what}", field="bench", value=str(path), remedy="Mend its syntax")
+    return DataError(f"{path}:{line}: it {what}", field="bench", value=str(path), remedy="Correct its syntax")
 
 
 def _line(notes: Notes, *where: str) -> str:
     return f"line {line_of(notes.lines, where)}"
-
-
-# ---- fields: what a value must be, in words, and the check that gives it or None -----------------------------------
-
-
-def _text(x: Any) -> str | None:
-    return x if isinstance(x, str) and x else None
-
-
-def _positive(x: Any) -> float | None:
-    number = isinstance(x, (int, float)) and not isinstance(x, bool)
-    return float(x) if number and math.isfinite(x) and x > 0 else None
 
 
 def _celsius(x: Any) -> float | None:
@@ -167,67 +155,40 @@ def _names(x: Any) -> tuple[str, ...] | None:
     return tuple(found) if good and len(set(found)) == len(found) else None
 
 
-def _options(x: Any) -> Mapping[str, Value] | None:
-    return x if isinstance(x, dict) else None
-
-
-def _table(x: Any) -> Mapping[str, Any] | None:
-    return x if isinstance(x, dict) else None
-
-
-Fields = dict[str, tuple[Callable[[Any], Any], str]]
+Fields = dict[str, Field]
 LAB: Fields = {
-    "lab": (_text, "a text"),
-    "operator": (_text, "a text"),
-    "ambient_temperature_c": (_celsius, "a number of degrees Celsius"),
+    "lab": Field(fields.text, "a text"),
+    "operator": Field(fields.text, "a text"),
+    "ambient_temperature_c": Field(_celsius, "a number of degrees Celsius"),
 }
 TOP: Fields = LAB | {
-    "devices": (_table, "a table for each device, as [devices.NAME]"),
-    "meters": (_table, "a table for each meter, as [meters.NAME]"),
+    "devices": Field(fields.table, "a table for each device, as [devices.NAME]"),
+    "meters": Field(fields.table, "a table for each meter, as [meters.NAME]"),
 }
 COMMON: Fields = {
-    "driver": (_text, "the name of a driver (`rig list`), or path.py:function"),
-    "options": (_options, "a table of the driver's options (`rig list DRIVER`)"),
-    "patience_s": (_positive, "a number of seconds above zero"),
+    "driver": Field(fields.text, "the name of a driver (`rig list`), or path.py:function", needed=True),
+    "options": Field(fields.table, "a table of the driver's options (`rig list DRIVER`)"),
+    "patience_s": Field(fields.positive, "a number of seconds above zero"),
 }
-DEVICE: Fields = COMMON | {"rails": (_names, "the names of its rails, each once")}
+DEVICE: Fields = COMMON | {"rails": Field(_names, "the names of its rails, each once")}
 METER: Fields = COMMON | {
-    "sees": (_text, "the name of a device of this file"),
-    "rail": (_names, "the name of a rail, or several"),
-    "supply_v": (_positive, "a number of volts above zero"),
-    "calibration": (_text, "the name of a calibration file, relative to this one"),
+    "sees": Field(fields.text, "the name of a device of this file"),
+    "rail": Field(_names, "the name of a rail, or several"),
+    "supply_v": Field(fields.positive, "a number of volts above zero"),
+    "calibration": Field(fields.text, "the name of a calibration file, relative to this one"),
 }
 
 
-def checked(
-    notes: Notes, where: Where, table: Mapping[str, Any], fields: Fields, needed: Iterable[str]
-) -> dict[str, Any]:
-    """The values of one table that are as they must be; the others are noted."""
-    for name in needed:
-        if name not in table:
-            notes.add((*where, name), "is missing", None, f"Give {fields[name][1]}")
-    found: dict[str, Any] = {}
-    for name, value in table.items():
-        if name not in fields:
-            notes.add((*where, name), "is unknown here", value, closest(name, fields))
-            continue
-        check, wanted = fields[name]
-        if (good := check(value)) is None:
-            notes.add((*where, name), f"is {value!r}", value, f"Give {wanted}")
-        else:
-            found[name] = good
-    return found
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The remedy for a name that nobody knows."""
-    near = difflib.get_close_matches(name, sorted(known), 1)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    return f"{hint}Known: {', '.join(sorted(known)) or 'none'}"
+def _checked(notes: Notes, where: Where, table: Mapping[str, Any], known: Fields) -> dict[str, Any]:
+    """The good values of one table; the others are noted."""
+    found = check_table(table, known)
+    for name, what, value, remedy in found.problems:
+        notes.add((*where, name), what, value, remedy)
+    return found.values
 
 
 def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
-    """The tables of all devices or meters that have a name that can be used."""
+    """The tables of all devices or meters with a valid name."""
     tables = data.get(kind, {})
     found: dict[str, Mapping[str, Any]] = {}
     for name, table in tables.items() if isinstance(tables, dict) else ():
@@ -241,14 +202,14 @@ def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapp
 
 
 def _device(notes: Notes, name: str, table: Mapping[str, Any]) -> DeviceEntry | None:
-    t = checked(notes, ("devices", name), table, DEVICE, ("driver",))
+    t = _checked(notes, ("devices", name), table, DEVICE)
     if "driver" not in t:
         return None
     return DeviceEntry(name, t["driver"], t.get("options", {}), t.get("rails", ()), t.get("patience_s", PATIENCE_S))
 
 
 def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | None:
-    t = checked(notes, ("meters", name), table, METER, ("driver",))
+    t = _checked(notes, ("meters", name), table, METER)
     if "driver" not in t:
         return None
     calibration = notes.path.parent / t["calibration"] if "calibration" in t else None
@@ -259,7 +220,7 @@ def _meter(notes: Notes, name: str, table: Mapping[str, Any]) -> MeterEntry | No
 
 
 def _check_sees(notes: Notes, m: MeterEntry, named: Iterable[str], device: DeviceEntry | None) -> None:
-    """``named`` are the devices of the file, those included that could not be understood."""
+    """Check what a meter sees. ``named`` are all devices of the file, those with problems included."""
     where = ("meters", m.name)
     if m.sees is not None and m.sees not in named:
         notes.add((*where, "sees"), f"is {m.sees!r}, and no device has this name", m.sees, closest(m.sees, named))

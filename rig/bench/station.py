@@ -3,7 +3,7 @@
     path = find_bench(None)
     chosen = request_of(path, "board1", (), ())
 
-What a run used of a bench file is kept with it: ``Chosen.artifacts`` are for ``rig.engine.record.record``.
+A run keeps the bench file that it used: ``Chosen.artifacts`` are for ``rig.engine.record.record``.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ VARIABLE = "RIG_BENCH"
 
 @dataclass(frozen=True)
 class Chosen:
-    """Names of a bench file as drivers and options that ``rig.session.setup.Request`` takes, and what to keep of it."""
+    """Names of a bench file as the drivers and options of a ``rig.session.setup.Request``, and the files to keep."""
 
     device: str
     meters: tuple[str, ...]
     options: tuple[str, ...]
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Where in the file the options of each taker stand; for ``rig.session.setup.Request``."""
+    """Where in the file the options of each taker stand."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The bench file that was named, by argument or in ``RIG_BENCH``; else ./bench.toml when there is one.
+    """The bench file named by argument or in ``RIG_BENCH``, else ./bench.toml where there is one.
 
     Raises ``UsageError`` for a named file that is not there.
     """
@@ -58,7 +58,7 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
 
 
 def examine(path: Path) -> tuple[BenchFile, list[Problem]]:
-    """A bench file and all that is wrong with it, in the order of its lines, drivers and calibrations included.
+    """A bench file and all its problems in the order of lines, those of drivers and calibrations included.
 
     Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is no TOML.
     """
@@ -68,21 +68,20 @@ def examine(path: Path) -> tuple[BenchFile, list[Problem]]:
 
 
 def open_bench(path: Path) -> BenchFile:
-    """A bench file with which nothing is wrong. Raises as ``examine`` does, and ``DataError`` for the first problem."""
+    """A bench file without problems. Raises as ``examine`` does, and ``DataError`` for the first problem."""
     bench, problems = examine(path)
     _raise_first(problems)
     return bench
 
 
 def request_of(path: Path | None, device: str, meters: Sequence[str], options: Sequence[str]) -> Chosen:
-    """What ``--device``, ``--meter`` and ``--option`` mean where a bench file may name things.
+    """Resolve ``--device``, ``--meter`` and ``--option`` by a bench file.
 
-    A name that the file does not know is a driver's, and stays. A device of the file without ``meters`` is watched by
-    the meters that see it. Options of the file come first, so that ``options`` overrule them; ``NAME.key=value`` is
-    for the device or meter of that name. Drivers and calibrations are looked at where they are used.
+    A name that the file does not have is a driver's. Without ``meters``, a device of the file is measured by the
+    meters that see it. ``options`` overrule those of the file; ``NAME.key=value`` is for the device or meter of that
+    name. Only the drivers and calibrations in use are checked.
 
-    Raises ``DataError`` for what is wrong with them, with the file and the line; ``UsageError`` for a meter that sees
-    another device.
+    Raises ``DataError`` with file and line for a problem, ``UsageError`` for a meter that sees another device.
     """
     if path is None:
         return Chosen(device, tuple(meters), tuple(options))
@@ -98,7 +97,7 @@ def request_of(path: Path | None, device: str, meters: Sequence[str], options: S
     entries: dict[str, Entry] = {device: bench.devices[device]} if device in bench.devices else {}
     entries |= {n: bench.meters[n] for n in chosen if n in bench.meters}
     _raise_first(problems_of(bench, entries))
-    slots = {n: _slot(k) for k, n in enumerate(n for n in chosen if n != "none")} | {device: "device"}
+    slots = {n: meter_slot(k) for k, n in enumerate(n for n in chosen if n != "none")} | {device: "device"}
     texts = [f"{slots[n]}.{key}={value}" for n in entries for key, value in _texts(bench, entries[n])]
     return Chosen(
         _driver(bench, entries, device),
@@ -109,8 +108,8 @@ def request_of(path: Path | None, device: str, meters: Sequence[str], options: S
     )
 
 
-def _slot(number: int) -> str:
-    """The meter's name among those who take options; see ``rig.session.setup``."""
+def meter_slot(number: int) -> str:
+    """The name by which options address a meter: meter, meter1, meter2."""
     return f"meter{number}" if number else "meter"
 
 
@@ -121,13 +120,13 @@ def _driver(bench: BenchFile, entries: Mapping[str, Entry], name: str) -> str:
 def _texts(bench: BenchFile, entry: Entry) -> list[tuple[str, str]]:
     try:
         declared = options_of(factory_of(bench, entry))
-    except MissingExtraError:  # which opening will say; the options would be dealt in vain
+    except MissingExtraError:  # reported when the driver is opened
         return []
     return list(texts_of(entry, declared).items())
 
 
 def _addressed(text: str, slots: Mapping[str, str], entries: Mapping[str, Entry]) -> str:
-    """``dmm.rate_hz=5`` as the option of whoever is called dmm here."""
+    """``dmm.rate_hz=5`` as the option of the device or meter named dmm in the file."""
     who, dot, rest = text.partition(".")
     return f"{slots[who]}.{rest}" if dot and who in slots and who in entries else text
 
@@ -141,7 +140,7 @@ def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
 
 
 def _check_known(bench: BenchFile, kind: str, name: str) -> None:
-    """Raise ``UnknownNameError`` with the file's names and the drivers', for what is neither."""
+    """Check that a name is of the file or of a driver. Raises ``UnknownNameError`` with both."""
     own = bench.devices if kind == "device" else bench.meters
     drivers = names(f"{kind}s")
     if name not in own and name not in drivers and ".py:" not in name:
@@ -157,15 +156,15 @@ def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
         sees = bench.meters[name].sees if name in bench.meters else None
         if device in bench.devices and sees not in (None, device):
             raise UsageError(
-                f"meter {name} sees {sees} and not {device}, says {bench.path}",
+                f"meter {name} sees {sees} and not {device} in {bench.path}",
                 field="meter",
                 value=name,
-                remedy=f"Name a meter that sees {device}, or mend `sees` once it is wired otherwise",
+                remedy=f"Name a meter that sees {device}, or correct `sees` where the wiring has changed",
             )
 
 
 def _shadows(bench: BenchFile) -> list[Problem]:
-    """An entry that is called like a driver which it is not would change what that name means."""
+    """Entries with the name of a driver that is not their own: they would change the meaning of that name."""
     from rig.bench.read import Notes
 
     notes = Notes(bench.path, bench.lines)

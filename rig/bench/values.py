@@ -1,4 +1,4 @@
-"""Values in a bench file that no driver can mean, and instruments that two entries claim, known without opening."""
+"""Checks of a bench file's values that need no open instrument: impossible ones, and instruments named twice."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rig.plugins import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 WHERE = ("address", "voltage_address", "port")
-"""Options that say where an instrument is; a text that is empty says nothing."""
+"""Options that give the place of an instrument, unless they are empty."""
 APART = ("host", "channel", "instrument", "serial_number", "index", "board")
-"""Options that tell two meters at one place apart: outputs of one supply, instruments of one server."""
+"""Options that tell meters at one place apart: outputs of one supply, instruments of one server."""
 POSITIVE = (
     "rate_hz",
     "range_max",
@@ -24,11 +24,11 @@ POSITIVE = (
     "baud",
     "calibration_range",
 )
-"""Options that are above zero, but for a default that is not."""
+"""Options that must be above zero, unless they have their default value."""
 
 
 def wrong_value(option: Option, value: object) -> str:
-    """What the option wants instead of a value, or nothing."""
+    """What the option must be in place of ``value``; empty for a good value."""
     if option.optional and value == "none":
         return ""
     allowed = {float: (int, float), int: (int,), bool: (bool,)}.get(option.kind, (str,))
@@ -56,9 +56,9 @@ def _wrong_number(option: Option, value: float) -> str:
 def clashes(
     entries: Mapping[str, DeviceEntry | MeterEntry], declared: Mapping[str, Mapping[str, Option]]
 ) -> list[tuple[str, str, str, str]]:
-    """Entries that are one instrument, as (first, second, option of the second, place); two devices may be.
+    """Pairs of entries of one instrument, a meter at least, as (first, second, option of the second, place).
 
-    One board may stand under two names, with other options; a meter that two entries claim can be opened by one.
+    Two devices may be one board with different options.
     """
     found, seen = [], list[tuple[str, str, str, dict[str, Value]]]()
     for name, entry in entries.items():
@@ -79,7 +79,7 @@ def _kind(entry: DeviceEntry | MeterEntry) -> str:
 
 
 def _places(values: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Where an entry's instrument is, by option. A port of a network is one only with its host."""
+    """The places of an entry's instrument, by option. A port of a network counts with its host."""
     found = []
     for option in WHERE:
         value = values.get(option)

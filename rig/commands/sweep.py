@@ -1,31 +1,31 @@
-"""``rig sweep``: a grid of measurements, resumable after any interruption. Imports what it needs when it runs."""
+"""``rig sweep``: a grid of measurements, resumable after any interruption."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import msgspec
 
 from rig.errors import RigError, SetupError, UsageError
+from rig.sweep.check import grids_for
+from rig.sweep.grid import GridSpec
+from rig.sweep.loop import Means, available_cores, renew_rows, work_off
+from rig.sweep.reading import from_file, from_texts, values_in, with_workload
+from rig.sweep.results import Columns, write_results
+from rig.sweep.store import Frozen, error_of, failure_of, frozen
 
-if TYPE_CHECKING:
-    from rig.sweep.grid import Asked, Cell
-    from rig.sweep.loop import Means
-    from rig.sweep.store import Frozen
-    from rig.sweep.table import Table
-
-FIGURE = "sweep.svg"
 GRID = ("device", "scenario", "workload", "rules", "mode", "simulate", "meter", "data", "option", "vary")
 REPEATED = ("repetitions", "repetition_seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `rig sweep` takes. Nothing of the grid has a default here, so that a file and it can be told apart."""
+    """Add the arguments of `rig sweep`. Those of the grid have no default, so that a grid in a file is told apart."""
     add = parser.add_argument
     add("path", nargs="?", type=Path, metavar="FILE|DIR", help="a grid in TOML; or a sweep, to go on with it")
     add("--device", nargs="+", action="extend", metavar="NAME", help="names from `rig list`, or path.py:function")
@@ -58,47 +58,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked; the exit code is 0, or that of the first failed cell's error. Raises a ``RigError``."""
-    from rig.sweep.loop import work_off
-
-    folder, asked = _target(args)
+    """Record or table a sweep; the exit code is 0, or that of the first failed cell. Raises a ``RigError``."""
+    folder, spec = _target(args)
     means = _means(args)
     if args.table:
-        return _show(args, folder, _tabled(args, folder, means))
-    grids = _grids(args, folder, asked)
+        grids: Sequence[Frozen] = renew_rows(folder, means, args.fresh, _say)
+        return _show(args, folder, grids)
+    grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, _say)
     try:
-        work_off(folder, grids, means, _cores())
+        work_off(folder, grids, means)
     except RigError:
         with suppress(RigError):
-            _written(args, folder, grids)
+            write_results(folder, grids, _columns(args))
         raise
     if args.fresh:
-        _tabled(args, folder, means)
+        renew_rows(folder, means, True, _say)
     return _show(args, folder, grids)
 
 
-def _target(args: argparse.Namespace) -> tuple[Path, Asked | None]:
-    """The sweep's directory, and the grid that was asked for; None to go on with what is frozen there."""
-    from rig.sweep.grid import from_file
-
+def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
+    """The sweep's directory and the grid that was given; None to go on with the grids of the sweep."""
     given = [f"--{n.replace('_', '-')}" for n in (*GRID, *REPEATED) if getattr(args, n) is not None]
     path: Path | None = args.path
-    if path is not None and given:
+    if path is None:
+        return _out(args), _spec(args) if given else None
+    if given:
         raise UsageError(
             f"{given[0]} beside {path}", field="path", value=str(path),
-            remedy="Name the grid either by a file or by arguments; a sweep that is there goes on with its own",
+            remedy="Name the grid either by a file or by arguments; a sweep goes on with its own grid",
         )  # fmt: skip
-    if path is not None and not path.is_dir():
-        if not path.is_file():
-            raise UsageError(
-                f"{path} is not there", field="path", value=str(path), remedy="Name a TOML file or a sweep"
-            )
-        return _out(args), from_file(path)
-    if path is not None:
-        if args.out is not None and args.out != path:
+    if path.is_dir():
+        if args.out not in (None, path):
             raise UsageError("--out beside a sweep", field="out", value=str(args.out), remedy="Leave one of them out")
         return path, None
-    return _out(args), _asked(args) if given else None
+    if not path.is_file():
+        raise UsageError(f"{path} does not exist", field="path", value=str(path), remedy="Name a TOML file or a sweep")
+    return _out(args), from_file(path)
 
 
 def _out(args: argparse.Namespace) -> Path:
@@ -108,11 +103,7 @@ def _out(args: argparse.Namespace) -> Path:
     return out
 
 
-def _asked(args: argparse.Namespace) -> Asked:
-    import msgspec
-
-    from rig.sweep.grid import Asked, from_texts, values_in, with_workload
-
+def _spec(args: argparse.Namespace) -> GridSpec:
     if not args.device:
         raise UsageError("a grid needs a device", field="device", value=None, remedy="Name one with --device")
     options = from_texts(args.option or [], "option") | ({"workload.data": args.data} if args.data else {})
@@ -121,102 +112,39 @@ def _asked(args: argparse.Namespace) -> Asked:
     given |= {
         name: getattr(args, name) for name in ("scenario", "workload", "rules", "mode", "simulate", "repetitions")
     }
-    return msgspec.convert(with_workload({name: value for name, value in given.items() if value is not None}), Asked)
+    known = {name: value for name, value in given.items() if value is not None}
+    return msgspec.convert(with_workload(known), GridSpec)
 
 
 def _means(args: argparse.Namespace) -> Means:
-    from rig.sweep.loop import Means
-
     if args.jobs is not None and args.jobs < 0:
         raise UsageError(f"{args.jobs} jobs", field="jobs", value=args.jobs, remedy="Give 0 or more")
-    if not args.scheduler_timeout > 0:
+    timeout_s = args.scheduler_timeout
+    if not timeout_s > 0:
         raise UsageError(
-            f"a timeout of {args.scheduler_timeout} s", field="scheduler_timeout", value=args.scheduler_timeout,
-            remedy="Give a positive number",
-        )  # fmt: skip
-    return Means(args.jobs, args.scheduler, args.scheduler_timeout, not args.no_wait, args.retry_failed)
+            f"a timeout of {timeout_s} s", field="scheduler_timeout", value=timeout_s, remedy="Give a positive number"
+        )
+    return Means(available_cores(), args.jobs, args.scheduler, timeout_s, not args.no_wait, args.retry_failed)
 
 
-def _grids(args: argparse.Namespace, folder: Path, asked: Asked | None) -> Sequence[Frozen]:
-    """The grids to work off: those frozen in the directory, with that which was asked for among them."""
-    from rig.sweep.check import checked
-    from rig.sweep.grid import difference
-    from rig.sweep.store import check_empty, freeze, frozen, is_sweep
-
-    if asked is None:
-        return frozen(folder)
-    grids = frozen(folder) if is_sweep(folder) else ()
-    if any(entry.grid.asked == asked for entry in grids):
-        return grids
-    if grids and not args.extend:
-        differs = difference(grids[-1].grid.asked, asked)
-        raise UsageError(
-            f"{folder} holds another grid: {'; '.join(differs)}", field="grid", value=str(folder),
-            remedy="Add its cells with --extend, or name another --out",
-        )  # fmt: skip
-    if not grids:
-        check_empty(folder)
-    grid = checked(asked, not args.no_wait, _say)
-    return freeze(folder, grid, sys.argv)
-
-
-def _tabled(args: argparse.Namespace, folder: Path, means: Means) -> Sequence[Frozen]:
-    from rig.sweep.grid import cells_of
-    from rig.sweep.loop import compute_rows
-    from rig.sweep.pool import Brake
-    from rig.sweep.rows import row_path
-    from rig.sweep.store import frozen, place_of
-
-    grids = frozen(folder)
-    cells = cells_of(entry.grid for entry in grids)
-    if args.fresh:
-        for cell in cells:
-            row_path(place_of(folder, cell)).unlink(missing_ok=True)
-    jobs = _cores() if means.jobs is None else means.jobs
-    compute_rows(folder, cells, jobs, Brake(), _say, mend=False)
-    return grids
-
-
-def _written(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> tuple[list[Cell], Table, list[Path]]:
-    """Write the table and the picture of what is there."""
-    from rig.plugins import load, names
-    from rig.sweep.grid import cells_of
-    from rig.sweep.store import write_whole
-    from rig.sweep.table import table_of, write
-
-    cells = cells_of(entry.grid for entry in grids)
-    table = table_of(folder, cells, [entry.grid for entry in grids], args.all_columns)
-    files = write(folder, table)
-    asked = args.plot is not None or args.against is not None
-    if asked or "sweep" in names("reports"):
-        picture = load("reports", "sweep")(table.rows, table.varied, table.units, args.plot, args.against)
-        if picture is not None:
-            write_whole(folder / FIGURE, picture)
-            files.append(folder / FIGURE)
-    return cells, table, files
+def _columns(args: argparse.Namespace) -> Columns:
+    return Columns(args.all_columns, args.plot, args.against)
 
 
 def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> int:
-    from rig.sweep.store import error_of, failure_of
-
-    cells, table, files = _written(args, folder, grids)
+    """Write table and figure, print what became of the cells, and return the exit code."""
+    cells, table, files = write_results(folder, grids, _columns(args))
     states = [str(row["state"]) for row in table.rows]
     count = {state: states.count(state) for state in ("done", "failed", "open")}
     failed = [(cell.key, error_of(folder, cell)) for cell, s in zip(cells, states, strict=True) if s == "failed"]
     if args.json:
-        document: dict[str, Any] = {
-            "sweep": str(folder),
-            "cells": len(cells),
-            **count,
-            "files": [str(f) for f in files],
-        }
+        document: dict[str, Any] = {"sweep": str(folder), "cells": len(cells), **count, "files": [*map(str, files)]}
         document["failures"] = [{"cell": key, **error} for key, error in failed]
         sys.stdout.write(json.dumps(document) + "\n")
     else:
         sys.stdout.write(f"sweep   {folder}\ncells   {', '.join(f'{n} {state}' for state, n in count.items())}\n")
         sys.stdout.writelines(f"wrote   {file}\n" for file in files)
-        for key, error in failed[:5]:
-            sys.stdout.write(f"failed  {key}: {error.get('message')}\n")
+        sys.stdout.writelines(f"failed  {key}: {error.get('message')}\n" for key, error in failed[:5])
         if failed:
             where = failure_of(folder, cells[0]).parent
             sys.stdout.write(
@@ -227,7 +155,3 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
 
 def _say(text: str) -> None:
     sys.stderr.write(f"{text}\n")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

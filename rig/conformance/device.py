@@ -1,10 +1,10 @@
-"""What the rig asks of a driver, checked by calling it. For driver authors, in tests of their own:
+"""What the rig requires of a driver, checked by calling it. For the tests of driver authors:
 
     check_device(open_device(), samples)
     check_meter(open_meter(), clock=plant.clock)
 
-Both raise ``ConformanceError`` with every finding, and return the names of the rules they checked:
-rules of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only where the driver has it.
+Both raise ``ConformanceError`` with every failure, and return the names of the rules they checked:
+those of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only where the driver has it.
 """
 
 from __future__ import annotations
@@ -15,39 +15,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 
 from rig.conformance.meter import check_meter
 from rig.conformance.rules import (
     Checks,
     ConformanceError,
-    Finding,
-    Stamp,
+    RuleFailure,
     clock_info,
     close,
+    identity,
     raised,
     rate,
     read_timer,
-    recordable,
 )
 from rig.engine.clock import HostClock
 from rig.errors import RigError, UsageError
 from rig.types import (
     MARK_PHASE,
     UNSTAMPED,
+    Bracket,
     Clock,
     Clocked,
     Device,
     DeviceInfo,
     Marks,
-    Mode,
     Repeats,
     Reply,
     Sample,
     Span,
 )
 
-__all__ = ["ConformanceError", "Finding", "check_device", "check_meter"]
+__all__ = ["ConformanceError", "RuleFailure", "check_device", "check_meter"]
 
 PULSE_S = 0.05
 TIMES = 3
@@ -59,10 +58,10 @@ _STILL_POLLS = 1000
 def check_device(
     device: Device, samples: Sequence[Sample], *, clock: Clock | None = None, prompt_s: float = 0.1
 ) -> tuple[str, ...]:
-    """Call every method of an opened device, and close it; ``samples`` must be ones it can answer.
+    """Call every method of an opened device, and close it. The device must be able to complete ``samples``.
 
-    ``clock`` is the host's unless the device lives by a plant's. ``prompt_s`` is how long a call may
-    take that must not wait. Raises ``ConformanceError``.
+    ``clock`` is the host's unless the device lives in a simulated bench. ``prompt_s`` is how long a call may take
+    that must not wait. Raises ``ConformanceError``.
 
     Example::
 
@@ -98,11 +97,11 @@ class _DeviceRun:
     last_on: int | None = None
     lengths: dict[str, int] = field(default_factory=dict)
 
-    def stamp(self) -> Stamp | None:
-        """The device's clock now, on its own terms; None when it cannot be read."""
+    def stamp(self) -> Bracket | None:
+        """The device's clock now; None where it cannot be read."""
         if self.info.clock is None:
             now_ns = self.c.clock.now_ns()
-            return Stamp(now_ns, now_ns, now_ns)
+            return Bracket(now_ns, now_ns, now_ns)
         return read_timer(self.c, self.device) if isinstance(self.device, Clocked) else None
 
 
@@ -119,24 +118,20 @@ def _use(run: _DeviceRun, samples: Sequence[Sample]) -> None:
 
 
 def _device_info(c: Checks, info: DeviceInfo, again: DeviceInfo) -> bool:
-    """Whether it is sane enough to go on."""
-    c.name = str(info.name) or "?"
+    """Check the info of a device; return whether the other checks can go on."""
+    identity(c, info, again)
     phases, batch, timeout_s = info.phases, info.max_batch, info.timeout_s
-    c.rule("info.name", bool(info.name), repr(info.name), "a name")
-    c.rule("info.mode", info.mode in get_args(Mode), repr(info.mode), " or ".join(get_args(Mode)))
     named = all(isinstance(p, str) and p.strip() for p in phases) and len(set(phases)) == len(phases) > 0
     c.rule("info.phases", named, repr(phases), "one phase or more, each with a name of its own")
     timed = c.rule("info.timeout", 0 < timeout_s < math.inf, f"timeout_s {timeout_s}", "finite seconds above zero")
     whole = isinstance(batch, int) and batch >= 1
     c.rule("info.batch", whole, f"max_batch {batch!r}", "a whole number, 1 or more")
     ticks = info.clock is None or clock_info(c, info.clock)
-    steady = recordable(c, info) == recordable(c, again)
-    c.rule("info.steady", steady, "another answer at the second call", "the same each time")
     return named and timed and whole and ticks
 
 
 def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
-    """Every sample in batches, then the first once more, as a repetition or a warm-up would."""
+    """Issue every sample in batches, then the first once more, as a repetition or a warm-up does."""
     size = run.info.max_batch
     batches = [list(samples[k : k + size]) for k in range(0, len(samples), size)]
     for batch in [*batches, [samples[0]]]:
@@ -155,8 +150,8 @@ def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
             own = [s.phase for s in reply.spans]
             c.rule("repeat.spans", own == phases, f"spans of {own}", f"one span each of {phases}")
             counts = [s.executions for s in reply.spans]
-            c.rule("repeat.executions", set(counts) <= {TIMES}, f"executions {counts}", f"{TIMES}, as it was asked")
-            # a call of microseconds on the host's clock varies more than three of them last
+            c.rule("repeat.executions", set(counts) <= {TIMES}, f"executions {counts}", f"{TIMES}, as requested")
+            # a call of microseconds varies by more than its own length on the host's clock
             sure = {p for p, ticks in once.items() if run.info.clock is not None or ticks >= SURE_NS}
             short = [p for p, ticks in _lengths(reply).items() if p in sure and ticks <= once[p]]
             c.rule("repeat.length", not short, f"{short} no longer than once", f"the length of {TIMES} executions")
@@ -176,12 +171,12 @@ def _pulse(run: _DeviceRun, device: Marks) -> None:
     c.rule("pulse.phase", span.phase == MARK_PHASE, f"phase {span.phase!r}", repr(MARK_PHASE))
     lasted_s = (span.off_tick - span.on_tick) / _tick_hz(run.info)
     near = 0.5 * PULSE_S <= lasted_s <= 2.0 * PULSE_S
-    c.rule("pulse.length", near, f"{lasted_s:.3g} s", f"about the {PULSE_S} s that were asked for")
+    c.rule("pulse.length", near, f"{lasted_s:.3g} s", f"about the {PULSE_S} s requested")
     _inside(c, "pulse.clock", span, before, after)
 
 
 def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None], times: int) -> list[Reply]:
-    """Hand over, poll until all is answered, and check the replies."""
+    """Issue a batch, poll until it is completed, and check the replies."""
     c, timeout_s = run.c, run.info.timeout_s * times
     before = run.stamp()
     c.promptly("submit.returns", send)
@@ -198,8 +193,8 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
             break
     replies += c.promptly("poll.returns", lambda: run.device.poll(1e-3), 1e-3)
     after = run.stamp()
-    asked, answered = sorted(s.id for s in batch), sorted(str(r.sample_id) for r in replies)
-    c.rule("replies.once", answered == asked, f"answers to {answered}", f"one answer to each of {asked}")
+    issued, completed = sorted(s.id for s in batch), sorted(str(r.sample_id) for r in replies)
+    c.rule("replies.once", completed == issued, f"replies to {completed}", f"one reply to each of {issued}")
     for reply in replies:
         _reply(run, reply, before, after)
     run.last_on = max([s.on_tick for r in replies for s in r.spans], default=run.last_on)
@@ -208,7 +203,7 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
     return replies
 
 
-def _reply(run: _DeviceRun, reply: Reply, before: Stamp | None, after: Stamp | None) -> None:
+def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket | None) -> None:
     c, spans = run.c, reply.spans
     error = raised(lambda: json.dumps(reply.output, default=_listed, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
@@ -226,7 +221,7 @@ def _reply(run: _DeviceRun, reply: Reply, before: Stamp | None, after: Stamp | N
         c.rule("span.monotone", first >= run.last_on, f"{first} after {run.last_on}", "ticks that only grow")
 
 
-def _inside(c: Checks, rule: str, span: Span, before: Stamp | None, after: Stamp | None) -> None:
+def _inside(c: Checks, rule: str, span: Span, before: Bracket | None, after: Bracket | None) -> None:
     if before is None or after is None or span.on_tick == UNSTAMPED:
         return
     slack = _slack(span)
@@ -236,7 +231,7 @@ def _inside(c: Checks, rule: str, span: Span, before: Stamp | None, after: Stamp
 
 
 def _slack(*spans: Span) -> int:
-    """Ticks that jitter may take: two, or a hundredth of the shortest span."""
+    """Ticks of allowed jitter: two, or a hundredth of the shortest span."""
     return 2 + max(0, min(s.off_tick - s.on_tick for s in spans)) // 100
 
 
@@ -249,7 +244,7 @@ def _tick_hz(info: DeviceInfo) -> float:
 
 
 def _listed(value: Any) -> Any:
-    """Arrays and their scalars, which the recorder turns into lists and numbers."""
+    """Arrays and their scalars as lists and numbers, as the recorder writes them."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not JSON")

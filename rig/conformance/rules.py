@@ -1,4 +1,4 @@
-"""What the checks of ``rig.conformance.device`` share: findings, and the rules of clocks and of closing."""
+"""What the checks of devices and meters share: failures, and the rules of clocks and of closing."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
 from rig.errors import RigError
-from rig.types import Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo
+from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo, Mode
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One broken rule: what was found, and what is asked instead."""
+class RuleFailure:
+    """One rule that a driver fails: what was found, and what is required."""
 
     rule: str
     found: str
@@ -30,41 +30,41 @@ class Finding:
 
 
 class ConformanceError(RigError):
-    """A driver that breaks rules. ``findings`` has one entry per broken rule."""
+    """A driver that fails rules. ``failures`` has one entry for each."""
 
-    def __init__(self, name: str, findings: Sequence[Finding]) -> None:
+    def __init__(self, name: str, failures: Sequence[RuleFailure]) -> None:
         super().__init__(
-            f"driver {name} breaks {len(findings)} rule{'s' * (len(findings) > 1)}:\n"
-            + "\n".join(f"  {finding}" for finding in findings),
+            f"driver {name} fails {len(failures)} rule{'s' * (len(failures) > 1)}:\n"
+            + "\n".join(f"  {failure}" for failure in failures),
             field="driver",
             value=name,
         )
-        self.findings = tuple(findings)
+        self.failures = tuple(failures)
 
 
 class Checks:
-    """Collects findings, the first of each rule."""
+    """Collects the first failure of each rule."""
 
     def __init__(self, clock: Clock, prompt_s: float) -> None:
         self.clock, self.prompt_s = clock, prompt_s
         self.name = "?"
-        self._checked: dict[str, Finding | None] = {}
+        self._checked: dict[str, RuleFailure | None] = {}
 
     def rule(self, rule: str, ok: bool, found: str, asked: str) -> bool:
-        """Note that ``rule`` was checked, and what was found when it is not ``ok``; returns ``ok``."""
+        """Note that ``rule`` was checked, and what was found where it fails; return ``ok``."""
         if not ok and self._checked.get(rule) is None:
-            self._checked[rule] = Finding(rule, found, asked)
+            self._checked[rule] = RuleFailure(rule, found, asked)
         self._checked.setdefault(rule, None)
         return ok
 
     def complete(self, driver: object, *methods: str) -> bool:
-        """Whether it is an opened driver at all: one that has these methods. What was handed in may be its factory."""
+        """Whether an object is an opened driver with these methods, and not its factory."""
         lacks = [name for name in methods if not callable(getattr(driver, name, None))]
         found = f"{type(driver).__name__} without {', '.join(lacks)}"
         return self.rule("methods", not lacks, found, f"an opened driver with {', '.join(methods)}")
 
     def promptly(self, rule: str, call: Callable[[], _T], waits_s: float = 0.0) -> _T:
-        """The call's value; a finding when it takes longer than it may."""
+        """Return the call's value; a call that takes too long is a failure."""
         before_ns = self.clock.now_ns()
         value = call()
         took_s = (self.clock.now_ns() - before_ns) * 1e-9
@@ -74,7 +74,7 @@ class Checks:
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:
-        """A finding for whatever the driver raises when it is used rightly."""
+        """Note a failure for every exception of a driver that is used as the protocols say."""
         try:
             yield
         except Exception as error:
@@ -82,24 +82,15 @@ class Checks:
             self.rule("calls", False, found, "no exception when it is used as the protocols say")
 
     def verdict(self) -> tuple[str, ...]:
-        """The rules that were checked. Raises ``ConformanceError`` when one was broken."""
-        findings = [f for f in self._checked.values() if f is not None]
-        if findings:
-            raise ConformanceError(self.name, findings)
+        """The rules that were checked. Raises ``ConformanceError`` where one failed."""
+        failures = [f for f in self._checked.values() if f is not None]
+        if failures:
+            raise ConformanceError(self.name, failures)
         return tuple(self._checked)
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """One reading of a driver's clock between two of the host's."""
-
-    before_ns: int
-    tick: int
-    after_ns: int
-
-
 def clock_info(c: Checks, clock: ClockInfo) -> bool:
-    """Whether the rate is sane."""
+    """Check the rate and the name of a clock; return whether the rate can be used."""
     sane = 0 < clock.tick_hz < math.inf and clock.tolerance >= 0
     found = f"{clock.tick_hz} Hz within {clock.tolerance}"
     c.rule("clock.rate", sane, found, "a finite rate above zero, a tolerance of zero or more")
@@ -108,19 +99,19 @@ def clock_info(c: Checks, clock: ClockInfo) -> bool:
     return sane
 
 
-def read_timer(c: Checks, source: Clocked) -> Stamp:
-    """The second of two readings, which may not be before the first."""
+def read_timer(c: Checks, source: Clocked) -> Bracket:
+    """Read a timer twice and return the second reading, which may not be before the first."""
     first = source.timer()
     before_ns = c.clock.now_ns()
     tick = source.timer()
-    stamp = Stamp(before_ns, int(tick), c.clock.now_ns())
+    stamp = Bracket(before_ns, int(tick), c.clock.now_ns())
     c.rule("timer.whole", isinstance(tick, (int, np.integer)), repr(tick), "an integer")
     c.rule("timer.monotone", tick >= first, f"{tick} after {first}", "a reading no smaller than the one before")
     return stamp
 
 
-def rate(c: Checks, clock: ClockInfo, first: Stamp, last: Stamp) -> None:
-    """The timer's rate between two readings, as closely as their host stamps bound it."""
+def rate(c: Checks, clock: ClockInfo, first: Bracket, last: Bracket) -> None:
+    """Check the timer's rate between two readings, within the bounds that their host stamps give."""
     seconds = (last.tick - first.tick) / clock.tick_hz
     slack_s = 2.0 / clock.tick_hz
     low = (last.before_ns - first.after_ns) * 1e-9 * (1.0 - clock.tolerance) - slack_s
@@ -129,8 +120,17 @@ def rate(c: Checks, clock: ClockInfo, first: Stamp, last: Stamp) -> None:
     c.rule("timer.rate", low <= seconds <= high, found, f"{clock.tick_hz:g} Hz within {clock.tolerance:g}")
 
 
-def recordable(c: Checks, info: DeviceInfo | MeterInfo) -> str:
-    """The info as it is written at the start of a recording; empty when it cannot be."""
+def identity(c: Checks, info: DeviceInfo | MeterInfo, again: DeviceInfo | MeterInfo) -> None:
+    """Check name and mode of a driver, and that its info can be recorded and stays the same."""
+    c.name = str(info.name) or "?"
+    c.rule("info.name", bool(info.name), repr(info.name), "a name")
+    c.rule("info.mode", info.mode in get_args(Mode), repr(info.mode), " or ".join(get_args(Mode)))
+    steady = _recorded(c, info) == _recorded(c, again)
+    c.rule("info.steady", steady, "another info at the second call", "the same each time")
+
+
+def _recorded(c: Checks, info: DeviceInfo | MeterInfo) -> str:
+    """The info as a recording holds it; empty where it cannot be written."""
     text: list[str] = []
     error = raised(lambda: text.append(json.dumps(asdict(info), default=str, allow_nan=False)))
     c.rule("info.json", error is None, f"{type(error).__name__}: {error}", "plain values that JSON can hold, no NaN")
@@ -138,14 +138,14 @@ def recordable(c: Checks, info: DeviceInfo | MeterInfo) -> str:
 
 
 def close(c: Checks, driver: Device | Meter) -> None:
-    """Close twice."""
+    """Check that a driver can be closed twice."""
     errors = [e for e in (raised(driver.close), raised(driver.close)) if e is not None]
     found = f"{errors[0]!r}" if errors else ""
     c.rule("close.twice", not errors, found, "close() that can be called twice and does not raise")
 
 
 def raised(call: Callable[[], Any]) -> Exception | None:
-    """What a call raises, or None."""
+    """The exception of a call, or None."""
     try:
         call()
     except Exception as error:

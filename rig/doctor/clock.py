@@ -1,4 +1,4 @@
-"""What ``rig doctor`` finds of a clock: rate and offset against the host, step, round trip."""
+"""Findings of a clock: its rate and offset against the host, its step and its round trip."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rig.types import Bracket, Clock, ClockInfo
 BURST, BURSTS = 8, 9
 UNEVEN_NS = 10_007
 COARSE, STEPS_LEAST = 10, 8
-"""A counter whose differences, so many at least, are all multiples of so many ticks is coarser than it says."""
+"""A counter is coarser than declared where ``STEPS_LEAST`` differences are all multiples of ``COARSE`` ticks."""
 SLOW_S = 20e-3
-"""A round trip beyond this leaves span edges worse known than most readings place them."""
+"""A slower round trip gives span edges a larger uncertainty than most traces do."""
 
 
 def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Bracket]:
-    """Bursts of readings of a clock, spread over ``seconds``, or as many as its round trips leave room for.
+    """Read a clock in bursts over ``seconds``, or as often as its round trips allow.
 
-    Not quite evenly, so that a simulated clock, which is read at once, does not seem to move in steps.
+    The bursts are not quite even, so that a simulated clock, which is read at once, does not seem to move in steps.
     """
     began_ns = clock.now_ns()
     found: list[Bracket] = []
@@ -42,7 +42,7 @@ def bracketed(timer: Callable[[], int], clock: Clock, seconds: float) -> list[Br
 def clock_findings(
     item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError] = DeviceError
 ) -> Iterator[Finding]:
-    """Round trip, order and step of the ticks, rate and offset. +- is two standard uncertainties."""
+    """Yield findings of round trip, tick order, rate, offset and step. +- is two standard uncertainties."""
     yield _round_trip(item, brackets)
     ticks = np.array([b.tick for b in brackets], dtype=np.int64)
     steps = np.diff(ticks)
@@ -68,7 +68,7 @@ def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:
     values = {"median_s": median_s, "worst_s": worst_s, "least_s": float(trips_s.min()), "n": len(trips_s)}
     if median_s > SLOW_S:
         return doubtful(
-            item, "round trip", text, "Use a faster link: half a round trip is what the offset is in doubt by", **values
+            item, "round trip", text, "Use a faster link: half a round trip is the uncertainty of the offset", **values
         )
     return ok(item, "round trip", text, **values)
 
@@ -76,15 +76,15 @@ def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:
 def _rate(item: str, info: ClockInfo, brackets: Sequence[Bracket], now_ns: int, error: type[RigError]) -> Finding:
     free = replace(info, tolerance=math.inf)  # the slope of the brackets, and not what was declared
     base = fit_brackets(free, brackets, now_ns)
-    off, doubt = 1.0 / base.rate - 1.0, 2.0 * base.rate_sigma / base.rate**2
+    off, twice_u = 1.0 / base.rate - 1.0, 2.0 * base.rate_sigma / base.rate**2
     offset_s = base.ref_tick / info.tick_hz - (now_ns * 1e-9 + base.ref_s)
-    ppm, doubt_ppm = rounded(round(off * 1e6, 4) + 0.0), rounded(doubt * 1e6, 2)  # no ppm of 1e-10
+    ppm, u_ppm = rounded(round(off * 1e6, 4) + 0.0), rounded(twice_u * 1e6, 2)  # no ppm of 1e-10
     text = (
-        f"{info.name} at {si(info.tick_hz, 'Hz', 6)} runs {ppm} +- {doubt_ppm} ppm against the host (declared: within "
+        f"{info.name} at {si(info.tick_hz, 'Hz', 6)} runs {ppm} +- {u_ppm} ppm against the host (declared: within "
         f"{info.tolerance * 1e6:g}), offset {offset_s:.6f} s +- {si(2.0 * base.sigma_s, 's', 2)}"
     )
-    values = {"off": off, "off_doubt": doubt, "offset_s": offset_s, "offset_doubt_s": 2.0 * base.sigma_s}
-    if abs(off) - doubt > info.tolerance:
+    values = {"off": off, "off_doubt": twice_u, "offset_s": offset_s, "offset_doubt_s": 2.0 * base.sigma_s}
+    if abs(off) - twice_u > info.tolerance:
         remedy = f"Declare tick_hz {info.tick_hz * (1.0 + off):.7g} in its driver, or a tolerance that holds this"
         return broken(item, "clock", text, remedy, error, **values)
     return ok(item, "clock", text, **values)

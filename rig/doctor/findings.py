@@ -1,11 +1,11 @@
-"""What ``rig doctor`` finds: one line each, ok, doubtful or broken, with how to mend it."""
+"""The findings of ``rig doctor``: one line each, ok, doubtful or broken, with a remedy."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from rig.errors import RigError, SetupError
@@ -18,9 +18,9 @@ PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0), ("m", 1e-3), ("u", 1e
 
 @dataclass(frozen=True)
 class Finding:
-    """``item`` is whose, ``topic`` what was looked at. ``values`` are SI, the unit in the name.
+    """One result about ``topic`` of ``item``. ``values`` are in SI units, with the unit in the name.
 
-    ``exit_code`` is that of the error behind what is broken, else 0.
+    ``exit_code`` is that of the error behind a broken finding, else 0.
     """
 
     item: str
@@ -32,38 +32,30 @@ class Finding:
     exit_code: int = 0
 
     def line(self) -> str:
-        """As it is printed."""
+        """The finding as one printed line."""
         mend = f". {self.remedy}" if self.remedy else ""
         return " ".join(f"{self.level:9}{self.item:12} {self.topic:11} {self.text}{mend}".split("\n"))
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object."""
+        """The finding as a JSON object."""
         plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in self.values.items()}
-        return {
-            "item": self.item,
-            "topic": self.topic,
-            "level": self.level,
-            "text": self.text,
-            "remedy": self.remedy,
-            "values": plain,
-            "exit_code": self.exit_code,
-        }
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"values": plain}
 
 
 def ok(item: str, topic: str, text: str, **values: Number) -> Finding:
-    """Nothing to mend."""
+    """A finding that needs no remedy."""
     return Finding(item, topic, "ok", text, values=values)
 
 
 def doubtful(item: str, topic: str, text: str, remedy: str, **values: Number) -> Finding:
-    """It measures, and what it says may be worth less than it looks."""
+    """A finding of an item that measures, but may measure badly."""
     return Finding(item, topic, "doubtful", text, remedy, values)
 
 
 def broken(
     item: str, topic: str, text: str, remedy: str, error: type[RigError] = SetupError, **values: Number
 ) -> Finding:
-    """It does not measure, or measures wrongly; ``error`` gives the exit code."""
+    """A finding of an item that does not measure, or measures wrongly; ``error`` gives the exit code."""
     return Finding(item, topic, "broken", text, remedy, values, error.exit_code)
 
 
@@ -73,12 +65,12 @@ def of_error(item: str, topic: str, error: RigError) -> Finding:
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """0, or the largest of what is broken."""
+    """The largest exit code of the findings."""
     return max((f.exit_code for f in findings), default=0)
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """How many of each level, and who is not well."""
+    """The number of findings of each level, with the items that are not ok."""
     count = Counter(f.level for f in findings)
     parts = [f"{count[level]} {level}" for level in LEVELS]
     for k, level in ((1, "doubtful"), (2, "broken")):
@@ -88,7 +80,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 
 def si(value: float, unit: str, digits: int = 3) -> str:
-    """A value for a person, with a prefix: ``si(2e-5, "s")`` is ``20 us``."""
+    """A value with an SI prefix: ``si(2e-5, "s")`` is ``20 us``."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}"
     letter, scale = next((p for p in PREFIXES if abs(value) >= p[1] * (1 - 1e-9)), PREFIXES[-1])
@@ -96,5 +88,5 @@ def si(value: float, unit: str, digits: int = 3) -> str:
 
 
 def rounded(value: float, digits: int = 3) -> str:
-    """A number to so many digits that count, without an exponent below a million: ``rounded(345.6, 2)`` is ``350``."""
+    """A number with ``digits`` significant digits: ``rounded(345.6, 2)`` is ``350``. Below a million, no exponent."""
     return f"{float(f'{value:.{digits}g}'):.{max(digits, 6)}g}"

@@ -1,4 +1,4 @@
-"""What ``rig doctor`` finds of the host: interpreter, packages, permissions, and whether it can keep a schedule."""
+"""Findings of the host: interpreter, clock, load, disk, packages, permissions and scheduling delay."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from rig.doctor.findings import Finding, Number, broken, doubtful, ok, si
 from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import MissingExtraError, StoreError
 
-TRIED = ((3, 11), (3, 12))
+TESTED = ((3, 11), (3, 12))
 """Python versions that the project is tested with."""
 PERCENTILES = (("median", 50.0), ("p99", 99.0), ("worst", 100.0))
 SLEEP_S = 1e-3
-ROOM_LITTLE, ROOM_NONE = 2e9, 5e7
-"""Bytes: a minute of one rail at 50 kHz is 24 MB."""
+DISK_LOW, DISK_FULL = 2e9, 5e7
+"""Bytes free on the disk; a minute of one rail at 50 kHz takes 24 MB."""
 CLOCK_READ_S = 1e-6
 ITEM = "host"
 
 
 def host_findings(seconds: float, root: Path = Path("/"), runs: Path = Path("runs")) -> Iterator[Finding | str]:
-    """General findings, and between them what is looked at next. ``root`` is where /sys is looked for."""
+    """Yield the findings of the host, and before a long one the name of the step. ``root`` holds /sys."""
     yield _python()
     yield _clock_source(root)
     yield _governor(root)
     yield _load()
     yield f"sleeping and waking for {seconds:g} s"
     yield _wakes(seconds)
-    yield _room(runs)
+    yield _disk(runs)
 
 
 def _python() -> Finding:
     text = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    if sys.version_info[:2] in TRIED:
+    if sys.version_info[:2] in TESTED:
         return ok(ITEM, "python", text)
-    known = " and ".join(f"{a}.{b}" for a, b in TRIED)
+    known = " and ".join(f"{a}.{b}" for a, b in TESTED)
     return doubtful(ITEM, "python", text, f"The rig is tested with {known}")
 
 
 def _clock_source(root: Path) -> Finding:
-    """What CLOCK_MONOTONIC is made of, its step, and what it costs to read."""
+    """The source of CLOCK_MONOTONIC, its step, and the time to read it."""
     info = time.get_clock_info("monotonic")
     n = 2000
     began_ns = time.monotonic_ns()
@@ -90,7 +90,7 @@ def _load() -> Finding:
 
 
 def _wakes(seconds: float) -> Finding:
-    """How late a sleep of a millisecond ends, and how late the rig is that waits for its last part awake."""
+    """How late a sleep of a millisecond ends, and how late the rig's own wait, which spins at its end."""
     clock = HostClock()
     slept: list[int] = []
     late: list[int] = []
@@ -119,8 +119,8 @@ def _percentile(rows_ns: Sequence[int], percent: float) -> float:
     return float(np.percentile(rows_ns, percent, method="inverted_cdf")) * 1e-9
 
 
-def _room(runs: Path) -> Finding:
-    """Where runs go by default: can it be written, and how much fits."""
+def _disk(runs: Path) -> Finding:
+    """Whether the default directory of runs can be written, and how much space it has."""
     there = next(p for p in (runs.absolute(), *runs.absolute().parents) if p.exists())
     if not os.access(there, os.W_OK):
         return broken(
@@ -128,9 +128,9 @@ def _room(runs: Path) -> Finding:
         )
     free = float(shutil.disk_usage(there).free)
     text = f"{si(free, 'B')} free for {runs}/"
-    if free < ROOM_NONE:
+    if free < DISK_FULL:
         return broken(ITEM, "disk", text, "Free some, or give --out on another disk", StoreError, free_bytes=free)
-    if free < ROOM_LITTLE:
+    if free < DISK_LOW:
         return doubtful(ITEM, "disk", text, "A rail at 50 kHz writes 24 MB a minute", free_bytes=free)
     return ok(ITEM, "disk", text, free_bytes=free)
 
@@ -139,7 +139,7 @@ def _room(runs: Path) -> Finding:
 
 
 def extra_findings(item: str, group: str, driver: str) -> Iterator[Finding]:
-    """Whether the packages of a registered driver are installed."""
+    """Yield whether the packages of a registered driver are installed."""
     for row in describe():
         if row["group"] != group or row["name"] != driver or not row["extra"]:
             continue
@@ -151,7 +151,7 @@ def extra_findings(item: str, group: str, driver: str) -> Iterator[Finding]:
 
 
 def permission_findings(item: str, driver: str, options: Sequence[object], root: Path = Path("/")) -> Iterator[Finding]:
-    """Whether the files that a driver is told to open are there and may be opened."""
+    """Yield whether the files that a driver opens exist and may be opened."""
     for value in options:
         if isinstance(value, str) and value.startswith("/dev/"):
             yield _port(item, Path(value), root)
@@ -196,7 +196,7 @@ def _powercap(item: str, root: Path) -> Iterator[Finding]:
 
 
 def _first_line(path: Path) -> str:
-    """Of a small file of the kernel; empty where it is not there."""
+    """The first line of a small file; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").split("\n")[0].strip()
     except (OSError, UnicodeDecodeError):

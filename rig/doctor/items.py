@@ -1,7 +1,7 @@
-"""What ``rig doctor`` does with one device or one meter: open it, ask who it is, read its clock and its rails.
+"""The examination of one device or meter: open it, read its info, its clock and its rails.
 
-An examination is a generator of findings and, between them, texts that say what is tried next, so that whoever runs
-it knows where it hangs. It closes what it opened when it is closed itself.
+An examination is a generator of findings. Between them it yields texts that name the next step, so that its caller
+knows where it hangs. It closes what it opened when it is closed itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,24 +25,32 @@ Steps = Iterator[Finding | str]
 
 
 @dataclass(frozen=True)
-class Patient:
-    """One device or meter to be opened: its name here, its factory, the texts of its options, the wired rails."""
+class Item:
+    """One device or meter to examine, from an entry of a bench file or by the name of its driver.
 
-    item: str
+    ``rails`` are the wired ones, ``paths`` the values that may be files it opens. ``alone``: it was named as a driver.
+    """
+
+    name: str
     factory: Factory
-    options: Mapping[str, str] = field(default_factory=dict)
-    rails: tuple[str, ...] = ()
+    options: Mapping[str, str]
+    rails: tuple[str, ...]
+    group: str
+    driver: str
+    patience_s: float
+    paths: tuple[object, ...] = ()
+    alone: bool = False
 
 
-def examine_device(patient: Patient, given: Mapping[str, Any], clock: Clock, seconds: float, held: list[Any]) -> Steps:
-    """Findings of a device. It stays open, in ``held``, for the meters that see it."""
-    item = patient.item
+def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, seconds: float, held: list[Any]) -> Steps:
+    """Yield the findings of a device. It stays open, in ``held``, for the meters that see it."""
+    item = device_item.name
     yield "opening it"
-    device = build(patient.factory, given, patient.options)
+    device = build(device_item.factory, given, device_item.options)
     try:
-        yield "asking who it is"
-        info = _asked(device.info, DeviceInfo, DeviceError)
-        yield ok(item, "identity", _who(info.name, info.mode, info.description, info.versions))
+        yield "reading its info"
+        info = _info(device.info, DeviceInfo, DeviceError)
+        yield ok(item, "identity", _identity(info.name, info.mode, info.description, info.versions))
         if info.clock is not None and isinstance(device, Clocked):
             yield f"reading its clock for {seconds:g} s"
             yield from _clock(item, info.clock, device, clock, seconds, DeviceError)
@@ -57,21 +65,21 @@ def examine_device(patient: Patient, given: Mapping[str, Any], clock: Clock, sec
     held.append(device)
 
 
-def examine_meter(patient: Patient, given: Mapping[str, Any], clock: Clock, seconds: float) -> Steps:
-    """Findings of a meter, which is closed at the end."""
-    item = patient.item
+def examine_meter(meter_item: Item, given: Mapping[str, Any], clock: Clock, seconds: float) -> Steps:
+    """Yield the findings of a meter, and close it."""
+    item = meter_item.name
     yield "opening it"
-    meter = build(patient.factory, given, patient.options)
+    meter = build(meter_item.factory, given, meter_item.options)
     try:
-        yield "asking who it is"
-        info = _asked(meter.info, MeterInfo, MeterError)
+        yield "reading its info"
+        info = _info(meter.info, MeterInfo, MeterError)
         sees = ", ".join(f"{r.name} ({r.conversion.unit}, {r.kind})" for r in info.rails)
-        yield ok(item, "identity", f"{_who(info.name, info.mode, info.description, info.versions)}; rails: {sees}")
+        yield ok(item, "identity", f"{_identity(info.name, info.mode, info.description, info.versions)}; rails: {sees}")
         yield f"reading it for {seconds:g} s"
         taken = take(meter, info, clock, seconds)
         trip_s = (taken.trigger.after_ns - taken.trigger.before_ns) * 1e-9
         yield ok(item, "trigger", f"{si(trip_s, 's')} from asking to answer", trip_s=trip_s)
-        yield from reading_findings(item, info, taken, patient.rails)
+        yield from reading_findings(item, info, taken, meter_item.rails)
         if isinstance(meter, Clocked) and info.clock.name != "host":
             yield f"reading its clock for {seconds:g} s"
             yield from _clock(item, info.clock, meter, clock, seconds, MeterError)
@@ -88,23 +96,23 @@ def doctor_of(factory: Factory) -> Callable[..., Any] | None:
 def own_doctor(
     item: str, own: Callable[..., Any], options: Mapping[str, str], build_it: bool, say: Callable[[str], None]
 ) -> Steps:
-    """What a driver says of itself: it is handed ``build``, ``say`` for progress, and what it takes of the options.
+    """Yield the findings of a driver's own doctor, which is given ``build``, ``say`` for progress, and its options.
 
-    Each finding it returns has ``ok`` (true or false), ``what`` and ``remedy``.
+    Each finding that it returns has ``ok`` (true or false), ``what`` and ``remedy``.
     """
-    yield "asking its driver's own doctor"
-    asked = partial(own, say=say) if takes(own, "say") else own
-    for each in build(asked, {"build": build_it}, {**options, "build": str(build_it).lower()}):
+    yield "running its driver's own doctor"
+    factory = partial(own, say=say) if takes(own, "say") else own
+    for each in build(factory, {"build": build_it}, {**options, "build": str(build_it).lower()}):
         what, remedy = str(getattr(each, "what", each)), str(getattr(each, "remedy", ""))
         yield ok(item, "driver", what) if getattr(each, "ok", False) else broken(item, "driver", what, remedy)
 
 
 def failed(item: str, step: str, error: BaseException) -> Finding:
-    """What ended an examination."""
+    """The finding for an error that ended an examination."""
     if isinstance(error, RigError):
         return of_error(item, "open" if step == "opening it" else "use", error)
     text = f"its driver failed while {step}: {type(error).__name__}: {error}"
-    return broken(item, "driver", text, "Mend its driver; try rig.conformance.device on it", DeviceError)
+    return broken(item, "driver", text, "Correct its driver; try rig.conformance.device on it", DeviceError)
 
 
 def _clock(
@@ -114,7 +122,7 @@ def _clock(
     return list(clock_findings(item, info, brackets, clock.now_ns(), error))
 
 
-def _asked(info: Callable[[], T], wanted: type[T], error: type[RigError]) -> T:
+def _info(info: Callable[[], T], wanted: type[T], error: type[RigError]) -> T:
     found = info()
     if not isinstance(found, wanted):
         raise error(
@@ -123,7 +131,7 @@ def _asked(info: Callable[[], T], wanted: type[T], error: type[RigError]) -> T:
     return found
 
 
-def _who(name: str, mode: str, description: str, versions: Mapping[str, str]) -> str:
+def _identity(name: str, mode: str, description: str, versions: Mapping[str, str]) -> str:
     known = ", ".join(f"{k} {v}" for k, v in versions.items())
     return f"{description or name} ({mode}{'; ' + known if known else ''})"
 

@@ -1,4 +1,4 @@
-"""What ``rig doctor`` finds of a meter's readings: how many, how noisy, how far they drift, and what clips."""
+"""Findings of a meter's readings: their rate, noise, drift and overloads."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rig.types import Bracket, Chunk, Clock, Floats, Meter, MeterInfo, Rail
 
 EVERY_S = 0.02
 READINGS = 20
-"""Wanted at least, of the slowest rail, where the patience allows it."""
+"""Least readings of the slowest rail, where the deadline allows it."""
 
 
 @dataclass
 class Taken:
-    """What was read in a while. ``arrived`` holds (host ns, readings so far) of each rail, at each that came."""
+    """The chunks of a short measurement. ``arrived`` holds (host ns, readings so far) by rail, for each chunk."""
 
     trigger: Bracket
     chunks: dict[str, list[Chunk]] = field(default_factory=dict)
     arrived: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def add(self, chunks: Sequence[Chunk], now_ns: int, ended: bool = False) -> None:
-        """Note chunks; those of the end say nothing of the rate, since they were not waited for."""
+        """Add chunks. Those of the end (``ended``) do not count for the rate, since they arrive early."""
         for chunk in chunks:
             if not len(chunk.value):
                 continue
@@ -59,7 +59,7 @@ def take(meter: Meter, info: MeterInfo, clock: Clock, seconds: float) -> Taken:
 
 
 def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[str]) -> Iterator[Finding]:
-    """Of every rail; ``wired`` are the rails that the bench file says it sees."""
+    """Yield the findings of every rail; ``wired`` are the rails that the bench file names."""
     for name in sorted(set(wired) - {r.name for r in info.rails}):
         known = ", ".join(r.name for r in info.rails)
         yield broken(item, "wiring", f"it has no rail {name}", f"Correct `rail`; it has {known}", DataError)
@@ -84,18 +84,18 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
 
 
 def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]]) -> Finding:
-    """Readings a second, from a straight line through when they came; +- is two standard errors."""
+    """Readings per second, from a straight line through their arrivals; +- is two standard errors."""
     rows = np.array(arrived, dtype=float).reshape(-1, 2)
     if len(rows) < 4 or np.ptp(rows[:, 0]) <= 0:
-        return ok(item, "rate", f"{rail.name}: too few readings to tell ({int(rows[-1, 1]) if len(rows) else 0})")
+        return ok(item, "rate", f"{rail.name}: too few readings ({int(rows[-1, 1]) if len(rows) else 0})")
     t_s, count = (rows[:, 0] - rows[0, 0]) * 1e-9, rows[:, 1]
     slope, level = np.polyfit(t_s, count, 1)
     scatter = math.sqrt(float(np.sum((count - level - slope * t_s) ** 2)) / (len(rows) - 2) + 1.0 / 12.0)
-    doubt = 2.0 * scatter / (float(np.std(t_s)) * math.sqrt(len(rows)))
-    text = f"{rail.name}: {rounded(float(slope), 6)} +- {rounded(doubt, 2)} readings/s, {rail.rate_hz:g} declared"
-    values = {"rate_hz": float(slope), "doubt_hz": doubt, "declared_hz": rail.rate_hz}
+    twice_u_hz = 2.0 * scatter / (float(np.std(t_s)) * math.sqrt(len(rows)))
+    text = f"{rail.name}: {rounded(float(slope), 6)} +- {rounded(twice_u_hz, 2)} readings/s, {rail.rate_hz:g} declared"
+    values = {"rate_hz": float(slope), "doubt_hz": twice_u_hz, "declared_hz": rail.rate_hz}
     off = abs(float(slope) - rail.rate_hz)
-    if rail.rate_hz > 0 and off > 2.0 * doubt + 0.02 * rail.rate_hz:
+    if rail.rate_hz > 0 and off > 2.0 * twice_u_hz + 0.02 * rail.rate_hz:
         remedy = "Lower rate_hz, use a faster link, or end what else reads it"
         return broken(item, "rate", text, remedy, MeterError, **values)
     return ok(item, "rate", text, **values)
@@ -124,7 +124,10 @@ def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> I
 
 
 def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -> tuple[Floats, Floats, str]:
-    """Watts, when each reading began (s), and the unit. A counter of joules gives the mean between two readings."""
+    """Values, the time at which each began (s), and their unit: watts, or raw volts or amperes without a supply.
+
+    A counter of joules gives the mean power between two readings.
+    """
     start_s = _times(info, rail, chunks, len(raw))
     if rail.kind == "cumulative":
         apart_s = np.diff(start_s)
@@ -136,7 +139,7 @@ def _powers(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], raw: Floats) -
 
 
 def _times(info: MeterInfo, rail: Rail, chunks: Sequence[Chunk], n: int) -> Floats:
-    """Seconds of the meter's own clock; a reading without ticks is one period after the one before."""
+    """Times of the readings (s) on the meter's clock; readings without ticks are one period apart."""
     if all(c.end_tick is not None for c in chunks):
         ticks = np.concatenate([c.end_tick for c in chunks if c.end_tick is not None])
         return np.asarray((ticks - ticks[0]) / info.clock.tick_hz, dtype=np.float64)
@@ -147,19 +150,19 @@ def noise_finding(item: str, rail: Rail, value: Floats, start_s: Floats, unit: s
     """Mean, standard deviation about a straight line, and the line's slope with two standard errors (white noise)."""
     n = len(value)
     if n < 4:
-        return ok(item, "noise", f"{rail.name}: too few readings to tell ({n})")
+        return ok(item, "noise", f"{rail.name}: too few readings ({n})")
     span_s = float(np.ptp(start_s))
     slope, level = np.polyfit(start_s, value, 1)
     mean = float(np.mean(value))
     deviation = math.sqrt(float(np.sum((value - level - slope * start_s) ** 2)) / (n - 2))
-    doubt = 2.0 * deviation / (float(np.std(start_s)) * math.sqrt(n))
+    twice_u = 2.0 * deviation / (float(np.std(start_s)) * math.sqrt(n))
     text = (
         f"{rail.name}: mean {si(mean, unit, 4)}, standard deviation {si(deviation, unit)} of {n} readings, drift "
-        f"{si(float(slope), unit)}/s +- {si(doubt, unit, 2)}/s"
+        f"{si(float(slope), unit)}/s +- {si(twice_u, unit, 2)}/s"
     )
     values: dict[str, Number] = {"mean": mean, "deviation": deviation, "unit": unit, "n": n}
-    values |= {"drift_per_s": float(slope), "doubt_per_s": doubt}
-    drifted = abs(float(slope)) * span_s > max(deviation, 1e-3 * abs(mean)) and abs(float(slope)) > 1.5 * doubt
+    values |= {"drift_per_s": float(slope), "doubt_per_s": twice_u}
+    drifted = abs(float(slope)) * span_s > max(deviation, 1e-3 * abs(mean)) and abs(float(slope)) > 1.5 * twice_u
     if deviation <= 1e-9 * abs(mean):
         remedy = "Check that its input is connected, and its range: a live input shows noise"
         return doubtful(item, "noise", text, remedy, **values)

@@ -1,4 +1,4 @@
-"""``blocking(run)``: a Device from one blocking function, timed out, overlapped and batched for it."""
+"""``blocking(run)`` makes a Device of one blocking function, with timeouts, overlap and batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Run = Callable[[Sample], Any]
 
 
 class BlockingDevice:
-    """Runs the function in a worker thread, so that a call that hangs can be left behind.
+    """Runs the function in a worker thread, so that the rig can abandon a call that hangs.
 
-    The function takes a sample and returns its output, or a whole ``Reply`` when it has spans of its
-    own. Without spans, the call itself is one span of the first declared phase in host nanoseconds.
+    The function takes a sample and returns its output, or a ``Reply`` with spans of its own. Without spans, the call
+    is one span of the first declared phase in host nanoseconds.
     """
 
     def __init__(self, run: Run, info: DeviceInfo, load: Callable[[Sequence[Sample]], None] | None) -> None:
@@ -31,22 +31,22 @@ class BlockingDevice:
         self._worker: threading.Thread | None = None
 
     def info(self) -> DeviceInfo:
-        """What was declared."""
+        """The declared info."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Hand samples to the ``load`` function, if there is one."""
+        """Give the samples to the ``load`` function, if there is one."""
         if self._load is not None:
             self._load(samples)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Queue the samples; the worker starts with the first call."""
+        """Queue the samples. The first call starts the worker."""
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
-        """Queue the samples, each to be run ``times`` times on end as one span.
+        """Queue the samples, each to run ``times`` times without a pause.
 
-        Raises ``UsageError`` for a phase, since a function has no parts, unless it is the only one.
+        Raises ``UsageError`` for a phase, unless it is the only one: a function cannot be split.
         """
         if phase is not None and (phase,) != self._info.phases:
             raise UsageError(
@@ -63,9 +63,9 @@ class BlockingDevice:
             self._todo.put((sample, times))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait up to ``timeout_s`` for the first reply, and take what else is ready.
+        """Wait up to ``timeout_s`` for the first reply, and return it with all others that are ready.
 
-        Raises what the function raised, once the replies before it have been handed out.
+        Raises what the function raised, after the replies before it were returned.
         """
         if self._error is not None:
             error, self._error = self._error, None
@@ -84,20 +84,20 @@ class BlockingDevice:
         return ready
 
     def close(self) -> None:
-        """Let the worker end after what it is doing; one that hangs is abandoned."""
+        """End the worker after its present call; one that hangs is abandoned."""
         self._todo.put(None)
 
     def _work(self) -> None:
         while (job := self._todo.get()) is not None:
             sample, times = job
             try:
-                self._done.put(self._answered(sample, times))
+                self._done.put(self._reply(sample, times))
             except Exception as error:
                 self._done.put(error)
-            except BaseException as error:  # sys.exit() in the function: the worker lives on, the run is told
+            except BaseException as error:  # sys.exit() in the function must end the run, not the worker
                 self._done.put(_ended(sample, error))
 
-    def _answered(self, sample: Sample, times: int) -> Reply:
+    def _reply(self, sample: Sample, times: int) -> Reply:
         spans: list[Span] = []
         on_ns = time.monotonic_ns()
         for _ in range(times):
@@ -109,7 +109,7 @@ class BlockingDevice:
             return Reply(sample.id, output, (Span(self._info.phases[0], on_ns, off_ns, times),))
         if output.sample_id != sample.id:
             raise DeviceError(
-                f"the function answered {output.sample_id!r} when asked for {sample.id!r}",
+                f"the function replied to {output.sample_id!r} when given {sample.id!r}",
                 field="sample_id",
                 value=output.sample_id,
                 remedy="Return a Reply with the sample's own id",

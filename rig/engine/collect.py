@@ -1,7 +1,7 @@
-"""``collect``: plays a scenario's steps to a device while meters watch. Records; computes nothing.
+"""``collect`` plays the steps of a scenario to a device and records what the meters read. It computes nothing.
 
-Between spans is the time to write, drain and read clocks. Inside a span only the device's answer is
-awaited, except that a meter whose buffer would overflow is drained. ``rig.engine.dispatcher`` hands samples over.
+Writing, draining and reading of clocks happen between spans. Inside a span the host only waits for the reply; it
+drains a meter only where its buffer would overflow. ``rig.engine.dispatcher`` issues the samples.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import random
 from collections.abc import Iterable
 from functools import partial
 
-from rig.engine.acquisition import Bench, Progress, Watch, between, finish, guard, read_clocks, sleep, start_meter
-from rig.engine.dispatcher import Line
+from rig.engine.acquisition import Acquisition, Bench, Progress, finish, housekeep, read_clocks, sleep, start_meter
+from rig.engine.device_errors import guard
+from rig.engine.dispatcher import Dispatcher
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
 from rig.recording.lines import IdleWindow, MarkPulses
 from rig.recording.writer import Recorder
@@ -25,27 +26,29 @@ NOMINAL_CHIP_S = 2e-3
 
 
 def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: Progress | None = None) -> None:
-    """Play ``steps`` to the end, or to the first error; the stop line is written either way.
+    """Play ``steps`` to the end, or to the first error. The stop line is written either way.
 
-    Raises a ``RigError``: what a device or meter throws is translated here, once.
+    Raises a ``RigError`` for every failure of a device, a meter or the scenario.
     """
-    w = Watch(bench, recorder, guard(bench.device.info, DeviceError, "the device failed to say what it is"), progress)
+    acquisition = Acquisition(
+        bench, recorder, guard(bench.device.info, DeviceError, "the device failed to describe itself"), progress
+    )
     error: RigError | None = None
-    line = Line(w)
-    gc.freeze()  # what was made until now is never looked through again: a look takes up to tens of milliseconds
+    dispatcher = Dispatcher(acquisition)
+    gc.freeze()  # a collection that also visits these objects takes up to tens of milliseconds
     try:
-        check_pin(w.device, (meter.info() for meter in w.bench.meters))
-        for meter in w.bench.meters:
-            start_meter(meter, w)
-        play = line.play
+        check_pin(acquisition.device, (meter.info() for meter in acquisition.bench.meters))
+        for meter in acquisition.bench.meters:
+            start_meter(meter, acquisition)
+        play = dispatcher.play
         for step in steps:
             if isinstance(step, Issue):
                 play(step)
             else:
-                line.settle()
-                _pause(step, w)
-        line.settle()
-        between(w, force=True)
+                dispatcher.settle()
+                _pause(step, acquisition)
+        dispatcher.settle()
+        housekeep(acquisition, force=True)
     except KeyboardInterrupt:
         error = Interrupted("interrupted", remedy="What was recorded until now is kept; `rig report` reads it")
     except RigError as caught:
@@ -59,13 +62,13 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
         error.__cause__ = caught
     finally:
         gc.unfreeze()
-        error = finish(w, line.abandon(error))
+        error = finish(acquisition, dispatcher.abandon(error))
     if error is not None:
         raise error
 
 
 def check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
-    """Refuse a device that marks its spans on a pin which no meter watches. Raises ``SetupError``."""
+    """Check that exactly one meter input sees the pin on which a device marks its spans. Raises ``SetupError``."""
     if not device.spans_on_pin:
         return
     pins = [rail.name for info in meters for rail in info.rails if rail.kind == "edges" and rail.pin is not None]
@@ -88,35 +91,35 @@ def check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
         )
 
 
-def _pause(step: Mark | Idle, w: Watch) -> None:
+def _pause(step: Mark | Idle, acquisition: Acquisition) -> None:
     if isinstance(step, Mark):
-        _mark(w)
+        _mark(acquisition)
     elif isinstance(step, Idle):
-        _idle(step, w)
+        _idle(step, acquisition)
     else:
         raise TypeError(f"a scenario yields Mark, Idle and Issue, not {type(step).__name__}")
 
 
-def _mark(w: Watch) -> None:
-    read_clocks(w, BRACKETS_PER_MARK, "mark")
-    if w.bench.meters and isinstance(w.bench.device, Marks):
-        _pulses(w.bench.device, w)
-    between(w, force=True)
+def _mark(acquisition: Acquisition) -> None:
+    read_clocks(acquisition, BRACKETS_PER_MARK, "mark")
+    if acquisition.bench.meters and isinstance(acquisition.bench.device, Marks):
+        _pulses(acquisition.bench.device, acquisition)
+    housekeep(acquisition, force=True)
 
 
-def _pulses(device: Marks, w: Watch) -> None:
-    """A pseudo-random train of pulses, wide enough for the slowest rail to resolve."""
-    rails = [rail for info in w.infos.values() for rail in info.rails if rail.kind != "edges"]
+def _pulses(device: Marks, acquisition: Acquisition) -> None:
+    """Record a pseudo-random train of pulses that are wide enough for the slowest rail."""
+    rails = [rail for info in acquisition.infos.values() for rail in info.rails if rail.kind != "edges"]
     chip_s = max([NOMINAL_CHIP_S, *(_chip_s(rail) for rail in rails)])
-    order = random.Random(127)
+    widths = random.Random(127)
     spans = []
     for _ in range(PULSES):
-        width_s = chip_s * order.randint(1, 3)
+        width_s = chip_s * widths.randint(1, 3)
         span = guard(partial(device.pulse, width_s), DeviceError, "the device failed to pulse")
         spans.append((span.on_tick, span.off_tick))
-        sleep(w, chip_s * order.randint(1, 3))
-    clock = w.device.clock.name if w.device.clock else "host"
-    w.recorder.event(MarkPulses(spans=spans, clock=clock, phase=MARK_PHASE))
+        sleep(acquisition, chip_s * widths.randint(1, 3))
+    clock = acquisition.device.clock.name if acquisition.device.clock else "host"
+    acquisition.recorder.event(MarkPulses(spans=spans, clock=clock, phase=MARK_PHASE))
 
 
 def _chip_s(rail: Rail) -> float:
@@ -124,12 +127,12 @@ def _chip_s(rail: Rail) -> float:
     return 2.0 * period_s + 5.0 * rail.filter_tau_s
 
 
-def _idle(step: Idle, w: Watch) -> None:
+def _idle(step: Idle, acquisition: Acquisition) -> None:
     if not (step.seconds >= 0 and math.isfinite(step.seconds)):
         raise SetupError(
             f"an idle window of {step.seconds} s", field="seconds", value=step.seconds, remedy="Give a positive number"
         )
-    between(w, force=True)
-    on_ns = w.bench.clock.now_ns()
-    sleep(w, step.seconds)
-    w.recorder.event(IdleWindow(on_ns=on_ns, off_ns=w.bench.clock.now_ns()))
+    housekeep(acquisition, force=True)
+    on_ns = acquisition.bench.clock.now_ns()
+    sleep(acquisition, step.seconds)
+    acquisition.recorder.event(IdleWindow(on_ns=on_ns, off_ns=acquisition.bench.clock.now_ns()))

@@ -1,40 +1,51 @@
-"""What a device may answer, and what is said of it when it answers otherwise."""
+"""What a driver may return, and the errors raised where it returns or does something else."""
 
 from __future__ import annotations
 
-from rig.errors import DeviceError, DeviceTimeoutError, SetupError
+from collections.abc import Callable
+from typing import TypeVar
+
+from rig.errors import DeviceError, DeviceTimeoutError, RigError, SetupError
 from rig.types import Reply, Span
 
-
-def checked(reply: object, asked: str) -> None:
-    """Raise ``DeviceError`` where an answer to sample ``asked`` is no Reply with spans."""
-    if type(reply) is not Reply:
-        raise failed(asked, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))
-    for span in reply.spans:
-        if type(span) is not Span:
-            raise failed(asked, TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span"))
+T = TypeVar("T")
 
 
-def failed(sample_id: str, error: BaseException) -> DeviceError:
-    """A driver threw something while it had a sample in hand."""
-    return _kept(f"the device failed on sample {sample_id}", error)
+def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
+    """Run a driver's call. An exception that is no ``RigError`` is raised as ``kind``, with ``what`` before it."""
+    try:
+        return call()
+    except RigError:
+        raise
+    except Exception as error:
+        raise failed(what, error, kind) from error
 
 
-def not_loaded(error: BaseException) -> DeviceError:
-    """A driver threw something while it loaded samples."""
-    return _kept("the device failed to load samples", error)
-
-
-def _kept(what: str, error: BaseException) -> DeviceError:
-    return DeviceError(
+def failed(what: str, error: BaseException, kind: type[RigError] = DeviceError) -> RigError:
+    """The error of a driver that raised ``error`` when ``what`` was tried."""
+    return kind(
         f"{what}: {type(error).__name__}: {error}",
         value=repr(error),
         remedy="The recording up to here is kept; `rig report` reads it",
     )
 
 
+def failed_on(sample_id: str, error: BaseException) -> RigError:
+    """The error of a device that raised ``error`` while it held a sample."""
+    return failed(f"the device failed on sample {sample_id}", error)
+
+
+def check_reply(reply: object, sample_id: str) -> None:
+    """Check that a reply to ``sample_id`` is a Reply with spans. Raises ``DeviceError``."""
+    if type(reply) is not Reply:
+        raise failed_on(sample_id, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))
+    for span in reply.spans:
+        if type(span) is not Span:
+            raise failed_on(sample_id, TypeError(f"a reply's spans hold a {type(span).__name__}, not a Span"))
+
+
 def silent(device: str, sample_id: str, allowed_s: float) -> DeviceTimeoutError:
-    """No answer in the time that the device declares."""
+    """The device gave no reply in the time that it declares."""
     return DeviceTimeoutError(
         f"device {device} gave no answer to {sample_id} within {allowed_s:g} s",
         field="timeout_s",
@@ -43,18 +54,18 @@ def silent(device: str, sample_id: str, allowed_s: float) -> DeviceTimeoutError:
     )
 
 
-def not_asked(sample_id: str) -> DeviceError:
-    """An answer to nothing."""
+def not_issued(sample_id: str) -> DeviceError:
+    """The device replied to a sample that it was not given."""
     return DeviceError(
-        f"the device answered {sample_id!r}, which was not asked",
+        f"the device replied to {sample_id!r}, which was not issued",
         field="sample_id",
         value=sample_id,
-        remedy="Its driver must answer each submitted sample once",
+        remedy="Its driver must reply once to each submitted sample",
     )
 
 
 def no_phase(device: str, phase: str) -> SetupError:
-    """A phase was asked for by itself, and the device has no parts."""
+    """One phase is to run by itself, and the device cannot separate its phases."""
     return SetupError(
         f"device {device} cannot run the phase {phase!r} alone",
         field="phase",
@@ -64,7 +75,7 @@ def no_phase(device: str, phase: str) -> SetupError:
 
 
 def no_loop(device: str, repeat: int) -> SetupError:
-    """A loop on a schedule, by a device that the host must loop."""
+    """A sample is to loop on a schedule, and only the host could loop it."""
     return SetupError(
         f"device {device} cannot loop a sample by itself",
         field="repeat",

@@ -1,45 +1,65 @@
-"""One file, written whole or not at all, and only where a regular file may stand."""
+"""Files that are written whole or not at all, and only where a regular file may stand."""
 
 from __future__ import annotations
 
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from rig.errors import UsageError
+from rig.errors import RigError, StoreError, UsageError
 
 _MODE = 0o644
+Refuse = Callable[[Path, str, str], RigError]
 
 
-def regular(path: Path) -> Path:
-    """Where a file named ``path`` is written: links followed. Raises ``UsageError`` for what is there and no file.
+def bad_out(path: Path, what: str, remedy: str = "") -> UsageError:
+    """The error for a path that a user named and that cannot be written."""
+    return UsageError(
+        f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy or "Choose a path that can be"
+    )
 
-    A rename would replace a device, a pipe or a link by a file.
+
+def not_stored(path: Path, what: str, remedy: str = "") -> StoreError:
+    """The error for a file of a session or a sweep that cannot be written."""
+    remedy = remedy or "Make room or correct the permissions, and run the same command again"
+    return StoreError(f"{path} {what}", field="out", value=str(path), remedy=remedy)
+
+
+def unwritten(error: Exception) -> str:
+    """The reason of an error of the file system, to stand after the path."""
+    return f"cannot be written ({getattr(error, 'strerror', None) or error})"
+
+
+def regular(path: Path, refuse: Refuse = bad_out) -> Path:
+    """The regular file that ``path`` stands for, with links followed; it need not exist.
+
+    Raises the error that ``refuse`` makes for a device, a pipe, a directory or a broken link.
     """
     try:
         place = path.resolve()
         if place.is_dir():
-            raise _refused(path, "is a directory", "Name a file in it")
+            raise refuse(path, "is a directory", "Name a file in it")
         if path.is_symlink() and not place.exists():
-            raise _refused(path, "is a link to what is not there", "Remove the link, or name another file")
+            raise refuse(path, "is a link to what is not there", "Remove the link, or name another file")
         if place.exists() and not place.is_file():
-            raise _refused(path, "is not a regular file", "Name a file; for standard output there is --json")
+            raise refuse(path, "is not a regular file", "Name a file; for standard output there is --json")
     except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError
-        raise _unwritable(path, error) from error
+        raise refuse(path, unwritten(error), "") from error
     return place
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that stands at ``path`` when the block ends, whole, and not at all if it raises.
+def replacing(path: Path, *, sync: bool = False, refuse: Refuse = bad_out) -> Iterator[IO[bytes]]:
+    """A file that replaces ``path`` when the block ends, and is removed when the block raises.
 
-    Raises ``UsageError`` as ``regular`` does, and for a path that cannot be written.
+    With ``sync`` the file is on disk before it replaces, and its name after. Raises the error that ``refuse`` makes
+    for a path that is no regular file or cannot be written.
     """
-    place = regular(path)
+    place = regular(path, refuse)
     temporary: Path | None = None
     try:
         mode = stat.S_IMODE(place.stat().st_mode) if place.exists() else _MODE
@@ -47,27 +67,32 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         temporary = Path(name)
         with os.fdopen(handle, "wb") as file:
             yield file
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.chmod(mode)
         temporary.replace(place)
+        if sync:
+            sync_to_disk(place.parent)
     except BaseException as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise _unwritable(path, error) from error
+            raise refuse(path, unwritten(error), "") from error
         raise
 
 
-def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file whole or not at all, and return its path. Raises as ``replacing``."""
-    with replacing(path) as file:
+def write_whole(path: Path, content: bytes, *, sync: bool = False, refuse: Refuse = bad_out) -> Path:
+    """Write a file as ``replacing`` does, and return its path."""
+    with replacing(path, sync=sync, refuse=refuse) as file:
         file.write(content)
     return path
 
 
-def _unwritable(path: Path, error: Exception) -> UsageError:
-    why = getattr(error, "strerror", None) or str(error)
-    return _refused(path, f"cannot be written ({why})", "Choose a path that can be")
-
-
-def _refused(path: Path, what: str, remedy: str) -> UsageError:
-    return UsageError(f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy)
+def sync_to_disk(path: Path) -> None:
+    """Put one file, or the names in one directory, on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rig.errors import IntegrityError, StoreError
+from rig.recording.atomic_write import not_stored, write_whole
 from rig.recording.writer import EVENTS, sha256_of
 
 SCHEMA = "neurorig-session/1"
@@ -17,7 +17,7 @@ FILE = "session.json"
 
 
 @dataclass(frozen=True)
-class Tried:
+class SizeProbe:
     """One size that a search tried: whether it was solved, and what was found or went wrong."""
 
     nodes: int
@@ -25,16 +25,14 @@ class Tried:
     found: str
 
 
-def bind(folder: Path, runs: Sequence[tuple[str, str]], tried: Sequence[Tried] = ()) -> None:
+def bind(folder: Path, runs: Sequence[tuple[str, str]], probes: Sequence[SizeProbe] = ()) -> None:
     """Write ``session.json`` for (directory name, purpose) pairs inside ``folder``, atomically."""
     document = {
         "schema": SCHEMA,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": [{"path": n, "purpose": p, "events_sha256": sha256_of(folder / n / EVENTS)} for n, p in runs],
-    } | ({"tried": [asdict(t) for t in tried]} if tried else {})
-    partial = folder / (FILE + ".part")
-    partial.write_text(json.dumps(document, indent=1) + "\n")
-    os.replace(partial, folder / FILE)  # noqa: PTH105
+    } | ({"tried": [asdict(t) for t in probes]} if probes else {})
+    write_whole(folder / FILE, json.dumps(document, indent=1).encode() + b"\n", refuse=not_stored)
 
 
 def is_session(path: Path) -> bool:
@@ -42,11 +40,11 @@ def is_session(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def tried_in(path: Path) -> list[Tried]:
+def size_probes_in(path: Path) -> list[SizeProbe]:
     """What a search for the largest size tried, in order; raises ``StoreError`` where it cannot be read."""
     try:
         rows = json.loads((path / FILE).read_text()).get("tried") or []
-        return [Tried(int(r["nodes"]), bool(r["held"]), str(r["found"])) for r in rows]
+        return [SizeProbe(int(r["nodes"]), bool(r["held"]), str(r["found"])) for r in rows]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(path, error) from error
 

@@ -1,4 +1,4 @@
-"""The highest rate at which a system still serves in time, by search."""
+"""Searches for the highest rate that is served in time, and for the largest size that is solved."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from rig.errors import MeasurementRefusedError
 
 STEP = 2.0
 CLOSE = 1.02
-"""Ratio of the lowest rate that failed to the highest that held at which the search ends."""
+"""The search ends at this ratio of the lowest rate that failed to the highest that held."""
 MOST_PROBES = 40
 LOWEST = 1.0 / 1024.0
-"""Part of the first rate below which the search gives up: what rare samples miss, no rate holds."""
+"""The search gives up below this part of the first rate: no rate helps where rare samples miss the bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Probe:
 
 
 def find_peak(probe: Callable[[float], Probe], start_hz: float) -> float:
-    """Double or halve from ``start_hz`` until one rate holds and one fails, then halve the ratio between them.
+    """Find the highest rate that holds: double or halve until one holds and one fails, then bisect their ratio.
 
-    Returns the highest rate that held. Raises ``MeasurementRefusedError`` when none did.
+    Raises ``MeasurementRefusedError`` when none did.
     """
     low, high, rate_hz = 0.0, math.inf, start_hz
     for _ in range(MOST_PROBES):

@@ -14,7 +14,7 @@ from rig.analysis.summary import Part, summarise
 from rig.errors import StoreError
 from rig.plugins import load
 from rig.recording.reader import Run, open_run
-from rig.recording.session import is_session, runs_in, tried_in
+from rig.recording.session import is_session, runs_in, size_probes_in
 from rig.recording.writer import DERIVED
 
 
@@ -81,7 +81,7 @@ def report(path: Path | str, out: Path | str | None = None) -> Report:
         runs.append(_written(folder, parts[-1].result, target, run))
     if not session:
         return runs[0]
-    whole, target = summarise(path.resolve().name, parts, tried_in(path)), out or path / DERIVED
+    whole, target = summarise(path.resolve().name, parts, size_probes_in(path)), out or path / DERIVED
     if whole is None:
         return Report(path, None, target, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)

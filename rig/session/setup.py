@@ -1,14 +1,15 @@
-"""Names and options to an opened bench: plant, device, meters, workload, scenario and its rules."""
+"""Bench set-up: names and options become an opened device with its meters, a workload, a scenario and its rules."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from rig.bench.station import meter_slot
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
@@ -18,25 +19,16 @@ from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, 
 
 PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
-"""What a scenario is played with when nobody names a workload."""
+"""The workload where none is named, and those that go with a scenario."""
 TELL_APART = (
-    "address",
-    "port",
-    "host",
-    "serial",
-    "serial_number",
-    "instrument",
-    "channel",
-    "board",
-    "index",
-    "device_id",
-)
+    "address", "port", "host", "serial", "serial_number", "instrument", "channel", "board", "index", "device_id",
+)  # fmt: skip
 """Options by which two instruments or boards of one driver differ."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure, by the names and options of the command line. No meter means the device's own."""
+    """What to measure, as the command line states it. No meter means the device's own."""
 
     device: str
     meters: tuple[str, ...] = ()
@@ -55,17 +47,17 @@ class Request:
     find_peak: bool = False
     find_size: bool = False
     exclusive: bool = False
-    """Lock the device against other commands on this host; a caller that holds the lock leaves it False."""
+    """Lock the device against other commands on this host. A caller that holds the lock leaves it False."""
     keep_identity: bool = False
     """Record home directories and absolute paths of the command line too."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """By taker (device, meter, meter1): where in a bench file its options stand; see ``rig.plugins.located``."""
+    """Where in a bench file the options stand, by taker (device, meter, meter1); see ``rig.plugins.located``."""
 
 
 @dataclass(frozen=True)
-class Opened:
-    """An opened bench with what its scenario needs."""
+class BenchSetup:
+    """An opened bench, and what its scenario needs."""
 
     bench: Bench
     workload: Workload
@@ -73,18 +65,18 @@ class Opened:
     scenario_options: Mapping[str, str]
     rules: Rules
     other_workload: Callable[[Mapping[str, str]], Workload]
-    """The workload again, with some options otherwise."""
+    """Opens the workload again, with some options changed."""
 
 
-def workload_for(scenario: str, asked: str | None = None) -> str:
-    """The name of the workload: that asked for, else the one that goes with the scenario."""
-    return asked or WORKLOADS.get(scenario, WORKLOAD)
+def workload_for(scenario: str, named: str | None = None) -> str:
+    """The name of the workload: the one given, else the one that goes with the scenario."""
+    return named or WORKLOADS.get(scenario, WORKLOAD)
 
 
 def which_of(device: str, texts: Iterable[str]) -> str:
-    """What tells a device from others of its driver: those of its options, ``key=value``, that say where it is.
+    """Tell a device from others of its driver: its options, ``key=value``, that say where it is.
 
-    Defaults count, and a link to a port is the port. Raises what ``load`` raises.
+    Default values count, and a link to a port counts as the port. Raises as ``load`` does.
     """
     factory = load("devices", device)
     declared = options_of(factory)
@@ -98,9 +90,18 @@ def which_of(device: str, texts: Iterable[str]) -> str:
     return " ".join(f"{k}={os.path.realpath(v) if v.startswith('/dev/') else v}" for k, v in said.items())
 
 
+def plant_factory_of(device_factory: Factory, simulate: bool) -> Factory | None:
+    """The factory of the simulated bench that a device lives in; None for a device that needs none."""
+    simulated = needs(device_factory, "plant") or (simulate and takes(device_factory, "plant"))
+    return load("plants", PLANT) if simulated else None
+
+
 @contextmanager
-def opened(request: Request) -> Iterator[Opened]:
-    """Open plant, device, meters and workload; close what was opened, whatever happens."""
+def set_up_bench(request: Request) -> Iterator[BenchSetup]:
+    """Open device, meters and workload, and the simulated bench where they need one; close them at the end.
+
+    Raises a ``RigError`` for a name, an option or a driver that cannot be used.
+    """
     device_factory = load("devices", request.device)
     scenario = load("scenarios", request.scenario)
     rules: Rules = load("rules", request.rules)(request.scenario)
@@ -108,48 +109,54 @@ def opened(request: Request) -> Iterator[Opened]:
     for name in request.meters:
         if name != "none":
             load("meters", name)
-    lives_by_plant = needs(device_factory, "plant") or (request.simulate and takes(device_factory, "plant"))
-    plant_factory = load("plants", PLANT) if lives_by_plant else None
+    plant_factory = plant_factory_of(device_factory, request.simulate)
     takers = {"device": device_factory, "scenario": scenario, "workload": workload_factory}
     takers |= {"plant": plant_factory} if plant_factory else {}
-    texts = list(request.options) + ([f"workload.data={request.data}"] if request.data else [])
-    mine, rest = _own(texts, takers)
-    options = split_options(mine, takers)
-    workload: Workload = build(workload_factory, {}, options["workload"])
+    known, rest = _of_takers([*request.options, *([f"workload.data={request.data}"] if request.data else [])], takers)
+    options = split_options(known, takers)
 
-    def again(changed: Mapping[str, str]) -> Workload:
-        other: Workload = build(workload_factory, {}, {**options["workload"], **changed})
-        return other
+    def open_workload(changed: Mapping[str, str]) -> Workload:
+        opened: Workload = build(workload_factory, {}, {**options["workload"], **changed})
+        return opened
 
+    workload = open_workload({})
     plant: Plant | None = build(plant_factory, {}, options["plant"]) if plant_factory else None
     clock: Clock = plant.clock if plant is not None else HostClock()
     given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
-    handles: list[Any] = []
-    try:
+    with ExitStack() as handles:
         with located(request.places.get("device", {})):
             device: Device = build(device_factory, given, options["device"])
-        handles.append(device)
+        handles.callback(_close, device)
         _check_mode(request, _described(device, "device", request.device))
-        chosen = _meter_names(request, device)
-        factories = {f"meter{k}" if k else "meter": load("meters", name) for k, name in enumerate(chosen)}
-        metered = split_options(rest, takers | factories) if rest else {}
-        meters: list[Meter] = []
-        for key, factory in factories.items():
-            with located(request.places.get(key, {})):
-                meters.append(build(factory, given | {"device": device}, metered.get(key, {})))
-            handles.append(meters[-1])
-            _described(meters[-1], "meter", chosen[len(meters) - 1])
+        meters = tuple(_meters(request, given | {"device": device}, rest, takers, handles))
         _check_scenario(device, scenario, options["scenario"])
         check_pin(device.info(), [meter.info() for meter in meters])
-        yield Opened(Bench(device, tuple(meters), clock), workload, scenario, options["scenario"], rules, again)
-    finally:
-        for handle in reversed(handles):
-            with suppress(Exception):
-                handle.close()
+        bench = Bench(device, meters, clock)
+        yield BenchSetup(bench, workload, scenario, options["scenario"], rules, open_workload)
 
 
-def _own(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], list[str]]:
-    """Options that these takers declare, and those left for a meter that is not chosen yet."""
+def _meters(
+    request: Request, given: Mapping[str, Any], texts: list[str], takers: Mapping[str, Factory], handles: ExitStack
+) -> Iterator[Meter]:
+    """Open the meters that were chosen, or the device's own; ``texts`` are the options that no taker declares."""
+    chosen = _meter_names(request, given["device"])
+    factories = {meter_slot(k): load("meters", name) for k, name in enumerate(chosen)}
+    options = split_options(texts, {**takers, **factories}) if texts else {}
+    for name, (slot, factory) in zip(chosen, factories.items(), strict=True):
+        with located(request.places.get(slot, {})):
+            meter: Meter = build(factory, given, options.get(slot, {}))
+        handles.callback(_close, meter)
+        _described(meter, "meter", name)
+        yield meter
+
+
+def _close(driver: Device | Meter) -> None:
+    with suppress(Exception):
+        driver.close()
+
+
+def _of_takers(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], list[str]]:
+    """Options that these takers declare, and the others, which a meter may take that is not chosen yet."""
     known = {key for factory in takers.values() for key in options_of(factory)}
     mine: list[str] = []
     rest: list[str] = []
@@ -162,7 +169,7 @@ def _own(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], li
 
 
 def _described(driver: Any, kind: str, name: str) -> Any:
-    """What a driver says it is. Raises ``SetupError`` for what is no driver, or fails to say."""
+    """The info of a driver. Raises ``SetupError`` for an object that is no driver of this kind."""
     wanted = DeviceInfo if kind == "device" else MeterInfo
     try:
         info = driver.info()
@@ -170,7 +177,7 @@ def _described(driver: Any, kind: str, name: str) -> Any:
         raise
     except Exception as error:
         raise SetupError(
-            f"{kind} {name} does not say what it is: {type(error).__name__}: {error}",
+            f"{kind} {name} failed to describe itself: {type(error).__name__}: {error}",
             field=kind,
             value=name,
             remedy="Its factory must return an object with info(); try rig.conformance.device on it",

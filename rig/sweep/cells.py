@@ -1,7 +1,7 @@
-"""One cell, from open to done: claimed, recorded beside its place, and moved there whole.
+"""One cell, from open to done: it is claimed, recorded beside its place, and moved there whole.
 
-Whatever kills the process in between leaves a cell open and its torn recording where the next one to claim
-the cell finds it. Two processes never have the same cell in hand, nor the same exclusive device.
+A process that dies in between leaves the cell open, and its torn recording where the next process to claim the cell
+finds it. Two processes never record the same cell, nor use the same exclusive device, at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, Interrupted, RigError, StoreError
+from rig.recording.atomic_write import not_stored, unwritten
 from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
 from rig.sweep.grid import Cell, texts
@@ -22,34 +23,33 @@ from rig.sweep.rows import keep_row, keep_seconds, one_thread
 from rig.sweep.store import (
     PENDING,
     error_of,
+    keep,
     note_failure,
     place_of,
     put,
     set_aside,
     state_of,
     torn,
-    unwritable,
-    write_whole,
 )
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What a worker is to do in a sweep's directory: record a cell, or compute the row of one that is done."""
+    """A worker's task in a sweep's directory: to record a cell, or to compute the row of one that is done."""
 
     what: Literal["cell", "row"]
     folder: str
     cell: Cell
     wait: bool = True
     rows: bool = False
-    """Compute the row though linear algebra may have several threads."""
+    """Compute the row even where linear algebra has several threads."""
     mend: bool = True
-    """Set a recording aside whose row was asked for and which proves altered."""
+    """Set aside an altered recording whose row is to be computed."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a task. ``halted``: nothing can be written, so no other cell need be tried.
+    """The result of a task. ``halted``: nothing can be written, so the sweep ends.
 
-    ``again``: the recording whose row was asked for proved altered and was set aside, so the cell is open.
+    ``again``: the recording was altered and is set aside, so the cell is open again.
     """
 
     key: str
@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def perform(task: Task, say: Say | None = None) -> Outcome:
-    """Do one task. Raises nothing but ``KeyboardInterrupt`` where no cell was begun."""
+    """Do one task. Raises only ``KeyboardInterrupt``, where no cell was begun."""
     folder, cell = Path(task.folder), task.cell
     try:
         if task.what == "row":
@@ -67,14 +67,14 @@ def perform(task: Task, say: Say | None = None) -> Outcome:
         with claimed(folder / PENDING / cell.key, f"cell {cell.key}", say) as desk:
             return _cell(task, folder, desk, say)
     except OSError as error:
-        return Outcome(cell.key, "halted", error=unwritable(folder, error).to_json())
+        return Outcome(cell.key, "halted", error=not_stored(folder, unwritten(error)).to_json())
     except RigError as error:
         state: Literal["interrupted", "halted"] = "interrupted" if isinstance(error, Interrupted) else "halted"
         return Outcome(cell.key, state, error=error.to_json())
 
 
 def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
-    """Record a cell as failed whose worker died, its torn recording set aside."""
+    """Note a cell as failed whose worker died, and set its torn recording aside."""
     with claimed(folder / PENDING / cell.key, f"cell {cell.key}") as desk:
         return _failed(folder, cell, desk / cell.key, error.to_json())
 
@@ -82,9 +82,9 @@ def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
 def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
     cell, work = task.cell, desk / task.cell.key
     known = state_of(folder, cell)
-    if known != "open":  # another process was quicker
+    if known != "open":  # done by another process meanwhile
         return Outcome(cell.key, known, error=error_of(folder, cell) if known == "failed" else None)
-    # a session's runs may each be whole and the session not
+    # the runs of a session may be whole where the session is not
     if work.exists() and (cell.mode == "session" or torn(work, cell)):
         set_aside(folder, work, cell.key)
     seconds = None
@@ -108,7 +108,7 @@ def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
 
 
 def _record(folder: Path, cell: Cell, work: Path) -> Outcome | None:
-    """Record into ``work``; what became of the cell if it did not come to its end."""
+    """Record a cell into ``work``; return its outcome where it did not end well."""
     from rig.session.measure import measure
 
     try:
@@ -147,21 +147,15 @@ def _row(folder: Path, cell: Cell, mend: bool, say: Say | None) -> Outcome:
 
 
 def _unexpected(error: Exception) -> dict[str, Any]:
-    return {
-        "error": type(error).__name__,
-        "message": str(error),
-        "field": "",
-        "value": repr(error),
-        "remedy": "This is a defect of a driver, or of the rig",
-        "exit_code": RigError.exit_code,
-    }
+    known = RigError(str(error), value=repr(error), remedy="This is a defect of a driver, or of the rig")
+    return known.to_json() | {"error": type(error).__name__}
 
 
 def _writable(folder: Path) -> bool:
-    """Whether the disk takes anything: a full one is no property of a cell."""
+    """Whether the disk takes a file: a full disk is no fault of the cell."""
     probe = folder / PENDING / ".probe"
     try:
-        write_whole(probe, b"\0" * 65536)
+        keep(probe, b"\0" * 65536)
     except StoreError:
         return False
     finally:

@@ -1,80 +1,102 @@
-"""A grid held against the factories before anything is recorded: names, keys, types, and the bench of each device."""
+"""A grid is checked before anything is recorded: names, option keys and types, and the bench of each device."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from rig.bench.station import meter_slot
 from rig.errors import RigError, UsageError
-from rig.plugins import Factory, load, needs, options_of, split_options, takes, values_of
+from rig.plugins import Factory, load, options_of, split_options, values_of
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
-from rig.session.setup import PLANT, opened, which_of
-from rig.sweep.grid import AUTO, NONE, Asked, Cell, Facts, Grid, cells_of, check_size, plain, texts
+from rig.session.setup import plant_factory_of, set_up_bench, which_of
+from rig.sweep.grid import AUTO, NONE, Cell, Facts, Grid, GridSpec, cells_of, check_size, difference, plain, texts
+from rig.sweep.store import Frozen, check_empty, freeze, frozen, is_sweep
 from rig.types import Workload
 
 Takers = dict[str, Factory]
 
 
-def checked(asked: Asked, wait: bool = True, say: Say | None = None) -> Grid:
-    """The grid that was asked for, with every option known to its taker and every value of the right type.
+def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) -> Sequence[Frozen]:
+    """The grids to record in ``folder``: those frozen there, and ``spec``, which is added if it is new.
 
-    Opens the bench of each device once, as the first of its cells asks for it, and closes it. Raises whatever
-    ``session.setup.opened`` raises, and ``UsageError`` for a value that cannot be meant.
+    Raises ``UsageError`` for a new grid beside others without ``extend``, ``StoreError`` for a folder in other use.
     """
-    check_size(asked)
-    if asked.mode not in MODES:
-        raise UsageError(f"mode {asked.mode!r} is unknown", field="mode", value=asked.mode, remedy=f"Known: {MODES}")
+    grids = frozen(folder) if is_sweep(folder) else ()
+    if any(entry.grid.asked == spec for entry in grids):
+        return grids
+    if grids and not extend:
+        raise UsageError(
+            f"{folder} holds another grid: {'; '.join(difference(grids[-1].grid.asked, spec))}",
+            field="grid",
+            value=str(folder),
+            remedy="Add its cells with --extend, or name another --out",
+        )
+    if not grids:
+        check_empty(folder)
+    return freeze(folder, checked(spec, wait, say), sys.argv)
+
+
+def checked(spec: GridSpec, wait: bool = True, say: Say | None = None) -> Grid:
+    """Check that every option of a grid is known and of the right type, and return the grid.
+
+    Opens the bench of each device once, for the first of its cells, and closes it. Raises as
+    ``session.setup.set_up_bench`` does, and ``UsageError`` for a value that no option takes.
+    """
+    check_size(spec)
+    if spec.mode not in MODES:
+        raise UsageError(f"mode {spec.mode!r} is unknown", field="mode", value=spec.mode, remedy=f"Known: {MODES}")
     facts: dict[str, Facts] = {}
     seeds: dict[str, dict[str, int]] = {}
     spelled: list[dict[str, tuple[str, ...]]] = []
-    for device in asked.devices:
-        own = _own_takers(asked, device)
-        facts[device] = _opened_once(asked, device, "plant" in own, wait, say)
-        meters = {f"meter{k}" if k else "meter": load("meters", m) for k, m in enumerate(facts[device].meters)}
-        owners = _owners(asked, own, meters)
-        spelled.append(_canonical(asked, owners, own | meters))
-        seeds[device] = _seeds(asked, owners, own, meters)
-    values = {key: spelled[0][key] if all(s[key] == spelled[0][key] for s in spelled) else v for key, v in _all(asked)}
-    for key in asked.vary:
+    for device in spec.devices:
+        own = _own_takers(spec, device)
+        facts[device] = _facts_of(spec, device, "plant" in own, wait, say)
+        meters = {meter_slot(k): load("meters", m) for k, m in enumerate(facts[device].meters)}
+        owners = _owners(spec, own, meters)
+        spelled.append(_canonical(spec, owners, own | meters))
+        seeds[device] = _seeds(spec, owners, own, meters)
+    values = {key: spelled[0][key] if all(s[key] == spelled[0][key] for s in spelled) else v for key, v in _all(spec)}
+    for key in spec.vary:
         double = next((v for v, count in Counter(values[key]).items() if count > 1), None)
         if double is not None:
-            raise UsageError(f"{key} has the value {double} twice", field=key, value=double, remedy="Once will do")
+            raise UsageError(f"{key} has the value {double} twice", field=key, value=double, remedy="Give it once")
     return Grid(
-        asked=asked,
-        options={key: values[key][0] for key in asked.options},
-        vary={key: values[key] for key in asked.vary},
+        asked=spec,
+        options={key: values[key][0] for key in spec.options},
+        vary={key: values[key] for key in spec.vary},
         seeds=seeds,
         devices=facts,
     )
 
 
-def _all(asked: Asked) -> list[tuple[str, tuple[str, ...]]]:
-    return [*((key, (value,)) for key, value in asked.options.items()), *asked.vary.items()]
+def _all(spec: GridSpec) -> list[tuple[str, tuple[str, ...]]]:
+    return [*((key, (value,)) for key, value in spec.options.items()), *spec.vary.items()]
 
 
-def _own_takers(asked: Asked, device: str) -> Takers:
-    """Those whose options are known by name, as in ``session.setup.opened``; a plant where the device lives by one."""
+def _own_takers(spec: GridSpec, device: str) -> Takers:
+    """The factories that take options, as in ``session.setup.set_up_bench``, meters excepted."""
     factory = load("devices", device)
-    takers = {"device": factory, "scenario": load("scenarios", asked.scenario)}
-    takers["workload"] = load("workloads", asked.workload)
-    if needs(factory, "plant") or (asked.simulate and takes(factory, "plant")):
-        takers["plant"] = load("plants", PLANT)
-    return takers
+    takers = {"device": factory, "scenario": load("scenarios", spec.scenario)}
+    takers["workload"] = load("workloads", spec.workload)
+    plant = plant_factory_of(factory, spec.simulate)
+    return takers | ({"plant": plant} if plant else {})
 
 
-def _opened_once(asked: Asked, device: str, in_plant: bool, wait: bool, say: Say | None) -> Facts:
-    """What is known of a device, from the first of its cells whose values it takes; others fail when it is their turn.
+def _facts_of(spec: GridSpec, device: str, simulated: bool, wait: bool, say: Say | None) -> Facts:
+    """What a device's bench shows for the first of its cells that it can be opened for; the others fail in their turn.
 
-    Raises what the first cell raised when no value of a varied key is taken, and whatever has another reason.
+    Raises the error of the first cell where no value of a varied key can be used, and every error of another cause.
     """
-    vary, first = dict(asked.vary), None
+    vary, first = dict(spec.vary), None
     while True:
         try:
-            return _opened(asked, vary, device, in_plant, wait, say)
+            return _facts_of_first_cell(spec, vary, device, simulated, wait, say)
         except UsageError as error:
             first = first or error
             key = next((k for k in vary if k.rpartition(".")[2] == error.field.rpartition(".")[2]), None)
@@ -83,18 +105,18 @@ def _opened_once(asked: Asked, device: str, in_plant: bool, wait: bool, say: Say
             vary[key] = vary[key][1:]
 
 
-def _opened(
-    asked: Asked, vary: Mapping[str, tuple[str, ...]], device: str, in_plant: bool, wait: bool, say: Say | None
+def _facts_of_first_cell(
+    spec: GridSpec, vary: Mapping[str, tuple[str, ...]], device: str, simulated: bool, wait: bool, say: Say | None
 ) -> Facts:
-    first = msgspec.structs.replace(asked, devices=(device,), vary={k: v[:1] for k, v in vary.items()}, repetitions=1)
+    first = msgspec.structs.replace(spec, devices=(device,), vary={k: v[:1] for k, v in vary.items()}, repetitions=1)
     options = first.options | {key: values[0] for key, values in first.vary.items()}
-    trial = Grid(first, options, {}, {device: {}}, {device: Facts(not in_plant, ())})
+    trial = Grid(first, options, {}, {device: {}}, {device: Facts(not simulated, ())})
     (cell,) = cells_of([trial])
-    own = {k: v for k, v in vary.items() if _of_workload(k, load("workloads", asked.workload))}
-    if in_plant:
-        return _facts(cell, in_plant, own)
+    own = {k: v for k, v in vary.items() if _of_workload(k, load("workloads", spec.workload))}
+    if simulated:
+        return _facts(cell, simulated, own)
     with device_lock(device, wait, say, which_of(device, texts(cell.options))):
-        return _facts(cell, in_plant, own)
+        return _facts(cell, simulated, own)
 
 
 def _of_workload(key: str, workload: Factory) -> bool:
@@ -102,39 +124,39 @@ def _of_workload(key: str, workload: Factory) -> bool:
     return name in options_of(workload) and (not dot or who == "workload")
 
 
-def _facts(cell: Cell, in_plant: bool, own: Mapping[str, tuple[str, ...]]) -> Facts:
-    """``own``: the varied options of the workload, which is opened again to see whether it is the same."""
-    with opened(cell.request(Path("nowhere"))) as o:
-        info = o.bench.device.info()
-        _check_same(o.workload, o.other_workload, {})
+def _facts(cell: Cell, simulated: bool, own: Mapping[str, tuple[str, ...]]) -> Facts:
+    """The facts of a cell's opened bench. ``own``: varied options of the workload, which is opened for each value."""
+    with set_up_bench(cell.request(Path("nowhere"))) as setup:
+        info = setup.bench.device.info()
+        _check_same(setup.workload, setup.other_workload, {})
         for changed in ({key.rpartition(".")[2]: value} for key, values in own.items() for value in values[1:]):
             try:
-                one = o.other_workload(changed)
+                one = setup.other_workload(changed)
             except RigError:  # it fails its own cells
                 continue
-            _check_same(one, o.other_workload, changed)
+            _check_same(one, setup.other_workload, changed)
     meters = tuple(n for n in cell.meters if n != NONE) if cell.meters else (info.onboard_meter or "",)
-    return Facts(exclusive=not (in_plant and info.mode == "simulator"), meters=meters)
+    return Facts(exclusive=not (simulated and info.mode == "simulator"), meters=meters)
 
 
 def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload], changed: Mapping[str, str]) -> None:
-    """Raises ``UsageError`` for a workload that is another when it is opened again, as every cell opens it."""
+    """Check that a workload is the same when it is opened again, as every cell opens it. Raises ``UsageError``."""
     other = open_it(changed)
     if one.digest_sha256 != other.digest_sha256:
         seeds = one.details.get("seeds")
         named = f"seeds={','.join(map(str, seeds))}" if isinstance(seeds, list) and len(seeds) <= 50 else "its seeds"
         raise UsageError(
-            f"workload {one.name} draws anew each time it is opened, so that no two cells would measure the same",
+            f"workload {one.name} draws new samples each time it is opened, so no two cells would measure the same",
             field="workload",
             value=one.name,
-            remedy=f"Name what it is to draw: --option {named}, in place of what makes it draw",
+            remedy=f"Fix its samples: --option {named}, in place of the option that draws them",
         )
 
 
-def _owners(asked: Asked, own: Takers, meters: Takers) -> dict[tuple[str, str], str]:
-    """Each option that is set, as (taker, name), with the key that sets it."""
+def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str], str]:
+    """The key that sets each option, by (taker, name)."""
     found: dict[tuple[str, str], str] = {}
-    for key, values in _all(asked):
+    for key, values in _all(spec):
         for place in _places(key, values[0], own, meters):
             if place in found:
                 raise UsageError(
@@ -145,16 +167,16 @@ def _owners(asked: Asked, own: Takers, meters: Takers) -> dict[tuple[str, str], 
 
 
 def _places(key: str, value: str, own: Takers, meters: Takers) -> list[tuple[str, str]]:
-    """Who takes a key: a meter only when nobody else does. Raises ``UnknownNameError``."""
+    """The takers of a key; meters only where nothing else takes it. Raises ``UnknownNameError``."""
     split = split_options([f"{key}={value}"], own | meters)
     places = [(who, name) for who, given in split.items() for name in given]
     return [p for p in places if p[0] in own] or places
 
 
-def _canonical(asked: Asked, owners: Mapping[tuple[str, str], str], takers: Takers) -> dict[str, tuple[str, ...]]:
+def _canonical(spec: GridSpec, owners: Mapping[tuple[str, str], str], takers: Takers) -> dict[str, tuple[str, ...]]:
     """Every value as its option's type writes it. Raises ``UsageError`` that names key and value."""
     found = {}
-    for key, values in _all(asked):
+    for key, values in _all(spec):
         places = [place for place, k in owners.items() if k == key]
         rows = []
         for who, name in places:
@@ -167,19 +189,19 @@ def _canonical(asked: Asked, owners: Mapping[tuple[str, str], str], takers: Take
     return found
 
 
-def _seeds(asked: Asked, owners: Mapping[tuple[str, str], str], own: Takers, meters: Takers) -> dict[str, int]:
-    """The options that make one repetition another than the next, each with the value of the first."""
+def _seeds(spec: GridSpec, owners: Mapping[tuple[str, str], str], own: Takers, meters: Takers) -> dict[str, int]:
+    """The seeds in which repetitions differ, each with its value in the first."""
     takers = {who: f for who, f in (own | meters).items() if who not in ("scenario", "workload")}
     found: dict[str, int] = {}
-    for key in asked.repetition_seeds:
+    for key in spec.repetition_seeds:
         if key == AUTO:
             for who, factory in takers.items():
                 for option in options_of(factory).values():
                     declared = option.name == "seed" or option.name.endswith("_seed")
                     known = owners.get((who, option.name), f"{who}.{option.name}")
                     whole = option.kind is int and option.default is not None
-                    if declared and whole and known not in asked.vary:
-                        found[known] = int(asked.options.get(known, option.default))
+                    if declared and whole and known not in spec.vary:
+                        found[known] = int(spec.options.get(known, option.default))
         elif key != NONE:
             for who, name in _places(key, "0", own, meters):
                 option = options_of((own | meters)[who])[name]
@@ -189,5 +211,5 @@ def _seeds(asked: Asked, owners: Mapping[tuple[str, str], str], own: Takers, met
                         remedy="Name an option of type int",
                     )  # fmt: skip
                 known = owners.get((who, name), f"{who}.{name}")
-                found[known] = int(asked.options.get(known, option.default or 0))
+                found[known] = int(spec.options.get(known, option.default or 0))
     return found

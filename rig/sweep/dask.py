@@ -1,4 +1,4 @@
-"""Cells over a Dask cluster: the files go to the folder that all share, each task returns its outcome alone."""
+"""Cells over a Dask cluster: workers write to the folder that all share, and return outcomes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rig.sweep.rows import figures_by
 from rig.sweep.store import PENDING
 
 AHEAD = 2
-"""Tasks handed out for each thread of the cluster."""
+"""Tasks given out for each thread of the cluster."""
 
 
 def over_cluster(
     tasks: Sequence[Task], address: str, timeout_s: float, brake: Brake, say: Say
 ) -> Generator[Outcome | None, None, None]:
-    """The outcome of each task as it comes, and None now and then.
+    """Yield the outcome of each task as it comes, and None now and then.
 
-    A brake lets workers finish the cells that they have in hand. Raises ``MissingExtraError`` without `distributed`,
+    With a brake, workers finish the cells in work. Raises ``MissingExtraError`` without `distributed`,
     ``SetupError`` for a scheduler that does not answer within ``timeout_s`` or goes away, for one without workers,
     and for workers that do not see the folder or run another version.
     """
@@ -61,7 +61,7 @@ def _client(address: str, timeout_s: float) -> Any:
 
 
 def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
-    """How many threads the workers have, once each has shown that it can do its part."""
+    """How many threads the workers have, after each has shown that it sees the folder and runs this version."""
     try:
         client.wait_for_workers(1, timeout=timeout_s)
     except (OSError, TimeoutError) as error:
@@ -90,7 +90,7 @@ def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
 
 
 def greet(token: str) -> tuple[str, str]:
-    """A worker's answer: what stands in the file, and what its figures are computed by."""
+    """A worker's reply: the content of a file, and the digest of its estimators."""
     text = ""
     with suppress(OSError):
         text = Path(token).read_text()
@@ -125,7 +125,7 @@ def _spread(client: Any, waiting: deque[Task], ahead: int, brake: Brake) -> Gene
 
 
 def _recall(out: dict[str, tuple[Any, Task]]) -> None:
-    """Take back what no worker has claimed; one that claims it just now will finish it all the same."""
+    """Cancel the tasks that no worker has claimed; a worker that claims one just now still finishes it."""
     for key, (future, task) in list(out.items()):
         if not (Path(task.folder) / PENDING / task.cell.key).exists():
             del out[key]

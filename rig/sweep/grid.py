@@ -1,6 +1,6 @@
-"""A grid of cells, spelled out: what was asked, the grid that it comes to, and each cell with a key of its own.
+"""A grid of cells: its specification, the checked grid, and each cell with a key of its own.
 
-The same cell has the same digest in whatever grid it stands, so that a grid can grow.
+A cell has the same digest in every grid, so that a grid can grow.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any
 import msgspec
 
 from rig.errors import UsageError
-from rig.session.setup import Request, workload_for
+from rig.session.setup import Request
 
 Value = str | int | float | bool
 MOST_CELLS = 1_000_000
 AUTO = "auto"
-"""Repetitions draw from every seed that device, plant and meters declare."""
+"""Repetitions vary every seed that device, simulated bench and meters declare."""
 NONE = "none"
 _KEY_LENGTH = 96
 _IDENTITY = ("device", "scenario", "workload", "rules", "mode", "simulate", "meters", "options", "repetition")
-"""What a cell's digest is of. Never to be changed: sweeps that are there are found by it."""
+"""The fields of a cell's digest. They must never change: the cells of existing sweeps are found by it."""
 
 
-class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was asked for, as it was written on the command line or in a file."""
+class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A grid as it is written on the command line or in a file."""
 
     devices: tuple[str, ...]
     scenario: str = "single-stream"
@@ -44,19 +44,19 @@ class Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is known of a device before the sweep: whether it can be measured once at a time only, and its meters."""
+    """What the bench of a device shows before the sweep: its meters, and whether only one cell at a time can use it."""
 
     exclusive: bool
     meters: tuple[str, ...]
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """What was asked, checked: every value as the option's type writes it.
+    """A checked grid: every value as the option's type writes it.
 
-    ``seeds`` holds, by device, the options that repetition k sets to their value plus k, and that value.
+    ``seeds`` holds by device the options that repetition k sets to a base value plus k, with the base value.
     """
 
-    asked: Asked
+    asked: GridSpec
     options: dict[str, str]
     vary: dict[str, tuple[str, ...]]
     seeds: dict[str, dict[str, int]]
@@ -64,7 +64,7 @@ class Grid(msgspec.Struct, frozen=True):
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """One measurement: everything that `rig measure` needs, and a readable key that ends in its digest."""
+    """One measurement: all that `rig measure` needs, and a readable key that ends in its digest."""
 
     key: str
     device: str
@@ -79,7 +79,7 @@ class Cell(msgspec.Struct, frozen=True):
     exclusive: bool
 
     def command(self) -> list[str]:
-        """The command that measures this cell alone; what its recording has as ``argv``."""
+        """The command that measures this cell alone; its recording holds it as ``argv``."""
         words = ["rig", "measure", "--device", self.device, "--scenario", self.scenario, "--workload", self.workload]
         words += ["--rules", self.rules, "--mode", self.mode, *(["--simulate"] if self.simulate else [])]
         words += [word for name in self.meters for word in ("--meter", name)]
@@ -87,7 +87,7 @@ class Cell(msgspec.Struct, frozen=True):
         return [*words, "--out", f"cells/{self.key}"]
 
     def request(self, out: Path) -> Request:
-        """What ``rig.session.measure.measure`` is asked for."""
+        """The request for ``rig.session.measure.measure``."""
         return Request(
             device=self.device,
             meters=self.meters,
@@ -114,79 +114,8 @@ def digest(content: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
 
-# ---- reading --------------------------------------------------------------------------------
-
-
-def from_file(path: Path) -> Asked:
-    """A grid in TOML, fields as in ``Asked``. Raises ``UsageError`` that names the line, or the key."""
-    import tomllib
-
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path} is not TOML: {error}", field="file", value=str(path), remedy="Mend that line"
-        ) from error
-    for table in ("options", "vary"):
-        if isinstance(content.get(table), dict):
-            content[table] = {key: _as_texts(f"{table}.{key}", value) for key, value in _flat(content[table])}
-    try:
-        return msgspec.convert(with_workload(content), Asked)
-    except msgspec.ValidationError as error:
-        known = ", ".join(Asked.__struct_fields__)
-        raise UsageError(
-            f"{path}: {str(error).replace('$.', '')}", field="file", value=str(path), remedy=f"Keys are {known}"
-        ) from error
-
-
-def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given for ``Asked``, with the workload that goes with its scenario where none was named."""
-    scenario = given.get("scenario")
-    return {"workload": workload_for(scenario if isinstance(scenario, str) else "")} | dict(given)
-
-
-def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
-    """``key=value`` texts by key. Raises ``UsageError`` for one that is not, or that stands twice."""
-    found: dict[str, str] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--{what} {text!r} is not key=value", field=what, value=text, remedy="Write key=value")
-        if key in found:
-            raise UsageError(f"--{what} {key} stands twice", field=what, value=key, remedy="Give it once")
-        found[key] = value
-    return found
-
-
-def values_in(key: str, text: str) -> tuple[str, ...]:
-    """The values of ``--vary key=v1,v2``. Raises ``UsageError`` for an empty one."""
-    values = tuple(value.strip() for value in text.split(","))
-    if values != ("",) and "" in values:
-        raise UsageError(f"--vary {key}={text} has an empty value", field=key, value=text, remedy="Write v1,v2,v3")
-    return () if values == ("",) else values
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """``device.seed = 1`` is a table inside a table to TOML, and a key with a dot to us."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _as_texts(key: str, value: Any) -> str | list[str]:
-    several = key.startswith("vary.")
-    items = value if several else [value]
-    if not isinstance(items, list) or not all(isinstance(item, (str, int, float)) for item in items):
-        wanted = "a list of numbers, texts, true or false" if several else "a number, a text, true or false"
-        raise UsageError(f"{key} is {value!r}", field=key, value=str(value), remedy=f"Give {wanted}")
-    found = [plain(item) for item in items]
-    return found if several else found[0]
-
-
 def plain(value: Value | None) -> str:
-    """A value as an option is written."""
+    """A value as the text of an option."""
     if value is None:
         return NONE
     if isinstance(value, bool):
@@ -197,27 +126,22 @@ def plain(value: Value | None) -> str:
     return str(value)
 
 
-# ---- counting -------------------------------------------------------------------------------
-
-
-def check_size(asked: Asked) -> None:
-    """Raises ``UsageError`` for a grid without cells, and for one past ``MOST_CELLS``."""
-    if asked.repetitions < 1:
-        raise _empty("repetitions", asked.repetitions, "1 or more")
-    if not asked.devices:
+def check_size(spec: GridSpec) -> None:
+    """Check the number of cells. Raises ``UsageError`` for none, and for more than ``MOST_CELLS``."""
+    if spec.repetitions < 1:
+        raise _empty("repetitions", spec.repetitions, "1 or more")
+    if not spec.devices:
         raise _empty("devices", "", "one device or more")
-    if double := {name for name in asked.devices if asked.devices.count(name) > 1}:
+    if double := {name for name in spec.devices if spec.devices.count(name) > 1}:
         raise UsageError(
-            f"device {min(double)} stands twice", field="devices", value=min(double), remedy="Once will do"
+            f"device {min(double)} stands twice", field="devices", value=min(double), remedy="Give it once"
         )
-    for key, values in asked.vary.items():
+    for key, values in spec.vary.items():
         if not values:
             raise _empty(f"vary.{key}", "", "one value or more")
-        if key in asked.options:
-            raise UsageError(
-                f"{key} is both varied and fixed", field=key, value=asked.options[key], remedy="Choose one"
-            )
-    count = len(asked.devices) * prod(map(len, asked.vary.values())) * asked.repetitions
+        if key in spec.options:
+            raise UsageError(f"{key} is both varied and fixed", field=key, value=spec.options[key], remedy="Choose one")
+    count = len(spec.devices) * prod(map(len, spec.vary.values())) * spec.repetitions
     if count > MOST_CELLS:
         raise UsageError(f"a grid of {count} cells", field="vary", value=count, remedy=f"At most {MOST_CELLS} at once")
 
@@ -230,7 +154,7 @@ def _empty(field: str, value: Value, wanted: str) -> UsageError:
 
 
 def cells_of(grids: Iterable[Grid]) -> list[Cell]:
-    """Every cell of the grids once, in the order in which they are written: devices, values, repetitions."""
+    """Every cell of the grids once, ordered by device, values and repetition."""
     found: dict[str, Cell] = {}
     for grid in grids:
         for cell in _cells(grid):
@@ -239,22 +163,22 @@ def cells_of(grids: Iterable[Grid]) -> list[Cell]:
 
 
 def _cells(grid: Grid) -> Iterator[Cell]:
-    asked = grid.asked
-    for device in asked.devices:
+    spec = grid.asked
+    for device in spec.devices:
         for values in product(*grid.vary.values()):
             varied = dict(zip(grid.vary, values, strict=True))
-            for k in range(asked.repetitions):
+            for k in range(spec.repetitions):
                 options = grid.options | varied
                 options |= {key: str(int(options.get(key, base)) + k) for key, base in grid.seeds[device].items()}
                 cell = Cell(
                     key="",
                     device=device,
-                    scenario=asked.scenario,
-                    workload=asked.workload,
-                    rules=asked.rules,
-                    mode=asked.mode,
-                    simulate=asked.simulate,
-                    meters=asked.meters,
+                    scenario=spec.scenario,
+                    workload=spec.workload,
+                    rules=spec.rules,
+                    mode=spec.mode,
+                    simulate=spec.simulate,
+                    meters=spec.meters,
                     options=dict(sorted(options.items())),
                     repetition=k,
                     exclusive=grid.devices[device].exclusive,
@@ -273,16 +197,16 @@ def _key(cell: Cell, varied: Mapping[str, str]) -> str:
     return f"{safe.lstrip('.-')[:_KEY_LENGTH]}-{digest(identity)[:12]}"
 
 
-def difference(was: Asked, now: Asked) -> list[str]:
-    """What differs between two grids, a phrase for each key."""
+def difference(was: GridSpec, now: GridSpec) -> list[str]:
+    """The differences between two grids, one phrase for each key."""
     a, b = dict(_shown(was)), dict(_shown(now))
     none = "not given"
     return [f"{key} was {a.get(key, none)}, is {b.get(key, none)}" for key in {**a, **b} if a.get(key) != b.get(key)]
 
 
-def _shown(asked: Asked) -> Iterator[tuple[str, str]]:
-    for name in asked.__struct_fields__:
-        value = getattr(asked, name)
+def _shown(spec: GridSpec) -> Iterator[tuple[str, str]]:
+    for name in spec.__struct_fields__:
+        value = getattr(spec, name)
         if isinstance(value, dict):
             yield from ((f"{name}.{k}", v if isinstance(v, str) else ",".join(v)) for k, v in value.items())
         elif isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""A sweep from what is there to what was asked for: what is left is recorded, then tabled."""
+"""The loop of a sweep: the open cells are recorded, then the missing rows are computed."""
 
 from __future__ import annotations
 
@@ -10,32 +10,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from rig import errors
 from rig.errors import Interrupted, RigError, SetupError
+from rig.session.interrupts import on_signals
 from rig.session.locks import Say, locked
 from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of
 from rig.sweep.pool import Brake, here, spread
 from rig.sweep.progress import Progress
-from rig.sweep.rows import kept_row, seconds_of
-from rig.sweep.store import Frozen, failure_of, place_of, set_aside, state_of, torn
+from rig.sweep.rows import kept_row, row_path, seconds_of
+from rig.sweep.store import Frozen, failure_of, frozen, place_of, set_aside, state_of, torn
 
 
 @dataclass(frozen=True)
 class Means:
-    """By what a sweep is worked off. ``jobs`` None: as many as there are cores where cells may overlap, else 1."""
+    """How a sweep is worked off. ``jobs`` None: as many as there are cores where cells may overlap, else 1."""
 
+    cores: int = 1
     jobs: int | None = None
     scheduler: str | None = None
     scheduler_timeout_s: float = 10.0
     wait: bool = True
     retry_failed: bool = False
 
+    @property
+    def row_jobs(self) -> int:
+        """How many rows are computed at once."""
+        return self.cores if self.jobs is None else self.jobs
 
-def work_off(folder: Path, grids: Sequence[Frozen], means: Means, cores: int) -> list[Cell]:
-    """Record every cell that is neither done nor failed, and compute the rows that are missing; every cell.
 
-    Raises ``Interrupted`` after Ctrl-C or SIGTERM, ``SetupError`` when another process is at it or the workers
-    cannot work, ``StoreError`` when nothing can be written. What is done by then is kept.
+def available_cores() -> int:
+    """How many cores this process may use."""
+    return len(psutil.Process().cpu_affinity()) if hasattr(psutil.Process, "cpu_affinity") else psutil.cpu_count() or 1
+
+
+def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
+    """Record every open cell and compute every missing row; return all cells.
+
+    Raises ``Interrupted`` after Ctrl-C or SIGTERM, ``SetupError`` when another process works on the sweep or
+    the workers cannot work, ``StoreError`` when nothing can be written. Cells done by then are kept.
     """
     cells = cells_of(entry.grid for entry in grids)
     with locked(folder / ".lock", f"the sweep {folder}", wait=False), _braking(means.jobs == 0) as brake:
@@ -43,11 +58,13 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means, cores: int) ->
         states = {cell.key: state_of(folder, cell) for cell in cells}
         left = [cell for cell in in_order(cells) if states[cell.key] == "open"]
         progress = Progress(cells, [cell.key for cell in left], list(states.values()).count("failed"), took_s)
-        for exclusive in (True, False):
-            _record(folder, [cell for cell in left if cell.exclusive is exclusive], means, cores, brake, progress)
-        if brake.level == 0:
-            compute_rows(folder, cells, cores if means.jobs is None else means.jobs, brake, progress.say)
-        progress.end()
+        try:
+            for exclusive in (True, False):
+                _record(folder, [cell for cell in left if cell.exclusive is exclusive], means, brake, progress)
+            if brake.level == 0:
+                compute_rows(folder, cells, means.row_jobs, brake, progress.say)
+        finally:
+            progress.end()
         if brake.level:
             done = sum(state_of(folder, cell) == "done" for cell in cells)
             raise Interrupted(
@@ -57,9 +74,9 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means, cores: int) ->
 
 
 def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, say: Say, mend: bool = True) -> None:
-    """The row of every cell that is done and has none.
+    """Compute the row of every done cell that has none.
 
-    A cell whose recording proves altered is open again with ``mend``, and raises ``IntegrityError`` without.
+    A cell with an altered recording is opened again with ``mend``, and raises ``IntegrityError`` without.
     """
     missing = [c for c in cells if state_of(folder, c) == "done" and kept_row(folder, c) is None]
     if missing:
@@ -80,13 +97,24 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
         )
 
 
+def renew_rows(folder: Path, means: Means, fresh: bool, say: Say) -> Sequence[Frozen]:
+    """Compute the missing rows of a sweep, or all with ``fresh``; return its grids."""
+    grids = frozen(folder)
+    cells = cells_of(entry.grid for entry in grids)
+    if fresh:
+        for cell in cells:
+            row_path(place_of(folder, cell)).unlink(missing_ok=True)
+    compute_rows(folder, cells, means.row_jobs, Brake(), say, mend=False)
+    return grids
+
+
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
-    """Repetition by repetition, each in the order of the digests: what drifts meanwhile is no key's doing."""
+    """Cells by repetition, each in the order of the digests, so that drift does not follow a varied key."""
     return sorted(cells, key=lambda cell: (cell.repetition, cell.key[-12:]))
 
 
 def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> dict[str, float]:
-    """Set aside recordings that are torn and failures that are to be tried again; how long the others took."""
+    """Set aside torn recordings, and failures to try again; return how long the others took, by cell."""
     took_s = {}
     for cell in cells:
         place = place_of(folder, cell)
@@ -102,11 +130,11 @@ def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> dict[str, flo
     return took_s
 
 
-def _record(folder: Path, cells: Sequence[Cell], means: Means, cores: int, brake: Brake, progress: Progress) -> None:
+def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, progress: Progress) -> None:
     if not cells or brake.level:
         return
     exclusive = cells[0].exclusive
-    jobs = means.jobs if means.jobs is not None else 1 if exclusive else min(cores, len(cells))
+    jobs = means.jobs if means.jobs is not None else 1 if exclusive else min(means.cores, len(cells))
     if means.scheduler is not None and exclusive:
         progress.say(f"{len(cells)} cells need their device for themselves and are measured here, not by the cluster")
     tasks = [Task("cell", str(folder), cell, means.wait) for cell in cells]
@@ -123,7 +151,7 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, cores: int, brake
         for outcome in outcomes:
             if brake.level > asked:
                 asked = brake.level
-                progress.say("finishing what is in hand; once more to break it off" if asked == 1 else "breaking off")
+                progress.say("finishing the cells in work; Ctrl-C breaks them off" if asked == 1 else "breaking off")
             if outcome is not None:
                 _stop_if_halted(outcome)
                 if outcome.state == "interrupted":
@@ -134,29 +162,22 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, cores: int, brake
 
 def _stop_if_halted(outcome: Outcome) -> None:
     if outcome.state == "halted":
-        raise revived(outcome.error or {})
+        raise _revived(outcome.error or {})
 
 
-def revived(said: Mapping[str, Any]) -> RigError:
-    """An error that a worker met, as it was raised there."""
-    kinds = {kind.__name__: kind for kind in _kinds(RigError)}
-    made = RigError.__new__(kinds.get(str(said.get("error")), SetupError))
+def _revived(sent: Mapping[str, Any]) -> RigError:
+    """The error that a worker sent, as it was raised there."""
+    made: RigError = RigError.__new__(getattr(errors, str(sent.get("error")), SetupError))
     RigError.__init__(
-        made, str(said.get("message")), field=str(said.get("field", "")), value=said.get("value"),
-        remedy=str(said.get("remedy", "")),
+        made, str(sent.get("message")), field=str(sent.get("field", "")), value=sent.get("value"),
+        remedy=str(sent.get("remedy", "")),
     )  # fmt: skip
     return made
 
 
-def _kinds(kind: type[RigError]) -> Iterator[type[RigError]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _kinds(child)
-
-
 @contextmanager
 def _braking(here: bool) -> Iterator[Brake]:
-    """Ctrl-C ends a sweep after the cells in hand, a second one or SIGTERM at once; ``here`` in this process."""
+    """End a sweep after the cells in work on Ctrl-C, at once on a second or SIGTERM. ``here``: without workers."""
     brake = Brake()
 
     def slower(number: int, _: object) -> None:
@@ -164,13 +185,5 @@ def _braking(here: bool) -> Iterator[Brake]:
         if here and brake.level == 2:
             raise KeyboardInterrupt
 
-    try:
-        before = {s: signal.signal(s, slower) for s in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # not the main thread
+    with on_signals(slower, signal.SIGINT, signal.SIGTERM):
         yield brake
-        return
-    try:
-        yield brake
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,8 +1,8 @@
-"""Worker processes on this machine: one task each at a time, so that it is known whose cell died with whom.
+"""Worker processes on this machine. Each has one task at a time, so that a dead worker names its cell.
 
     python -m rig.sweep.pool     a worker: tasks as JSON lines on standard input, outcomes on standard output
 
-A worker outlives its master by the cell it has in hand.
+A worker outlives the process that started it by the cell in work.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from typing import Any
 import msgspec
 
 from rig.errors import DeviceError, SetupError
+from rig.session.interrupts import interrupt
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.rows import THREADS
 
 TICK_S = 0.2
 DEATHS = 2
-"""So many workers may die of one cell before it counts as failed."""
+"""A cell fails when so many workers have died of it."""
 PATIENCE_S = 30.0
-"""How long a worker that is told to break off may take to let go of its device."""
+"""How long a worker that is told to break off may take to close its device."""
 
 
 @dataclass
 class Brake:
-    """How a sweep is to end early: 1 after the cells in hand, 2 at once."""
+    """How a sweep is to end early: 1 after the cells in work, 2 at once."""
 
     level: int = 0
 
 
 @dataclass(eq=False)
 class Worker:
-    """A process, and what it has in hand."""
+    """A process and its task."""
 
     process: subprocess.Popen[bytes]
     task: Task | None = None
@@ -59,13 +60,13 @@ class _Crew:
     inbox: queue.SimpleQueue[tuple[Worker, bytes]] = field(default_factory=queue.SimpleQueue)
     workers: list[Worker] = field(default_factory=list)
     deaths: dict[str, int] = field(default_factory=dict)
-    stillborn: int = 0
+    died_at_start: int = 0
 
 
 def spread(
     tasks: Sequence[Task], jobs: int, brake: Brake, say: Say, quiet_cores: bool
 ) -> Generator[Outcome | None, None, None]:
-    """The outcome of each task as it comes, and None now and then. Tasks of one exclusive device never overlap.
+    """Yield the outcome of each task as it comes, and None now and then. Tasks of one exclusive device never overlap.
 
     ``quiet_cores`` gives each worker's linear algebra one thread. Raises ``SetupError`` when workers cannot start.
     """
@@ -145,7 +146,7 @@ def _heard(worker: Worker, line: bytes, say: Say) -> Outcome | None:
 
 
 def _died(crew: _Crew, worker: Worker, waiting: deque[Task], brake: Brake) -> Outcome | None:
-    """Try its cell once more; what kills two workers has failed."""
+    """Try the cell of a dead worker once more; it fails when it kills a second."""
     crew.workers.remove(worker)
     code, task = _buried(worker), worker.task
     if task is None:
@@ -154,8 +155,8 @@ def _died(crew: _Crew, worker: Worker, waiting: deque[Task], brake: Brake) -> Ou
     if brake.level:
         return Outcome(key, "interrupted")
     if not worker.ready:
-        crew.stillborn += 1
-        if crew.stillborn > DEATHS:
+        crew.died_at_start += 1
+        if crew.died_at_start > DEATHS:
             raise SetupError(
                 f"workers die before they begin, with exit code {code}",
                 field="jobs",
@@ -186,7 +187,7 @@ def _break_off(crew: _Crew) -> None:
 
 
 def _dismiss(crew: _Crew) -> None:
-    """Let every worker end; one that has something in hand, after it."""
+    """End every worker, a busy one after its task."""
     for worker in crew.workers:
         with suppress(OSError):
             assert worker.process.stdin is not None
@@ -214,7 +215,7 @@ def _buried(worker: Worker) -> int:
 
 
 def here(tasks: Sequence[Task], brake: Brake, say: Say) -> Generator[Outcome | None, None, None]:
-    """The same in this process, one after the other; rows are computed with the threads that there are."""
+    """Do the tasks in this process, one after the other, and yield each outcome."""
     for task in tasks:
         if brake.level:
             return
@@ -226,23 +227,19 @@ def here(tasks: Sequence[Task], brake: Brake, say: Say) -> Generator[Outcome | N
 
 
 def serve() -> None:
-    """Do tasks until there are no more. What drivers print goes to standard error."""
+    """Do tasks until standard input ends. Output of drivers goes to standard error."""
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master decides what Ctrl-C means
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process decides what Ctrl-C means
+    signal.signal(signal.SIGTERM, interrupt)
 
     def answer(said: Any) -> None:
         out.write(msgspec.json.encode(said) + b"\n")
 
     with suppress(KeyboardInterrupt, BrokenPipeError):
-        answer({"say": ""})  # it has come this far
+        answer({"say": ""})  # the worker has started
         for line in sys.stdin.buffer:
             answer(perform(msgspec.json.decode(line, type=Task), lambda text: answer({"say": text})))
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How far a sweep is, and how long the rest may take: a line on a terminal, else one now and then."""
+"""How far a sweep is and how long the rest may take, as a live line on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from rig.session.live_line import LiveLine
 from rig.sweep.cells import Outcome
 from rig.sweep.grid import Cell
 
@@ -16,12 +17,12 @@ TERMINAL_EVERY_S = 0.2
 
 
 def kind_of(cell: Cell) -> tuple[str, ...]:
-    """Cells of one kind take about as long: they differ in seeds and repetition alone."""
+    """What cells have in common that take about as long: all but seeds and repetition."""
     return (cell.device, *(f"{k}={v}" for k, v in cell.options.items() if not k.endswith("seed")))
 
 
 def declared_s(cell: Cell) -> float:
-    """The seconds that its options speak of (a budget, a duration), multiplied; 1 where there are none."""
+    """The product of the options in seconds of a cell (a budget, a duration); 1 where there are none."""
     found = 1.0
     for key, value in cell.options.items():
         with suppress(ValueError):
@@ -31,10 +32,9 @@ def declared_s(cell: Cell) -> float:
 
 
 class Progress:
-    """Counts outcomes, and knows from those of one kind how long the others of that kind may take.
+    """Counts outcomes, and estimates how long the open cells take from how long others of their kind took.
 
-    Where none of a kind has ended, a straight line through two or more that have, over the seconds declared.
-
+    A kind of which none has ended is estimated by a straight line through the other kinds, over the seconds declared.
     ``left`` names the cells that are open, ``took_s`` how long some of the others took.
     """
 
@@ -48,9 +48,10 @@ class Progress:
         self._began_s = time.monotonic()
         self._worked_s, self._noted_s = 0.0, self._began_s
         self._shown_s = float("-inf")
+        self._live = LiveLine()
 
     def note(self, outcome: Outcome) -> None:
-        """A cell has ended, one way or another."""
+        """Count a cell that is done or has failed."""
         if outcome.key not in self._left or outcome.state not in ("done", "failed"):
             return
         self._left.discard(outcome.key)
@@ -63,7 +64,7 @@ class Progress:
             self.say(f"{outcome.key} failed: {(outcome.error or {}).get('message')}")
 
     def left_s(self) -> float | None:
-        """Seconds that the open cells may take, by as many at once as have been until now; None when unknown."""
+        """Seconds that the open cells may take with as many at once as until now; None when unknown."""
         if not self._sums or not self._worked_s:
             return None
         means_s = {kind: s / n for kind, (s, n) in self._sums.items()}
@@ -79,7 +80,7 @@ class Progress:
         return max(each_s / at_once - (time.monotonic() - self._noted_s), 0.0)
 
     def _line(self, means_s: Mapping[tuple[str, ...], float]) -> tuple[float, float]:
-        """Fixed seconds and slope over the declared ones: least squares, neither below 0."""
+        """Fixed seconds, and slope over the declared seconds, by least squares; neither is below 0."""
         x = [self._declared_s[kind] for kind in means_s]
         y = list(means_s.values())
         mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
@@ -91,29 +92,29 @@ class Progress:
         return mean_y - slope * mean_x, slope
 
     def show(self) -> None:
-        """Say where it is, if there is news or it is time."""
-        terminal = sys.stderr.isatty()
+        """Show how far the sweep is, where that is due."""
         now_s = time.monotonic()
-        if not self._left or now_s - self._shown_s < (TERMINAL_EVERY_S if terminal else PLAIN_EVERY_S):
+        if not self._left or now_s - self._shown_s < (TERMINAL_EVERY_S if self._live.shown else PLAIN_EVERY_S):
             return
         self._shown_s = now_s
         failed = f", {self._failed} failed" if self._failed else ""
         left_s = self.left_s()
         rest = f"; about {span(left_s)} left" if left_s is not None else ""
         line = f"{self._total - len(self._left)}/{self._total} cells{failed}{rest}"
-        sys.stderr.write(f"\r{line}\x1b[K" if terminal else f"{line}\n")
-        sys.stderr.flush()
+        if self._live.shown:
+            self._live.show(line)
+        else:
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
 
     def say(self, text: str) -> None:
-        """One line for the person who watches."""
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
+        """Print one line."""
+        self._live.clear()
         sys.stderr.write(f"{text}\n")
 
     def end(self) -> None:
-        """Leave the terminal's line."""
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
+        """Take the live line away."""
+        self._live.clear()
 
     def _learn(self, kind: tuple[str, ...], seconds: float) -> None:
         total, count = self._sums.get(kind, (0.0, 0))
@@ -121,7 +122,7 @@ class Progress:
 
 
 def span(seconds: float) -> str:
-    """A time for people: ``40 s``, ``12 min``, ``3.5 h``."""
+    """A readable time: ``40 s``, ``12 min``, ``3.5 h``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

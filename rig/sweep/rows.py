@@ -1,8 +1,8 @@
-"""One row for each cell: its figures, computed from its recording alone and kept beside it.
+"""The row of a cell: its figures, computed from its recording alone and kept beside it.
 
-A row is used again only while the recording is the one it was computed from and the estimators are the ones
-that computed it. The last bits of a figure depend on how many threads the linear algebra runs on, so rows are
-computed by processes that have one (``one_thread``), and the same recordings give the same bytes.
+A kept row is valid while recording and estimators are those that it was computed from. The last bits of a figure
+depend on how many threads the linear algebra has, so processes with one thread compute the rows (``one_thread``), and
+the same recordings give the same bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -22,20 +21,22 @@ import msgspec
 
 from rig.analysis.quantity import Quantity
 from rig.errors import IntegrityError, RigError
+from rig.recording.atomic_write import sync_to_disk
 from rig.recording.reader import Run
 from rig.recording.writer import DERIVED, SEAL
 from rig.sweep.grid import Cell
-from rig.sweep.store import place_of, sizes, sync, torn, write_whole
+from rig.sweep.store import keep, place_of, sizes, torn
 
 ROW = "sweep-row.json"
+ESTIMATORS = ("analysis", "bench", "recording")
+"""``rig.analysis`` and the packages that it may import; see the layers in pyproject.toml."""
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_IMPORT = re.compile(r"^ *(?:from rig\.([\w.]+) import|from rig import ([\w, ]+))", re.M)
 VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
-"""What of the start line differs between two recordings of one simulated cell."""
+"""Fields in which two recordings of one simulated cell differ."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What the table says of one cell that is done. ``sizes`` and ``runs`` tie it to its recording.
+    """What the table holds of one cell that is done. ``sizes`` and ``runs`` tie it to its recording.
 
     ``quantities`` holds value, half width of the 95 % interval (None where there is none) and unit.
     """
@@ -55,7 +56,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def one_thread() -> bool:
-    """Whether this process was started with linear algebra on one thread."""
+    """Whether the linear algebra of this process has one thread."""
     return all(os.environ.get(name) == value for name, value in THREADS.items())
 
 
@@ -65,7 +66,7 @@ def row_path(path: Path) -> Path:
 
 
 def kept_row(folder: Path, cell: Cell) -> Row | None:
-    """The row of a cell that is done, if it is of this recording and of these estimators."""
+    """The kept row of a cell; None where it is missing, or of another recording or other estimators."""
     path = place_of(folder, cell)
     try:
         row = msgspec.json.decode(row_path(path).read_bytes(), type=Row)
@@ -78,19 +79,19 @@ def kept_row(folder: Path, cell: Cell) -> Row | None:
 
 
 def keep_row(path: Path, cell: Cell, seconds: float | None = None) -> Row:
-    """Compute the row of the recording ``path`` and keep it there. Raises ``IntegrityError`` when it is not whole."""
+    """Compute and keep the row of the recording ``path``. Raises ``IntegrityError`` where it is not whole."""
     row = row_of(path, cell, seconds_of(path) if seconds is None else seconds)
     _keep(path, msgspec.json.encode(row))
     return row
 
 
 def keep_seconds(path: Path, seconds: float | None) -> None:
-    """Keep how long a recording took until its row is computed."""
+    """Keep how long a recording took, until its row is computed."""
     _keep(path, json.dumps({"seconds": seconds}).encode())
 
 
 def seconds_of(path: Path) -> float | None:
-    """How long the recording ``path`` took, where that was kept."""
+    """Seconds that the recording ``path`` took; None where they were not kept."""
     try:
         return msgspec.json.decode(row_path(path).read_bytes(), type=_Took).seconds
     except (OSError, msgspec.DecodeError):
@@ -103,12 +104,12 @@ class _Took(msgspec.Struct):
 
 def _keep(path: Path, content: bytes) -> None:
     target = row_path(path)
-    write_whole(target, content + b"\n")
-    sync(path)
+    keep(target, content + b"\n")
+    sync_to_disk(path)
 
 
 def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
-    """The row of a run directory or session: read back, verified, evaluated, as `rig report` does it."""
+    """Read back, verify and evaluate a run directory or session as `rig report` does, and return its row."""
     from rig.analysis.evaluate import evaluate
     from rig.analysis.summary import Part, summarise
     from rig.recording.reader import open_run
@@ -156,7 +157,7 @@ def _figure(q: Quantity) -> tuple[float | None, float | None, str]:
 
 
 def content_digest(runs: list[Run]) -> str:
-    """SHA-256 of what was measured: every event and every file's hash, without when, where and by which command.
+    """SHA-256 of what was measured: every event and every file's hash, without time, place and command.
 
     Two recordings of one simulated cell have the same; their run digests differ.
     """
@@ -170,9 +171,9 @@ def content_digest(runs: list[Run]) -> str:
 
 @cache
 def figures_by() -> str:
-    """SHA-256 of what a figure depends on beside the recording: the estimators' source, numpy and scipy."""
+    """SHA-256 of what a figure depends on beside the recording: the source of the estimators, numpy and scipy."""
     total = hashlib.sha256()
-    for path in sorted(_sources(Path(__file__))):
+    for path in estimator_sources():
         total.update(path.name.encode() + path.read_bytes())
     for package in ("numpy", "scipy"):
         try:
@@ -182,15 +183,9 @@ def figures_by() -> str:
     return total.hexdigest()
 
 
-def _sources(*roots: Path) -> set[Path]:
-    """These files of the rig and all that they import of it, wherever in a file."""
-    rig, found = Path(__file__).parents[1], set[Path]()
-    waiting = list(roots)
-    while waiting:
-        path = waiting.pop()
-        found.add(path)
-        for module, several in _IMPORT.findall(path.read_text(encoding="utf-8")):
-            names = [module] if module else [name.split()[0] for name in several.split(",")]
-            files = {rig / f"{name.replace('.', '/')}.py" for name in names if not name.startswith("sweep.")}
-            waiting += [file for file in files - found if file.is_file()]
-    return found
+def estimator_sources() -> list[Path]:
+    """The files of the packages that make figures, of the modules at the root, and this one."""
+    root = Path(__file__).parents[1]
+    return sorted(
+        [Path(__file__), *root.glob("*.py"), *(f for name in ESTIMATORS for f in root.glob(f"{name}/**/*.py"))]
+    )

@@ -1,10 +1,10 @@
-"""The directory of a sweep: what stands where, what counts as done, and how a thing gets there whole.
+"""The directory of a sweep: where each file stands, and when a cell counts as done.
 
 sweep.json            the grids, frozen, with their digests
 cells/KEY/            one run directory (or session) of each cell that is done
 failed/KEY.json       the error of each cell that failed
-broken/KEY.N/         recordings that were torn, failed or interrupted; never deleted
-pending/KEY/          what is being recorded
+broken/KEY.N/         recordings that are torn, failed or interrupted; never deleted
+pending/KEY/          the recording of a cell while it is made
 table.csv, table.parquet, runs.csv, sweep.svg
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import count
@@ -22,10 +21,11 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, RigError, StoreError
+from rig.recording.atomic_write import not_stored, sync_to_disk, unwritten, write_whole
 from rig.recording.log import check_files, read_log
 from rig.recording.session import is_session, runs_in
 from rig.recording.writer import EVENTS, SEAL
-from rig.sweep.grid import Asked, Cell, Grid, digest
+from rig.sweep.grid import Cell, Grid, digest
 
 SCHEMA = "neurorig-sweep/1"
 FILE = "sweep.json"
@@ -34,7 +34,7 @@ State = Literal["done", "failed", "open"]
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """A grid as ``sweep.json`` holds it: by whom it was asked for, and its digest."""
+    """A grid as ``sweep.json`` holds it: when and by which command it was added, and its digest."""
 
     created_utc: str
     argv: tuple[str, ...]
@@ -58,7 +58,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def check_empty(folder: Path) -> None:
-    """Raises ``StoreError`` when a sweep cannot begin in ``folder``, for it is something else."""
+    """Check that a sweep can begin in ``folder``. Raises ``StoreError`` where something else stands there."""
     if folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
         raise StoreError(
             f"{folder} is no sweep: it has no {FILE}, and is not empty",
@@ -69,7 +69,7 @@ def check_empty(folder: Path) -> None:
 
 
 def frozen(folder: Path) -> tuple[Frozen, ...]:
-    """The grids of a sweep. Raises ``StoreError`` when there are none, ``IntegrityError`` when they were altered."""
+    """The grids of a sweep. Raises ``StoreError`` where there is no sweep, ``IntegrityError`` for an altered one."""
     try:
         document = msgspec.json.decode((folder / FILE).read_bytes(), type=Document)
     except FileNotFoundError as error:
@@ -103,18 +103,13 @@ def frozen(folder: Path) -> tuple[Frozen, ...]:
 
 
 def freeze(folder: Path, grid: Grid, argv: Iterable[str]) -> tuple[Frozen, ...]:
-    """Add a grid to a sweep, or begin one; every grid that it then has."""
+    """Add a grid to a sweep, or begin a sweep with it; return all its grids."""
     before = frozen(folder) if is_sweep(folder) else ()
     now = datetime.now(UTC).isoformat(timespec="seconds")
     grids = (*before, Frozen(now, tuple(argv), grid, digest(grid)))
     content = msgspec.json.format(msgspec.json.encode(Document(SCHEMA, grids)), indent=1)
-    write_whole(folder / FILE, content + b"\n")
+    keep(folder / FILE, content + b"\n")
     return grids
-
-
-def asked_in(grids: Iterable[Frozen]) -> list[Asked]:
-    """What was asked for, grid by grid."""
-    return [entry.grid.asked for entry in grids]
 
 
 # ---- the state of a cell --------------------------------------------------------------------
@@ -131,25 +126,25 @@ def failure_of(folder: Path, cell: Cell) -> Path:
 
 
 def state_of(folder: Path, cell: Cell) -> State:
-    """Whether a cell is done, failed or open; that its recording is whole is for ``torn`` to say."""
+    """Whether a cell is done, failed or open; ``torn`` checks that its recording is whole."""
     if place_of(folder, cell).exists():
         return "done"
     return "failed" if failure_of(folder, cell).exists() else "open"
 
 
 def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: Path | None) -> None:
-    """Keep a cell's error, and where what was recorded until then has gone."""
+    """Keep a cell's error, and where its torn recording stands."""
     document = {
         "key": cell.key,
         "error": dict(error),
         "recording": None if recording is None else recording.relative_to(folder).as_posix(),
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    write_whole(failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
+    keep(failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
 
 
 def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
-    """The error of a failed cell; what cannot be read is an error too."""
+    """The error of a failed cell, or one that says that it cannot be read."""
     try:
         return dict(json.loads(failure_of(folder, cell).read_bytes())["error"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -157,7 +152,7 @@ def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
 
 
 def torn(path: Path, cell: Cell) -> str:
-    """Why a recording does not count; empty when it does: of this cell, sealed, ended without error, as hashed."""
+    """Why a recording does not count; empty for one of this cell that is sealed, without error and unaltered."""
     try:
         runs = [run for run, _ in runs_in(path)]
         return next((why for run in runs if (why := _torn_run(run, cell))), "")
@@ -180,7 +175,7 @@ def _torn_run(run: Path, cell: Cell) -> str:
 
 
 def sizes(path: Path) -> dict[str, int]:
-    """The size of every file that a recording's hashes vouch for, and of those that hold the hashes."""
+    """The size of every file that a recording has a hash of, and of the files that hold the hashes."""
     files = {path / "session.json": "session.json"} if is_session(path) else {}
     for run, _ in runs_in(path):
         stop = read_log(run).stop
@@ -193,18 +188,18 @@ def sizes(path: Path) -> dict[str, int]:
 
 
 def set_aside(folder: Path, path: Path, key: str) -> Path:
-    """Move what does not count to ``broken``, under the first free number, and say where."""
+    """Move a file or recording that does not count to ``broken``, under the first free number, and return its path."""
     aside = folder / BROKEN
     aside.mkdir(exist_ok=True)
     suffix = path.suffix if path.is_file() else ""
     target = next(t for n in count(1) if not (t := aside / f"{key}.{n}{suffix}").exists())
     path.rename(target)
-    sync(aside)
+    sync_to_disk(aside)
     return target
 
 
 def put(work: Path, target: Path) -> bool:
-    """Move a finished recording to its place, every byte on disk before; False when the place is taken."""
+    """Put a finished recording on disk and move it to its place; False when the place is taken."""
     sync_tree(work)
     target.parent.mkdir(exist_ok=True)
     try:
@@ -213,52 +208,22 @@ def put(work: Path, target: Path) -> bool:
         if target.exists():
             return False
         raise
-    sync(target.parent)
+    sync_to_disk(target.parent)
     return True
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, whatever happens. Raises ``StoreError``."""
-    temporary = None
+def keep(path: Path, content: bytes) -> None:
+    """Write a file of the sweep whole and onto disk. Raises ``StoreError``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-        sync(path.parent)
     except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise unwritable(path, error) from error
-
-
-def unwritable(path: Path, error: OSError) -> StoreError:
-    """What to raise when a file or directory of the sweep cannot be written."""
-    return StoreError(
-        f"cannot write {path}: {error.strerror or error}",
-        field="out",
-        value=str(path),
-        remedy="Make room or mend the permissions, and go on with the same command",
-    )
+        raise not_stored(path, unwritten(error)) from error
+    write_whole(path, content, sync=True, refuse=not_stored)
 
 
 def sync_tree(path: Path) -> None:
-    """Have every file and directory below ``path`` on disk."""
+    """Put every file and directory below ``path`` on disk."""
     for base, _, files in os.walk(path):
         for name in files:
-            sync(Path(base) / name)
-        sync(Path(base))
-
-
-def sync(path: Path) -> None:
-    """Have one file, or the names in one directory, on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            sync_to_disk(Path(base) / name)
+        sync_to_disk(Path(base))

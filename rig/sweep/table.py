@@ -1,4 +1,4 @@
-"""The table of a sweep: a row for each cell, in the order of the grid, the same bytes from the same recordings."""
+"""The table of a sweep: a row for each cell in the order of the grid. The same recordings give the same bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, kept_row
-from rig.sweep.store import CELLS, State, error_of, state_of, write_whole
+from rig.sweep.store import CELLS, State, error_of, keep, state_of
 
 HALF = ".half_width_95"
 TABLE, PARQUET, RUNS = "table.csv", "table.parquet", "runs.csv"
@@ -32,7 +32,7 @@ class Table:
 
 
 def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_columns: bool = False) -> Table:
-    """The table of what is there: done cells with their figures, failed ones with their error, open ones bare."""
+    """The table of a sweep: done cells with their figures, failed ones with their error, open ones without either."""
     keys = list(dict.fromkeys(key for grid in grids for key in grid.vary))
     parse = {key: _parser([cell.options[key] for cell in cells if key in cell.options]) for key in keys}
     units: dict[str, str] = {}
@@ -90,7 +90,7 @@ def write(folder: Path, table: Table) -> list[Path]:
         RUNS: _csv(("cell", "run", "created_utc", "events_sha256"), table.ties),
     }
     for name, content in files.items():
-        write_whole(folder / name, content)
+        keep(folder / name, content)
     return [folder / name for name in files]
 
 

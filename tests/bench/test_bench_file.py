@@ -19,7 +19,7 @@ from rig.engine.record import record
 from rig.errors import DataError, RigError, UnknownNameError, UsageError
 from rig.plugins import build
 from rig.recording.reader import open_run
-from rig.session.setup import Request, opened
+from rig.session.setup import Request, set_up_bench
 from tests.support.paths import ROOT
 
 CALM = settings(deadline=None, derandomize=True, database=None, max_examples=60)
@@ -137,7 +137,7 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
     "a number for a truth": ("marks = false", "marks = 0", 6, "options.marks is 0", "Give true or false"),
     "a list for an option": ("idle_w = 0.02", "idle_w = [1]", 6, "options.idle_w is [1]", "Give a number"),
     "nan for an option": ("idle_w = 0.02", "idle_w = nan", 6, "options.idle_w is nan", "Give a finite number"),
-    "wiring among options": ("range_max = 0.1", 'rail = "core"', 18, "rail is not said here", "in [meters.dmm]"),
+    "wiring among options": ("range_max = 0.1", 'rail = "core"', 18, "rail is not given here", "in [meters.dmm]"),
     "a file nobody takes": ('sees = "board2"', 'calibration = "dmm.toml"', 28, "is no option of mock", "Leave it"),
     "a meter that is no table": ("[meters.other]", "[meters]\nn = 3\n[meters.other]", 27, "n is 3", "as [meters.n]"),
     "a name that is none": ("[devices.board2]", '[devices."board 2"]', 9, "is no name", "Use letters"),
@@ -373,9 +373,9 @@ def asked(chosen: Chosen) -> Request:
 
 
 def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
-    with opened(asked(request_of(written(tmp_path, SIMULATED), "sim", (), ()))) as o:
-        info = o.bench.meters[0].info()
-        profile = o.bench.device.info().details["power_profile"]
+    with set_up_bench(asked(request_of(written(tmp_path, SIMULATED), "sim", (), ()))) as setup:
+        info = setup.bench.meters[0].info()
+        profile = setup.bench.device.info().details["power_profile"]
 
     assert (info.name, info.rails[0].rate_hz) == ("fast", 2000.0)
     assert profile["idle_w"] == {"core": 0.5}
@@ -384,11 +384,16 @@ def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
 def test_the_bench_file_and_the_calibrations_are_kept_with_the_run(tmp_path: Path) -> None:
     path = written(tmp_path, SIMULATED)
     chosen = request_of(path, "sim", (), ())
-    with opened(asked(chosen)) as o:
-        given_ = {"workload": o.workload, "rules": o.rules, "phases": ("inference",), "clock": o.bench.clock}
-        steps = build(o.scenario, given_ | {"purpose": "all"}, dict(o.scenario_options))
+    with set_up_bench(asked(chosen)) as setup:
+        given_ = {
+            "workload": setup.workload,
+            "rules": setup.rules,
+            "phases": ("inference",),
+            "clock": setup.bench.clock,
+        }
+        steps = build(setup.scenario, given_ | {"purpose": "all"}, dict(setup.scenario_options))
         folder = record(
-            tmp_path / "run", o.bench, o.workload, steps, scenario={"name": "s"}, rules=o.rules,
+            tmp_path / "run", setup.bench, setup.workload, steps, scenario={"name": "s"}, rules=setup.rules,
             artifacts=chosen.artifacts,
         )  # fmt: skip
 
@@ -419,11 +424,22 @@ def test_lab_and_operator_of_the_bench_file_stand_in_the_recording_and_its_resul
     chosen = request_of(path, "sim", (), ())
     starts = {}
     for name, artifacts in (("named", chosen.artifacts), ("nameless", {})):
-        with opened(asked(chosen)) as o:
-            given_ = {"workload": o.workload, "rules": o.rules, "phases": ("inference",), "clock": o.bench.clock}
-            steps = build(o.scenario, given_ | {"purpose": "all"}, dict(o.scenario_options))
+        with set_up_bench(asked(chosen)) as setup:
+            given_ = {
+                "workload": setup.workload,
+                "rules": setup.rules,
+                "phases": ("inference",),
+                "clock": setup.bench.clock,
+            }
+            steps = build(setup.scenario, given_ | {"purpose": "all"}, dict(setup.scenario_options))
             folder = record(
-                tmp_path / name, o.bench, o.workload, steps, scenario={"name": "s"}, rules=o.rules, artifacts=artifacts
+                tmp_path / name,
+                setup.bench,
+                setup.workload,
+                steps,
+                scenario={"name": "s"},
+                rules=setup.rules,
+                artifacts=artifacts,
             )
         starts[name] = evaluate(open_run(folder))
 

@@ -10,7 +10,7 @@ from rig.bench.check import factory_of
 from rig.bench.station import examine, open_bench, request_of
 from rig.errors import RigError, SetupError, UsageError
 from rig.plugins import build, options_of
-from rig.session.setup import Request, opened, which_of
+from rig.session.setup import Request, set_up_bench, which_of
 
 GOOD = """\
 [devices.board]
@@ -103,7 +103,7 @@ def test_an_option_that_the_driver_asks_for_on_opening_is_named_by_file_and_line
 DRIVER = """
 from rig.errors import SetupError
 def open_device(*, port: str = "x", size: int = 1):
-    raise SetupError("it is not there", field="port", remedy="Add --option port=/dev/ttyACM0")
+    raise SetupError("it is not there", field="port", example="/dev/ttyACM0")
 """
 
 
@@ -115,7 +115,7 @@ def test_a_measurement_names_file_and_line_of_what_does_not_open(tmp_path: Path)
         chosen.device, ("none",), "single-stream", "asc", False, None, None, chosen.options, None, (),
         places=chosen.places,
     )  # fmt: skip
-    with pytest.raises(SetupError) as caught, opened(request):
+    with pytest.raises(SetupError) as caught, set_up_bench(request):
         pass
     assert caught.value.message == f"{path}:5: devices.b.options.port: it is not there"
     assert caught.value.remedy == 'Write port = "/dev/ttyACM0" among the options of [devices.b]'

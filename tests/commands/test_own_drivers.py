@@ -209,7 +209,7 @@ def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(e
     [
         ("raise OSError('gone')", 20, "the device failed on sample airport-02000: OSError: gone"),
         ("return {1, 2}", 20, "set"),
-        ("return Reply('other', 1)", 20, "answered 'other' when asked for"),
+        ("return Reply('other', 1)", 20, "replied to 'other' when given"),
         ("return Reply(s.id, 1, (Span('inference', 'a', 'b'),))", 7, "a row of replies cannot be written"),
     ],
 )

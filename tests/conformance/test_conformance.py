@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def imported(module: str, text: str) -> bool:
 
 
 def test_every_registered_driver_is_checked_by_a_test_that_imports_it() -> None:
-    tests = [path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")]
+    tests = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
     checked = "\n".join(text for text in tests if "check_device(" in text or "check_meter(" in text)
     modules = {entry.module for group in ("devices", "meters") for entry in names(group).values()}
     assert not [module for module in modules if not imported(module, checked)]

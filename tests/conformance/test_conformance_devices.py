@@ -184,7 +184,7 @@ SPOILT: list[tuple[str, Spoil]] = [
 def broken(device: Any, clock: VirtualClock) -> set[str]:
     with pytest.raises(ConformanceError) as caught:
         check_device(device, SAMPLES, clock=clock)
-    return {finding.rule for finding in caught.value.findings}
+    return {failure.rule for failure in caught.value.failures}
 
 
 @pytest.mark.parametrize(("rule", "spoil"), SPOILT, ids=[rule for rule, _ in SPOILT])

@@ -20,11 +20,12 @@ from hypothesis import strategies as st
 from fixtures.instruments.doctor_bench import bench_of_three
 from rig.commands import doctor
 from rig.doctor.clock import clock_findings
+from rig.doctor.deadline import with_deadline
+from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, broken, doubtful, exit_code, ok, si, summary
 from rig.doctor.host import host_findings, permission_findings
 from rig.doctor.items import own_doctor
 from rig.doctor.meter import Taken, noise_finding, reading_findings
-from rig.doctor.watch import watched
 from rig.errors import DeviceError, MissingExtraError, SetupError, UnknownNameError, UsageError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
 from tests.support.paths import ROOT
@@ -45,7 +46,7 @@ def visit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
         if text is not None:
             path = tmp_path / "bench.toml"
             path.write_text(text, encoding="utf-8")
-        found = doctor.diagnose(names, path, doctor.Settings(**{"seconds": SECONDS} | given))
+        found = diagnose(names, path, Settings(**{"seconds": SECONDS} | given))
         return [f for f in found if f.item != "host"]
 
     return run
@@ -76,7 +77,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
     pytest.importorskip("serial")
     pytest.importorskip("pyvisa_py")
     with bench_of_three(tmp_path_factory.mktemp("bench"), BOARD) as path:
-        return list(doctor.diagnose([], path, doctor.Settings(seconds=0.5)))
+        return list(diagnose([], path, Settings(seconds=0.5)))
 
 
 def test_a_board_on_a_serial_port_is_well(three: list[Finding]) -> None:
@@ -366,7 +367,7 @@ def test_a_driver_that_hangs_is_given_up_and_the_others_are_visited(rogue: Docto
     found = rogue("hang", timeout_s=0.1)
 
     assert time.monotonic() - began_s < 4.0
-    assert of(found, "bad", "patience").text.endswith("while asking who it is")
+    assert of(found, "bad", "patience").text.endswith("while reading its info")
     assert of(found, "good", "identity").level == "ok"
 
 
@@ -408,7 +409,7 @@ def test_whoever_watches_hears_what_is_being_done(visit: Doctor) -> None:
     visit(text=DEVICE.format(""), tell=lambda item, step: heard.append((item, step)))
 
     assert [step for item, step in heard if item == "sim"] == [
-        "opening it", "asking who it is", f"reading its clock for {SECONDS} s",
+        "opening it", "reading its info", f"reading its clock for {SECONDS} s",
     ]  # fmt: skip
     assert heard[-1] == ("bench", "closing it")
 
@@ -448,7 +449,7 @@ def test_a_doctor_that_fails_is_a_finding() -> None:
     def own(build: bool = False) -> list[Finding]:
         raise MissingExtraError("no stack", remedy="pip install it")
 
-    found = list(watched("x", own_doctor("x", own, {}, False, print), 5.0, lambda item, step: None))
+    found = list(with_deadline("x", own_doctor("x", own, {}, False, print), 5.0, lambda item, step: None))
     assert [(f.level, f.exit_code, f.remedy) for f in found] == [
         ("broken", MissingExtraError.exit_code, "pip install it")
     ]

@@ -89,7 +89,7 @@ def test_a_whole_reply_passes_through() -> None:
 
 
 def test_a_reply_to_another_sample_is_an_error_that_names_both() -> None:
-    with pytest.raises(DeviceError, match="answered 'b' when asked for 'a'"):
+    with pytest.raises(DeviceError, match="replied to 'b' when given 'a'"):
         ask(blocking(lambda s: Reply("b", None)), "a")
 
 

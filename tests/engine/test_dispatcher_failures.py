@@ -108,5 +108,5 @@ def test_an_answer_that_nobody_asked_for_ends_the_run_by_name() -> None:
     plant = open_plant()
     with played(Ghost(plant.clock), due([0.0, 0.05]), plant, raises=DeviceError) as run:
         assert run.error is not None
-        assert "'ghost', which was not asked" in run.error.message
+        assert "'ghost', which was not issued" in run.error.message
         assert rows(run, "sample_id", "completed_ns") == [("s0", None), ("s1", None)]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rig.errors import StoreError, UnknownNameError, UsageError
 from rig.sweep.check import checked
-from rig.sweep.grid import Asked, Cell, Facts, Grid, cells_of, difference, from_file, plain
+from rig.sweep.grid import Cell, Facts, Grid, GridSpec, cells_of, difference, plain
+from rig.sweep.reading import from_file
 from tests.support.paths import SUPPORT
 from tests.support.sweep_bench import QUICK, quick, sweep
 
@@ -20,12 +21,12 @@ VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size
 
 
 def grid(device: str = "mock", repetitions: int = 1, **vary: tuple[str, ...]) -> Grid:
-    asked = Asked((device,), vary=vary, repetitions=repetitions)
+    asked = GridSpec((device,), vary=vary, repetitions=repetitions)
     return Grid(asked, {}, vary, {device: {}}, {device: Facts(False, ("mock",))})
 
 
-def asked(**given: object) -> Asked:
-    return msgspec.convert({"devices": ["mock"], "simulate": True, "options": {"samples": "2"}} | given, Asked)
+def asked(**given: object) -> GridSpec:
+    return msgspec.convert({"devices": ["mock"], "simulate": True, "options": {"samples": "2"}} | given, GridSpec)
 
 
 # ---- cells ----------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ def test_a_number_is_written_so_that_it_is_read_back(value: float) -> None:
 # ---- seeds ----------------------------------------------------------------------------------
 
 
-def seeds(given: Asked) -> list[dict[str, str]]:
+def seeds(given: GridSpec) -> list[dict[str, str]]:
     return [{k: v for k, v in cell.options.items() if "seed" in k} for cell in cells_of([checked(given)])]
 
 
@@ -189,7 +190,7 @@ def test_a_file_says_the_same_as_arguments(tmp_path: Path) -> None:
     file = tmp_path / "grid.toml"
     file.write_text(TOML)
     options = {"samples": "2", "marks": "false", "device.idle_w": "0.001"}
-    same = Asked(("mock",), simulate=True, repetitions=2, options=options, vary={"inference_s": ("0.01", "0.02")})
+    same = GridSpec(("mock",), simulate=True, repetitions=2, options=options, vary={"inference_s": ("0.01", "0.02")})
     assert from_file(file) == same
 
 
@@ -215,7 +216,7 @@ def test_a_file_that_is_no_grid_is_told_its_line_or_key(tmp_path: Path, text: st
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is not there"):
+    with pytest.raises(UsageError, match="does not exist"):
         sweep(str(tmp_path / "none.toml"), "--out", str(tmp_path / "s"))
 
 
@@ -241,7 +242,7 @@ def test_a_cell_is_measured_alone_by_its_command() -> None:
 # ---- problems -------------------------------------------------------------------------------
 
 
-def problems(**given: object) -> Asked:
+def problems(**given: object) -> GridSpec:
     base = {"scenario": "optimization", "workload": "qubo-mis", "simulate": False, "meters": ["none"]}
     file = SUPPORT / "lazy_solver.py"
     return asked(**base | {"devices": [f"{file}:solver"], "options": {"nodes": "12"}} | given)
@@ -249,7 +250,7 @@ def problems(**given: object) -> Asked:
 
 @pytest.mark.parametrize("how", [{"options": {"draw": "2"}}, {"vary": {"draw": ["0", "2"]}}])
 def test_a_workload_that_draws_anew_for_each_cell_is_refused_with_the_seeds_it_drew(how: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match="draws anew each time") as caught:
+    with pytest.raises(UsageError, match="draws new samples each time") as caught:
         checked(problems(**how))
     assert "--option seeds=" in caught.value.remedy
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from drivers.extras import vendor_package
 from drivers.failures import meter_failed
-from drivers.options import positive, refused
-from rig.errors import MeterError, SetupError
+from drivers.options import positive
+from rig.errors import MeterError, SetupError, UsageError
 
 ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
 """An example for messages. The host is reserved for documentation (RFC 5737)."""
@@ -196,7 +196,7 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
     is there.
     """
     if not address:
-        raise refused("address", address, f"Add --option address={ADDRESS}", "no instrument was named")
+        raise UsageError("no instrument was named", field="address", value=address, example=ADDRESS)
     positive(timeout_s=timeout_s)
     pyvisa = vendor_package("pyvisa", "pyvisa", "visa", "a VISA instrument")
     milliseconds = max(1, round(timeout_s * 1e3))

@@ -1,30 +1,18 @@
-"""How much memory this process may still take."""
+"""How many bytes of memory this process may still take."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import psutil
 
 from rig.analysis.memory import available_bytes
 
-_STATM = Path("/proc/self/statm")
-
 
 def free_bytes() -> int | None:
-    """The smaller of what the machine or its container has free and what the process's limit leaves, in bytes.
-
-    None where the system states neither; Linux does.
-    """
-    return min((known for known in (available_bytes(), _below_limit()) if known is not None), default=None)
-
-
-def _below_limit() -> int | None:
+    """The least of what the machine, the control group and the address space limit (RLIMIT_AS) leave."""
     try:
         import resource
-    except ImportError:  # Windows
-        return None
+    except ImportError:  # not on Windows
+        return available_bytes()
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY:
-        return None
-    held = int(_STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE") if _STATM.exists() else 0
-    return max(limit - held, 0)
+    left = available_bytes() if limit == resource.RLIM_INFINITY else limit - psutil.Process().memory_info().vms
+    return max(min(available_bytes(), left), 0)

@@ -1,4 +1,4 @@
-"""An examination under a deadline: whatever a driver does, the doctor goes on."""
+"""An examination with a deadline, so that a driver that hangs does not stop the doctor."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rig.doctor.items import Steps, failed
 from rig.errors import SetupError
 
 LEAVE_S = 2.0
-"""How long an examination that is interrupted may take to close what it opened."""
+"""How long an interrupted examination may take to close what it opened."""
 
 
-def watched(item: str, steps: Steps, patience_s: float, tell: Callable[[str, str], None]) -> Iterator[Finding]:
-    """Run an examination in a thread of its own; its findings as they come.
+def with_deadline(item: str, steps: Steps, patience_s: float, tell: Callable[[str, str], None]) -> Iterator[Finding]:
+    """Run an examination in a thread of its own, and yield its findings as they come.
 
-    One that takes longer than ``patience_s`` is broken, and left alone: a thread cannot be ended, but it closes what it
-    has opened as soon as the driver lets go of it. ``tell`` hears item and step. Whatever an examination raises is a
+    An examination that takes longer than ``patience_s`` is broken and abandoned: a thread cannot be ended, but it
+    closes what it opened as soon as the driver returns. ``tell`` hears item and step. An error of an examination is a
     finding.
     """
     out: queue.SimpleQueue[Finding | str | BaseException | None] = queue.SimpleQueue()
@@ -47,8 +47,8 @@ def watched(item: str, steps: Steps, patience_s: float, tell: Callable[[str, str
                 yield failed(item, step, said)
     finally:
         left.set()
-        if time.monotonic() < until_s:  # Ctrl-C, or nobody wants to know any more
-            with suppress(RuntimeError):  # it was interrupted before the thread began
+        if time.monotonic() < until_s:  # Ctrl-C, or the caller wants no more findings
+            with suppress(RuntimeError):  # interrupted before the thread began
                 thread.join(LEAVE_S)
 
 

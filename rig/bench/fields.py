@@ -1,0 +1,75 @@
+"""Fields of TOML and JSON tables: what a value must be, and the coercion of it. A coercion gives None for no value."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Field(NamedTuple):
+    """How a value is coerced, what it must be in words, and whether the table needs it."""
+
+    coerce: Callable[[Any], Any]
+    wanted: str
+    needed: bool = False
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The good values of a table by name, and for each bad one its name, what is wrong, the value and the remedy."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    problems: list[tuple[str, str, Any, str]] = field(default_factory=list)
+
+
+def check_table(table: Mapping[str, Any], fields: Mapping[str, Field], others: Iterable[str] = ()) -> Checked:
+    """Check every value of a table. ``others`` are keys that the caller checks itself."""
+    found = Checked()
+    for name, known in fields.items():
+        if known.needed and name not in table:
+            found.problems.append((name, "is missing", None, f"Give {known.wanted}"))
+    for name, value in table.items():
+        if name in fields:
+            good = fields[name].coerce(value)
+            if good is None:
+                found.problems.append((name, f"is {value!r}", value, f"Give {fields[name].wanted}"))
+            else:
+                found.values[name] = good
+        elif name not in others:
+            found.problems.append((name, "is unknown here", value, closest(name, fields)))
+    return found
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The remedy for a name that is not known."""
+    near = difflib.get_close_matches(name, sorted(known), 1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return f"{hint}Known: {', '.join(sorted(known)) or 'none'}"
+
+
+def text(x: Any) -> str | None:
+    """A text that is not empty."""
+    return x if isinstance(x, str) and x else None
+
+
+def number(x: Any) -> float | None:
+    """A finite number; true and false are none."""
+    return float(x) if isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x) else None
+
+
+def positive(x: Any) -> float | None:
+    """A finite number above zero."""
+    return number(x) if number(x) is not None and x > 0 else None
+
+
+def not_negative(x: Any) -> float | None:
+    """A finite number, zero or more."""
+    return number(x) if number(x) is not None and x >= 0 else None
+
+
+def table(x: Any) -> Mapping[str, Any] | None:
+    """A table."""
+    return x if isinstance(x, dict) else None

@@ -1,0 +1,134 @@
+"""The examination of a bench: the host, the bench file, then each device with the meters that see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rig.bench.read import PATIENCE_S
+from rig.bench.station import BenchFile, Problem, examine
+from rig.doctor.deadline import with_deadline
+from rig.doctor.findings import Finding, broken, doubtful, of_error, ok
+from rig.doctor.groups import BenchGroup, groups_of
+from rig.doctor.host import extra_findings, host_findings, permission_findings
+from rig.doctor.items import Item, Steps, doctor_of, examine_device, examine_meter, own_doctor
+from rig.engine.clock import HostClock
+from rig.errors import RigError
+from rig.plugins import build, needs
+from rig.session.setup import plant_factory_of
+
+BUILD_S, OWN_S = 3900.0, 60.0
+"""Deadline of a driver's own doctor (s): when it builds, and when it only looks."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How an examination goes. ``timeout_s`` replaces the patience of every entry.
+
+    ``tell`` hears item and step, ``say`` what a driver's doctor prints while it builds.
+    """
+
+    seconds: float = 1.0
+    timeout_s: float | None = None
+    build: bool = False
+    simulate: bool = False
+    options: tuple[str, ...] = ()
+    tell: Callable[[str, str], None] = field(default=lambda item, step: None)
+    say: Callable[[str], None] = field(default=lambda text: None)
+
+    def within_deadline(self, item: str, steps: Steps, patience_s: float) -> Iterator[Finding]:
+        """The findings of one item, ended after its patience and the time that its measurements take."""
+        allowed_s = (patience_s if self.timeout_s is None else self.timeout_s) + 4.0 * self.seconds
+        return with_deadline(item, steps, allowed_s, self.tell)
+
+
+def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Generator[Finding, None, None]:
+    """Yield every finding: of the host, of the bench file, then of each device with its meters.
+
+    ``wanted`` are names of the bench file, or of drivers; without names, the whole bench file is examined. Raises
+    ``UnknownNameError`` for another name.
+    """
+    bench, problems, failure = _read(path)
+    if failure is not None and wanted:
+        raise failure
+    groups = groups_of(wanted, bench, problems, settings.options)
+    yield from settings.within_deadline("host", host_findings(settings.seconds), PATIENCE_S)
+    if failure is not None:
+        yield of_error("bench", "file", failure)
+    elif bench is not None:
+        yield from _of_file(bench, problems)
+    elif not wanted:
+        remedy = "Write one (docs/reference/bench-file.md), name one with --bench, or name a driver: rig doctor NAME"
+        yield doubtful("bench", "file", "there is no bench.toml here", remedy)
+    for group in groups:
+        yield from _of_group(group, settings)
+
+
+def _read(path: Path | None) -> tuple[BenchFile | None, list[Problem], RigError | None]:
+    if path is None:
+        return None, [], None
+    try:
+        return (*examine(path), None)
+    except RigError as error:
+        return None, [], error
+
+
+def _of_file(bench: BenchFile, problems: Sequence[Problem]) -> Iterator[Finding]:
+    for p in problems:
+        yield of_error(p.entry or "bench", "file", p.error)
+    if not problems:
+        text = f"{bench.path}: devices {', '.join(bench.devices) or 'none'}; meters {', '.join(bench.meters) or 'none'}"
+        yield ok("bench", "file", text + (f"; {bench.lab}" if bench.lab else ""))
+
+
+def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
+    """Examine the device, then its meters while it is open, then close it."""
+    held: list[Any] = []
+    given: dict[str, Any] = {"plant": None, "clock": HostClock(), "simulate": s.simulate, "workload": None}
+    device = group.device
+    try:
+        if device is not None and (yield from _ready(device, s)):
+            if plant_factory := plant_factory_of(device.factory, s.simulate):
+                plant = build(plant_factory, {}, {})
+                given |= {"plant": plant, "clock": plant.clock}
+            steps = examine_device(device, given, given["clock"], s.seconds, held)
+            yield from s.within_deadline(device.name, steps, device.patience_s)
+        given["device"] = held[0] if held else None
+        for meter in group.meters:
+            if not held and needs(meter.factory, "device"):
+                text = f"it is opened with its device, and {device.name if device else 'none'} is not open"
+                yield broken(meter.name, "open", text, "Name the device that it `sees`, and correct that one first")
+            elif (yield from _ready(meter, s)):
+                steps = examine_meter(meter, given, given["clock"], s.seconds)
+                yield from s.within_deadline(meter.name, steps, meter.patience_s)
+    finally:
+        if held:
+            list(s.within_deadline("bench", _close(held), PATIENCE_S))
+
+
+def _ready(item: Item, s: Settings) -> Generator[Finding, None, bool]:
+    """Yield what a driver lacks and what its own doctor finds; return whether the item is to be opened.
+
+    A driver that is named by itself and has a doctor of its own is not opened: its doctor opens it.
+    """
+    needed = [
+        *extra_findings(item.name, item.group, item.driver),
+        *permission_findings(item.name, item.driver, item.paths),
+    ]
+    yield from needed
+    if any(finding.level == "broken" for finding in needed):
+        return False
+    own = doctor_of(item.factory)
+    if own is None:
+        return True
+    steps = own_doctor(item.name, own, item.options, s.build, s.say)
+    yield from s.within_deadline(item.name, steps, BUILD_S if s.build else max(item.patience_s, OWN_S))
+    return not item.alone
+
+
+def _close(held: Sequence[Any]) -> Steps:
+    yield "closing it"
+    for handle in held:
+        handle.close()

@@ -1,0 +1,87 @@
+"""Which devices and meters the doctor examines together: entries of a bench file, or drivers by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rig.bench.check import driver_name, factory_of, texts_of
+from rig.bench.read import PATIENCE_S
+from rig.bench.station import BenchFile, Entry, MeterEntry, Problem
+from rig.doctor.items import Item
+from rig.errors import MissingExtraError, RigError, UnknownNameError
+from rig.plugins import Factory, load, names, needs, options_of, split_options
+
+
+@dataclass(frozen=True)
+class BenchGroup:
+    """A device, or none, and the meters that see it, which are opened together."""
+
+    device: Item | None
+    meters: tuple[Item, ...]
+
+
+def groups_of(
+    wanted: Sequence[str], bench: BenchFile | None, problems: Sequence[Problem], options: Iterable[str]
+) -> list[BenchGroup]:
+    """The groups of the wanted names, or of the whole bench file where no name is given.
+
+    Entries with a problem are left out, since the problem is a finding already. ``options`` are for drivers that
+    are named. Raises ``UnknownNameError``.
+    """
+    known = {p.entry for p in problems} | (set() if bench is None else {*bench.devices, *bench.meters})
+    entries = [name for name in wanted if name in known]
+    found = _of_bench(bench, entries, problems) if bench is not None and (entries or not wanted) else []
+    return found + [_of_driver(name, list(options), sorted(known - {""})) for name in wanted if name not in known]
+
+
+def _of_bench(bench: BenchFile, entries: Sequence[str], problems: Sequence[Problem]) -> list[BenchGroup]:
+    """Every device with the meters that see it, then the meters that see none."""
+    faulty = {p.entry for p in problems}
+    usable = [n for n in (entries or [*bench.devices, *bench.meters]) if n not in faulty]
+    seen = {n: m.sees if m.sees in bench.devices else None for n, m in bench.meters.items()}
+    found = []
+    for name in [*bench.devices, None]:
+        meters = tuple(_item(bench, m) for n, m in bench.meters.items() if seen[n] == name and n in usable)
+        needed = name in usable or any(needs(meter.factory, "device") for meter in meters)
+        device = _item(bench, bench.devices[name]) if name is not None and needed and name not in faulty else None
+        if device is not None or meters:
+            found.append(BenchGroup(device, meters))
+    return found
+
+
+def _item(bench: BenchFile, entry: Entry) -> Item:
+    try:
+        factory = factory_of(bench, entry)
+        texts = texts_of(entry, options_of(factory))
+    except RigError as error:  # of a missing package, which is a finding of its own when the item is examined
+        factory, texts = _raising(error), {}
+    return Item(
+        entry.name, factory, texts, entry.rails, "meters" if isinstance(entry, MeterEntry) else "devices",
+        driver_name(bench, entry), entry.patience_s, tuple(entry.options.values()),
+    )  # fmt: skip
+
+
+def _raising(error: RigError) -> Factory:
+    def open_it() -> Any:
+        raise error
+
+    return open_it
+
+
+def _of_driver(name: str, options: list[str], known: Sequence[str]) -> BenchGroup:
+    """A driver by its name, with the options of the command line; a meter of the same name joins the device."""
+    kinds = [g for g in ("devices", "meters") if name in names(g)] or (["devices"] if ".py:" in name else [])
+    if not kinds:
+        raise UnknownNameError("name", name, [*known, *names("devices"), *names("meters"), "./file.py:function"])
+    try:
+        factories = {kind: load(kind, name) for kind in kinds}
+    except MissingExtraError as error:
+        factories = dict.fromkeys(kinds, _raising(error))
+    texts = split_options(options, factories)
+    items = {
+        kind: Item(name, factory, texts[kind], (), kind, name, PATIENCE_S, tuple(texts[kind].values()), alone=True)
+        for kind, factory in factories.items()
+    }
+    return BenchGroup(items.get("devices"), tuple(items[kind] for kind in items if kind == "meters"))

@@ -1,0 +1,80 @@
+"""A grid as a user writes it, in a TOML file or as arguments."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rig.errors import UsageError
+from rig.session.setup import workload_for
+from rig.sweep.grid import GridSpec, plain
+
+
+def from_file(path: Path) -> GridSpec:
+    """Read a grid in TOML, with the fields of ``GridSpec``. Raises ``UsageError`` that names the line or the key."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"{path} is not TOML: {error}", field="file", value=str(path), remedy="Mend that line"
+        ) from error
+    for table in ("options", "vary"):
+        if isinstance(content.get(table), dict):
+            content[table] = {key: _as_texts(f"{table}.{key}", value) for key, value in _flat(content[table])}
+    try:
+        return msgspec.convert(with_workload(content), GridSpec)
+    except msgspec.ValidationError as error:
+        known = ", ".join(GridSpec.__struct_fields__)
+        raise UsageError(
+            f"{path}: {str(error).replace('$.', '')}", field="file", value=str(path), remedy=f"Keys are {known}"
+        ) from error
+
+
+def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields given for ``GridSpec``, with the workload of the scenario where none is named."""
+    scenario = given.get("scenario")
+    return {"workload": workload_for(scenario if isinstance(scenario, str) else "")} | dict(given)
+
+
+def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
+    """``key=value`` texts by key. Raises ``UsageError`` for a text of another form or a key that stands twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--{what} {text!r} is not key=value", field=what, value=text, remedy="Write key=value")
+        if key in found:
+            raise UsageError(f"--{what} {key} stands twice", field=what, value=key, remedy="Give it once")
+        found[key] = value
+    return found
+
+
+def values_in(key: str, text: str) -> tuple[str, ...]:
+    """The values of ``--vary key=v1,v2``. Raises ``UsageError`` for an empty one."""
+    values = tuple(value.strip() for value in text.split(","))
+    if values != ("",) and "" in values:
+        raise UsageError(f"--vary {key}={text} has an empty value", field=key, value=text, remedy="Write v1,v2,v3")
+    return () if values == ("",) else values
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys with dots and their values: TOML reads ``device.seed = 1`` as a table inside a table."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _as_texts(key: str, value: Any) -> str | list[str]:
+    several = key.startswith("vary.")
+    items = value if several else [value]
+    if not isinstance(items, list) or not all(isinstance(item, (str, int, float)) for item in items):
+        wanted = "a list of numbers, texts, true or false" if several else "a number, a text, true or false"
+        raise UsageError(f"{key} is {value!r}", field=key, value=str(value), remedy=f"Give {wanted}")
+    found = [plain(item) for item in items]
+    return found if several else found[0]
