@@ -15,7 +15,7 @@ from reports.names import text_of
 from reports.stream import Shown, right_answers, right_share, shown_of
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Series
-from rig.analysis.service.change_detection import Stream, onset_latencies_s
+from rig.analysis.service.change_detection import Stream, change_latencies_s
 from rig.types import Bools
 
 _ANSWERS = 400  # drawn one by one; more are drawn by columns
@@ -152,7 +152,7 @@ def _one_by_one(stream: Stream, shown: Shown) -> bool:
 
 def _recognised(axis: Any, stream: Stream, shown: Shown) -> None:
     """From each change of scene to the first answer that is right and stays so; to the scene's end if none is."""
-    took = onset_latencies_s(stream)[: len(shown.onset_s) - 1]
+    took = change_latencies_s(stream)[: len(shown.onset_s) - 1]
     begin, ends = shown.onset_s[1:], shown.end_s[1:]
     for style, some, until in (
         ("-", np.isfinite(took), begin + took),
@@ -245,7 +245,7 @@ def _legend(figure: Any, stream: Stream, shown: Shown) -> None:
     if _one_by_one(stream, shown):
         bar: dict[str, Any] = {"color": INK, "linewidth": 2.0}
         handles.append(Line2D([], [], **bar, label="until recognised"))
-        if not np.all(np.isfinite(onset_latencies_s(stream))):
+        if not np.all(np.isfinite(change_latencies_s(stream))):
             handles.append(Line2D([], [], **bar, linestyle=":", label="not recognised"))
     figure.legend(handles=handles, ncols=len(handles), loc="upper left", borderaxespad=0.4, fontsize=8)
     if len(shown.rows) < len(stream.classes):

@@ -1,4 +1,4 @@
-"""Is there memory for the estimators? Asked before they begin, so that the kernel never ends them halfway."""
+"""Whether memory suffices for an evaluation, checked before it begins so that the kernel never ends it halfway."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from pathlib import Path
 from rig.errors import MeasurementRefusedError
 
 RUN_BYTES = 26
-"""For each reading, once a run is opened: its value, both ticks and two flags; see ``rig.recording.reader.Trace``."""
+"""Per reading of an opened run: its value, both ticks and two flags; see ``rig.recording.reader.Trace``."""
 HELD_BYTES = 88
-"""For each reading of every rail, from then to the end of an evaluation, the run itself included."""
+"""Per reading of every rail, held to the end of an evaluation, the run itself included."""
 WORK_BYTES = 112
-"""For each reading of the largest rail, at most at a time. With what is held, a tenth above the most memory that
-runs of 5e6 to 1e8 readings took, with hum and without (docs/how-to/long-traces.md)."""
+"""Per reading of the largest rail, at most at a time.
+
+Together with ``HELD_BYTES`` it is a tenth above the most memory that runs of 5e6 to 1e8 readings took, with hum and
+without (docs/how-to/long-traces.md)."""
 FIXED_BYTES = 300 << 20
 """The interpreter, its libraries and the pictures."""
 SMALL = 1_000_000
-"""Readings below which nobody asks."""
+"""Readings below which memory is not checked."""
 
 
 def needed_bytes(readings: Sequence[int]) -> int:
-    """Memory that opening and evaluating a run takes, for so many readings by rail."""
+    """Memory that opening and evaluating a run takes, from the number of readings of each rail."""
     return FIXED_BYTES + HELD_BYTES * sum(readings) + WORK_BYTES * max(readings, default=0)
 
 
 def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What the kernel would give to new work without swapping, and the control group allows; None where nobody says.
+    """Memory that the kernel and the control group would give to new work without swapping; None if neither tells.
 
     ``MemAvailable`` of proc(5); ``memory.max`` and ``memory.current`` less ``inactive_file`` of control groups v2, or
     their older names.
@@ -36,22 +38,19 @@ def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgr
     return min((x for x in found if x is not None), default=None)
 
 
-def check_room(
+def check_memory(
     readings: Sequence[int], *, opened: bool = True, available: Callable[[], int | None] = available_bytes
 ) -> None:
-    """Refuse to evaluate what does not fit; ``opened`` says that the run is already held.
-
-    Raises ``MeasurementRefusedError`` that says what it would take, and the way round.
-    """
+    """Raise ``MeasurementRefusedError`` if an evaluation does not fit; ``opened`` says that the run is already held."""
     if sum(readings) < SMALL:
         return
-    room = available()
+    free = available()
     needed = needed_bytes(readings) - (RUN_BYTES * sum(readings) if opened else 0)
-    if room is None or needed <= room:
+    if free is None or needed <= free:
         return
-    scale = max((needed - FIXED_BYTES) / max(room - FIXED_BYTES, 1), 1.0)
+    scale = max((needed - FIXED_BYTES) / max(free - FIXED_BYTES, 1), 1.0)
     fewer = f", or average {math.ceil(scale)} readings to one before it is imported" if scale < 1e3 else ""
-    gigabytes = f"about {needed / 1e9:.1f} GB and {room / 1e9:.1f} GB are available"
+    gigabytes = f"about {needed / 1e9:.1f} GB and {free / 1e9:.1f} GB are available"
     raise MeasurementRefusedError(
         f"evaluating {sum(readings):,} readings takes {gigabytes}",
         field="memory",
@@ -62,9 +61,9 @@ def check_room(
 
 
 def check_recording(path: Path) -> None:
-    """``check_room`` of a run directory before it is opened, by what its traces say of themselves.
+    """``check_memory`` for a run directory before it is opened, from the sizes of its traces.
 
-    Raises ``MeasurementRefusedError``. What cannot be read is left to who opens it.
+    Raises ``MeasurementRefusedError``. Files that cannot be read are left to the reader.
     """
     import pyarrow as pa
 
@@ -79,9 +78,9 @@ def check_recording(path: Path) -> None:
                 for batch in reader:
                     count += batch.num_rows
         except (pa.ArrowException, EOFError, OSError):
-            pass  # what a crash tore off
+            pass  # the end that a crash tore off
         counts.append(count)
-    check_room(counts, opened=False)
+    check_memory(counts, opened=False)
 
 
 def _meminfo(path: Path) -> int | None:
@@ -92,7 +91,7 @@ def _meminfo(path: Path) -> int | None:
 
 
 def _groups(proc: Path, cgroup: Path) -> list[Path]:
-    """The folder of this process's control group and of those around it."""
+    """The folders of this process's control group and of the groups around it."""
     found = []
     for line in _lines(proc / "self" / "cgroup"):
         number, kinds, inner = line.split(":", 2)

@@ -1,0 +1,69 @@
+"""The terms of a run: by which rules and options it was made, and how it ended, read once from its events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rig.recording.reader import Run
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run was asked to do and under which conditions.
+
+    ``rules`` is None if the run names none. ``deadline_s`` is the longest latency that the scenario accepts.
+    ``solves_to_gap`` is the gap at which solvers were told to stop, and ``gap_times_known`` says whether the record of
+    progress shows when a solver reached a gap.
+    """
+
+    rules: Mapping[str, Any] | None
+    purpose: str
+    scenario: str
+    latency_bound_s: float | None
+    deadline_s: float | None
+    complete: bool
+    modes: tuple[str, ...]
+    metered: bool
+    spans_on_pin: bool
+    set_size: int
+    warmup_samples: int
+    shortest_idle_s: float
+    solves_to_gap: float | None
+    gap_times_known: bool
+    workload_notes: tuple[str, ...]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the device or a meter is not hardware."""
+        return any(mode != "hardware" for mode in self.modes)
+
+
+def terms_of(run: Run) -> Terms:
+    """The terms of a run."""
+    start, device = run.start, run.start["device"]
+    options = start["scenario"].get("options") or {}
+    rules = start.get("rules")
+    details = start["workload"].get("details") or {}
+    to_gap = options.get("to_gap")
+    idle_ns = run.idle_windows_ns()
+    return Terms(
+        rules=rules if isinstance(rules, Mapping) else None,
+        purpose=start.get("purpose", "all"),
+        scenario=str(start["scenario"].get("name")),
+        latency_bound_s=options.get("latency_bound_s"),
+        deadline_s=options.get("deadline_s") or options.get("stride_s"),
+        complete=run.stop is not None and run.error is None,
+        modes=tuple(str(i.get("mode")) for i in [device, *start["meters"]]),
+        metered=bool(start["meters"]),
+        spans_on_pin=bool(device.get("spans_on_pin")),
+        set_size=int(start["workload"].get("samples") or 0),
+        warmup_samples=len(set(run.replies.filter(run.replies["warmup"])["issue"].to_pylist())),
+        shortest_idle_s=float(np.min(idle_ns[:, 1] - idle_ns[:, 0])) / 1e9 if len(idle_ns) else 0.0,
+        solves_to_gap=to_gap,
+        gap_times_known=to_gap is not None or (device.get("details") or {}).get("schedule_depends_on_budget") is False,
+        workload_notes=tuple(map(str, details.get("notes") or ())),
+    )
