@@ -54,10 +54,10 @@ def evaluate(run: Run) -> Result:
     figures |= energy_figures(times, power.figures, [r.rail.name for r in readings], activity)
     figures |= recorder_figures(run)
     if terms.scenario != "import":  # an imported window holds many inferences that no host requested one by one
-        service = service_figures(queries, terms)
+        service = service_figures(queries, terms.percentile)
         if len(models) == len(rails) and not activity.per_phase:
             service |= average_figures(list(models.values()), activity, queries.window_s(), queries.completed_count)
-        figures |= service | deadline_figures(queries, terms) | change_figures(stream)
+        figures |= service | deadline_figures(queries, terms.deadline_s) | change_figures(stream)
     figures |= solving_figures(
         solves, figures.get(FigureKey("average_power_w")), terms.gap_times_known, terms.solves_to_gap
     )

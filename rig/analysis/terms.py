@@ -37,6 +37,11 @@ class Terms:
     workload_notes: tuple[str, ...]
 
     @property
+    def percentile(self) -> float | None:
+        """The percentile of latency, 0 to 1, that the rules name."""
+        return (self.rules or {}).get("percentile")
+
+    @property
     def simulated(self) -> bool:
         """Whether the device or a meter is not hardware."""
         return any(mode != "hardware" for mode in self.modes)

@@ -210,7 +210,7 @@ def _printed(result: Result, kind: str, path: Path, target: Path) -> None:
 
 def _power_refused(result: Result) -> bool:
     """A meter watched and yet there is no active power."""
-    return bool(result.start["meters"]) and not any(n.endswith("active_power_w") for n in result.quantities)
+    return bool(result.start["meters"]) and not any(key.quantity == "active_power_w" for key in result.quantities)
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -189,7 +189,7 @@ def _written(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) ->
     files = write(folder, table)
     asked = args.plot is not None or args.against is not None
     if asked or "sweep" in names("reports"):
-        picture = load("reports", "sweep")(table.rows, table.varied, table.units, args.plot, args.against)
+        picture = load("reports", "sweep")(table.rows, table.varied, table.figures, args.plot, args.against)
         if picture is not None:
             write_whole(folder / FIGURE, picture)
             files.append(folder / FIGURE)

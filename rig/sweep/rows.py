@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.errors import IntegrityError, RigError
 from rig.recording.reader import Run
@@ -29,16 +29,20 @@ from rig.sweep.store import place_of, sizes, sync, torn, write_whole
 
 ROW = "sweep-row.json"
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-_IMPORT = re.compile(r"^ *(?:from rig\.([\w.]+) import|from rig import ([\w, ]+))", re.M)
 VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
 """What of the start line differs between two recordings of one simulated cell."""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """What the table says of one cell that is done. ``sizes`` and ``runs`` tie it to its recording.
+class Figure(msgspec.Struct, frozen=True):
+    """One figure of a row: its value and the half width of its 95 % interval, None where there is none."""
 
-    ``quantities`` holds value, half width of the 95 % interval (None where there is none) and unit.
-    """
+    key: FigureKey
+    value: float | None
+    half_width: float | None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What the table says of one cell that is done. ``sizes`` and ``runs`` tie it to its recording."""
 
     key: str
     figures_by: str
@@ -50,7 +54,7 @@ class Row(msgspec.Struct, frozen=True):
     simulated: bool
     refusals: int
     error: str
-    quantities: dict[str, tuple[float | None, float | None, str]]
+    figures: tuple[Figure, ...]
     seconds: float | None = None
 
 
@@ -141,18 +145,18 @@ def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
         simulated=any(i.get("mode") != "hardware" for start in starts for i in [start["device"], *start["meters"]]),
         refusals=0 if result is None else len(result.refusals),
         error=error,
-        quantities={} if result is None else {name: _figure(q) for name, q in result.quantities.items()},
+        figures=() if result is None else tuple(_figure(key, q) for key, q in result.quantities.items()),
         seconds=seconds,
     )
 
 
-def _figure(q: Quantity) -> tuple[float | None, float | None, str]:
+def _figure(key: FigureKey, q: Quantity) -> Figure:
     try:
         half = q.half_width()
     except OverflowError:
         half = math.inf
     stated = math.isfinite(half) and half > 0.0
-    return (float(q.value) if math.isfinite(q.value) else None), (float(half) if stated else None), q.unit
+    return Figure(key, float(q.value) if math.isfinite(q.value) else None, float(half) if stated else None)
 
 
 def content_digest(runs: list[Run]) -> str:
@@ -170,27 +174,15 @@ def content_digest(runs: list[Run]) -> str:
 
 @cache
 def figures_by() -> str:
-    """SHA-256 of what a figure depends on beside the recording: the estimators' source, numpy and scipy."""
+    """SHA-256 of what a figure depends on beside the recording: the sources of the analysis, numpy and scipy."""
+    rig = Path(__file__).parents[1]
+    sources = [*(rig / "analysis").rglob("*.py"), *(rig / "recording").rglob("*.py"), rig / "types.py"]
     total = hashlib.sha256()
-    for path in sorted(_sources(Path(__file__))):
-        total.update(path.name.encode() + path.read_bytes())
+    for path in sorted(sources):
+        total.update(path.relative_to(rig).as_posix().encode() + path.read_bytes())
     for package in ("numpy", "scipy"):
         try:
             total.update(f"{package} {version(package)}".encode())
         except PackageNotFoundError:
             total.update(package.encode())
     return total.hexdigest()
-
-
-def _sources(*roots: Path) -> set[Path]:
-    """These files of the rig and all that they import of it, wherever in a file."""
-    rig, found = Path(__file__).parents[1], set[Path]()
-    waiting = list(roots)
-    while waiting:
-        path = waiting.pop()
-        found.add(path)
-        for module, several in _IMPORT.findall(path.read_text(encoding="utf-8")):
-            names = [module] if module else [name.split()[0] for name in several.split(",")]
-            files = {rig / f"{name.replace('.', '/')}.py" for name in names if not name.startswith("sweep.")}
-            waiting += [file for file in files - found if file.is_file()]
-    return found

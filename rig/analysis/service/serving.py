@@ -14,17 +14,16 @@ from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.service.early_stopping import discarded, estimate, interval, nearest_rank
 from rig.analysis.service.queries import Queries
-from rig.analysis.terms import Terms
 from rig.types import Floats
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 
 
-def service_figures(q: Queries, terms: Terms) -> Figures:
-    """Every figure of service that these queries support."""
+def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
+    """Every figure of service that these queries support; ``early_stopping`` as in ``latencies``."""
     if not np.any(q.completed):
         return Figures()
-    figures = throughput(q) | latencies(q.latency_s(), (terms.rules or {}).get("percentile"))
+    figures = throughput(q) | latencies(q.latency_s(), early_stopping)
     if q.scheduled:
         dropped, n = int(np.count_nonzero(q.dropped)), len(q)
         share = Quantity(dropped / n, "1", (), 0.0, n, "samples never handed over, counted")
@@ -150,11 +149,11 @@ def backlog(q: Queries) -> Floats:
     return np.asarray(np.arange(1, len(due) + 1) - np.searchsorted(done, due, side="right"), dtype=float)
 
 
-def deadline_figures(q: Queries, terms: Terms) -> Figures:
-    """The share of samples in time, if they were scheduled and the scenario names a deadline."""
-    if not (q.scheduled and terms.deadline_s):
+def deadline_figures(q: Queries, deadline_s: float | None) -> Figures:
+    """The share of samples in time, if they were scheduled and there is a deadline."""
+    if not (q.scheduled and deadline_s):
         return Figures()
-    return Figures({FigureKey("in_time_share"): in_time_share(q, float(terms.deadline_s))})
+    return Figures({FigureKey("in_time_share"): in_time_share(q, float(deadline_s))})
 
 
 def in_time_share(q: Queries, deadline_s: float) -> Quantity:

@@ -111,7 +111,7 @@ def _by_trace(
     found = [(r, b) for r in rails if (b := baseline(r, activity, clock, sigma_s)) is not None]
     if not found:
         return bracketed
-    readings, level = max(found, key=lambda pair: _contrast(*pair, activity))
+    readings, level = max(found, key=lambda pair: _contrast(pair[0], pair[1], activity))
     half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
     best, considered, moved = bracketed, dict(bracketed.considered), readings
     for method, train in _trains(activity).items():
@@ -144,7 +144,8 @@ def _trains(activity: Activity) -> dict[str, Mapping[str, Floats]]:
     """The windows to look for in a trace, by method and by phase: the marks alone, then all activity."""
     marks = {"mark": activity.marks_s} if len(activity.marks_s) else {}
     spans = {name: p.windows_s for name, p in activity.phases.items()} | {"warmup": activity.warmup_s}
-    return ({"marks": marks} if marks else {}) | {"activity": spans | marks}
+    trains: dict[str, Mapping[str, Floats]] = {"marks": marks} if marks else {}
+    return trains | {"activity": spans | marks}
 
 
 def _contrast(r: Readings, level: Baseline, activity: Activity) -> float:

@@ -13,7 +13,7 @@ import pytest
 
 from rig.analysis import memory as room
 from rig.analysis.evaluate import evaluate
-from rig.analysis.memory import available_bytes, check_recording, check_room, needed_bytes
+from rig.analysis.memory import available_bytes, check_memory, check_recording, needed_bytes
 from rig.errors import MeasurementRefusedError
 from rig.recording.reader import open_run
 from tests.support.paths import EXAMPLES
@@ -29,28 +29,28 @@ def meminfo(folder: Path, kilobytes: int, group: str = "0::/") -> Path:
 
 
 def test_what_fits_is_let_through_and_what_does_not_is_refused_with_the_way_round() -> None:
-    check_room([10**8], available=lambda: needed_bytes([10**8]))
+    check_memory([10**8], available=lambda: needed_bytes([10**8]))
     with pytest.raises(MeasurementRefusedError, match=r"GB are available.*rig reduce") as caught:
-        check_room([10**9], available=lambda: 8 * GB)
+        check_memory([10**9], available=lambda: 8 * GB)
     assert caught.value.value == needed_bytes([10**9]) - room.RUN_BYTES * 10**9
     assert caught.value.exit_code == 30
 
 
 def test_short_traces_are_never_asked_about() -> None:
-    check_room([1000] * 20, available=lambda: 0)
-    check_room([], available=lambda: 0)
+    check_memory([1000] * 20, available=lambda: 0)
+    check_memory([], available=lambda: 0)
 
 
 def test_where_nobody_says_what_is_available_nothing_is_refused(tmp_path: Path) -> None:
     assert available_bytes(tmp_path, tmp_path) is None
-    check_room([10**12], available=lambda: available_bytes(tmp_path, tmp_path))
+    check_memory([10**12], available=lambda: available_bytes(tmp_path, tmp_path))
 
 
 def test_a_run_that_is_open_already_needs_less() -> None:
     n, least = 10**8, needed_bytes([10**8]) - room.RUN_BYTES * 10**8
-    check_room([n], opened=True, available=lambda: least)
+    check_memory([n], opened=True, available=lambda: least)
     with pytest.raises(MeasurementRefusedError):
-        check_room([n], opened=False, available=lambda: least)
+        check_memory([n], opened=False, available=lambda: least)
 
 
 def test_the_kernel_says_what_is_available(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_recording_is_counted_without_being_opened(tmp_path: Path, monkeypatch
         with pa.ipc.new_stream(str(tmp_path / "traces" / f"{name}.arrows"), table.schema) as stream:
             stream.write_table(table, max_chunksize=1 << 16)
     asked: list[object] = []
-    monkeypatch.setattr(room, "check_room", lambda counts, **k: asked.append((counts, k)))
+    monkeypatch.setattr(room, "check_memory", lambda counts, **k: asked.append((counts, k)))
     check_recording(tmp_path)
     assert asked == [([400_000, 700_000], {"opened": False})]
 
