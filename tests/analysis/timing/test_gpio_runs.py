@@ -126,7 +126,7 @@ def test_edges_place_a_slow_meter_to_a_look_though_some_are_missing_and_some_bou
 
 def test_a_trace_and_a_pin_that_disagree_are_told_apart(tmp_path: Path) -> None:
     late = Measured(tmp_path / "late", {"pin": "level", "pin_delay_s": 3e-4}, {"pin": "level", "noise": 1e-3}, n=60)
-    assert any("apart, which doubts of" in note for note in late.result().notes)
+    assert any("and their combined uncertainty is" in note for note in late.result().notes)
     right = Measured(tmp_path / "right", {"pin": "level"}, {"pin": "level", "noise": 1e-3}, n=60)
     assert not any("apart" in note for note in right.result().notes)
 
