@@ -34,8 +34,8 @@ FIGURES = {
     "power": "Power over time. Shading says what the device was doing; in a long run each column of the "
     "picture has the colour of what filled most of it, and marks always show.",
     "latency": "Execution time per inference: how often each occurred, and the share that took no longer.",
-    "service": "Time from when a sample was asked for to when the host had its answer: over the run, and the share of "
-    "the answered samples that took no longer.",
+    "service": "Time from the request of a sample to its completion at the host: over the run, and the share of the "
+    "completed samples that took no longer.",
     "solver": "How solves closed in: the best gap that each had claimed by when, down to that of the solution it gave "
     "(circles; costs computed again from the solutions), and the share of solves that had come within each threshold.",
     "budget": "What the uncertainty is made of: each independent source's share of the variance.",

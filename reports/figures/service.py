@@ -26,7 +26,7 @@ _MARKED = (
 
 
 def service_figure(result: Result) -> Any:
-    """Latency over time beside the share of samples answered within a time; or None."""
+    """Latency over time beside the share of samples completed within a time; or None."""
     series = result.series
     requested, took = (np.asarray(x, dtype=np.float64) for x in (series.requested_s, series.latency_s))
     known = np.isfinite(requested) & np.isfinite(took)

@@ -46,7 +46,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "in_time_share": Entry("1", "Answered in time", "service", "percent"),
     "slip_p{percentile}_s": Entry("s", "Scheduling delay of the host, {percentile}", "arrivals"),
     "slip_max_s": Entry("s", "Scheduling delay of the host, greatest", "arrivals"),
-    "arrival_gap_distance": Entry("1", "Gaps kept from gaps scheduled, Kolmogorov distance", "arrivals", "number"),
+    "arrival_gap_distance": Entry("1", "Gaps issued to gaps scheduled, Kolmogorov distance", "arrivals", "number"),
     "onset_never_share": Entry("1", "Scene changes never recognised", "scene changes", "percent"),
     "onset_latency_mean_s": Entry("s", "Time to recognise a new scene, mean", "scene changes"),
     "onset_latency_p{percentile}_s": Entry("s", "Time to recognise a new scene, {percentile}", "scene changes"),

@@ -15,7 +15,7 @@ from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.timeline import Activity
 from rig.types import Floats
 
-METHOD = "mean from the first sample asked for to the last answer"
+METHOD = "mean from the first request to the last completion"
 
 
 def average_figures(
@@ -38,7 +38,7 @@ def average_figures(
         average = active_power(model, e, dynamic_power(model, e, busy, METHOD))
         rails |= {FigureKey("average_power_w", rail=model.rail.name): average}
     total = linear([(1.0, q) for q in rails.values()], "W", METHOD)
-    per_sample = total.scaled((off_s - on_s) / samples, "J", "average power x duration over samples answered")
+    per_sample = total.scaled((off_s - on_s) / samples, "J", "average power x duration over samples completed")
     return rails | {FigureKey("average_power_w"): total, FigureKey("average_energy_per_sample_j"): per_sample}
 
 

@@ -54,10 +54,10 @@ def per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str]) -
     if time_s is None or any(q is None for q in (*active, *dynamic)):
         return Figures()
     total, above = (
-        linear([(1.0, q) for q in parts if q is not None], "J", "sum of phases measured apart")
+        linear([(1.0, q) for q in parts if q is not None], "J", "sum of phases measured one at a time")
         for parts in (active, dynamic)
     )
-    method = "energy of phases measured apart over their time"
+    method = "energy of phases measured one at a time over their time"
     return Figures({
         FigureKey("energy_per_inference_j"): total,
         FigureKey("dynamic_energy_per_inference_j"): above,

@@ -26,8 +26,8 @@ def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
     figures = throughput(q) | latencies(q.latency_s(), early_stopping)
     if q.scheduled:
         dropped, n = int(np.count_nonzero(q.dropped)), len(q)
-        share = Quantity(dropped / n, "1", (), 0.0, n, "samples never handed over, counted")
-        waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, n, "due and unanswered")
+        share = Quantity(dropped / n, "1", (), 0.0, n, "samples never issued, counted")
+        waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, n, "due and not completed")
         figures |= arrivals(q) | {FigureKey("dropped_share"): share, FigureKey("backlog_max"): waiting}
     return figures
 
@@ -36,11 +36,11 @@ def throughput(q: Queries) -> Figures:
     """Samples and inferences per second between the first request and the last completion."""
     on_s, off_s = q.window_s()
     n = q.completed_count
-    method = "first sample asked for to last answer, host clock"
+    method = "first request to last completion, host clock"
     out = {FigureKey("duration_s"): Quantity(off_s - on_s, "s", (), 0.0, n, method)}
     if off_s > on_s:
         inferences = int(np.sum(q.inferences[q.completed]))
-        method = "answers over the time from the first sample asked for to the last answer"
+        method = "completions over the time from the first request to the last completion"
         for quantity, count in (("throughput_samples_hz", n), ("throughput_inferences_hz", inferences)):
             out[FigureKey(quantity)] = Quantity(count / (off_s - on_s), "Hz", (), 0.0, n, method)
     return Figures(out)
@@ -84,7 +84,7 @@ def percentile_latency(ordered: Floats, share: float) -> Quantity:
 def arrivals(q: Queries) -> Figures:
     """How well the host followed the schedule: scheduling delay, and how far its gaps are from those scheduled."""
     delay = np.sort(scheduling_delays_s(q))
-    n, method = len(delay), "hand-over after it was possible"
+    n, method = len(delay), "issued after it was possible"
     out = {
         FigureKey("slip_p{percentile}_s", percentile=100 * p): Quantity(nearest_rank(delay, p), "s", (), 0.0, n, method)
         for p in (0.5, 0.99)
@@ -94,7 +94,7 @@ def arrivals(q: Queries) -> Figures:
         due = q.due_s[~q.dropped]
         issued = np.diff(np.sort(due + scheduling_delays_s(q)))
         distance = gap_distance(np.diff(np.sort(due)), issued)
-        method = "Kolmogorov distance, gaps kept to scheduled"
+        method = "Kolmogorov distance, gaps issued to scheduled"
         out[FigureKey("arrival_gap_distance")] = Quantity(distance, "1", (), 0.0, n, method)
     return Figures(out)
 
@@ -108,7 +108,7 @@ def scheduling_delays_s(q: Queries) -> Floats:
     went = ~q.dropped
     due, issued, done = q.due_s[went], q.issued_s[went], q.completed_s[went]
     free = _all_completed_s(issued, done) if q.max_pending is None else _room_s(done, q.max_pending)
-    free = np.where(free <= issued, free, -np.inf)  # a device that held more than it declares made nobody wait
+    free = np.where(free <= issued, free, -np.inf)  # a device that held more than it declares caused no wait
     return np.asarray(np.maximum(issued - np.maximum(due, free), 0.0))
 
 
@@ -162,4 +162,4 @@ def in_time_share(q: Queries, deadline_s: float) -> Quantity:
     n = len(q)
     u = math.sqrt(max(met * (n - met), 0) / n) / n if n else 0.0
     parts = (Component("finite sample", u),) if u else ()
-    return Quantity(met / n if n else 0.0, "1", parts, 0.0, n, f"answered within {deadline_s:g} s of being due")
+    return Quantity(met / n if n else 0.0, "1", parts, 0.0, n, f"completed within {deadline_s:g} s of being due")

@@ -113,7 +113,7 @@ def spread(times_s: Floats, device: Timebase, phase: str = "", looped: float = 1
             Component("finite sample", finite),
         )
         key = FigureKey("execution_time_p{percentile}_s", phase, percentile=p)
-        method = "nearest rank; doubt from order statistics"
+        method = "nearest rank; uncertainty from order statistics"
         out[key] = Quantity(value, "s", tuple(c for c in parts if c.u), 0.0, n, method)
     return Figures(out)
 

@@ -161,7 +161,7 @@ def test_a_device_that_holds_several_need_not_answer_in_order() -> None:
 )  # fmt: skip
 def test_a_host_that_is_never_late_never_slips(gaps: list[int], seconds: float, batch: int, holds: int | None) -> None:
     at_s = np.cumsum([0, *gaps]) / 1000.0
-    plant, device = bench(seconds, batch=batch, max_pending=holds)
+    plant, device = bench(seconds, batch=batch, holds=holds)
     with played(device, due(at_s.tolist()), plant) as run:
         assert scheduling_delays_s(queries_of(run)).max() < 1e-9
 
