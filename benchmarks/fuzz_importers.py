@@ -29,7 +29,8 @@ from benchmarks.import_cases import Case, cases
 from rig.analysis.evaluate import evaluate
 from rig.analysis.reference_methods import recorder_figures
 from rig.errors import RigError
-from rig.importing.write import ImportedRun, write
+from rig.importing.imported import ImportedRun
+from rig.importing.write import write
 from rig.plugins import load
 from rig.recording.reader import open_run
 

@@ -27,10 +27,10 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.meters.ppk2.factory import open_meter
-from drivers.meters.ppk2.follow import UNSEEN
-from drivers.meters.ppk2.meter import Ppk2Meter
-from drivers.meters.ppk2.stream import RATE_HZ
+from drivers.meters.ppk2.acquisition import Ppk2Meter
+from drivers.meters.ppk2.loss_detection import UNSEEN
+from drivers.meters.ppk2.meter import open_meter
+from drivers.meters.ppk2.words import RATE_HZ
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import open_device
 from fixtures.instruments.ppk2_sim import BENCH, Ppk2Sim

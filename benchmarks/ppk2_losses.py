@@ -5,8 +5,8 @@
 Arrival logs are made up, 20 s each: clocks that drift, delays that scatter, and stalls in which nothing arrives.
 ``calm`` is a machine that is left alone, ``busy`` one with processes for every core, ``hog`` one whose interpreter is
 kept from the driver as well. With and without a loss at a random moment they pass through slots of 10 ms, as the driver
-makes them, and its ``Follower``. ``missed``, ``false`` (a loss told where none was) and ``wrong`` (another count, or a
-stretch that does not hold the place) must be 0; ``refused`` is an error that ends the run. No clock is waited for.
+makes them, and its ``LossDetector``. ``missed``, ``false`` (a loss told where none was) and ``wrong`` (another count,
+or a stretch that does not hold the place) must be 0; ``refused`` is an error that ends the run. It waits for no clock.
 
 Prints a table and, last, one JSON line; exits 1 when one of the three is not 0.
 """
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.meters.ppk2.follow import UNSEEN, Follower, Loss
-from drivers.meters.ppk2.stream import RATE_HZ
+from drivers.meters.ppk2.loss_detection import UNSEEN, Loss, LossDetector
+from drivers.meters.ppk2.words import RATE_HZ
 from rig.errors import MeterError
 from rig.types import Floats, Indices
 
@@ -81,7 +81,7 @@ def slots(log: Log) -> list[tuple[int, float]]:
 
 def followed(log: Log) -> tuple[list[tuple[Loss, float]], bool]:
     """The losses that are told, each with when; and whether the run was refused."""
-    follower, told = Follower("ppk2", RATE_HZ, TOLERANCE), []
+    follower, told = LossDetector("ppk2", RATE_HZ, TOLERANCE), []
     try:
         for count, at_s in slots(log):
             if (loss := follower.add(count, at_s)) is not None:

@@ -21,12 +21,21 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from drivers.devices.cpu.mis import search, targets
+from drivers.devices.cpu.mis import search
+from drivers.devices.cpu.mis.compute import compute, proven, specified_tabu
 from drivers.devices.cpu.mis.exact import maximum_independent_set
-from drivers.devices.cpu.mis.second_opinion import specified_tabu
-from rig.analysis.solving.graph import Graph
 from scenarios.workloads.qubo_mis.gnm import gnm_edges
-from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.target_file import better, write_rows
+from scenarios.workloads.qubo_mis.targets import (
+    BEST_KNOWN_FILE,
+    DENSITIES,
+    NODES,
+    TUNING_SEEDS,
+    best_known,
+    load_table,
+    official_target,
+)
 
 SEARCHED_FROM = 50
 MATCH_S = 1.0
@@ -65,14 +74,14 @@ def workloads(quick: bool) -> Iterator[Key]:
 def against_targets(keys: list[Key], seconds: float) -> dict[str, float]:
     """Race every published target, and prove what the table says is proven."""
     races: list[tuple[Race, int]] = []
-    proven = wrong = 0
+    proofs = wrong = 0
     for key in keys:
-        graph, target, known = gnm_edges(*key), _published(key), targets.best_known(*key)
+        graph, target, known = gnm_edges(*key), _published(key), best_known(*key)
         cost, closed = 0, False
         if known is not None and known.proven:
             solution, closed = maximum_independent_set(graph, seconds=2 * (known.proof_s or 0.0) + 60.0)
             cost = graph.cost(solution)
-            proven += closed
+            proofs += closed
             wrong += closed and (cost != known.cost or cost > target)
         # what is proven optimal cannot be beaten: enough time to match it then
         result = race(graph, target, MATCH_S if closed and cost == target else seconds)
@@ -88,7 +97,7 @@ def against_targets(keys: list[Key], seconds: float) -> dict[str, float]:
         "slowest_match_s": max(matched, default=float("nan")),
         "beaten": sum(r.beaten_s is not None for r, _ in races),
         "missed": sum(r.matched_s is None for r, _ in races),
-        "proven": proven,
+        "proven": proofs,
         "contradicted": wrong,
     }
 
@@ -98,28 +107,28 @@ def against_tabu(most_nodes: int, seed: int = 0) -> dict[str, float]:
     ratios = []
     for nodes, density in product([n for n in NODES if SEARCHED_FROM <= n <= most_nodes], DENSITIES):
         graph = gnm_edges(nodes, density, seed)
-        tabu = specified_tabu(graph, seed)
-        ours = race(graph, tabu.cost, min(tabu.seconds, 10.0))
-        ratio = tabu.seconds / ours.matched_s if ours.matched_s else 0.0
+        solution, tabu_s = specified_tabu(graph, seed)
+        cost = graph.cost(solution)
+        ours = race(graph, cost, min(tabu_s, 10.0))
+        ratio = tabu_s / ours.matched_s if ours.matched_s else 0.0
         ratios.append(ratio)
-        told = f"tabu {tabu.cost:5} in {tabu.seconds:6.1f} s; search {_told(ours)}; {ratio:.3g} times as fast"
+        told = f"tabu {cost:5} in {tabu_s:6.1f} s; search {_told(ours)}; {ratio:.3g} times as fast"
         print(f"{_name((nodes, density, seed))} published {_published((nodes, density, seed)):5} {told}", flush=True)
     return {"tabu_compared": len(ratios), "tabu_least_ratio": min(ratios)}
 
 
 def update(keys: list[Key], seconds: float, path: Path) -> None:
     """Search and try to prove each workload, and keep what is better than the table has."""
-    table = targets.load_table(path) if path.exists() else {}
+    table = load_table(path) if path.exists() else {}
     for key in keys:
         known = table.get(key)
         if known is not None and known.proven:
             continue
         first_seed = 0 if known is None or known.search_seed is None else known.search_seed + 1
-        row = targets.compute(*key, draw=gnm_edges, seconds=seconds, first_seed=first_seed)
-        row = row if known is None or row.cost < known.cost else known
-        row = targets.proven(row, gnm_edges(*key), seconds)
-        table = targets.merged(table, [row])
-        targets.dump_table(table, path)
+        graph = gnm_edges(*key)
+        row = better(known, compute(graph, *key[1:], seconds=seconds, first_seed=first_seed))
+        table[key] = row = better(known, proven(row, graph, seconds))
+        write_rows(table.values(), path)
         print(f"{_name(key)} {row.cost:5} {row.proven or ''}", flush=True)
 
 
@@ -134,7 +143,7 @@ def main() -> int:
     given = parser.parse_args()
     keys, began = list(workloads(given.quick)), time.perf_counter()
     if given.update is not None:
-        update(keys, given.update, targets.FILE)
+        update(keys, given.update, BEST_KNOWN_FILE)
         return 0
     figures = against_tabu(given.tabu) if given.tabu else against_targets(keys, 5.0 if given.quick else 60.0)
     passed = _passed(figures, given.quick) if not given.tabu else figures["tabu_least_ratio"] > 1

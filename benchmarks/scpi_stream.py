@@ -26,7 +26,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from drivers.meters.scpi.dmm import open_meter
+from drivers.meters.scpi.dmm.meter import open_meter
 from fixtures.bench.live_plant import FarPlant
 from fixtures.bench.mock_device import open_device
 from fixtures.worlds.truth import blank, truth

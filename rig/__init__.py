@@ -1,0 +1,101 @@
+"""The core of the rig: records runs of neuromorphic systems and computes latency, power and energy from recordings.
+
+The names in ``__all__`` are the public interface. Each is imported when it is first used.
+
+Example::
+
+    import rig
+
+    run = rig.open_run("runs/first")
+    result = rig.evaluate(run)
+    power = result.quantities["active_power_w"]
+    print(f"{power.value:.4g} W, 95 % interval {power.interval(0.95)}")
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rig.analysis.evaluate import evaluate
+    from rig.analysis.quantity import Quantity
+    from rig.analysis.result import Result
+    from rig.conformance.device import check_device
+    from rig.conformance.meter import check_meter
+    from rig.engine.blocking import blocking
+    from rig.errors import RigError
+    from rig.recording.reader import Run, open_run
+    from rig.session.measure import measure
+    from rig.session.report import Report, report
+    from rig.session.setup import Request
+    from rig.types import (
+        UNSTAMPED,
+        Accuracy,
+        Bracket,
+        Budget,
+        Chunk,
+        Clock,
+        Clocked,
+        ClockInfo,
+        Conversion,
+        Device,
+        DeviceInfo,
+        Exports,
+        Idle,
+        Inspects,
+        Issue,
+        Mark,
+        Marks,
+        Meter,
+        MeterInfo,
+        Plant,
+        Problem,
+        Progress,
+        Rail,
+        Repeats,
+        Reply,
+        Rules,
+        Sample,
+        SampleSet,
+        Sequenced,
+        Span,
+        Step,
+        Streams,
+        Workload,
+    )  # fmt: skip
+
+__all__ = [
+    "UNSTAMPED", "Accuracy", "Bracket", "Budget", "Chunk", "Clock", "ClockInfo", "Clocked", "Conversion",
+    "Device", "DeviceInfo", "Exports", "Idle", "Inspects", "Issue", "Mark", "Marks", "Meter", "MeterInfo",
+    "Plant", "Problem", "Progress", "Quantity", "Rail", "Repeats", "Reply", "Report", "Request", "Result",
+    "RigError", "Rules", "Run", "Sample", "SampleSet", "Sequenced", "Span", "Step", "Streams", "Workload",
+    "blocking", "check_device", "check_meter", "evaluate", "measure", "open_run", "report",
+]  # fmt: skip
+
+_MODULES = {
+    "Quantity": "rig.analysis.quantity",
+    "Report": "rig.session.report",
+    "Request": "rig.session.setup",
+    "Result": "rig.analysis.result",
+    "RigError": "rig.errors",
+    "Run": "rig.recording.reader",
+    "blocking": "rig.engine.blocking",
+    "check_device": "rig.conformance.device",
+    "check_meter": "rig.conformance.meter",
+    "evaluate": "rig.analysis.evaluate",
+    "measure": "rig.session.measure",
+    "open_run": "rig.recording.reader",
+    "report": "rig.session.report",
+}
+"""Where a public name stands; the others stand in ``rig.types``."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES.get(name, "rig.types")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -37,13 +37,13 @@ class RigError(Exception):
 
 
 class UsageError(RigError):
-    """An argument or option that cannot be meant."""
+    """An argument or option has a value that is not valid."""
 
     exit_code = 3
 
 
 class UnknownNameError(UsageError):
-    """A device, meter, scenario, workload or option by a name nobody registered."""
+    """A device, meter, scenario, workload or option has a name that is not registered."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -56,31 +56,43 @@ class UnknownNameError(UsageError):
 
 
 class SetupError(RigError):
-    """The bench cannot do what was asked: a capability is missing, hardware is absent."""
+    """The bench cannot do what is requested: a capability is missing, or hardware is absent."""
 
     exit_code = 4
 
 
 class MissingExtraError(SetupError):
-    """A vendor stack that is not installed."""
+    """A vendor stack is not installed."""
 
     exit_code = 5
 
 
+def missing_extra(
+    what: str, error: ImportError | OSError, extra: str, *, field: str = "extra", value: object = None
+) -> MissingExtraError:
+    """The error to raise when ``what`` needs a package that the optional extra ``extra`` installs."""
+    return MissingExtraError(
+        f"{what} needs {getattr(error, 'name', None) or error}, which is not installed",
+        field=field,
+        value=extra if value is None else value,
+        remedy=f"pip install 'neurorig[{extra}]'",
+    )
+
+
 class DataError(RigError):
-    """Input data that cannot be used: unreadable, truncated, NaN, clipped, miscounted."""
+    """Input data cannot be used: it is unreadable, truncated, clipped, miscounted, or holds NaN."""
 
     exit_code = 6
 
 
 class StoreError(RigError):
-    """A run directory that cannot be written or read."""
+    """A run directory cannot be written or read."""
 
     exit_code = 7
 
 
 class IntegrityError(StoreError):
-    """A run directory whose contents are not what its hashes say."""
+    """The contents of a run directory do not match its hashes."""
 
     exit_code = 8
 

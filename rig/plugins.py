@@ -1,7 +1,7 @@
-"""Entry points, or ``path.py:name``, to factories; and factories to objects.
+"""Finds factories by entry point or as ``path.py:name``, and calls them with options.
 
-A factory's signature is its declaration: parameters the rig knows by name (``INJECTED``) are handed in, every
-keyword-only parameter is an option that a user may set, with its annotation as type and its default as default.
+The signature of a factory declares what it needs. The rig passes the parameters that it knows by name (``INJECTED``).
+Every keyword-only parameter is an option of the user, with its annotation as type and its default.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from rig.errors import MissingExtraError, RigError, SetupError, UnknownNameError, UsageError
+from rig.errors import RigError, SetupError, UnknownNameError, UsageError, missing_extra
 
 Factory = Callable[..., Any]
 GROUPS = (
-    "devices", "meters", "scenarios", "workloads", "rules", "plants", "importers", "exports", "generators", "targets",
-    "reports",
+    "commands", "devices", "meters", "scenarios", "workloads", "problems", "rules", "plants", "importers", "reports",
 )  # fmt: skip
 
 
@@ -41,14 +40,14 @@ class Option:
 
 
 def names(group: str) -> dict[str, EntryPoint]:
-    """The registered plugins of a group by name, nothing imported."""
+    """The registered plugins of a group by name. Nothing is imported."""
     return {e.name: e for e in sorted(entry_points(group=f"rig.{group}"), key=lambda e: e.name)}
 
 
 def load(group: str, name: str) -> Factory:
     """Find a factory by its registered name or as ``path.py:name``.
 
-    Raises ``UnknownNameError`` listing the known ones, ``MissingExtraError`` when its stack is absent.
+    Raises ``UnknownNameError`` that lists the known names, ``MissingExtraError`` when its stack is not installed.
     """
     if ".py:" in name:
         return _from_file(group, name)
@@ -59,13 +58,8 @@ def load(group: str, name: str) -> Factory:
     try:
         return typing.cast(Factory, entry.load())
     except ImportError as error:
-        extras = ", ".join(entry.extras) or name
-        raise MissingExtraError(
-            f"{group.removesuffix('s')} {name!r} needs {error.name or error}, which is not installed",
-            field=group.removesuffix("s"),
-            value=name,
-            remedy=f"pip install 'neurorig[{extras}]'",
-        ) from error
+        kind, extras = group.removesuffix("s"), ", ".join(entry.extras) or name
+        raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
 
 
 def options_of(factory: Factory) -> dict[str, Option]:
@@ -84,10 +78,10 @@ INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases", "rules
 
 
 def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:
-    """Call a factory with what it asks for by name and the options that are its own.
+    """Call a factory with the parameters that it names and with its own options.
 
-    Raises ``UsageError`` for a value of the wrong type, ``SetupError`` for something it needs and
-    nobody has, and for whatever a factory raises that is no ``RigError``.
+    Raises ``UsageError`` for a value of the wrong type, and ``SetupError`` for a required parameter that is not
+    available or when the factory raises anything but a ``RigError``.
     """
     declared = options_of(factory)
     arguments: dict[str, Any] = {}
@@ -110,29 +104,29 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
         raise SetupError(
             f"{_called(factory)} failed: {type(error).__name__}: {error}",
             value=repr(error),
-            remedy="Check what it opens: its cable, its port, its files; or mend it",
+            remedy="Check its cable, its port and its files, or correct the driver",
         ) from error
 
 
 def plain_hint(hint: Any) -> bool:
-    """Whether an annotation is of what a user can write: a text or a number, or None beside it."""
+    """Whether an annotation is a text, a number, or one of them or None: what a user can write."""
     members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     return all(m in (str, int, float, type(None)) for m in members)
 
 
 def _reserved(factory: Factory, name: str) -> SetupError:
     return SetupError(
-        f"{_called(factory)} has an option {name}, and that is the name of what the rig hands in",
+        f"{_called(factory)} has an option {name}, which is the name of a parameter that the rig passes",
         field=name,
-        remedy=f"Rename the option; it may not be called {', '.join(INJECTED)}",
+        remedy=f"Rename the option; reserved names are {', '.join(INJECTED)}",
     )
 
 
 @contextmanager
 def located(places: Mapping[str, str]) -> Iterator[None]:
-    """Errors inside name the place of the option that they are about: FILE:LINE and key by option, the table by ``""``.
+    """Add the place in the bench file to errors about an option, and word their remedies for that file.
 
-    Remedies that speak of the command line speak of the file instead.
+    ``places`` holds ``FILE:LINE: key`` by option, and that of the table under ``""``.
     """
     try:
         yield
@@ -154,10 +148,10 @@ def _unmet(factory: Factory, name: str) -> SetupError:
             remedy="A simulated meter needs a simulated device: add --simulate, or choose another",
         )
     return SetupError(
-        f"{_called(factory)} takes a {name}, which the rig does not hand in",
+        f"{_called(factory)} has a parameter {name}, which the rig does not pass",
         field=name,
-        remedy=f"Name a function that opens the driver. It is handed {', '.join(INJECTED)} by name; its options are "
-        "keyword-only; and rig.engine.blocking.blocking(f) makes a device of a function f of a sample",
+        remedy=f"Name a function that opens the driver. The rig passes {', '.join(INJECTED)} by name; options are "
+        "keyword-only parameters. rig.blocking(f) makes a device of a function f of a sample",
     )
 
 
@@ -169,7 +163,7 @@ def values_of(factory: Factory, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def needs(factory: Factory, name: str) -> bool:
-    """Whether a factory cannot do without a parameter."""
+    """Whether a factory has a parameter of this name without a default."""
     p = inspect.signature(factory).parameters.get(name)
     return p is not None and p.default is inspect.Parameter.empty
 
@@ -180,10 +174,10 @@ def takes(factory: Factory, name: str) -> bool:
 
 
 def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, dict[str, str]]:
-    """``key=value`` texts to the takers (device, meter, ...) that declare the key.
+    """Assign ``key=value`` texts to the takers (device, meter, ...) that declare the key.
 
-    ``device.key=value`` names one taker. Raises ``UnknownNameError`` for a key nobody declares, ``UsageError`` for a
-    value that is not of its taker's type.
+    ``device.key=value`` names one taker. Raises ``UnknownNameError`` for a key that no taker declares, ``UsageError``
+    for a value that is not of the declared type.
     """
     declared = {who: options_of(factory) for who, factory in takers.items()}
     out: dict[str, dict[str, str]] = {who: {} for who in takers}
@@ -225,7 +219,7 @@ def _from_file(group: str, name: str) -> Factory:
 
 
 def _module(group: str, name: str, path: Path) -> types.ModuleType:
-    """The file as a module, run once until it changes, so that its device and its meter share it."""
+    """The file as a module. It runs once until it changes, so its device and its meter share one module."""
     key = f"{path.stem}@{abs(hash((path.resolve(), path.stat().st_mtime_ns))):x}"
     if key in sys.modules:
         return sys.modules[key]
@@ -238,13 +232,16 @@ def _module(group: str, name: str, path: Path) -> types.ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[key]
         raise SetupError(
-            f"{path} cannot be loaded: {type(error).__name__}: {error}", field=group, value=name, remedy="Mend the file"
+            f"{path} cannot be loaded: {type(error).__name__}: {error}",
+            field=group,
+            value=name,
+            remedy="Correct the file",
         ) from error
     return module
 
 
 def _hints(factory: Factory) -> dict[str, Any]:
-    """Annotations by parameter; those of plain types when the others exist only for a type checker."""
+    """Annotations by parameter; only those of plain types where others cannot be resolved at run time."""
     function = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
     try:
         return typing.get_type_hints(function)
@@ -263,7 +260,7 @@ def _plain_type(hint: Any) -> tuple[type, bool]:
 
 
 def _converted(option: Option, text: str, who: str = "") -> Any:
-    """The text as the option's type. ``who`` takes it, for the error."""
+    """The text as the option's type. ``who`` is the taker that an error names."""
     if option.optional and text.lower() in ("none", ""):
         return None
     if option.kind is bool:
@@ -287,7 +284,7 @@ def _bad(option: Option, text: str, wanted: str, who: str) -> UsageError:
     remedy = f"Give {wanted} (default {option.default})"
     if who:
         other = "device" if who.startswith("meter") else "meter"
-        remedy += f", for it is the {who}'s; if another was meant, say whose: {other}.{option.name}={text[:40]}"
+        remedy += f", for it is the {who}'s; for another, write {other}.{option.name}={text[:40]}"
     return UsageError(f"option {option.name} is {text!r}", field=option.name, value=text, remedy=remedy)
 
 

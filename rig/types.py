@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 Mode = Literal["hardware", "simulator"]
 TraceKind = Literal["mean", "point", "cumulative", "edges"]
 Pin = Literal["level", "stamp", "toggle"]
-PHASES = ("idle", "load", "host_preprocess", "preprocess", "inference", "solve", "postprocess")
 MARK_PHASE = "mark"
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
@@ -364,7 +364,7 @@ class Plant(Protocol):
 
 
 class Workload(Protocol):
-    """What is streamed. ``score`` maps replies to named figures, accuracy among them."""
+    """What is streamed: samples, and what a recording says of where they come from."""
 
     @property
     def name(self) -> str: ...
@@ -379,7 +379,17 @@ class Workload(Protocol):
     @property
     def details(self) -> Mapping[str, Any]: ...
 
-    def score(self, replies: Sequence[Reply]) -> Mapping[str, float]: ...
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleSet:
+    """A workload that is its samples and no more; see ``Workload``."""
+
+    name: str
+    task: str
+    version: str
+    digest_sha256: str
+    samples: Sequence[Sample]
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -401,3 +411,20 @@ class Sequenced(Protocol):
     """A workload whose samples can be joined to longer sequences, for amortised power."""
 
     def sequences(self, seconds: float) -> Workload: ...
+
+
+@runtime_checkable
+class Exports(Protocol):
+    """The module of a workload that writes one problem to a file, for ``rig workload export``."""
+
+    def export(self, nodes: int, density: float, seed: int, out: Path) -> Mapping[str, Any]:
+        """Draw the problem and write it to ``out``, whole or not at all; returns what the command says of it."""
+        ...
+
+
+class Problem(Protocol):
+    """What a solver is given. The group ``rig.problems`` holds, by workload, a function from a kept payload to it."""
+
+    def judge(self, solution: str) -> tuple[float, int]:
+        """The cost of the ``solution`` that a reply states, and how many of the problem's constraints it violates."""
+        ...

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rig.types import Clock, Issue, Rules, Sample, Step, Workload
-from scenarios.steps import Enough, at_least, chosen, framed, once
+from scenarios.steps import Enough, framed, idle_and_warmup, once
 
 SLACK = 1.1
-"""Of the duration asked for: loading the first hand-over is no part of what the rules count."""
+"""Factor on the least duration of the rules, which do not count the loading of the first samples."""
 
 
 def offline(
@@ -20,12 +20,13 @@ def offline(
     idle_s: float | None = None,
     warmup: int | None = None,
 ) -> Iterator[Step]:
-    """Idle, the whole set in one hand-over, in batches up to the device's, as often as the rules ask, idle."""
-    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
-    at_least(idle_s=(idle, 0.0), warmup=(warm, 0))
+    """Idle, the whole set issued at once as often as the rules require, idle. The device takes it in batches."""
+    idle, warm = idle_and_warmup(rules, idle_s, warmup)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    samples = list(workload.samples)  # decoded before the run, not while it waits and no meter is drained
+    samples = list(
+        workload.samples
+    )  # decoded before the run: during it, a decoder would keep the meters from being read
     return framed(_work(samples, Enough(rules, clock, purpose, SLACK)), workload, idle, warm)
 
 

@@ -29,7 +29,7 @@ def optimization(
     (``metered``) loops what is shorter than a power window of ``window_s`` until it fills one. Of a loop, the first
     solve's solution and progress are kept.
 
-    Raises ``UsageError`` for a workload in which there is nothing to optimize, and for ``to_gap`` without a target.
+    Raises ``UsageError`` for a workload without problems, and for ``to_gap`` without a target.
     """
     idle = chosen(idle_s, rules.idle_s)
     positive(timeout_s=timeout_s, window_s=window_s)

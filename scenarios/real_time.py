@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rig.errors import UsageError
 from rig.types import Issue, Rules, Sample, Step, Streams, Workload
-from scenarios.steps import at_least, chosen, framed, once, positive
+from scenarios.steps import at_least, chosen, framed, idle_and_warmup, once, positive
 
 
 def real_time(
@@ -27,12 +27,12 @@ def real_time(
 ) -> Iterator[Step]:
     """Frames of ``window_s`` every ``stride_s`` of a stream of ``stream_s`` whose scene changes every ``scene_s``.
 
-    A frame is due when its last sound was heard, whatever the device does, and dropped when ``queue``
-    frames wait. Its answer should come within ``deadline_s`` (default: the stride). ``phase`` issues one
-    phase of the device alone, where the others run by themselves.
+    A frame is due when its last sound was heard, whatever the device does. It is dropped when ``queue`` frames wait.
+    Its answer is due within ``deadline_s`` (default: the stride). ``phase`` issues one phase of the device alone, for a
+    device whose other phases run by themselves.
     """
-    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
-    at_least(idle_s=(idle, 0.0), warmup=(warm, 0), queue=(queue, 1), stream_seed=(stream_seed, 0))
+    idle, warm = idle_and_warmup(rules, idle_s, warmup)
+    at_least(queue=(queue, 1), stream_seed=(stream_seed, 0))
     positive(window_s=window_s, stride_s=stride_s, scene_s=scene_s, deadline_s=chosen(deadline_s, stride_s))
     at_least(stream_s=(stream_s, max(window_s, rules.min_duration_s)))
     if purpose == "compliance":
@@ -44,7 +44,7 @@ def real_time(
     frames = workload.stream(window_s, stride_s, scene_s, stream_s, stream_seed)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    # all cut before the run: what the host does between two frames would count as the device's latency
+    # cut before the run: the host's work between two frames would count as latency of the device
     return framed(_frames(list(frames), stride_s, queue, phase), workload, idle, warm)
 
 

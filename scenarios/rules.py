@@ -12,9 +12,6 @@ from typing import Any
 from rig.errors import UsageError
 from rig.types import Rules
 
-EARLY_STOPPING_MIN = {0.9: 64, 0.99: 662, 0.999: 6636}
-"""Least queries from which LoadGen's early stopping gives an estimate."""
-
 NEUROBENCH = "NeuroBench, Nature Communications 16 (2025), system track: tasks and metrics"
 MLPERF = "MLPerf Inference rules and LoadGen 6: scenarios, early stopping"
 QUICK = "none: for the bench, never for submission"
@@ -39,6 +36,7 @@ SETS: Mapping[str, tuple[str, Mapping[str, Mapping[str, Any]]]] = {
     "mlperf-6": (
         MLPERF,
         {
+            # the least queries from which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
             "single-stream": _MLPERF_ALL | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
             "server": _MLPERF_ALL | _ON_TIME | {"percentile": 0.99, "min_queries": 662, "early_stopping": True},
             "offline": _MLPERF_ALL | {"min_queries": 24576},
@@ -58,7 +56,7 @@ SETS: Mapping[str, tuple[str, Mapping[str, Mapping[str, Any]]]] = {
 
 
 def neurobench_1_0(scenario: str) -> Rules:
-    """The NeuroBench system track as its text has it: the whole test set, five trials within 5 %, a chip."""
+    """The NeuroBench system track: the whole test set, five trials within 5 %, on hardware."""
     return rules("neurobench-1.0", scenario)
 
 
@@ -68,7 +66,7 @@ def mlperf_6(scenario: str) -> Rules:
 
 
 def quick(scenario: str) -> Rules:
-    """For the lab bench: one short trial. Its results are never submittable."""
+    """One short trial for the lab bench. Its results are never submittable."""
     return rules("quick", scenario)
 
 
@@ -83,8 +81,8 @@ def rules(name: str, scenario: str) -> Rules:
     if name == "quick":
         return Rules(name, scenario, source, submittable=False)
     raise UsageError(
-        f"the rules {name} do not speak of the scenario {scenario!r}",
+        f"the rules {name} do not cover the scenario {scenario!r}",
         field="rules",
         value=name,
-        remedy=f"They know {', '.join(by_scenario)}; use --rules quick for others",
+        remedy=f"They cover {', '.join(by_scenario)}; use --rules quick for others",
     )

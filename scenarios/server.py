@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.types import Issue, Rules, Sample, Step, Workload
-from scenarios.steps import at_least, chosen, framed, once, positive
+from scenarios.steps import at_least, chosen, framed, idle_and_warmup, once, positive
 
 BLOCK = 1024
 
@@ -29,13 +29,15 @@ def server(
     Samples are drawn from the set at random, with replacement. The result is valid when the percentile that
     the rules name stays below ``latency_bound_s``.
     """
-    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
+    idle, warm = idle_and_warmup(rules, idle_s, warmup)
     seconds = chosen(duration_s, rules.min_duration_s)
-    at_least(idle_s=(idle, 0.0), warmup=(warm, 0), duration_s=(seconds, 0.0), arrival_seed=(arrival_seed, 0))
+    at_least(duration_s=(seconds, 0.0), arrival_seed=(arrival_seed, 0))
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    samples = list(workload.samples)  # decoded before the run, not while it waits and no meter is drained
+    samples = list(
+        workload.samples
+    )  # decoded before the run: during it, a decoder would keep the meters from being read
     return framed(_arrivals(samples, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
 
 
@@ -43,7 +45,7 @@ def _arrivals(samples: list[Sample], rate_hz: float, seconds: float, least: int,
     rng = np.random.default_rng(seed)
     due_s, last_s, count = 0.0, 0.0, 0
     while True:
-        # in blocks, so that drawing takes no time of an arrival's own
+        # in blocks, so that drawing delays no arrival
         gaps_s, which = rng.exponential(1.0 / rate_hz, BLOCK).tolist(), rng.integers(len(samples), size=BLOCK).tolist()
         for gap_s, k in zip(gaps_s, which, strict=True):
             if count >= least and last_s >= seconds:

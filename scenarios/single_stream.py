@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rig.types import Clock, Idle, Issue, Rules, Step, Workload
-from scenarios.steps import Enough, at_least, chosen, framed, once, rounds
+from scenarios.steps import Enough, at_least, framed, idle_and_warmup, once, rounds
 
 
 def single_stream(
@@ -20,13 +20,13 @@ def single_stream(
     repeat: int = 1,
     apart: bool = False,
 ) -> Iterator[Step]:
-    """Idle, the whole set in order, as often as the rules ask, idle.
+    """Idle, the whole set in order as often as the rules require, idle.
 
-    ``repeat`` loops each sample inside one span; ``apart`` issues each phase of the device on its own, so
-    that short phases can be repeated and powered one at a time. ``idle_s`` and ``warmup``: as in the rules.
+    ``repeat`` loops each sample inside one span. ``apart`` (``--per-phase``) issues each phase of the device on its
+    own, so that short phases can be repeated and powered one at a time. ``idle_s`` and ``warmup``: as in the rules.
     """
-    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
-    at_least(idle_s=(idle, 0.0), warmup=(warm, 0), repeat=(repeat, 1))
+    idle, warm = idle_and_warmup(rules, idle_s, warmup)
+    at_least(repeat=(repeat, 1))
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
     enough = Enough(rules, clock, purpose)

@@ -1,4 +1,4 @@
-"""What the scenarios share: the frame of idle windows around the work, and how often a set is gone through."""
+"""What the scenarios share: idle windows around the work, and how often the set is repeated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 
 def framed(work: Iterator[Step], workload: Workload, idle_s: float, warmup: int) -> Iterator[Step]:
-    """Mark, warm-up, idle, the work, idle, mark."""
+    """The work between idle windows: mark, warm-up, idle, work, idle, mark."""
     yield Mark()
     for k in range(warmup):
         yield Issue([workload.samples[k % len(workload.samples)]], warmup=True)
@@ -27,13 +27,13 @@ def once(samples: Sequence[Sample]) -> Iterator[Step]:
 
 
 def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterator[Step]:
-    """Whole rounds through the samples until it is enough."""
-    held = isinstance(samples, (list, tuple))  # what is decoded when looked up is not kept
+    """Whole rounds through the samples until ``enough`` is true."""
+    held = isinstance(samples, (list, tuple))  # samples that are decoded when looked up are not kept
     issues = [Issue((sample,), repeat=repeat) for sample in samples] if held else None
     begun = False
     while not enough:
         work = iter(issues or (Issue((sample,), repeat=repeat) for sample in samples))
-        if not begun:  # from the first answer on, so that what goes before it is not taken for work
+        if not begun:  # count from the first answer: what comes before it is not work
             yield next(work)
             enough.start()
             begun = True
@@ -42,7 +42,7 @@ def rounds(samples: Sequence[Sample], enough: Enough, repeat: int = 1) -> Iterat
 
 
 class Enough:
-    """True when the least count and the least duration are both reached, on the run's clock."""
+    """Is true once the least count and the least duration of the rules are both reached, on the run's clock."""
 
     def __init__(self, rules: Rules, clock: Clock | None, purpose: str, slack: float = 1.0) -> None:
         self._least = rules.min_queries if purpose != "accuracy" else 1
@@ -56,7 +56,7 @@ class Enough:
         self._until_ns = self._now_ns() + self._wait_ns
 
     def add(self, samples: int) -> None:
-        """So many were issued."""
+        """Count ``samples`` more that were issued."""
         self._count += samples
 
     def __bool__(self) -> bool:
@@ -66,20 +66,27 @@ class Enough:
         return self._clock.now_ns() if self._clock is not None else 0
 
 
+def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> tuple[float, int]:
+    """Seconds of idle and samples of warm-up: the options, else what the rules say. Raises ``UsageError``."""
+    idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
+    at_least(idle_s=(idle, 0.0), warmup=(warm, 0))
+    return idle, warm
+
+
 def chosen(value: float | None, default: float | None) -> float:
-    """An option, or what the rules say, or nothing."""
+    """The option, else the default, else 0."""
     return float(value if value is not None else default or 0)
 
 
 def at_least(**limits: tuple[float, float]) -> None:
-    """Refuse options below their least value: ``name=(value, least)``. Raises ``UsageError``."""
+    """Raises ``UsageError`` for an option below its least value; options are ``name=(value, least)``."""
     for name, (value, least) in limits.items():
         if not (math.isfinite(value) and value >= least):
             raise UsageError(f"option {name} is {value}", field=name, value=value, remedy=f"Give {least} or more")
 
 
 def positive(**options: float) -> None:
-    """Refuse options that are not above zero. Raises ``UsageError``."""
+    """Raises ``UsageError`` for an option that is not above zero."""
     for name, value in options.items():
         if not (math.isfinite(value) and value > 0):
             raise UsageError(f"option {name} is {value}", field=name, value=value, remedy="Give a positive number")

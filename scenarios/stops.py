@@ -1,27 +1,25 @@
-"""The cost at which a solve ends because it is close enough to a target, problem by problem; before the first step."""
+"""The cost at which the solve of each problem ends because it is close enough to a target."""
 
 from __future__ import annotations
 
-from rig.analysis.solving.target_file import OFFICIAL, PREFERRED
+from rig.analysis.solving.targets import OFFICIAL, by_preference
 from rig.errors import UsageError
 from rig.types import Workload
 
 
 def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
-    """By sample id: the cost whose gap to the target is ``to_gap``.
+    """The cost whose gap to the target is ``to_gap``, by sample id.
 
-    The target is the official one, else that of the specified method, else the best known one, else any other that
-    the workload's details name. Raises ``UsageError`` naming the first problem that has none.
+    The target is the official one, else that of the specified method, else the best known one, else the first other
+    that the workload's details name. Raises ``UsageError`` that names the first problem without a target.
     """
     named = workload.details.get("targets") or {}
-    order = dict.fromkeys([*PREFERRED, *sorted(named)])
     costs: dict[str, float] = {}
     for sample in workload.samples:
-        known = {name: named[name][sample.id] for name in named if sample.id in named[name]}
+        known = {name: float(named[name][sample.id]) for name in sorted(named) if sample.id in named[name]}
         if sample.target_cost is not None:
             known[OFFICIAL] = sample.target_cost
-        target = next((float(known[name]) for name in order if name in known), None)
-        if target is None:
+        if not known:
             notes = workload.details.get("notes") or ()
             raise UsageError(
                 f"problem {sample.id} has no target to come close to",
@@ -29,12 +27,13 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
                 value=to_gap,
                 remedy=f"Leave to_gap out, or give a target. {' '.join(notes)}".rstrip(),
             )
+        target = known[by_preference(known)[0]]
         costs[sample.id] = target + to_gap * abs(target)
     return costs
 
 
 def check_problems(workload: Workload) -> None:
-    """Raises ``UsageError`` for a workload of things to classify, in which there is nothing to optimize."""
+    """Raises ``UsageError`` for a workload of labelled samples, in which there is nothing to optimize."""
     first = next(iter(workload.samples), None)
     if first is not None and first.label is not None:
         raise UsageError(

@@ -36,7 +36,7 @@ def test_commands_of_the_readme_and_the_examples_parse() -> None:
 
     assert len(lines) >= 10
     for line in lines:
-        asked = parser().parse_args(line)
+        asked = parser("measure").parse_args(line)
         names = [name.partition(":")[0] for name in (asked.device, asked.scenario, asked.workload or "")]
         assert all((ROOT / name).is_file() for name in names if name.endswith(".py"))
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rig
 from fixtures.bench.mock_device import open_device as open_mock_device
 from fixtures.bench.plant import open_plant
 from rig.analysis.quantity import from_json
@@ -20,7 +23,7 @@ from rig.engine.clock import HostClock
 from rig.errors import MeasurementRefusedError
 from rig.plugins import build, load
 from rig.types import Sample
-from tests.support.paths import EXAMPLES
+from tests.support.paths import EXAMPLES, ROOT
 
 DEVICE = f"{EXAMPLES / 'my_device.py'}:open_device"
 METER = f"{EXAMPLES / 'my_meter.py'}:open_meter"
@@ -143,3 +146,32 @@ def test_a_run_written_by_hand_reports_its_truth(capsys: pytest.CaptureFixture[s
     for name, value in json.loads(written.stdout).items():
         low, high = from_json(found[name]).interval(0.999)
         assert low - 1e-12 <= value <= high + 1e-12, name
+
+
+# ---- the examples of the public interface ------------------------------------------------
+
+
+def test_the_example_of_every_public_function_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = [name for name in rig.__all__ if inspect.isfunction(getattr(rig, name))]
+    assert set(functions) >= {"open_run", "evaluate", "report", "measure", "blocking", "check_device", "check_meter"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    for name in sorted(functions, key=lambda name: name != "measure"):  # the others read what it records
+        doc = inspect.getdoc(getattr(rig, name)) or ""
+        exec(textwrap.dedent(doc.partition("::\n")[2]), {})
+        assert "rig." in doc.partition("::\n")[2], name
+    exec(textwrap.dedent((rig.__doc__ or "").partition("::\n")[2]), {})
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    undocumented = {name for name in rig.__all__ if not inspect.getdoc(getattr(rig, name))}
+    assert undocumented == set()
+    assert set(rig.__all__) <= set(dir(rig))
+    with pytest.raises(AttributeError):
+        _ = rig.nothing_of_this_name
+
+
+def test_the_public_interface_is_imported_only_when_used() -> None:
+    program = "import sys, rig; print(*sys.modules)"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"numpy", "rig.types", "rig.analysis"} & set(told.stdout.split())

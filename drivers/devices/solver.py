@@ -1,7 +1,7 @@
-"""A QUBO solver on this computer as a device: jobs in a worker thread, budgets kept, costs tracked within the span.
+"""A QUBO solver on this computer as a device: a worker thread that keeps budgets and tracks costs.
 
-The span runs from the loaded graph to the moment the solver is done, so that evaluating costs counts as solving.
-What a solver finds after its deadline does not count: it is reported apart, and so is how far it overran.
+The span runs from the loaded graph to the end of the solver, so that evaluating costs counts as solving. A solution
+that is found after the deadline does not count; its cost and the overrun are reported separately.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.solving.graph import Graph, from_payload
 from rig.errors import DeviceError, UsageError
 from rig.types import Budget, DeviceInfo, Progress, Reply, Sample, Span
+from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 
 T = TypeVar("T")
 PHASE = "solve"
@@ -26,10 +26,10 @@ NOTHING_LEFT = -math.inf
 
 
 class Tally:
-    """One solve: its deadline, and the best solution so far with the history of how it came to be.
+    """One solve: its deadline, its best solution so far, and the progress to it.
 
-    It starts with the empty set, which costs 0. ``seed`` is the solver's for this solve; what it was tuned to goes
-    into ``tuning``, and with the answer into the recording.
+    It starts with the empty set, which costs 0. ``seed`` is the solver's for this solve. The solver writes its
+    parameters into ``tuning``, which is recorded with the answer.
     """
 
     def __init__(self, nodes: int, budget: Budget, seed: int, closing: threading.Event) -> None:
@@ -48,13 +48,13 @@ class Tally:
         return -math.inf if self._budget.stop_at_cost is None else self._budget.stop_at_cost
 
     def left_s(self) -> float:
-        """Seconds left; minus infinity once the cost to stop at is reached, or the device is being closed."""
+        """Seconds left; minus infinity once the cost to stop at is reached or the device closes."""
         if self._cost <= self.stop_at_cost or self._closing.is_set():
             return NOTHING_LEFT
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
 
     def offer(self, cost: int, solution: NDArray[Any]) -> None:
-        """A solution (0/1, shape (nodes,)) and its cost: kept if it is the best so far and not too late."""
+        """Keep a solution (0/1, shape (nodes,)) with its cost if it is the best so far and in time."""
         if cost >= self._cost:
             return
         packed = np.packbits(solution).tobytes()
@@ -82,10 +82,10 @@ class Tally:
 
 
 class SolverDevice(Generic[T]):
-    """``load`` makes of a graph what ``solve`` reads; ``solve`` offers what it finds until nothing is left.
+    """A device of two functions: ``load`` prepares a graph, ``solve`` offers solutions until no time is left.
 
-    ``info.details`` says ``schedule_depends_on_budget``; ``longest_s`` is the longest budget, and ``default_s`` the
-    one of a solve that has neither a timeout nor a cost to stop at. Seeds: ``solve_seed``.
+    ``info.details`` states ``schedule_depends_on_budget``. ``longest_s`` is the longest budget, ``default_s`` that of a
+    solve with neither a timeout nor a cost to stop at. See ``solve_seed`` for the seeds.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class SolverDevice(Generic[T]):
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Load these graphs, in place of those before. Raises ``DataError`` for a payload that is no graph."""
+        """Load these graphs in place of the previous ones. Raises ``DataError`` for a payload that is no graph."""
         before, self._loaded = self._loaded, {}
-        for sample in samples:  # a graph that is loaded is not loaded again: that is work just before the span
+        for sample in samples:  # a loaded graph is not loaded again: that would be work just before the span
             known = before.get(sample.id)
             same = known is not None and known[2] is sample.payload
             self._loaded[sample.id] = known if known and same else self._prepared(sample)
@@ -123,7 +123,7 @@ class SolverDevice(Generic[T]):
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
-        """The same, each solved ``times`` times on end in one span; the answer is the first solve's.
+        """Queue the samples, each to be solved ``times`` times in one span; the answer is that of the first solve.
 
         Raises ``UsageError`` also for a phase that is not the only one.
         """
@@ -143,7 +143,7 @@ class SolverDevice(Generic[T]):
             self._todo.put((sample.id, self._loaded[sample.id], kept, times))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait up to ``timeout_s`` for the next reply. Raises what the solver raised."""
+        """Wait up to ``timeout_s`` for the next reply. Raises the solver's exception, if there was one."""
         try:
             item = self._done.get(timeout=max(timeout_s, 0.0))
         except queue.Empty:
@@ -153,7 +153,7 @@ class SolverDevice(Generic[T]):
         return [item]
 
     def close(self) -> None:
-        """End the solve that runs, at its next look at the time, and the worker; one that hangs is abandoned."""
+        """End the running solve at its next look at the time, and the worker; a solver that hangs is abandoned."""
         self._closing.set()
         self._todo.put(None)
         if self._worker is not None:
@@ -164,7 +164,7 @@ class SolverDevice(Generic[T]):
         return graph.nodes, self._load(graph), sample.payload
 
     def _checked(self, budget: Budget | None) -> Budget:
-        """The budget with a timeout, whatever it had."""
+        """The budget, with a timeout in any case. Raises ``UsageError`` for one that cannot be kept."""
         timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
         if timeout_s is not None and not 0 < timeout_s <= self._longest_s:
             remedy = f"Give seconds above 0 and up to {self._longest_s:g} (option longest_s)"
@@ -192,7 +192,7 @@ class SolverDevice(Generic[T]):
 
 
 def _on_end(replies: Sequence[Reply]) -> Reply:
-    """Solves that followed each other as one reply: the first's, with one span over all of them."""
+    """The reply of the first of several solves in a row, with one span over all of them."""
     first, last = replies[0], replies[-1]
     if first is last:
         return first
@@ -202,12 +202,12 @@ def _on_end(replies: Sequence[Reply]) -> Reply:
 
 
 def solve_seed(seed: int, k: int) -> int:
-    """A seed of 31 bits for the k-th solve of a device opened with ``seed``: those of other devices are others."""
+    """A seed of 31 bits for the k-th solve of a device opened with ``seed``."""
     return int(np.random.SeedSequence([seed, k]).generate_state(1)[0]) >> 1
 
 
 def checked_options(seed: int, default_s: float, longest_s: float) -> None:
-    """Raises ``UsageError`` for options that no solver can mean."""
+    """Raises ``UsageError`` for options of a solver that are out of range."""
     if not 0 <= seed < 2**31:
         raise UsageError(f"seed {seed}", field="seed", value=seed, remedy="Give a whole number from 0 to 2^31 - 1")
     for field, value, most in (("longest_s", longest_s, 1e6), ("default_s", default_s, longest_s)):

@@ -10,68 +10,41 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from drivers.importers.axis import BLOCK, Axis
-from drivers.importers.single import Limits, Readings, Setting, imported, supply, watts
-from drivers.importers.windows import stated
-from rig.errors import DataError, MissingExtraError, UsageError
-from rig.importing.write import CRYSTAL, ImportedRun
-from rig.types import Chunk, Conversion, Floats, Rail
+from drivers.importers.refusals import bad_file, unstated
+from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
+from drivers.importers.time_axis import BLOCK, TimeAxis
+from rig.errors import DataError, MissingExtraError
+from rig.types import Chunk, Floats, Rail
 
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
 HEADER = struct.Struct("<16sQ")
-"""Identification and the file's length, which is 0 until the recording was closed (jls/format.h)."""
+"""Identification and the length of the file, which is 0 until the recording is closed (jls/format.h)."""
 UNITS = {"power": "W", "current": "A", "voltage": "V"}
 FLOATS = {(0x04, 32), (0x04, 64)}
-"""Basetype and size in bits of the data types that hold real numbers (jls/format.h)."""
+"""Base type and size in bits of the data types that hold real numbers (jls/format.h)."""
 RAIL = "joulescope"
 T = TypeVar("T")
 
 
-def open_import(
-    source: Path,
-    *,
-    windows: str | None = None,
-    idle: str | None = None,
-    supply_v: float | None = None,
-    instrument: str | None = None,
-    sync_s: float = 0.0,
-    clock_tolerance: float = CRYSTAL,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-) -> ImportedRun:
-    """A Joulescope recording (JLS v2): its power signal; else current times voltage; else current at ``supply_v``.
+@single_trace
+def open_import(source: Path, *, supply_v: float | None = None, instrument: str | None = None) -> SingleTrace:
+    """The power of a Joulescope recording (JLS v2): its power signal, else current times voltage, else at ``supply_v``.
 
-    ``windows`` names a table start,end[,phase,inferences] in seconds since the first sample, ``idle`` declares idle
-    windows as START:END,... in the same. Where the file holds several instruments, ``instrument`` names the source to
-    take. Samples that the instrument dropped are left out. ``sync_s`` is how far the windows' clock may be off, if it
-    is another than the instrument's; ``clock_tolerance`` limits the rate of the latter (relative).
-
-    Raises ``UsageError`` for what must be stated, ``DataError`` for a file that is damaged or was not closed,
-    ``MissingExtraError`` without pyjls.
+    Seconds count from the first sample. Where the file holds several instruments, ``instrument`` names one of them.
+    Samples that the instrument dropped are left out. Raises ``UsageError`` for an option that must be stated,
+    ``DataError`` for a file that is damaged or was not closed, ``MissingExtraError`` without pyjls.
     """
-    found = stated(windows, idle)
-    if not found.spans:
-        raise UsageError(
-            "nothing says when the device was at work",
-            field="windows",
-            remedy="Give windows=FILE.csv: start,end[,phase,inferences] in seconds since the first sample",
-        )
     file = _File(source)
-    chosen = _chosen(file.signals, instrument, source)
-    unit, taken = _taken(chosen, source)
-    volts = supply(supply_v) if unit == "A" else None
+    unit, taken = _taken(_chosen(file.signals, instrument, source), source)
     first = taken[0]
-    rail = Rail(RAIL, "mean", Conversion(unit, volts), first.rate_hz)
+    rail = Rail(RAIL, "mean", conversion(unit, supply_v), first.rate_hz)
     details = {"signals": [s.name for s in taken], "source": first.source}
-    limits = Limits(calibration, calibration_range, temperature_c)
-    setting = Setting("Joulescope", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details, limits=limits)
-    readings = Readings(rail, Axis(0, first.rate_hz), stream=file.chunks(taken))
-    return imported(source, setting, [readings], found)
+    readings = Readings(rail, TimeAxis(0, first.rate_hz), stream=file.chunks(taken))
+    return SingleTrace("Joulescope", [readings], details=details)
 
 
 @dataclass(frozen=True)
@@ -85,7 +58,7 @@ class _Signal:
 
 
 class _File:
-    """A private copy of a JLS file: pyjls mends a damaged file where it stands, and an original is not to change."""
+    """A private copy of a JLS file, because pyjls repairs a damaged file in place and an original must not change."""
 
     def __init__(self, source: Path) -> None:
         self._source = source
@@ -100,7 +73,7 @@ class _File:
         self.signals = self._with(_signals)
 
     def chunks(self, taken: list[_Signal]) -> Iterator[Chunk]:
-        """The signals in blocks, multiplied with each other."""
+        """The signals in blocks; two of them are multiplied."""
         length = min(s.length for s in taken)
         for start in range(0, length, BLOCK):
             count = min(BLOCK, length - start)
@@ -111,7 +84,7 @@ class _File:
         values = np.asarray(self._with(lambda reader: reader.fsr(number, start, count)))
         if values.shape != (count,) or not np.issubdtype(values.dtype, np.floating):
             raise _bad(self._source, f"holds {values.shape} {values.dtype} where it says {count} numbers")
-        return np.where(np.isnan(values), values.dtype.type(np.nan), values)  # of the quiet kind
+        return np.where(np.isnan(values), values.dtype.type(np.nan), values)  # no signalling NaN
 
     def _with(self, use: Callable[[Any], T]) -> T:
         try:
@@ -134,7 +107,7 @@ class _File:
 
 
 def _hush() -> None:
-    """Keep what pyjls says of a damaged file from standard error, where our error says it; who logs still hears it."""
+    """Keep the log of pyjls from standard error, where our own error names the damage; loggers still get it."""
     log = logging.getLogger("pyjls")
     if not log.handlers:
         log.addHandler(logging.NullHandler())
@@ -151,11 +124,11 @@ def _check_closed(source: Path) -> None:
         raise _bad(source, "is no JLS v2 file")
     length = HEADER.unpack(head)[1]
     if length != size:
-        raise DataError(
-            f"{source.name} has {size} bytes and says {length}: it was cut off, or never closed",
-            field="source",
+        raise bad_file(
+            source,
+            f"has {size} bytes and states {length}: it was cut off, or never closed",
+            "Copy it again; or open it once in the Joulescope UI, which repairs it, and import what that saves",
             value=size,
-            remedy="Copy it again; or open it once in the Joulescope UI, which mends it, and import what that saves",
         )
 
 
@@ -178,16 +151,12 @@ def _chosen(signals: list[_Signal], instrument: str | None, source: Path) -> lis
         raise _bad(source, "holds no signal of real numbers")
     fitting = [k for k in known if instrument is None or instrument == k or instrument in k.split()]
     if len(fitting) != 1:
-        raise UsageError(
-            f"{source.name} holds the instruments {', '.join(known)}",
-            field="instrument",
-            value=instrument,
-            remedy=f"Say which: instrument={known[0]}",
-        )
+        what = f"{source.name} holds the instruments {', '.join(known)}"
+        raise unstated("instrument", what, f"instrument={known[0]}", instrument)
     return [s for s in signals if s.source == fitting[0]]
 
 
-def _taken(signals: list[_Signal], source: Path) -> tuple[Any, list[_Signal]]:
+def _taken(signals: list[_Signal], source: Path) -> tuple[Literal["W", "A"], list[_Signal]]:
     """The unit of the rail, W or A, and the one or two signals that make it."""
     by_name: dict[str, _Signal] = {}
     for s in signals:
@@ -209,4 +178,4 @@ def _taken(signals: list[_Signal], source: Path) -> tuple[Any, list[_Signal]]:
 
 
 def _bad(source: Path, what: str) -> DataError:
-    return DataError(f"{source.name} {what}", field="source", value=str(source), remedy="Check the file; record again")
+    return bad_file(source, what, "Check the file; record again")

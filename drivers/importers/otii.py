@@ -8,20 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.axis import axis_of
-from drivers.importers.columns import read
-from drivers.importers.layout import find
-from drivers.importers.single import Limits, Readings, Setting, imported, supply, watts
-from drivers.importers.units import NS, named_unit, unit_of
-from drivers.importers.windows import from_channel, stated
+from drivers.importers.csv_columns import read, unit_of_time
+from drivers.importers.csv_layout import find
+from drivers.importers.refusals import bad_file
+from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
+from drivers.importers.time_axis import axis_of
+from drivers.importers.windows import Windows, from_channel
+from drivers.units import named_unit, unit_of
 from rig.errors import DataError, UsageError
-from rig.importing.write import CRYSTAL, ImportedRun
-from rig.types import Conversion, Floats, Indices, Rail
+from rig.types import Floats, Indices, Rail
 
 CHANNELS = {"current": "A", "power": "W", "voltage": "V"}
 RAIL = "otii"
 
 
+@single_trace
 def open_import(
     source: Path,
     *,
@@ -30,64 +31,36 @@ def open_import(
     window_channel: str | None = None,
     window_active: str = "high",
     inferences: int = 1,
-    windows: str | None = None,
-    idle: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
-    sync_s: float = 0.0,
-    clock_tolerance: float = CRYSTAL,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-) -> ImportedRun:
-    """An Otii export: a file ``Main current - Arc.csv`` with the columns Timestamp,Value in s and A; a folder of such
+) -> SingleTrace:
+    """An Otii export: a file for each channel, a folder of such files, or one table with a column for each channel.
 
-    files; or one table with a column per channel (``Main current (A)``), whose headers state the units.
+    A file ``Main current - Arc.csv`` has the columns Timestamp,Value in s and A; the headers of a table state the
+    units (``Main current (A)``). Of the ``channel`` (main or adc) the power is taken; else current times voltage,
+    where both were recorded; else current at ``supply_v`` (V), which must then be stated. The stretches in which the
+    digital input ``window_channel`` (gpi1, gpi2) is ``window_active`` are windows of ``inferences`` each. ``separator``
+    and ``decimal`` describe the file where it leaves them open.
 
-    Of the ``channel`` (main or adc) the power is taken, else current times voltage where both were recorded, else
-    current at ``supply_v`` (V), which must then be stated. Windows are the stretches in which the digital input
-    ``window_channel`` (gpi1, gpi2) is ``window_active``, each of ``inferences``, or stand in the table ``windows``
-    (start,end[,phase,inferences], seconds of the recording); ``idle`` declares idle windows as START:END,....
-    ``separator`` and ``decimal`` describe exports of other countries, where those leave it open.
-
-    Raises ``UsageError`` for what must be stated, ``DataError`` for files that are no such export.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are no such export.
     """
     series, notes = _series(source, separator, decimal)
     taken = {kind: series[f"{channel} {kind}"] for kind in CHANNELS if f"{channel} {kind}" in series}
+    recorded = f"Recorded: {', '.join(sorted(series)) or 'nothing'}"
     if "power" not in taken and "current" not in taken:
-        raise UsageError(
-            f"{source.name} holds neither power nor current of the channel {channel}",
-            field="channel",
-            value=channel,
-            remedy=f"Recorded: {', '.join(sorted(series)) or 'nothing'}",
-        )
-    if inferences < 1:
-        raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="Give 1 or more")
+        what = f"{source.name} holds neither power nor current of the channel {channel}"
+        raise UsageError(what, field="channel", value=channel, remedy=recorded)
     main, values, unit = _watts_or_amperes(taken)
-    volts = supply(supply_v) if unit == "A" else None
-    found = stated(windows, idle)
+    windows = Windows()
     if window_channel is not None:
         mark = series.get(window_channel.lower())
         if mark is None:
-            raise UsageError(
-                f"window_channel is {window_channel!r}, which was not recorded",
-                field="window_channel",
-                value=window_channel,
-                remedy=f"Recorded: {', '.join(sorted(series))}",
-            )
-        found = found.joined(from_channel(mark.values > 0.5, mark.stamps_ns, window_active, inferences))
-    if not found.spans:
-        raise UsageError(
-            "nothing says when the device was at work",
-            field="windows",
-            remedy="Give windows=FILE.csv, or window_channel=gpi1",
-        )
-    rail = Rail(RAIL, "mean", Conversion("A", volts) if unit == "A" else Conversion("W"))
-    limits = Limits(calibration, calibration_range, temperature_c)
-    details = {"channel": channel}
-    setting = Setting("Otii", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details, limits=limits)
-    readings = Readings(rail, axis_of(main.stamps_ns, None), values)
-    return imported(source, setting, [readings], found, sorted({s.path for s in series.values()}), notes)
+            what = f"window_channel is {window_channel!r}, which was not recorded"
+            raise UsageError(what, field="window_channel", value=window_channel, remedy=recorded)
+        windows = from_channel(mark.values > 0.5, mark.stamps_ns, window_active, inferences)
+    readings = Readings(Rail(RAIL, "mean", conversion(unit, supply_v)), axis_of(main.stamps_ns, None), values)
+    files = sorted({s.path for s in series.values()})
+    return SingleTrace("Otii", [readings], windows, files, notes, {"channel": channel})
 
 
 @dataclass(frozen=True)
@@ -100,41 +73,34 @@ class _Series:
 
 
 def _series(source: Path, separator: str | None, decimal: str | None) -> tuple[dict[str, _Series], tuple[str, ...]]:
-    """Every channel that is known, by its name in lower case without the instrument's; and notes of their files."""
+    """The known channels by name, in lower case and without the instrument's name; and the notes of their files."""
     files = sorted(source.glob("*.csv")) if source.is_dir() else [source]
     if not files:
         raise DataError(f"{source} holds no CSV file", field="source", value=str(source), remedy="Name the export")
     found: dict[str, _Series] = {}
     notes: tuple[str, ...] = ()
     for path in files:
-        own, said = _of_file(path, separator, decimal)
-        notes += said
+        own, own_notes = _of_file(path, separator, decimal)
+        notes += own_notes
         for name, series in own.items():
             if name in found:
-                raise DataError(
-                    f"{path.name} and {found[name].path.name} both hold {name}",
-                    field="source",
-                    value=name,
-                    remedy="Import the recordings one by one",
-                )
+                what = f"and {found[name].path.name} both hold {name}"
+                raise bad_file(path, what, "Import the recordings one by one", value=name)
             found[name] = series
     return found, notes
 
 
 def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[dict[str, _Series], tuple[str, ...]]:
-    layout = find(path, _timed, separator, decimal, asks=True)
-    (time, time_unit), *rest = [named_unit(n) for n in layout.names]
+    layout = find(path, _timed, separator, decimal, has_decimal=True)
+    (time, unit), *rest = [named_unit(n) for n in layout.names]
     if _timed(layout.names) is None:
-        raise DataError(
-            f"{path.name} is no Otii export: its columns are {', '.join(layout.names)[:200]}",
-            field="source",
-            value=str(path),
-            remedy="Export the recording as CSV",
-        )
-    if (time_unit or "s") not in NS:
-        raise DataError(f"{path.name} states {time} in {time_unit}", field="time", value=time_unit, remedy="Use s")
+        what = f"is no Otii export: its columns are {', '.join(layout.names)[:200]}"
+        raise bad_file(path, what, "Export the recording as CSV")
+    known = unit_of_time(unit or "s")
+    if known is None:
+        raise bad_file(path, f"states {time} in {unit}", "Use s", field="time", value=unit)
     table = read(path, layout.names, layout)
-    stamps = table.stamps_ns(layout.names[0], time_unit or "s")
+    stamps = table.stamps_ns(layout.names[0], known)
     single = len(rest) == 1 and rest[0][0].lower() == "value"
     found = {}
     for full, (name, unit) in zip(layout.names[1:], rest, strict=True):
@@ -146,12 +112,12 @@ def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[di
 
 
 def _timed(names: Sequence[str]) -> Sequence[str] | None:
-    """All columns, where time is the first of several."""
+    """All columns, or None where the first of them is not time."""
     return names if len(names) > 1 and names[0].lower().startswith("time") else None
 
 
 def _channel(text: str) -> str:
-    """``Main current - Arc`` and ``Arc main current`` -> ``main current``; "" for what is not known."""
+    """``Main current - Arc`` and ``Arc main current`` -> ``main current``; "" for one that is not known."""
     words = text.lower().replace("-", " ").replace("_", " ").split()
     for word in ("gpi1", "gpi2"):
         if word in words:
@@ -168,12 +134,8 @@ def _scale(path: Path, channel: str, header_: str, unit: str, single: bool) -> f
         return 1.0
     found = unit_of(unit)
     if found is None or found[0] != CHANNELS[kind]:
-        raise DataError(
-            f"{path.name} states {header_!r} in {unit or 'no unit'!r}",
-            field="unit",
-            value=unit,
-            remedy=f"Export with units in the headers, such as ({CHANNELS[kind]})",
-        )
+        remedy = f"Export with units in the headers, such as ({CHANNELS[kind]})"
+        raise bad_file(path, f"states {header_!r} in {unit or 'no unit'!r}", remedy, field="unit", value=unit)
     return found[1]
 
 
@@ -183,7 +145,7 @@ def _watts_or_amperes(taken: dict[str, _Series]) -> tuple[_Series, Floats, str]:
     current, voltage = taken["current"], taken.get("voltage")
     if voltage is None:
         return current, current.values, "A"
-    # voltage is sampled more slowly; between its readings it is taken as straight
+    # voltage is sampled more slowly: it is interpolated linearly between its readings
     ordered = len(voltage.stamps_ns) > 1 and bool(np.all(np.diff(voltage.stamps_ns) > 0))
     known = np.isfinite(voltage.values)
     if not ordered or not np.any(known):

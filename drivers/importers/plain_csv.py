@@ -1,4 +1,4 @@
-"""Any CSV whose columns and units are declared: what an oscilloscope, a logger or a script of one's own writes."""
+"""Any CSV with declared columns and units, such as an oscilloscope, a logger or a script of one's own writes."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.axis import Axis, axis_of
-from drivers.importers.columns import Columns, read
-from drivers.importers.layout import all_of, find
-from drivers.importers.single import Limits, Readings, Setting, imported, positive, supply, watts
-from drivers.importers.units import ALIASES, NS, agree, expect, iso_ns
-from drivers.importers.windows import Windows, stated
+from drivers.importers.csv_columns import FARTHEST_S, Columns, read, unit_of_time
+from drivers.importers.csv_layout import all_of, find
+from drivers.importers.refusals import bad_option, unstated
+from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
+from drivers.importers.time_axis import TimeAxis, axis_of
+from drivers.units import agree, expect, iso_ns
 from rig.errors import DataError, UsageError
-from rig.importing.write import CRYSTAL, ImportedRun
-from rig.types import Conversion, Floats, Indices, Mode, Rail, TraceKind
+from rig.types import Conversion, Floats, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}
 Declared = list[tuple[str, str]]
 """Columns, each with its unit."""
 
 
+@single_trace
 def open_import(
     source: Path,
     *,
@@ -39,89 +39,63 @@ def open_import(
     decimal: str | None = None,
     comment: str | None = None,
     overrule_header: bool = False,
-    windows: str | None = None,
-    idle: str | None = None,
-    sync_s: float = 0.0,
-    clock_tolerance: float = CRYSTAL,
     simulated: bool = False,
     meter: str = "recorded trace",
     system: str = "device under test",
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-) -> ImportedRun:
-    """Columns declared as NAME:UNIT. ``time`` in s, ms, us, ns or iso (ISO 8601, in ``timezone`` where a stamp does not
+) -> SingleTrace:
+    """Columns declared as NAME:UNIT: one of time, and one or two of readings.
 
-    say its own); or ``rate_hz`` where there is none. Readings are ``power`` (W, mW, uW), one rail for each of several
-    columns with semicolons between them; or ``current`` (A, mA, ...) with ``voltage`` (V, mV) or ``supply_v``; or
-    ``energy`` (J, mJ), a counter since the beginning. ``kind`` is mean or point; ``stamp`` says whether a mean is
-    stamped at the start, the middle or the end of its interval; unknown, half an interval is doubted. ``windows``
-    names a table start,end[,phase,inferences] in seconds of the same axis (ISO stamps for an iso axis), ``idle``
-    declares idle windows as START:END,... in seconds; ``sync_s`` is how far the windows' clock may be off, if it is
-    another. ``simulated`` says that the trace was computed; ``meter`` and ``system`` name instrument and device.
+    ``time`` is in s, ms, us, ns or iso (ISO 8601, in ``timezone`` where a stamp names no zone); without such a column
+    ``rate_hz`` states the sampling rate. Readings are ``power`` (W, mW, uW), with semicolons between several columns,
+    each of them a rail; or ``current`` (A, mA, ...) with ``voltage`` (V, mV) or at ``supply_v``; or ``energy`` (J, mJ),
+    a counter since the beginning. ``kind`` is mean or point. ``stamp`` states whether a mean is stamped at the start,
+    the middle or the end of its interval; unknown, its time is uncertain by half an interval. ISO stamps in the table
+    of windows go with an iso axis. ``simulated`` states that the trace was computed; ``meter`` and ``system`` name the
+    instrument and the device.
 
-    The header is the line that holds the declared columns; what stands before it is passed over, and so are lines that
-    begin with ``comment`` (one character). ``separator`` and ``decimal`` describe the file, where it leaves them open.
-    A unit that the header states and that is declared otherwise is refused, but for ``overrule_header``.
+    The header is the line that holds the declared columns. Lines before it are passed over, and so are lines that
+    begin with ``comment`` (one character). ``separator`` and ``decimal`` describe the file where it leaves them open.
+    A unit in the header that contradicts the declared one is refused, unless ``overrule_header`` is true.
 
-    Raises ``UsageError`` for what must be stated, ``DataError`` for what is no such table.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is no such table.
     """
-    found = _windows(windows, idle, timezone)
     if kind not in ("mean", "point"):
-        raise UsageError(f"kind is {kind!r}", field="kind", value=kind, remedy="Give mean or point")
-    said = {"power": power, "current": current, "voltage": voltage, "energy": energy}
-    declared = {name: _declared(name, text) for name, text in said.items() if text is not None}
+        raise bad_option("kind", kind, "Give mean or point")
+    given = {"power": power, "current": current, "voltage": voltage, "energy": energy}
+    declared = {name: _declared(name, text) for name, text in given.items() if text is not None}
     _check_sources(declared)
     at = _time_column(time, rate_hz)
     asked = {"time": [at] if at else []} | declared
     columns = list(dict.fromkeys(name for pairs in asked.values() for name, _ in pairs))
-    layout = find(source, all_of(columns), separator, decimal, comment, asks=True)
+    layout = find(source, all_of(columns), separator, decimal, comment, has_decimal=True)
     for option, name, unit in [(o, *pair) for o, pairs in asked.items() for pair in pairs if not overrule_header]:
         agree(name, layout.unit_below(name) if name in layout.names else "", unit, option)
     table = read(source, columns, layout)
     what: TraceKind = "cumulative" if energy is not None else "point" if kind == "point" else "mean"
-    axis = _axis(table, at, rate_hz, stamp, what, timezone)
+    place = stamp if what == "mean" else "end"
+    axis = _uniform(table, rate_hz, what == "mean") if at is None else _stamped(table, at, place, timezone)
     readings = [Readings(rail, axis, values) for rail, values in _rails(table, declared, supply_v, what)]
     day = datetime.fromtimestamp(axis.t0_ns * 1e-9, UTC).date() if at and at[1] == "iso" else None
-    limits = Limits(calibration, calibration_range, temperature_c, day)
-    mode: Mode = "simulator" if simulated else "hardware"
-    setting = Setting(meter, system, mode, sync_s, clock_tolerance, limits=limits)
-    return imported(source, setting, readings, found, notes=table.notes())
-
-
-def _windows(windows: str | None, idle: str | None, timezone: str | None) -> Windows:
-    found = stated(windows, idle, timezone)
-    if not found.spans:
-        raise UsageError(
-            "nothing says when the device was at work",
-            field="windows",
-            remedy="Give windows=FILE.csv: start,end[,phase,inferences] in seconds of the trace",
-        )
-    return found
+    return SingleTrace(
+        meter, readings, notes=table.notes(), device=system, mode="simulator" if simulated else "hardware", day=day
+    )
 
 
 def _check_sources(declared: dict[str, Declared]) -> None:
     sources = [name for name in ("power", "current", "energy") if name in declared]
     if len(sources) != 1:
-        raise UsageError(
-            f"{' and '.join(sources) or 'no column'} declared as what is read",
-            field="power",
-            remedy="Declare one of power=COLUMN:W, current=COLUMN:A (with voltage= or supply_v=), energy=COLUMN:J",
-        )
+        how = "one of power=COLUMN:W, current=COLUMN:A (with voltage= or supply_v=), energy=COLUMN:J"
+        raise unstated("power", f"{' and '.join(sources) or 'no column'} declared as what is read", how)
 
 
 def _declared(option: str, text: str) -> Declared:
-    """``COL:mW;COL2:mW`` -> [("COL", "mW"), ("COL2", "mW")]. Raises ``UsageError`` for a unit left out."""
+    """``COL:mW;COL2:mW`` -> [("COL", "mW"), ("COL2", "mW")]. Raises ``UsageError`` for a missing unit."""
     pairs: Declared = []
     for part in text.split(";"):
         name, _, unit = part.rpartition(":")
         if not name:
-            raise UsageError(
-                f"{option}={part} does not state a unit",
-                field=option,
-                value=text,
-                remedy=f"Write {option}=COLUMN:{UNITS[option]}, or m{UNITS[option]} and the like",
-            )
+            remedy = f"Write {option}=COLUMN:{UNITS[option]}, or m{UNITS[option]} and the like"
+            raise UsageError(f"{option}={part} does not state a unit", field=option, value=text, remedy=remedy)
         expect(unit, UNITS[option], option, f"{option}={part}")
         pairs.append((name, unit))
     if len(pairs) > 1 and option != "power":
@@ -134,55 +108,38 @@ def _declared(option: str, text: str) -> Declared:
 def _time_column(time: str | None, rate_hz: float | None) -> tuple[str, str] | None:
     """The column and its unit; None when the rate is stated instead."""
     if (time is None) == (rate_hz is None):
-        raise UsageError(
-            "state time=COLUMN:UNIT or rate_hz=NUMBER, one of them",
-            field="time",
-            value=time,
-            remedy="Units of time: s, ms, us, ns, iso",
-        )
+        what = "one of time=COLUMN:UNIT and rate_hz=NUMBER must be stated"
+        raise unstated("time", what, "units of time are s, ms, us, ns, iso", time)
     if time is None:
         return None
     name, _, unit = time.rpartition(":")
-    unit = ALIASES.get(unit.lower(), unit)
-    if not name or unit not in (*NS, "iso"):
-        raise UsageError(
-            f"time={time} does not state a unit of time",
-            field="time",
-            value=time,
-            remedy="Write time=COLUMN:s, :ms, :us, :ns or :iso",
-        )
-    return name, unit
+    known = "iso" if unit == "iso" else unit_of_time(unit)
+    if not name or known is None:
+        remedy = "Write time=COLUMN:s, :ms, :us, :ns or :iso"
+        raise UsageError(f"time={time} does not state a unit of time", field="time", value=time, remedy=remedy)
+    return name, known
 
 
-def _axis(
-    table: Columns,
-    at: tuple[str, str] | None,
-    rate_hz: float | None,
-    stamp: str | None,
-    kind: TraceKind,
-    timezone: str | None,
-) -> Axis:
-    if at is None:
-        hz = positive("rate_hz", rate_hz, "the sampling rate")
-        if not 1e-6 <= hz <= 1e9:
-            raise UsageError(f"rate_hz is {hz}", field="rate_hz", value=hz, remedy="Give Hz, from 1e-6 to 1e9")
-        if len(table) / hz > 4e9:
-            raise UsageError(f"rate_hz is {hz}", field="rate_hz", value=hz, remedy="The trace would last a century")
-        return Axis(0 if kind == "mean" else -round(1e9 / hz), hz)  # a point is read at the end of its period
-    place = None if kind != "mean" else stamp
+def _uniform(table: Columns, rate_hz: float | None, means: bool) -> TimeAxis:
+    """The axis of a table without a column of time; a point is read at the end of its period."""
+    hz = rate_hz or 0.0
+    if not 1e-6 <= hz <= 1e9:
+        raise bad_option("rate_hz", hz, "Give Hz, from 1e-6 to 1e9")
+    if len(table) / hz > FARTHEST_S:
+        raise bad_option("rate_hz", hz, "Give a higher rate: the trace would last a century")
+    return TimeAxis(0 if means else -round(1e9 / hz), hz)
+
+
+def _stamped(table: Columns, at: tuple[str, str], place: str | None, timezone: str | None) -> TimeAxis:
     if at[1] != "iso":
-        return axis_of(table.stamps_ns(*at), place, "mean" if kind == "mean" else "point")
+        return axis_of(table.stamps_ns(*at), place)
     cells = table.cells(at[0])
-    if not all(isinstance(c, str) for c in cells):
-        row = next(k for k, c in enumerate(cells) if not isinstance(c, str))
-        raise DataError(
-            f"{table.path.name}: {at[0]} is {cells[row]!r} in data row {row + 1}, which is no time stamp",
-            field=at[0],
-            value=str(cells[row]),
-            remedy="Write ISO 8601, or declare the unit of its numbers",
-        )
-    stamps: Indices = np.array([iso_ns(c, timezone) for c in cells], dtype=np.int64)
-    return axis_of(stamps, place, "mean" if kind == "mean" else "point")
+    for row, cell in enumerate(cells, start=1):
+        if not isinstance(cell, str):
+            what = f"{table.path.name}: {at[0]} is {cell!r} in data row {row}, which is no time stamp"
+            remedy = "Write ISO 8601, or declare the unit of its numbers"
+            raise DataError(what, field=at[0], value=str(cell), remedy=remedy)
+    return axis_of(np.array([iso_ns(c, timezone) for c in cells], dtype=np.int64), place)
 
 
 def _rails(
@@ -198,15 +155,14 @@ def _rails(
     name, amperes = _si(table, declared["current"][0], "current")
     if "voltage" in declared:
         if supply_v is not None:
-            raise UsageError(
-                "voltage and supply_v are both stated", field="supply_v", value=supply_v, remedy="State one of them"
-            )
+            what = "voltage and supply_v are both stated"
+            raise UsageError(what, field="supply_v", value=supply_v, remedy="State one of them")
         volts = _si(table, declared["voltage"][0], "voltage")[1]
         return [(Rail(name, kind, Conversion("W")), watts(amperes, volts))]
-    return [(Rail(name, kind, Conversion("A", supply(supply_v))), amperes)]
+    return [(Rail(name, kind, conversion("A", supply_v)), amperes)]
 
 
 def _si(table: Columns, pair: tuple[str, str], option: str) -> tuple[str, Floats]:
-    """A column's name and its values in the SI unit of what it was declared as."""
+    """The name of a declared column, and its values in the SI unit of its quantity."""
     name, unit = pair
     return name, expect(unit, UNITS[option], option, name)[1] * table.numbers(name)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.axis import axis_of
-from drivers.importers.columns import Columns, read
-from drivers.importers.layout import find
-from drivers.importers.single import Limits, Readings, Setting, imported, supply
-from drivers.importers.units import expect, named_unit
-from drivers.importers.windows import Windows, from_channel, stated
-from rig.errors import DataError, UsageError
-from rig.importing.write import CRYSTAL, ImportedRun
-from rig.types import Bools, Conversion, Rail
+from drivers.importers.csv_columns import Columns, read, unit_of_time
+from drivers.importers.csv_layout import find
+from drivers.importers.refusals import bad_file
+from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace
+from drivers.importers.time_axis import axis_of
+from drivers.importers.windows import Windows, from_channel
+from drivers.units import expect, named_unit
+from rig.errors import UsageError
+from rig.types import Bools, Rail
 
 CHANNELS = tuple(f"D{k}" for k in range(8))
 _REMEDY = (
@@ -24,6 +24,7 @@ _REMEDY = (
 )
 
 
+@single_trace
 def open_import(
     source: Path,
     *,
@@ -31,58 +32,40 @@ def open_import(
     window_channel: str | None = None,
     window_active: str = "high",
     inferences: int = 1,
-    windows: str | None = None,
-    idle: str | None = None,
     decimal: str | None = None,
-    sync_s: float = 0.0,
-    clock_tolerance: float = CRYSTAL,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-) -> ImportedRun:
+) -> SingleTrace:
     """A PPK2 recording: ``Timestamp(ms),Current(uA)[,D0-D7][,D0,...,D7]``, units as the headers state them.
 
-    ``supply_v`` (V, at the device) must be stated, since the file holds currents. Windows are the stretches in which
-    the digital input ``window_channel`` (D0 to D7) is ``window_active``, each of ``inferences``; or stand in the
-    table ``windows`` (start,end[,phase,inferences], seconds of this file); ``idle`` declares idle windows as
-    START:END,... in the same seconds. ``decimal`` is the mark of decimals in a file separated by semicolons, where its
-    numbers leave that open. ``sync_s`` is how far the windows' clock may be off, if it is another.
-    ``clock_tolerance`` limits the instrument's clock rate (relative), ``calibration`` names its calibration file.
+    ``supply_v`` (V, at the device) must be stated, since the file holds currents. The stretches in which the digital
+    input ``window_channel`` (D0 to D7) is ``window_active`` are windows of ``inferences`` each. ``decimal`` is the mark
+    of decimals in a file separated by semicolons, where its numbers leave that open.
 
-    Raises ``UsageError`` for what must be stated, ``DataError`` for what is no such file.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is no such export.
     """
-    layout = find(source, _columns, decimal=decimal, asks=True)
+    layout = find(source, _columns, decimal=decimal, has_decimal=True)
     wanted = _columns(layout.names)
     if wanted is None:
-        raise DataError(
-            f"{source.name} is no PPK2 export: its columns are {', '.join(layout.names)[:200]}",
-            field="source",
-            value=str(source),
-            remedy="Export with time stamp and current",
-        )
-    volts = supply(supply_v)
+        what = f"is no PPK2 export: its columns are {', '.join(layout.names)[:200]}"
+        raise bad_file(source, what, "Export with time stamp and current")
     time, current = wanted
-    _, second = expect(named_unit(time)[1], ("s",), "time", f"the column {time}", _REMEDY)
+    rail = Rail("supply", "mean", conversion("A", supply_v))
+    unit = unit_of_time(named_unit(time)[1])
+    if unit is None:
+        what = f"the column {time} is in {named_unit(time)[1] or 'no unit'}, which is no unit of time"
+        raise UsageError(what, field="time", value=named_unit(time)[1], remedy=_REMEDY)
     _, factor = expect(named_unit(current)[1], ("A",), "current", f"the column {current}", _REMEDY)
     marked = _channel_columns(layout.names, window_channel)
     table = read(source, [time, current, *marked], layout)
-    stamps = table.stamps_ns(time, {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}[second])
-    axis = axis_of(stamps, "start")
-    found = stated(windows, idle)
+    stamps = table.stamps_ns(time, unit)
+    axis, windows = axis_of(stamps, "start"), Windows()
     if window_channel is not None:
-        if inferences < 1:
-            raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="Give 1 up")
-        level = _level(table, marked[0], window_channel)
-        found = found.joined(from_channel(level, stamps, window_active, inferences))
-    _need_windows(found)
-    limits = Limits(calibration, calibration_range, temperature_c)
-    setting = Setting("Nordic PPK2", sync_s=sync_s, clock_tolerance=clock_tolerance, limits=limits)
-    readings = Readings(Rail("supply", "mean", Conversion("A", volts)), axis, factor * table.numbers(current))
-    return imported(source, setting, [readings], found, notes=table.notes())
+        windows = from_channel(_level(table, marked[0], window_channel), stamps, window_active, inferences)
+    readings = Readings(rail, axis, factor * table.numbers(current))
+    return SingleTrace("Nordic PPK2", [readings], windows, notes=table.notes())
 
 
 def _columns(names: Sequence[str]) -> list[str] | None:
-    """Time stamp and current, whatever their units."""
+    """The columns of time stamp and current, whatever their units, or None where one is missing."""
     bare = {named_unit(name)[0].lower(): name for name in names}
     return [bare[k] for k in ("timestamp", "current")] if "timestamp" in bare and "current" in bare else None
 
@@ -95,12 +78,9 @@ def _channel_columns(names: Sequence[str], channel: str | None) -> list[str]:
         if channel.upper() in CHANNELS and name in names:
             return [name]
     known = [n for n in names if n in CHANNELS or n == "D0-D7"]
-    raise UsageError(
-        f"window_channel is {channel!r}, and the file has {', '.join(known) or 'no digital channel'}",
-        field="window_channel",
-        value=channel,
-        remedy="Export the digital channels, or give windows=FILE.csv",
-    )
+    what = f"window_channel is {channel!r}, and the file has {', '.join(known) or 'no digital channel'}"
+    remedy = "Export the digital channels, or give windows=FILE.csv"
+    raise UsageError(what, field="window_channel", value=channel, remedy=remedy)
 
 
 def _level(table: Columns, column: str, channel: str) -> Bools:
@@ -109,18 +89,6 @@ def _level(table: Columns, column: str, channel: str) -> Bools:
     digits = 8 if column == "D0-D7" else 1
     held = [np.floor(values / 10.0 ** (digits - 1 - k)) % 10.0 for k in range(digits)]
     if not np.all((values >= 0.0) & (values < 10.0**digits) & (values == np.floor(values)) & (np.max(held, 0) <= 1.0)):
-        raise DataError(
-            f"{table.path.name}: {column} is not {digits} digits of 0 and 1 throughout",
-            field=column,
-            remedy="Export the digital channels again",
-        )
+        what = f"holds other than {digits} digits of 0 and 1 in the column {column}"
+        raise bad_file(table.path, what, "Export the digital channels again", field=column)
     return np.asarray(held[int(channel[1]) if digits == 8 else 0] == 1.0)
-
-
-def _need_windows(found: Windows) -> None:
-    if not found.spans:
-        raise UsageError(
-            "nothing says when the device was at work",
-            field="windows",
-            remedy="Give window_channel=D0 or windows=FILE.csv, with idle windows declared",
-        )

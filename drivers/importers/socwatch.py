@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,19 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.axis import Axis, axis_of
-from drivers.importers.columns import FARTHEST_S
-from drivers.importers.single import Limits, Readings, Setting, imported
-from drivers.importers.units import NS, named_unit, unit_of
-from drivers.importers.windows import stated
-from rig.errors import DataError, UsageError
-from rig.importing.write import CRYSTAL, ImportedRun
+from drivers.importers.csv_columns import nanoseconds, unit_of_time
+from drivers.importers.refusals import bad_file, unstated
+from drivers.importers.single_trace import Readings, SingleTrace, single_trace
+from drivers.importers.time_axis import TimeAxis, axis_of
+from drivers.units import named_unit, unit_of
+from rig.errors import DataError
 from rig.types import Conversion, Floats, Indices, Rail
 
 TIME = re.compile(r"(?:.*\s)?time(?:stamp)?", re.I)
 RULE = re.compile(r"[-=\s,]+")
 
 
+@single_trace
 def open_import(
     source: Path,
     *,
@@ -31,54 +32,33 @@ def open_import(
     energy: str | None = None,
     time_unit: str | None = None,
     stamp: str | None = None,
-    windows: str | None = None,
-    idle: str | None = None,
-    sync_s: float = 0.0,
-    clock_tolerance: float = CRYSTAL,
-    calibration: str | None = None,
-    calibration_range: float | None = None,
-    temperature_c: float | None = None,
-) -> ImportedRun:
+) -> SingleTrace:
     """A SoC Watch CSV with a table over time: a column of time and columns of power or energy, units in the headers.
 
-    A table ends at a blank line; others are passed over. Where there is more than one such column ``rails`` names those
-    to take, comma between them (``table`` the table, by a part of its title), because a package contains its cores and
-    their sum would count them twice. ``energy`` says whether columns of energy hold it ``interval`` by interval or as a
-    ``cumulative`` counter. ``stamp`` says whether a row is stamped at the start, the middle or the end of its interval;
-    unknown, half an interval is doubted. ``windows`` names a table start,end[,phase,inferences] in seconds of the
-    file, ``idle`` declares idle windows as START:END,...; ``sync_s`` is how far the windows' clock may be off.
+    A table ends at a blank line; tables without time are passed over. ``table`` chooses one by a part of its title.
+    Where it has more than one column of power or energy, ``rails`` names those to take, with commas between them: a
+    package contains its cores, and their sum would count them twice. ``energy`` states whether columns of energy hold
+    it ``interval`` by interval or as a ``cumulative`` counter. ``stamp`` states whether a row is stamped at the start,
+    the middle or the end of its interval; unknown, its time is uncertain by half an interval.
 
-    Raises ``UsageError`` for what must be stated, ``DataError`` for files that hold no such table.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file without such a table.
     """
-    found = stated(windows, idle)
-    if not found.spans:
-        raise UsageError(
-            "nothing says when the device was at work",
-            field="windows",
-            remedy="Give windows=FILE.csv: start,end[,phase,inferences] in seconds of the file",
-        )
     chosen, names = _chosen(_tables(source), table, rails, source)
     stamps = _stamps(chosen, time_unit)
-    readings = []
-    for name in names:
-        rail, axis, values = _rail(chosen, name, stamps, energy, stamp)
-        readings.append(Readings(rail, axis, values))
-    details = {"table": chosen.title}
-    limits = Limits(calibration, calibration_range, temperature_c)
-    setting = Setting("Intel SoC Watch", sync_s=sync_s, clock_tolerance=clock_tolerance, details=details, limits=limits)
-    return imported(source, setting, readings, found)
+    readings = [Readings(*_rail(chosen, name, stamps, energy, stamp)) for name in names]
+    return SingleTrace("Intel SoC Watch", readings, details={"table": chosen.title})
 
 
 @dataclass
 class _Table:
-    """One table: its title, its header by name and unit, and its cells as text."""
+    """One table: its title, its header as names and units, and its rows of cells by line number."""
 
     title: str
     columns: list[tuple[str, str]] = field(default_factory=list)
     rows: list[tuple[int, list[str]]] = field(default_factory=list)
 
     def where(self, kinds: str) -> list[int]:
-        """Columns in one of these SI units."""
+        """The columns in one of these SI units."""
         units = [unit_of(unit) for _, unit in self.columns]
         return [k for k, u in enumerate(units) if u is not None and u[0] in kinds]
 
@@ -90,7 +70,7 @@ class _Table:
 
 
 def _tables(source: Path) -> list[_Table]:
-    """Blocks of lines between blank ones; the first line with a unit in it is the header, what is above the title."""
+    """The tables between blank lines: the first line with a unit is the header, the lines above it are the title."""
     out = []
     for block in _blocks(source):
         title: list[str] = []
@@ -110,27 +90,19 @@ def _tables(source: Path) -> list[_Table]:
 
 
 def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
-    block: list[tuple[int, list[str]]] = []
+    """The rows between blank ones, each with its line number and without the empty cells at its end."""
     try:
         with source.open(encoding="utf-8-sig", newline="") as file:
-            for number, row in enumerate(csv.reader(file), start=1):
-                cells = [cell.strip() for cell in row]
-                while cells and not cells[-1]:
-                    cells.pop()  # trailing commas
-                if cells:
-                    block.append((number, cells))
-                elif block:
-                    yield block
-                    block = []
+            rows = [(number, [c.strip() for c in row]) for number, row in enumerate(csv.reader(file), start=1)]
     except (OSError, ValueError, csv.Error) as error:
-        raise DataError(
-            f"{source.name} cannot be read as CSV: {str(error)[:150]}",
-            field="source",
-            value=str(source),
-            remedy="Export it again, as CSV in UTF-8",
-        ) from error
-    if block:
-        yield block
+        what = f"cannot be read as CSV: {str(error)[:150]}"
+        raise bad_file(source, what, "Export it again, as CSV in UTF-8") from error
+    for _, cells in rows:
+        while cells and not cells[-1]:
+            cells.pop()
+    for filled, block in itertools.groupby(rows, key=lambda row: bool(row[1])):
+        if filled:
+            yield list(block)
 
 
 def _chosen(tables: list[_Table], table: str | None, rails: str | None, source: Path) -> tuple[_Table, list[str]]:
@@ -139,66 +111,44 @@ def _chosen(tables: list[_Table], table: str | None, rails: str | None, source: 
     timed = [t for t in timed if table is None or table.lower() in t.title.lower()]
     if not timed:
         summed = any(t.where("WJ") for t in tables)
-        raise DataError(
-            f"{source.name} holds "
-            + ("power only as totals, without time" if summed else "no table of power or energy over time"),
-            field="table",
-            value=table,
-            remedy="Collect with the traces written (-r int or --max-detail), and import the trace's CSV",
-        )
+        what = "power only as totals, without time" if summed else "no table of power or energy over time"
+        remedy = "Collect with the traces written (-r int or --max-detail), and import the trace's CSV"
+        raise bad_file(source, f"holds {what}", remedy, field="table", value=table)
     if len(timed) > 1:
-        raise UsageError(
-            f"{source.name} holds {len(timed)} tables of power over time",
-            field="table",
-            value=table,
-            remedy=f"Say which: table=, part of one of: {'; '.join(t.title for t in timed)[:300]}",
-        )
+        how = f"table=, a part of the title of one of {'; '.join(t.title for t in timed)[:300]}"
+        raise unstated("table", f"{source.name} holds {len(timed)} tables of power over time", how, table)
     chosen = timed[0]
     known = [chosen.columns[k][0] for k in chosen.where("WJ")]
     names = known if rails is None else [r.strip() for r in rails.split(",")]
     if (rails is None and len(known) > 1) or not set(names) <= set(known) or len(set(names)) < len(names):
-        raise UsageError(
-            f"{source.name} holds {len(known)} columns of power or energy, and some may contain others",
-            field="rails",
-            value=rails,
-            remedy=f"Say which, comma between them: rails=, of {', '.join(known)[:300]}",
-        )
+        what = f"{source.name} holds {len(known)} columns of power or energy, and some may contain others"
+        raise unstated("rails", what, f"rails=, with commas between them, of {', '.join(known)[:300]}", rails)
     return chosen, names
 
 
 def _stamps(table: _Table, time_unit: str | None) -> Indices:
     assert table.time is not None
-    name, stated_unit = table.columns[table.time]
-    found = unit_of(stated_unit or time_unit or "")
-    scale = {1.0: "s", 1e-3: "ms", 1e-6: "us", 1e-9: "ns"}.get(found[1]) if found and found[0] == "s" else None
-    if scale is None:
-        raise UsageError(
-            f"the column {name} does not say its unit", field="time_unit", value=stated_unit, remedy="time_unit=ms"
-        )
-    seconds = _numbers(table, table.time, whole=True)
-    if np.any(np.abs(seconds) * (NS[scale] * 1e-9) > FARTHEST_S):
-        raise DataError(f"the column {name} holds {np.max(np.abs(seconds)):g}", field="time", remedy="Check its unit")
-    return np.asarray(np.round(seconds * NS[scale]), dtype=np.int64)
+    name, unit = table.columns[table.time]
+    known = unit_of_time(unit or time_unit or "")
+    if known is None:
+        raise unstated("time_unit", f"the column {name} states no unit of time", "time_unit=ms", unit)
+    return nanoseconds(_numbers(table, table.time, whole=True), known, f"the column {name}", "time")
 
 
 def _rail(
     table: _Table, name: str, stamps: Indices, energy: str | None, stamp: str | None
-) -> tuple[Rail, Axis, Floats]:
-    """A column of power as it stands; of energy as means over its intervals, or as a counter."""
+) -> tuple[Rail, TimeAxis, Floats]:
+    """A rail with its readings: power as it stands, energy as means over its intervals or as a counter."""
     column = next(k for k in table.where("WJ") if table.columns[k][0] == name)
     unit, factor = unit_of(table.columns[column][1]) or ("W", 1.0)
     values = factor * _numbers(table, column)
     if unit == "W":
         return Rail(name, "mean", Conversion("W")), axis_of(stamps, stamp), values
     if energy not in ("interval", "cumulative"):
-        raise UsageError(
-            f"{name} is energy: of each interval, or since the beginning?",
-            field="energy",
-            value=energy,
-            remedy="State it: energy=interval or energy=cumulative",
-        )
+        what = f"{name} is energy: of each interval, or since the beginning?"
+        raise unstated("energy", what, "energy=interval or energy=cumulative", energy)
     if energy == "cumulative":
-        return Rail(name, "cumulative", Conversion("J")), axis_of(stamps, None, "point"), values
+        return Rail(name, "cumulative", Conversion("J")), axis_of(stamps, "end"), values
     axis = axis_of(stamps, stamp)
     if axis.start_ns is None or axis.end_ns is None:
         return Rail(name, "mean", Conversion("W")), axis, values * axis.rate_hz
@@ -216,10 +166,7 @@ def _numbers(table: _Table, column: int, whole: bool = False) -> Floats:
         except ValueError:
             out[k] = np.inf
         if np.isinf(out[k]) or (whole and not np.isfinite(out[k])):
-            raise DataError(
-                f"{table.columns[column][0]} is {text[:40]!r} in line {line}",
-                field=table.columns[column][0],
-                value=text[:40],
-                remedy="Export the file again; a table ends at a blank line",
-            )
+            name = table.columns[column][0]
+            remedy = "Export the file again; a table ends at a blank line"
+            raise DataError(f"{name} is {text[:40]!r} in line {line}", field=name, value=text[:40], remedy=remedy)
     return out

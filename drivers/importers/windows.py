@@ -1,4 +1,4 @@
-"""Windows of activity and of idle that stand in a file of their own, or in a digital channel."""
+"""Windows of activity and of idle: from a table of their own, from an option, or from a digital channel."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.columns import Columns, read
-from drivers.importers.layout import find
-from drivers.importers.units import ALIASES, NS, iso_ns, named_unit
+from drivers.importers.csv_columns import Columns, read, unit_of_time
+from drivers.importers.csv_layout import find
+from drivers.importers.refusals import bad_file, bad_option, check_inferences
+from drivers.units import NS, iso_ns, named_unit
 from rig.errors import DataError, UsageError
-from rig.importing.write import ImportedSpan
+from rig.importing.imported import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices
 
 IDLE, WARMUP, DEFAULT_PHASE = "idle", "warmup", "inference"
@@ -21,9 +22,9 @@ COLUMNS = ("start", "end", "phase", "inferences")
 
 @dataclass(frozen=True)
 class Windows:
-    """Spans and idle windows, in ns of the axis they were stated on; the files that they came from.
+    """Spans and idle windows in ns of the trace's axis, and the files that state them.
 
-    ``tick_ns`` is how finely a channel was sampled that bounds them; 0 where stamps were given.
+    ``tick_ns`` is the sampling period of the channel that bounds the spans; 0 where stamps bound them.
     """
 
     spans: tuple[ImportedSpan, ...] = ()
@@ -32,50 +33,46 @@ class Windows:
     tick_ns: float = 0.0
 
     def joined(self, other: Windows) -> Windows:
-        """Both."""
+        """The windows of both."""
         tick_ns = max(self.tick_ns, other.tick_ns)
         return Windows(self.spans + other.spans, self.idle_ns + other.idle_ns, self.files + other.files, tick_ns)
 
 
 def stated(windows: str | None, idle: str | None, timezone: str | None = None) -> Windows:
-    """The options ``windows=FILE.csv`` and ``idle=START:END,...`` (seconds), either or both."""
+    """The windows of the options ``windows=FILE.csv`` and ``idle=START:END,...`` (seconds)."""
     found = Windows() if windows is None else read_windows(Path(windows), timezone)
     return found.joined(Windows(idle_ns=idle_of(idle)))
 
 
 def read_windows(path: Path, timezone: str | None = None) -> Windows:
-    """A table ``start,end[,phase,inferences]``, one row per window.
+    """Read a table ``start,end[,phase,inferences]`` with one row per window.
 
     Times are seconds on the trace's own axis; ``start (ms)`` or ``start_ms`` name another unit, and ISO 8601 stamps
     are moments in UTC. Columns may be separated by semicolons or tabs, with decimal commas. The phase ``idle`` declares
-    an idle window, ``warmup`` what enters no figure; without a phase it is ``inference``. Raises ``UsageError`` and
-    ``DataError``.
+    an idle window, and a window of the phase ``warmup`` enters no figure; an empty phase is ``inference``. Raises
+    ``UsageError`` and ``DataError``.
     """
     layout = find(path, _bounds)
-    plain = {_plain(name)[0]: name for name in layout.names if _bare(name) in COLUMNS}
-    if "start" not in plain or "end" not in plain:
-        raise DataError(
-            f"{path.name} has no columns start and end",
-            field="windows",
-            value=", ".join(layout.names)[:200],
-            remedy="Write start,end[,phase,inferences]; times in seconds of the trace",
-        )
-    table = read(path, [plain[name] for name in COLUMNS if name in plain], layout)
-    begin, end = (_times(table, plain[name], timezone) for name in ("start", "end"))
+    given = {_split(name)[0]: name for name in layout.names}
+    if "start" not in given or "end" not in given:
+        remedy = f"Its columns: {', '.join(layout.names)[:200]}; write start,end[,phase,inferences], in s of the trace"
+        raise bad_file(path, "has no columns start and end", remedy, field="windows")
+    table = read(path, [given[name] for name in COLUMNS if name in given], layout)
+    begin, end = (_times(table, given[name], timezone) for name in ("start", "end"))
     phases = [DEFAULT_PHASE] * len(table)
-    if "phase" in plain:
-        column = table.frame[plain["phase"]]
+    if "phase" in given:
+        column = table.frame[given["phase"]]
         phases = [str(phase).strip() for phase in column.where(column.notna(), DEFAULT_PHASE)]
     counts: Floats = np.ones(len(table))
-    if "inferences" in plain:
-        given = table.numbers(plain["inferences"])
-        counts = np.where(np.isnan(given), 1.0, given)
+    if "inferences" in given:
+        counts = table.numbers(given["inferences"])
+        counts = np.where(np.isnan(counts), 1.0, counts)
     return _windows(path, begin, end, phases, counts)
 
 
 def _bounds(names: Sequence[str]) -> list[str] | None:
-    """The columns of begin and end, where both are there."""
-    bare = {_bare(name): name for name in names}
+    """The columns of begin and end, or None where one is missing."""
+    bare = {_split(name)[0]: name for name in names}
     return [bare[k] for k in ("start", "end")] if "start" in bare and "end" in bare else None
 
 
@@ -105,69 +102,53 @@ def idle_of(text: str | None) -> tuple[tuple[int, int], ...]:
         try:
             on, off = round(float(start) * 1e9), round(float(end) * 1e9)
         except (ValueError, OverflowError) as error:
-            raise UsageError(
-                f"idle is {text!r}", field="idle", value=text, remedy="Write idle=START:END,... in seconds"
-            ) from error
+            raise bad_option("idle", text, "Write idle=START:END,... in seconds") from error
         found.append((on, off))
     return tuple(found)
 
 
-def from_channel(high: Bools, stamps: Indices, active: str, inferences: int, phase: str = DEFAULT_PHASE) -> Windows:
-    """The stretches in which a digital channel, shape (n,), is ``high`` or ``low``, in the ns of ``stamps``.
+def from_channel(high: Bools, stamps: Indices, active: str, inferences: int) -> Windows:
+    """The stretches in which a digital channel is ``high`` or ``low``, each of so many inferences.
 
-    A stretch that the recording cuts off at either end has no known length and is left out.
+    ``high`` and ``stamps`` (ns) have shape (n,). A stretch that begins before the recording or ends after it has no
+    known length and is left out. Raises ``UsageError``, and ``DataError`` for a channel without a whole stretch.
     """
+    check_inferences(inferences)
     if active not in ("high", "low"):
-        raise UsageError(f"window_active is {active!r}", field="window_active", value=active, remedy="Give high or low")
+        raise bad_option("window_active", active, "Give high or low")
     level = high if active == "high" else ~high
-    change = np.flatnonzero(np.diff(level.astype(np.int8)))
-    edges = change + 1
-    rising = [int(e) for e in edges if level[e]]
-    falling = [int(e) for e in edges if not level[e]]
-    falling = [e for e in falling if rising and e > rising[0]]
+    edges = np.flatnonzero(np.diff(level.astype(np.int8))) + 1
+    edges = edges[0 if len(edges) and level[edges[0]] else 1 :]  # rising and falling by turns
     spans = [
-        ImportedSpan(phase, int(stamps[a]), int(stamps[b]), executions=inferences)
-        for a, b in zip(rising, falling, strict=False)
+        ImportedSpan(DEFAULT_PHASE, int(stamps[a]), int(stamps[b]), executions=inferences)
+        for a, b in zip(edges[::2], edges[1::2], strict=False)
     ]
     if not spans:
-        raise DataError(
-            f"the window channel is never {active} between two edges",
-            field="window_channel",
-            value=active,
-            remedy="Name another channel, window_active=low, or windows=FILE.csv",
-        )
+        what = f"the window channel is never {active} between two edges"
+        remedy = "Name another channel, window_active=low, or windows=FILE.csv"
+        raise DataError(what, field="window_channel", value=active, remedy=remedy)
     return Windows(tuple(spans), tick_ns=float(stamps[-1] - stamps[0]) / (len(stamps) - 1))
 
 
 def _times(table: Columns, name: str, timezone: str | None) -> Indices:
-    column, unit = table.cells(name), _plain(name)[1]
+    column, (_, unit) = table.cells(name), _split(name)
+    known = unit_of_time(unit or "s")
+    if known is None:
+        raise UsageError(f"{name!r} is in {unit}", field="windows", value=name, remedy=f"Give times in {', '.join(NS)}")
     texts = [str(x) for x in column if isinstance(x, str)]
     if texts and any("-" in t.strip()[1:] and ":" in t for t in texts):
         if len(texts) < len(column):
-            raise DataError(
-                f"{table.path.name}: {name} mixes stamps and numbers", field="windows", remedy="Write one kind"
-            )
+            what = f"{table.path.name}: {name} mixes stamps and numbers"
+            raise DataError(what, field="windows", value=name, remedy="Write one kind")
         return np.array([iso_ns(t, timezone) for t in texts], dtype=np.int64)
-    return table.stamps_ns(name, unit)
+    return table.stamps_ns(name, known)
 
 
-def _bare(name: str) -> str:
-    """The column's name without its unit, whatever that is."""
-    bare = named_unit(name)[0].lower()
-    head, _, tail = bare.rpartition("_")
-    return head if head and tail in NS else bare
-
-
-def _plain(name: str) -> tuple[str, str]:
-    """``start_ms`` and ``start (ms)`` -> ("start", "ms"); seconds where nothing is said."""
+def _split(name: str) -> tuple[str, str]:
+    """``Start_ms`` and ``Start (ms)`` -> ("start", "ms"); the unit is empty where the header names none."""
     bare, unit = named_unit(name)
-    head, _, tail = bare.rpartition("_")
-    if not unit and tail in NS and head:
-        bare, unit = head, tail
-    unit = ALIASES.get(unit.lower(), unit)
-    if unit and unit not in NS:
-        raise UsageError(f"{name!r} is in {unit}", field="windows", value=name, remedy=f"Give times in {', '.join(NS)}")
-    return bare.strip().lower(), unit or "s"
+    head, _, tail = bare.lower().rpartition("_")
+    return (head, tail) if not unit and head and tail in NS else (bare.lower(), unit)
 
 
 def _bad(path: Path, row: int, what: str, remedy: str) -> DataError:

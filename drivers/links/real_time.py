@@ -1,4 +1,4 @@
-"""Instruments live in real time: they cannot watch a run whose clock is a plant's."""
+"""Instruments measure in real time: they cannot measure a run in simulated time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rig.errors import SetupError
 from rig.types import Clock
 
 APART_NS = 1_000_000_000
-"""By which a clock that is not the host's differs from it."""
+"""A clock that differs this much from the host's is simulated."""
 
 
 def check_real_time(clock: Clock, name: str) -> None:
-    """Raise ``SetupError`` where ``clock`` is not the host's, for the meter ``name``."""
+    """Raise ``SetupError`` for the meter ``name`` where ``clock`` is not the host's."""
     if abs(clock.now_ns() - time.monotonic_ns()) > APART_NS:
         raise SetupError(
-            f"meter {name} measures in real time, and this run lives in simulated time",
+            f"meter {name} measures in real time, and this run is in simulated time",
             field="meter",
             value=name,
             remedy="Use it with a real device, or take the simulated device's own meter",

@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from drivers.links.remote_link import Link
+from drivers.links.remote_link import WorkerLink
 from drivers.links.remote_start import Worker
 from rig.errors import DeviceError, RigError
 from rig.types import Budget, ClockInfo, DeviceInfo, Mode, Progress, Reply, Sample, Span
@@ -33,13 +33,13 @@ Check = Callable[[Sample], None]
 def open_remote(
     worker: Worker, *, keep: Keep | None = None, check: Check | None = None, load_s: float = 60.0
 ) -> RemoteDevice:
-    """Start a worker and make a device of it; what it is comes from its hello.
+    """Start a worker and make a device of it, as the worker's hello describes it.
 
-    ``keep`` turns a budget into the one to be kept, or raises ``UsageError``; ``check`` raises for a sample that the
-    worker need not see. ``load_s``: how long one ``stage`` may take, and what a run may take beyond its budget.
-    Raises as ``Link`` does, and ``DeviceError`` for a hello that describes no device.
+    ``keep`` turns a budget into the one that is kept, or raises ``UsageError``; ``check`` raises for a sample that the
+    worker cannot take. One ``stage`` may take ``load_s``, and so may a run beyond its budget.
+    Raises as ``WorkerLink`` does, and ``DeviceError`` for a hello that describes no device.
     """
-    link = Link(worker)
+    link = WorkerLink(worker)
     try:
         return RemoteDevice(
             link, described(link), keep or (lambda budget: budget), check or (lambda sample: None), load_s
@@ -49,7 +49,7 @@ def open_remote(
         raise
 
 
-def described(link: Link) -> DeviceInfo:
+def described(link: WorkerLink) -> DeviceInfo:
     """The device that a hello's ``about`` describes. Raises ``DeviceError`` when it describes none."""
     about, worker = dict(link.hello["about"]), link.worker
     clock = ClockInfo(f"{worker.name}-host", TICK_HZ) if worker.host else None
@@ -73,7 +73,7 @@ def described(link: Link) -> DeviceInfo:
 class RemoteDevice:
     """A device whose work is done by a worker, one sample at a time in the order of submission."""
 
-    def __init__(self, link: Link, info: DeviceInfo, keep: Keep, check: Check, load_s: float) -> None:
+    def __init__(self, link: WorkerLink, info: DeviceInfo, keep: Keep, check: Check, load_s: float) -> None:
         self._link, self._info, self._keep, self._check, self._load_s = link, info, keep, check, load_s
         self._staged: frozenset[str] = frozenset()
         self._pending: deque[tuple[str, float]] = deque()
@@ -83,7 +83,7 @@ class RemoteDevice:
         """When the oldest of them began, at the latest: at its submission, or with the answer before."""
 
     def info(self) -> DeviceInfo:
-        """What the worker said it is; ``details["worker"]`` says where it runs."""
+        """What the worker's hello describes; ``details["worker"]`` holds where it runs."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
@@ -111,7 +111,7 @@ class RemoteDevice:
             allowed_s = min(allowed_s, 1.1 * kept.timeout_s + self._load_s)
         terms = None if kept is None else [kept.timeout_s, kept.stop_at_cost]
         for sample in samples:
-            with suppress(DeviceError):  # a worker that is gone: ``poll`` says so, after the answers it gave
+            with suppress(DeviceError):  # ``poll`` raises for a worker that is gone, after its answers
                 self._link.send({"do": "run", "id": sample.id, "budget": terms})
             if not self._pending:
                 self._since_s = time.monotonic()
@@ -120,8 +120,8 @@ class RemoteDevice:
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Wait up to ``timeout_s`` for an answer, and take what else is ready.
 
-        Raises what the worker raised, ``DeviceError`` when it is gone or answers nonsense, ``DeviceTimeoutError`` when
-        it hangs; each after the answers before it were handed out.
+        Raises what the worker raised, ``DeviceError`` when it is gone or answers in another form, and
+        ``DeviceTimeoutError`` when it hangs; each after the answers before it were handed out.
         """
         if not self._ready and self._pending:
             self._receive(timeout_s)
@@ -228,10 +228,10 @@ def _whole(field: str, value: Any, name: str) -> int:
     return value
 
 
-def _wrong(field: str, value: Any, asked: str, name: str) -> DeviceError:
+def _wrong(field: str, value: Any, wanted: str, name: str) -> DeviceError:
     return DeviceError(
         f"the worker of {name} answered with {field} {value!r:.80}",
         field=field,
         value=repr(value)[:200],
-        remedy=f"Asked is {asked}",
+        remedy=f"It must be {wanted}",
     )

@@ -1,6 +1,6 @@
-"""A link to a worker in another interpreter: requests, answers within a deadline, and a worker that says why it failed.
+"""The link to a worker in another interpreter: requests, answers within a deadline, and errors that name the cause.
 
-``drivers/workers/serve.py`` is the other end, and says what a worker's module must offer.
+``drivers/workers/serve.py`` is the other end; it describes what a worker's module must offer.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ _GONE = None
 """What the inbox holds when the worker is gone; no message is None."""
 _LOG_TAIL = 1500
 _ENDING_S = 0.5
-"""From the end of the link to that of the process."""
+"""The longest wait for the process to end after the link has ended."""
 
 
-class Link:
+class WorkerLink:
     """A worker that said hello. ``hello`` holds its protocol, process id, Python version and ``about``."""
 
     def __init__(self, worker: Worker) -> None:
-        """Raises ``MissingExtraError`` without execnet, ``SetupError`` for a worker that cannot be started or ends at
-        once, ``DeviceTimeoutError`` for one that hangs, and whatever it raises while it opens."""
+        """Start the worker and wait for its hello.
+
+        Raises ``MissingExtraError`` without execnet, ``SetupError`` for a worker that cannot be started or ends at
+        once, ``DeviceTimeoutError`` for one that hangs, and whatever the worker raises while it opens.
+        """
         self.worker = worker
         self.hello: Mapping[str, Any] = {}
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -51,11 +54,11 @@ class Link:
             raise
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Ask for something. Raises ``DeviceError`` when the worker is gone."""
+        """Send a request. Raises ``DeviceError`` when the worker is gone."""
         try:
             self._channel.send(dict(message))
         except OSError as error:
-            raise self._death() from error
+            raise self._ended_early() from error
 
     def next(self, timeout_s: float) -> Mapping[str, Any] | None:
         """The next answer, or None when there is none within ``timeout_s``.
@@ -68,9 +71,9 @@ class Link:
             return None
         if message is _GONE:
             self._inbox.put(_GONE)
-            raise self._death()
+            raise self._ended_early()
         if not isinstance(message, dict) or not isinstance(message.get("say"), str):
-            raise self._nonsense(f"said {message!r:.80}")
+            raise self._not_understood(f"said {message!r:.80}")
         if message["say"] == "failed":
             raise self._told(message)
         return message
@@ -81,22 +84,22 @@ class Link:
         if message is None:
             raise self.given_up(within_s, doing)
         if message["say"] != say:
-            raise self._nonsense(f"said {message['say']!r} when {say!r} was due")
+            raise self._not_understood(f"said {message['say']!r} when {say!r} was due")
         return message
 
     def given_up(self, within_s: float, doing: str) -> DeviceTimeoutError:
-        """End a worker that hangs, lest a late answer be taken for the next one; the error to raise."""
+        """End a worker that hangs, so that no late answer is taken for the next one; gives the error to raise."""
         error = DeviceTimeoutError(
             f"the worker of {self.worker.name} did not answer within {within_s:.3g} s while {doing}{self._tail()}",
             field="timeout_s",
             value=within_s,
-            remedy="The recording up to here is kept; give it more time, or see what its interpreter does",
+            remedy="The recording up to here is kept; give the worker more time, or check its interpreter",
         )
         self.close(0.0)
         return error
 
     def close(self, grace_s: float = 2.0) -> None:
-        """End the worker and everything it started; ``grace_s`` for it to do so itself. Never raises."""
+        """End the worker and everything it started, after ``grace_s`` to end by itself. Never raises."""
         if self._closed:
             return
         self._closed = True
@@ -116,7 +119,7 @@ class Link:
         try:
             channel = self._gateway.remote_exec(shipped("serve")[1])
         except OSError as error:
-            raise self._death() from error
+            raise self._ended_early() from error
         channel.setcallback(self._inbox.put, endmarker=_GONE)
         return channel
 
@@ -125,7 +128,7 @@ class Link:
         self.send({"do": "open", "sources": sources, "options": dict(self.worker.options)})
         hello = self.expect("hello", within_s, "starting")
         if hello.get("protocol") != PROTOCOL or not isinstance(hello.get("about"), dict):
-            raise self._nonsense(f"speaks protocol {hello.get('protocol')!r}, not {PROTOCOL}")
+            raise self._not_understood(f"speaks protocol {hello.get('protocol')!r}, not {PROTOCOL}")
         return hello
 
     def _told(self, message: Mapping[str, Any]) -> RigError:
@@ -147,7 +150,7 @@ class Link:
             remedy="The recording up to here is kept; `rig report` reads it",
         )
 
-    def _nonsense(self, what: str) -> DeviceError:
+    def _not_understood(self, what: str) -> DeviceError:
         return DeviceError(
             f"the worker of {self.worker.name} {what}",
             field="worker",
@@ -155,24 +158,24 @@ class Link:
             remedy=f"It must speak as drivers/workers/serve.py does, protocol {PROTOCOL}",
         )
 
-    def _death(self) -> RigError:
+    def _ended_early(self) -> RigError:
         where = self.worker.host or "this computer"
         if not self.hello:
             return SetupError(
                 f"the worker of {self.worker.name} on {where} ended before it said hello{self._end()}",
                 field="interpreter",
                 value=self.worker.interpreter,
-                remedy="See what its interpreter does, or give another (option interpreter)",
+                remedy="Check its interpreter, or give another (option interpreter)",
             )
         return DeviceError(
-            f"the worker of {self.worker.name} on {where} ended unasked{self._end()}",
+            f"the worker of {self.worker.name} on {where} ended without being asked{self._end()}",
             field="worker",
             value=self.worker.name,
-            remedy="The recording up to here is kept; see what its interpreter does, and whether memory was short",
+            remedy="The recording up to here is kept; check its interpreter, and whether memory was short",
         )
 
     def _end(self) -> str:
-        """How its process ended, and what it last wrote."""
+        """How its process ended, and the last that it wrote."""
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(_ENDING_S)
             how = f"killed by {_signal(-code)}" if code < 0 else f"exit code {code}"
@@ -180,7 +183,7 @@ class Link:
         return self._tail()
 
     def _tail(self) -> str:
-        """What it last wrote to stderr, without what Python says when a process is no longer there to tidy up."""
+        """The last that it wrote to stderr, without Python's messages about processes that are already gone."""
         with suppress(OSError):
             size = os.fstat(self._log).st_size
             text = os.pread(self._log, _LOG_TAIL, max(0, size - _LOG_TAIL)).decode("utf-8", errors="replace")

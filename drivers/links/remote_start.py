@@ -1,7 +1,7 @@
-"""A worker's interpreter: asked what it is, started within a deadline, ended with all that it started.
+"""A worker's interpreter is probed, started within a deadline, and ended with all that it started.
 
-execnet's own ``makegateway`` has no deadline and keeps the process to itself. What it does is done here in two steps,
-the process and the handshake, so that a process that never answers can be ended.
+execnet's own ``makegateway`` has no deadline and keeps the process to itself. Here it takes two steps, the
+process and the handshake, so that a process that never answers can be ended.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ print("{_MARK}" + json.dumps({{"python": platform.python_version(), "versions": 
 
 @dataclass(frozen=True)
 class Worker:
-    """What runs where. ``sources`` are modules by name and text, the last as ``drivers/workers/serve.py`` asks.
+    """What a worker runs and where.
 
+    ``sources`` are modules by name and text, as ``drivers/workers/serve.py`` takes them.
     ``interpreter`` is a path ("" for the one that runs this); ``host`` is "" for this computer, else what ssh takes.
-    ``options`` holds builtins. ``start_s``: how long interpreter, imports and opening may take together. ``extra``
-    is what pip installs execnet with.
+    ``options`` holds builtins. Interpreter, imports and opening may take ``start_s`` together. ``extra`` names the
+    extra of this project that installs execnet.
     """
 
     name: str
@@ -143,7 +144,7 @@ def ended(process: Process, grace_s: float) -> None:
 
 
 def unstartable(interpreter: str, host: str, why: str) -> SetupError:
-    """The error of an interpreter that cannot be used."""
+    """The error for an interpreter that cannot be used."""
     where = f" on {host}" if host else ""
     return SetupError(
         f"no worker can be started with {interpreter or sys.executable}{where}: {why}",
@@ -154,7 +155,7 @@ def unstartable(interpreter: str, host: str, why: str) -> SetupError:
 
 
 def _shaken(shake: Any, worker: Worker, within_s: float) -> Any:
-    """The gateway of a handshake, made aside."""
+    """The gateway of a handshake, made in a thread of its own."""
     made: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def make() -> None:
@@ -175,7 +176,7 @@ def _shaken(shake: Any, worker: Worker, within_s: float) -> Any:
 
 
 def _output(args: Sequence[str], within_s: float) -> tuple[str, str]:
-    """What a program prints and what it complains about; it and its children are killed when it takes too long."""
+    """The standard output and error of a program; it and its children are killed when it takes too long."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         args,
@@ -195,12 +196,12 @@ def _output(args: Sequence[str], within_s: float) -> tuple[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without what would lead another Python to this one's packages."""
+    """This process's environment, without the variables that point another Python at this one's packages."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 
 def _signalled(group: int, number: int) -> bool:
-    """Whether there was anyone to hear it."""
+    """Send a signal to a group of processes; whether there was one."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

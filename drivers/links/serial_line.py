@@ -1,40 +1,32 @@
-"""A serial port as drivers need it: lines with deadlines, bytes without waiting, errors by name.
+"""A serial port as drivers need it: lines with deadlines, bytes without waiting, errors of the right kind.
 
-``pyserial`` is imported when a port is opened. Whoever talks to a device gets ``DeviceError`` and
-``DeviceTimeoutError``, whoever talks to a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
+``pyserial`` is imported when a port is opened. A driver of a device gets ``DeviceError`` and ``DeviceTimeoutError``, a
+driver of a meter ``MeterError`` and ``MeterSilentError``: see ``Kinds``.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from rig.errors import (
-    DeviceError,
-    DeviceTimeoutError,
-    MeterError,
-    MeterSilentError,
-    MissingExtraError,
-    RigError,
-    SetupError,
-    UsageError,
-)
+from drivers.extras import vendor_package
+from drivers.failures import KEPT
+from drivers.options import positive, refused
+from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError
 
 SLICE_S = 0.05
-"""How long one wait inside pyserial lasts; a deadline is kept within so much."""
+"""How long one wait inside pyserial lasts, and so how late a deadline may be kept."""
 LINE_MOST = 1 << 16
-"""A line longer than this has no end: the rate is wrong, or this is no text."""
+"""A line longer than this has no end: the baud rate is wrong, or the bytes are no text."""
 TAKE_MOST = 1 << 20
 BITS_PER_BYTE = 10
 """Start bit, eight data bits, stop bit."""
-KEPT = "The recording up to here is kept; `rig report` reads it"
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """The errors of one sort of instrument: when it is gone or says nonsense, and when it says nothing."""
+    """The errors of one kind of instrument: ``broken`` when it fails, ``silent`` when it sends nothing."""
 
     noun: str
     broken: type[RigError]
@@ -48,8 +40,7 @@ METER = Kinds("meter", MeterError, MeterSilentError)
 class SerialLine:
     """One open port, one user at a time.
 
-    After an error the line is broken and every further call fails at once, since nobody knows what is still
-    on its way.
+    After an error the line is broken and every further call fails at once, since late bytes may still arrive.
     """
 
     def __init__(self, handle: Any, port: str, baud: int, kinds: Kinds) -> None:
@@ -59,16 +50,16 @@ class SerialLine:
         self._broken: str | None = None
 
     def wire_s(self, count: int) -> float:
-        """How long so many bytes take on the wire, at the baud rate."""
+        """How long ``count`` bytes take on the wire at the baud rate."""
         return count * BITS_PER_BYTE / self.baud
 
     def write(self, data: bytes) -> None:
-        """Send bytes. Raises when the port is gone, or does not take them."""
+        """Send bytes. Raises when the port is gone or does not accept them."""
         self._usable()
         try:
             self._handle.write(data)
         except Exception as error:  # SerialException, SerialTimeoutException, OSError
-            raise self.failed(f"took no {len(data)} bytes: {_short(error)}") from error
+            raise self.failed(f"did not accept {len(data)} bytes: {_short(error)}") from error
 
     def line(self, until_s: float) -> str | None:
         """The next line without its end and without NULs, or None at ``until_s`` (``time.monotonic``)."""
@@ -98,7 +89,7 @@ class SerialLine:
         return taken
 
     def quiet(self, seconds: float, most_s: float = 1.0) -> None:
-        """Throw away what comes until nothing has come for ``seconds``, and forget that the line was broken."""
+        """Drop what arrives until nothing has arrived for ``seconds``. A broken line is usable again."""
         self._broken = None
         now_s = time.monotonic()
         still_s, end_s = now_s, now_s + most_s
@@ -108,7 +99,7 @@ class SerialLine:
             time.sleep(0.002)
 
     def failed(self, what: str, *, silent: bool = False, remedy: str = "") -> RigError:
-        """Break the line; the error to raise."""
+        """Mark the line as broken, and return the error to raise."""
         self._broken = self._broken or what
         kind = self._kinds.silent if silent else self._kinds.broken
         return kind(
@@ -131,10 +122,10 @@ class SerialLine:
     def _usable(self) -> None:
         if self._broken is not None or self._handle is None:
             raise self._kinds.broken(
-                f"the {self._kinds.noun} on {self.port} cannot be asked: earlier it {self._broken}",
+                f"the {self._kinds.noun} on {self.port} cannot be used: earlier it {self._broken}",
                 field="port",
                 value=self.port,
-                remedy="Open it anew",
+                remedy="Open it again",
             )
 
     def _pull(self, until_s: float) -> None:
@@ -156,22 +147,17 @@ class SerialLine:
 
 
 def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> SerialLine:
-    """Open a port for itself alone, eight data bits, no parity, one stop bit, no flow control.
+    """Open a port for exclusive use: eight data bits, no parity, one stop bit, no flow control.
 
-    ``dtr`` false leaves the DTR line alone low, where raising it would reset a board. Raises ``UsageError`` for
-    no port or a rate that is none, ``MissingExtraError`` without pyserial, ``SetupError`` for a port that is not
+    ``dtr`` false keeps the DTR line low, where raising it would reset a board. Raises ``UsageError`` for an empty port
+    or a baud rate that is not positive, ``MissingExtraError`` without pyserial, ``SetupError`` for a port that is not
     there, is in use or cannot run at this rate.
     """
     if not port:
-        raise UsageError(
-            f"no port was named for the {kinds.noun}",
-            field="port",
-            value=port,
-            remedy="Add --option port=/dev/ttyACM0 (on Windows: port=COM3)",
-        )
-    if baud <= 0:
-        raise UsageError(f"option baud is {baud}", field="baud", value=baud, remedy="Give a number above zero")
-    serial = _pyserial()
+        remedy = "Add --option port=/dev/ttyACM0 (on Windows: port=COM3)"
+        raise refused("port", port, remedy, f"no port was named for the {kinds.noun}")
+    positive(baud=baud)
+    serial = vendor_package("serial", "pyserial", "serial", "an instrument on a serial port", "port")
     handle = serial.Serial(baudrate=baud, timeout=SLICE_S, write_timeout=1.0, exclusive=True)
     handle.port = port
     if not dtr:
@@ -183,29 +169,9 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
             f"the port {port} cannot be opened at {baud} baud: {_short(error)}",
             field="port",
             value=port,
-            remedy="Check its cable and name, that you may open it (on Linux: the group dialout), and who else uses it",
+            remedy="Check its cable, its name, your right to open it (on Linux: the group dialout), and other programs",
         ) from error
     return SerialLine(handle, port, baud, kinds)
-
-
-def positive(**options: float) -> None:
-    """Raise ``UsageError`` for the first option that is no finite number above zero."""
-    for name, value in options.items():
-        if not (math.isfinite(value) and value > 0):
-            raise UsageError(f"option {name} is {value}", field=name, value=value, remedy="Give a number above zero")
-
-
-def _pyserial() -> Any:
-    try:
-        import serial
-    except ImportError as error:
-        raise MissingExtraError(
-            "an instrument on a serial port needs pyserial, which is not installed",
-            field="port",
-            value="serial",
-            remedy="pip install 'neurorig[serial]'",
-        ) from error
-    return serial
 
 
 def _short(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""RAPL: the processor's own energy counters, as Linux shows them under ``/sys/class/powercap``.
+"""RAPL: the processor's own energy counters, which Linux shows under ``/sys/class/powercap``.
 
 Sources: the kernel's Documentation/power/powercap/powercap.rst; Intel SDM volume 3, chapter "RAPL Interfaces" (the
 counters have 32 bits and are updated about every millisecond). The kernel lets only root read them since 5.10
@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.links.serial_line import positive
-from drivers.meters.polled import HOST, KEPT, Polled, PolledMeter
-from rig.errors import MeterError, SetupError, UsageError
+from drivers.failures import meter_failed
+from drivers.meters.polled import HOST, Polled, polled_meter
+from drivers.options import parts_of, positive, refused
+from rig.errors import MeterError, SetupError
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -27,13 +28,13 @@ UPDATE_S = 1e-3
 RATE_MOST_HZ = 500.0
 BUFFER_S = 60.0
 SLACK_S = 5e-3
-"""How much longer than the time between two looks the energy between them may have been collected: updates jitter."""
+"""Updates jitter: the energy between two looks may be of this much more time than lies between them."""
 REST = "everything that is not the processor's: boards, disks, fans, cards, and what the power supply loses"
 
 
 @dataclass(frozen=True)
 class Zone:
-    """One power zone: ``key`` is what stands after the control type (0, 0:1), ``rail`` a name of its own."""
+    """One power zone. ``key`` follows the control type in its name (0, 0:1); ``rail`` is unique."""
 
     key: str
     name: str
@@ -43,19 +44,19 @@ class Zone:
 
     @property
     def parent(self) -> str:
-        """Key of the zone around it; empty at the top."""
+        """The key of the zone that contains it; empty at the top."""
         return self.key.rpartition(":")[0]
 
     def holds(self, other: Zone) -> bool:
-        """Whether its counter also counts what the other's does."""
+        """Whether its counter includes the other's."""
         if self.name == "psys":
             return other.name != "psys"
-        # memory is listed below its package and counted apart from it
+        # memory is listed below its package and counted separately
         return other.key.startswith(self.key + ":") and other.name != "dram"
 
 
 class EnergyCounter:
-    """One zone's joules, unwrapped. ``most_w`` is the most that it can draw; ``now_s`` never goes back."""
+    """The joules of one zone, unwrapped. ``most_w`` is the largest power of the zone; ``now_s`` never falls."""
 
     def __init__(self, zone: Zone, most_w: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self._zone, self._most_w, self._now_s = zone, most_w, now_s
@@ -64,18 +65,18 @@ class EnergyCounter:
         self._total_j = 0.0
 
     def begin(self) -> None:
-        """Count from the counter's own value on."""
+        """Start from the counter's own value."""
         self._last = None
 
     def look(self) -> float:
-        """Joules. Raises ``MeterError`` when so much time has passed that the counter may have wrapped unseen."""
+        """The joules so far. Raises ``MeterError`` when the counter may have wrapped since the last look."""
         now_s, raw_j = self._now_s(), self._raw() * 1e-6
         if self._last is None:
             self._total_j = raw_j
         else:
             gap_s = now_s - self._last[0]
             if gap_s * self._most_w >= self._zone.range_j:
-                raise self._doubt(
+                raise self._failed(
                     f"was not read for {gap_s:.3g} s, and at {self._most_w:g} W it wraps every "
                     f"{self._zone.range_j / self._most_w:.3g} s",
                     "Read it more often, or lower most_w to what this processor can draw",
@@ -83,7 +84,7 @@ class EnergyCounter:
             rise_j = raw_j - self._last[1]
             rise_j += self._zone.range_j * (rise_j < 0)
             if rise_j > self._most_w * (gap_s + SLACK_S):
-                raise self._doubt(
+                raise self._failed(
                     f"rose by {rise_j:.3g} J in {gap_s:.3g} s: it was reset, or most_w ({self._most_w:g} W) is too low",
                     "Keep the computer from suspending, or raise most_w",
                 )
@@ -99,15 +100,10 @@ class EnergyCounter:
             finally:
                 os.close(handle)
         except (OSError, ValueError) as error:
-            raise self._doubt(f"cannot be read: {error}", "Check its permissions and its kernel module") from error
+            raise self._failed(f"cannot be read: {error}", "Check its permissions and its kernel module") from error
 
-    def _doubt(self, what: str, remedy: str) -> MeterError:
-        return MeterError(
-            f"the energy counter of {self._zone.rail} {what}",
-            field="energy_uj",
-            value=self._file,
-            remedy=f"{remedy}. {KEPT}",
-        )
+    def _failed(self, what: str, remedy: str) -> MeterError:
+        return meter_failed(f"the energy counter of {self._zone.rail} {what}", "energy_uj", self._file, remedy)
 
 
 def open_meter(
@@ -122,20 +118,16 @@ def open_meter(
     """The energy counters of this computer's processors, one cumulative rail in joules for each power zone.
 
     ``domains`` names the zones, separated by commas (package-0, package-0-dram, psys ...); by default every package
-    and its memory. Zones that contain each other are refused together, since their sum counts twice. ``rate_hz``
-    looks a second are made (500 at most: a counter is renewed about every millisecond). ``most_w`` is the most that
-    one zone can draw, by which a wrap that nobody saw is told from one that was seen.
+    and its memory. Two zones of which one contains the other are refused, since their sum counts twice. ``rate_hz`` is
+    how often the counters are read (500 Hz at most, since they are updated about every millisecond). ``most_w`` is the
+    largest power of a zone; it limits how long a counter may go unread before a wrap could be missed.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` without counters or the right to read them.
     """
     positive(rate_hz=rate_hz, most_w=most_w)
     if rate_hz > RATE_MOST_HZ:
-        raise UsageError(
-            f"{rate_hz:g} looks a second would find the same value twice",
-            field="rate_hz",
-            value=rate_hz,
-            remedy=f"Give {RATE_MOST_HZ:g} or less",
-        )
+        what = f"{rate_hz:g} looks a second would find the same value twice"
+        raise refused("rate_hz", rate_hz, f"Give {RATE_MOST_HZ:g} or less", what)
     zones = zones_of(Path(root))
     chosen = _chosen(zones, domains)
     for zone in chosen:
@@ -160,12 +152,13 @@ def open_meter(
             "most_w": most_w,
         },
     )
-    numbers = [Polled(z.rail, EnergyCounter(z, most_w)) for z in chosen]
-    return PolledMeter(info, numbers, rate_hz, clock)
+    counters = [EnergyCounter(z, most_w) for z in chosen]
+    numbers = [Polled(z.rail, counter.look, counter.begin) for z, counter in zip(chosen, counters, strict=True)]
+    return polled_meter(info, numbers, rate_hz, clock)
 
 
 def _declared(zone: Zone, rate_hz: float) -> Rail:
-    """Its age is declared as a filter of the same mean delay; the counter has 32 bits over its range."""
+    """The rail of a zone. The counter's age is declared as a filter of the same mean delay; it has 32 bits."""
     age_s, step_j = 0.5 * UPDATE_S, zone.range_j / 2**32
     return Rail(
         zone.rail, "cumulative", Conversion("J"), rate_hz, filter_tau_s=age_s, resolution=step_j, gain_id=zone.rail
@@ -212,26 +205,17 @@ def _chosen(zones: Sequence[Zone], domains: str) -> list[Zone]:
     if not domains:
         tops = [z for z in zones if not z.parent and z.name != "psys"]
         return [z for z in zones if z in tops or z.name == "dram"] or list(zones[:1])
-    wanted = [part.strip() for part in domains.split(",") if part.strip()]
+    wanted = parts_of(domains)
     known = {z.rail: z for z in zones}
     for rail in wanted:
         if rail not in known:
-            raise UsageError(
-                f"there is no RAPL zone {rail!r} here",
-                field="domains",
-                value=rail,
-                remedy=f"Known: {', '.join(known)}",
-            )
+            raise refused("domains", rail, f"Known: {', '.join(known)}", f"there is no RAPL zone {rail!r} here")
     chosen = [z for z in zones if z.rail in wanted]
     for outer in chosen:
         for inner in chosen:
             if outer.holds(inner):
-                raise UsageError(
-                    f"{outer.rail} contains {inner.rail}: their sum would count it twice",
-                    field="domains",
-                    value=domains,
-                    remedy="Choose one of them",
-                )
+                what = f"{outer.rail} contains {inner.rail}: their sum would count it twice"
+                raise refused("domains", domains, "Choose one of them", what)
     return chosen
 
 
@@ -252,7 +236,7 @@ def _omitted(zones: Sequence[Zone], chosen: Sequence[Zone]) -> list[str]:
 
 
 def _twice(root: Path) -> list[str]:
-    """Zones of other control types, such as the same package counter by way of memory-mapped registers."""
+    """Zones of other control types, such as the same counter through memory-mapped registers."""
     others = sorted(p.name for p in root.glob(f"{CONTROL}-*:*") if p.name.count(":") == 1)
     return [f"{name}: another way to read a counter that is listed here" for name in others]
 
@@ -262,7 +246,7 @@ def _readable(zone: Zone) -> None:
         int((zone.path / "energy_uj").read_text())
     except PermissionError as error:
         raise SetupError(
-            f"you may not read the energy counter of {zone.rail}",
+            f"the energy counter of {zone.rail} may not be read by you",
             field="energy_uj",
             value=os.fspath(zone.path / "energy_uj"),
             remedy=f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (it lets every user watch the "
@@ -273,10 +257,10 @@ def _readable(zone: Zone) -> None:
             f"the energy counter of {zone.rail} cannot be read: {error}",
             field="energy_uj",
             value=os.fspath(zone.path / "energy_uj"),
-            remedy="Leave this zone out (domains)",
+            remedy="Leave this zone out of domains",
         ) from error
 
 
 def _in_sysfs(path: Path) -> bool:
-    """Whether a zone is the kernel's, wherever its file system is mounted, and not a copy of one."""
+    """Whether a zone is the kernel's own and not a copy, wherever its file system is mounted."""
     return "/devices/virtual/powercap/" in os.fspath(path.resolve())

@@ -1,10 +1,9 @@
-"""The power monitor on the Xylo board: four rails. The simulated one runs on a clock of its own."""
+"""The power monitor on the Xylo board, with four rails. The simulated one has its own clock."""
 
 from __future__ import annotations
 
-import math
-
-from rig.errors import SetupError, UsageError
+from drivers.options import positive
+from rig.errors import SetupError
 from rig.types import Device, Meter, Plant
 
 MODES = ("simulator",)
@@ -15,11 +14,10 @@ NAME = "xylo-monitor"
 def open_meter(device: Device, plant: Plant | None = None, *, rate_hz: float = 1280.0) -> Meter:
     """Open the monitor of ``device``; the published baseline read it at 1280 Hz.
 
-    Raises UsageError for a rate that is no positive number, SetupError for a device without this
-    monitor, for hardware (not in this version), and for a simulation without surroundings.
+    Raises ``UsageError`` for a rate that is not positive, ``SetupError`` for a device without this monitor, for
+    hardware (which this version does not support), and for a simulation without its bench.
     """
-    if not (math.isfinite(rate_hz) and rate_hz > 0):
-        raise UsageError(f"the rate is {rate_hz} Hz", field="rate_hz", value=rate_hz, remedy="Use a number above zero")
+    positive(rate_hz=rate_hz)
     info = device.info()
     if info.onboard_meter != NAME:
         raise SetupError(
@@ -37,7 +35,7 @@ def open_meter(device: Device, plant: Plant | None = None, *, rate_hz: float = 1
         )
     if plant is None:
         raise SetupError(
-            "the simulated monitor needs the plant that the device runs in",
+            "the simulated monitor needs the simulated bench that its device is on",
             field="plant",
             remedy="Use the simulated bench, or pass plant=",
         )

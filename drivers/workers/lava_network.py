@@ -1,4 +1,4 @@
-"""Lava's QUBO network, its parts called one by one. Shipped as source; Python 3.10, nothing of ours.
+"""Lava's QUBO network, its parts called one by one. It is shipped as source, for Python 3.10.
 
 ``OptimizationSolver.solve`` builds, compiles, starts, runs and stops a network in one call. Here ``_prepare_solver``
 and ``create_runtime`` belong to loading, ``run`` to solving; ``run`` goes on where the last one stopped.
@@ -21,22 +21,22 @@ import numpy as np
 
 PACKAGES = ("lava-nc", "lava-optimization", "numpy", "scipy")
 MARGIN = 1.1
-"""How much longer than measured a call may take."""
+"""A call may take this many times what was measured."""
 SHARE = 0.25
-"""Of the time left that one slice may take."""
+"""The share of the time left that one slice may take."""
 LONGEST_SLICE_S = 0.1
 _NO_TARGET = -(2**30)
-"""A cost that no set has: Lava would stop at its target, and here the deadline does."""
+"""A cost that no set has, so that the deadline stops a solve and Lava's target does not."""
 _MEASURED_S = 0.15
 _SETTLE_S = 0.2
 _FEW_STEPS = 4
-"""Slices are not cut smaller: what is left then is one slice."""
+"""The fewest steps of a slice, unless fewer fit into the time left."""
 _HEAD = struct.Struct("=qqqI")
 _PR_SET_PDEATHSIG = 1
 
 
 class Refusal(Exception):
-    """What the rig is told as an error of its own."""
+    """An exception that the rig raises as an error of its own."""
 
     def __init__(self, kind: str, message: str, remedy: str, field: str = "", value: Any = None) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class Lava:
 
 
 def contract(lava: Lava) -> list[str]:
-    """What of Lava does not take the arguments that it is given here; empty when all does."""
+    """The functions of Lava that do not take the arguments used here; empty where all do."""
     config = {"timeout": 1, "target_cost": 0, "backend": "CPU", "hyperparameters": {}}
     calls: list[tuple[str, Any, tuple[Any, ...], dict[str, Any]]] = [
         ("QUBO", lava.qubo, (None,), {}),
@@ -80,7 +80,7 @@ def contract(lava: Lava) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that matter."""
+    """The versions of Python and of the packages in ``PACKAGES``."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -104,18 +104,18 @@ class Network:
 
     def __init__(self, lava: Lava, q: Any, backend: str, hyperparameters: dict[str, Any], seed: int) -> None:
         self._steps = lava.steps
-        self._pipe, told = os.pipe()
+        self._pipe, pipe_end = os.pipe()
         os.set_blocking(self._pipe, False)
         np.random.seed(seed)  # the processes of the network are forks, and draw from this state
         solver = lava.solver(lava.qubo(q))
         config = lava.config(timeout=1, target_cost=_NO_TARGET, backend=backend, hyperparameters=hyperparameters)
         _, run_config = solver._prepare_solver(config)
-        _wire_readout(run_config, told)
+        _wire_readout(run_config, pipe_end)
         if backend == "CPU":
             _wire_nebm(run_config)
         self._process = solver.solver_process
         self._process.create_runtime(run_cfg=run_config)
-        os.close(told)
+        os.close(pipe_end)
         self.run(0)  # starts its processes: no step is made
         time.sleep(_SETTLE_S)
 
@@ -144,27 +144,27 @@ class Network:
 
 
 class Rate:
-    """How long a call of ``run`` takes, its steps, and the first call of a network beyond that.
+    """The time of a call of ``run``, of each step in it, and of a network's first call beyond these.
 
-    ``step_s`` follows what a solve sees.
+    ``step_s`` is updated by each slice of a solve.
     """
 
     def __init__(self, call_s: float, step_s: float, first_s: float) -> None:
         self.call_s, self.step_s, self.first_s = call_s, step_s, first_s
 
     def steps(self, left_s: float, first: bool) -> int:
-        """Time steps of a slice that ends in time."""
+        """The time steps of a slice that ends in time."""
         spare_s = left_s / MARGIN - self.call_s - first * self.first_s
         steps = int(min(SHARE * spare_s, LONGEST_SLICE_S) / self.step_s)
         return steps if steps >= _FEW_STEPS else max(0, int(spare_s / self.step_s))
 
     def saw(self, steps: int, took_s: float) -> None:
-        """Learn from a slice."""
+        """Update ``step_s`` from the time that a slice took."""
         self.step_s = max(0.5 * self.step_s, (took_s - self.call_s) / steps)
 
 
 def measured(network: Network) -> Rate:
-    """The rate of a network that is not used for a solve: it takes steps."""
+    """Measure the rate of a network. It makes steps, and so serves no solve afterwards."""
     first_s = _timed(network, _FEW_STEPS)
     short_s = min(_timed(network, 1) for _ in range(3))
     steps = 16
@@ -182,10 +182,10 @@ def _timed(network: Network, steps: int) -> float:
     return time.monotonic() - began_s
 
 
-def _wire_readout(run_config: Any, told: int) -> None:
-    """Have Lava's readout, a process on the host in both backends, write down each better solution that it gets.
+def _wire_readout(run_config: Any, pipe_end: int) -> None:
+    """Make Lava's readout, a process on the host in both backends, write down each better solution that it gets.
 
-    To fetch one afterwards takes a message for each of its values.
+    To fetch a solution afterwards takes a message for each of its values.
     """
     from lava.lib.optimization.solvers.generic.monitoring_processes.solution_readout.models import (
         SolutionReadoutPyModel,
@@ -198,13 +198,13 @@ def _wire_readout(run_config: Any, told: int) -> None:
             packed = np.packbits(np.asarray(self.solution).ravel() == 1).tobytes()
             # two steps from a state to its readout
             head = _HEAD.pack(ns, abs(int(timestep)) - 2, int(np.ravel(cost)[0]), len(packed))
-            os.write(told, head + packed)
+            os.write(pipe_end, head + packed)
 
     run_config.exception_proc_model_map[SolutionReadout] = Readout
 
 
 def _wire_nebm(run_config: Any) -> None:
-    """Connect Lava's own NEBM neurons: lava-optimization 0.5 has them, and refuses to on the CPU."""
+    """Connect Lava's own NEBM neurons, which lava-optimization 0.5 still holds and no longer connects on the CPU."""
     from lava.lib.optimization.solvers.generic.hierarchical_processes import DiscreteVariablesProcess, NEBMAbstract
     from lava.magma.core.decorator import implements, requires
     from lava.magma.core.model.sub.model import AbstractSubProcessModel
@@ -235,7 +235,7 @@ def _wire_nebm(run_config: Any) -> None:
 
 
 def use_board(partition: str, board: str) -> None:
-    """Point Lava at a board of this host's SLURM. Raises ``Refusal`` that says what is missing."""
+    """Point Lava at a board of this host's SLURM. Raises ``Refusal`` that names what is missing."""
     from lava.utils import loihi
 
     remedy = "Add --simulate for Lava's CPU backend, or run on a host of Intel's neuromorphic research cloud"
@@ -248,6 +248,6 @@ def use_board(partition: str, board: str) -> None:
 
 
 def die_with_parent() -> None:
-    """In each process that Lava forks: when the worker dies, die (Linux)."""
+    """End each process that Lava forks when the worker ends (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

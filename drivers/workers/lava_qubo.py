@@ -1,7 +1,7 @@
-"""Lava's QUBO solver as a worker (``drivers/workers/serve.py``). Shipped as source; Python 3.10, nothing of ours.
+"""Lava's QUBO solver as a worker of ``drivers/workers/serve.py``. It is shipped as source, for Python 3.10.
 
-A span begins when the graph is loaded and compiled. A budget in seconds is spent in slices of Lava's time steps, by the
-rate that was measured on a network of its own when the graph was loaded.
+A span begins with the graph loaded and compiled. A budget in seconds is spent in slices of Lava's time steps, at the
+rate that was measured on a separate network when the graph was loaded.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ _KEPT_RATES = 64
 
 
 def open_worker(options: dict[str, Any]) -> Solver:
-    """Options: ``simulate``, ``neuron_model``, ``hyperparameters``, ``refract`` (None: from the graph), ``seed``,
-    ``partition``, ``board``, ``longest_s``."""
+    """Open the solver, or raise a ``Refusal`` where Lava or a board is missing.
+
+    Options: ``simulate``, ``neuron_model``, ``hyperparameters``, ``refract`` (None: from the graph), ``seed``,
+    ``partition``, ``board``, ``longest_s``.
+    """
     warnings.simplefilter("ignore")
     os.register_at_fork(after_in_child=die_with_parent)
     try:
@@ -52,7 +55,7 @@ def open_worker(options: dict[str, Any]) -> Solver:
     if broken:
         raise Refusal(
             "SetupError",
-            "this Lava has another interface: " + "; ".join(broken),
+            "this version of Lava has another interface: " + "; ".join(broken),
             "Install lava-nc 0.10.0 and lava-optimization 0.5.0",
             "lava-optimization",
             versions()["lava-optimization"],
@@ -63,7 +66,7 @@ def open_worker(options: dict[str, Any]) -> Solver:
 
 
 class Problem:
-    """A graph: ``q`` (int, (n, n), symmetric), ``edges`` ((m, 2)), and a digest of its bytes."""
+    """A graph: ``q`` (int, shape (n, n), symmetric), ``edges`` (shape (m, 2)) and a digest of its bytes."""
 
     def __init__(self, payload: dict[str, Any]) -> None:
         flat = np.frombuffer(payload["data"], payload["dtype"]).reshape(payload["shape"])
@@ -86,7 +89,7 @@ class Problem:
 
 
 class Solver:
-    """The worker: one network at a time, made before its solve begins."""
+    """The worker. It holds one network at a time, made before its solve begins."""
 
     def __init__(self, lava: Lava, options: dict[str, Any]) -> None:
         self._lava, self._options = lava, options
@@ -114,7 +117,7 @@ class Solver:
         self._solves += 1
         solve.spend(network, rate)
         answer = solve.answer()
-        network.stop()  # not in a finally: a network that failed does not stop, and the error would never be told
+        network.stop()  # not in a finally: a network that failed does not stop, and would hide the error
         return answer
 
     def close(self) -> None:
@@ -124,7 +127,7 @@ class Solver:
             self._ready = None
 
     def _loaded(self, problem: Problem) -> Network:
-        """The network of a problem for the next solve, made now unless it waits already."""
+        """The network of a problem for the next solve, made now unless it is ready."""
         seed = self._seed()
         if self._ready is None or self._ready[:2] != (problem.digest, seed):
             self.close()
@@ -132,12 +135,12 @@ class Solver:
         return self._ready[2]
 
     def _seed(self) -> int:
-        """Of this solve, drawn from the device's seed and the count: other devices' solves have others."""
+        """The seed of this solve, drawn from the device's seed and the number of the solve."""
         return int(np.random.SeedSequence([self._options["seed"], self._solves]).generate_state(1)[0]) >> 1
 
     def _network(self, problem: Problem, seed: int) -> Network:
         for server in self._lava.servers:
-            server().reset_server()  # they would keep every network ever made
+            server().reset_server()  # a server keeps every network otherwise
         drawn: dict[str, Any] = {"refract_seed": seed}
         if self._options["neuron_model"] == "nebm":
             draw, most = np.random.default_rng(seed), self._refract(problem)
@@ -191,7 +194,7 @@ class Solver:
 
 
 class Solve:
-    """One solve from the graph loaded to the end of its last slice. It starts with the empty set, which costs 0."""
+    """One solve, from the loaded graph to the end of its last slice. It starts with the empty set, which costs 0."""
 
     def __init__(self, problem: Problem, budget: list[Any], seed: int) -> None:
         self._problem, self._seed = problem, seed
@@ -203,7 +206,7 @@ class Solve:
         self._deadline_ns = self._on_ns + round(self._budget_s * 1e9)
 
     def spend(self, network: Network, rate: Rate) -> None:
-        """Slices until the deadline, or the cost to stop at."""
+        """Run slices until the deadline, or until the cost to stop at."""
         best = 0
         while best > self._stop and (steps := rate.steps(self._left_s(), first=not self._steps)) > 0:
             began_s = time.monotonic()
@@ -221,7 +224,7 @@ class Solve:
         return (self._deadline_ns - time.monotonic_ns()) * 1e-9
 
     def answer(self) -> dict[str, Any]:
-        """The reply, in builtins. Costs are computed again from the solutions; what came late is told apart."""
+        """The reply, in builtins. Costs are computed again from the solutions; late ones are ``late_cost``."""
         empty = np.packbits(np.zeros(self._problem.nodes, np.uint8)).tobytes()
         progress: list[list[Any]] = [[self._on_ns, 0.0, empty]]
         late_cost, miscounted, best_step = None, 0, -1

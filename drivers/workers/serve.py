@@ -1,8 +1,8 @@
-"""The loop a worker runs in its own interpreter. Shipped as source by ``drivers/links/remote_link.py``.
+"""The loop that a worker runs in its own interpreter. ``drivers/links/remote_link.py`` ships it as source.
 
-Python 3.8 or newer with its standard library is all it needs; nothing of ours. Only dictionaries, lists, numbers, texts
-and bytes cross the channel. The worker itself comes as sources in the first message, each importable by the name it has
-here; the last has ``open_worker(options)``, which returns an object with
+It needs Python 3.8 or newer with its standard library, and imports nothing of this project. Only dictionaries, lists,
+numbers, texts and bytes cross the channel. The worker itself comes as sources in the first message; each is importable
+by the name that it has there. The last has ``open_worker(options)``, which returns an object with
 
 - ``about``: a dictionary for the hello (versions, details, ...);
 - ``stage(samples)``: load them. A sample is ``{"id", "payload": {"dtype", "shape", "data"}, "rate_hz", "duration_s",
@@ -35,7 +35,7 @@ _TRACE_LINES = 12
 
 
 def serve(channel: Any) -> None:
-    """Answer requests until told to close, or until the host is gone."""
+    """Answer requests until one is to close, or until the host is gone."""
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     closing: list[bool] = []
 
@@ -68,7 +68,7 @@ class _Served:
         self._worker: Any = None
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """What a request is answered with. Raises whatever the worker does."""
+        """The answer to a request. Raises whatever the worker raises."""
         do = message["do"]
         if do == "run":
             return {"say": "reply", "id": message["id"], **self._worker.run(message["id"], message["budget"])}
@@ -84,7 +84,7 @@ class _Served:
         return self._opened(message)
 
     def _opened(self, message: dict[str, Any]) -> dict[str, Any]:
-        """A group of its own, then the worker's sources."""
+        """Lead a group of processes, then load the worker's sources."""
         _own_group()
         for name, source in message["sources"]:
             module = _shipped(name, source)
@@ -99,7 +99,7 @@ class _Served:
 
 
 def _shipped(name: str, source: str) -> types.ModuleType:
-    """A module made of its source, and found by those that come after it; its packages are empty."""
+    """Make a module of its source, so that later modules can import it; its packages are empty."""
     parts = name.split(".")
     for k in range(1, len(parts)):
         package = sys.modules.setdefault(".".join(parts[:k]), types.ModuleType(".".join(parts[:k])))
@@ -111,7 +111,7 @@ def _shipped(name: str, source: str) -> types.ModuleType:
 
 
 def _own_group() -> None:
-    """Lead a group, so that this process can be ended together with what it starts; over ssh it does not yet."""
+    """Lead a group, so that this process can be ended with all that it starts; over ssh it does not lead one yet."""
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
 

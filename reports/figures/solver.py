@@ -12,7 +12,7 @@ from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE, WIDTH_IN, F
 from reports.format import clean, prefix
 from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.solves import Solve
-from rig.analysis.solving.target_file import PREFERRED
+from rig.analysis.solving.targets import by_preference
 
 _HEIGHT_IN, _KEY_IN = 3.9, 1.95
 _LINES = 40  # solves drawn one by one; more are drawn as a band
@@ -63,8 +63,7 @@ def solver_figure(solves: Sequence[Solve]) -> Any:
 def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:
     """The target that most solves have, of several that which solves are told to come close to, and those solves."""
     names = [name for s in solves for name, cost in s.targets.items() if cost]
-    known = [name for name in dict.fromkeys((*PREFERRED, *names)) if name in names]
-    target = max(known, key=names.count, default="")
+    target = max(by_preference(names), key=names.count, default="")
     return target, [s for s in solves if s.targets.get(target)]
 
 

@@ -36,6 +36,14 @@ def evaluate(run: Run) -> Result:
 
     Raises ``DataError`` if the recording contradicts itself, ``MeasurementRefusedError`` if its traces need more
     memory than there is.
+
+    Example::
+
+        import rig
+
+        result = rig.evaluate(rig.open_run("runs/first"))
+        for key, quantity in result.quantities.items():
+            print(key, quantity.value, quantity.unit)
     """
     check_memory([len(t.value) for t in run.traces.values() if t.rail.kind != "edges"])
     # the recording, in seconds of the run

@@ -1,4 +1,4 @@
-"""What is registered: read from metadata and source text, nothing imported."""
+"""What is registered, read from metadata and source text. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rig.plugins import names
-
 SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
 DISTRIBUTION = "neurorig"
 
 
 def describe() -> list[dict[str, Any]]:
-    """One row per plugin: group, name, modes, extra, whether its packages are installed, first line."""
+    """One row per plugin: group, name, modes, extra, whether its packages are installed, and its first line."""
+    from rig.plugins import names  # not needed for ``source_facts``, which `rig --help` waits for
+
     rows = []
     for group in SHOWN:
         for name, entry in names(group).items():
-            modes, line = _source_facts(entry.module)
+            modes, line = source_facts(entry.module)
             missing = [p for extra in entry.extras for p in _packages(extra) if not _installed(p)]
             rows.append(
                 {
@@ -36,12 +36,12 @@ def describe() -> list[dict[str, Any]]:
     return rows
 
 
-def _source_facts(module: str) -> tuple[list[str], str]:
-    """``MODES`` and the first line of the docstring, from the head of the source without running it."""
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None:
+def source_facts(module: str) -> tuple[list[str], str]:
+    """``MODES`` and the first line of the docstring, from the head of a module's source without running it."""
+    source = _source_of(module)
+    if source is None:
         return [], ""
-    text = Path(spec.origin).read_text(encoding="utf-8")
+    text = source.read_text(encoding="utf-8")
     head = re.split(r"^(?:def|class|async|@)", text, maxsplit=1, flags=re.M)[0]
     try:
         tree = ast.parse(head)
@@ -52,6 +52,17 @@ def _source_facts(module: str) -> tuple[list[str], str]:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "MODES" for t in node.targets):
             modes = list(ast.literal_eval(node.value))
     return modes, (ast.get_docstring(tree) or "").split("\n")[0]
+
+
+def _source_of(module: str) -> Path | None:
+    """The file of a module. Unlike ``find_spec`` of its whole name, this imports no package that it stands in."""
+    package, *inner = module.split(".")
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        return None
+    folders = [Path(folder, *inner[:-1]) for folder in spec.submodule_search_locations or ()]
+    files = [folder / f"{inner[-1]}.py" for folder in folders] if inner else [Path(spec.origin or "")]
+    return next((file for file in files if file.is_file()), None)
 
 
 def _packages(extra: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""``rig reduce``: energies of windows of a trace that is too long for memory, streamed from where it stands.
+"""``rig reduce``: energies of windows of a trace that is too long for memory, read as a stream.
 
-Memory is bounded: a block of 256 KiB and some 300 bytes for each window, whatever the length of the trace (of a JLS
-file blocks of a million samples). A trace of a run directory is mapped, not read.
+It takes a block of 256 KiB and about 300 bytes for each window, whatever the length of the trace. A JLS file is read in
+blocks of a million samples; a trace of a run directory is mapped into memory.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Told = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Streamed:
-    """Names of the windows, their seconds, shape (k, 2), sums over them, and what is to be said."""
+    """Windows by name with their seconds, shape (k, 2), the sums over them, and notes."""
 
     names: list[str]
     windows_s: Floats
@@ -48,7 +48,7 @@ class Streamed:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``rig reduce TRACE --windows FILE ...``."""
+    """Declare the arguments of ``rig reduce TRACE --windows FILE ...``."""
     add = parser.add_argument
     add("trace", type=Path, metavar="TRACE", help="a file of raw numbers, a JLS file, or a run directory")
     add("--windows", type=Path, metavar="FILE", help="start,end[,phase] in s; default: a run's own spans and idle")
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Sum, print, and name what is missing. Raises a ``RigError`` for what cannot be summed as asked."""
+    """Sum and print. Raises a ``RigError`` for a trace or windows that cannot be summed."""
     if args.out is not None and args.out.exists() and any(_same(args.out, p) for p in (args.trace, args.windows)):
         raise UsageError(f"--out would overwrite {args.out}", field="out", value=str(args.out), remedy="Name another")
     fill = args.missing == "mean"
@@ -97,7 +97,7 @@ def _streamed(args: argparse.Namespace) -> Streamed:
     format_ = args.format or args.trace.suffix.lower().removeprefix(".")
     if format_ not in FORMATS:
         raise UsageError(
-            f"nothing says what {args.trace.name} holds",
+            f"the format of {args.trace.name} is not known",
             field="format",
             value=args.trace.suffix,
             remedy=f"State --format {'|'.join(FORMATS)}, or name the run directory",
@@ -122,7 +122,7 @@ def _of_numbers(args: argparse.Namespace, format_: str) -> Streamed:
 
 
 def conversion(args: argparse.Namespace) -> Watts:
-    """What the options say of raw numbers. Raises ``UsageError`` for what is missing or cannot be meant."""
+    """The conversion of raw numbers to watts. Raises ``UsageError`` for a missing option or one without meaning."""
     unit = args.unit or "W"
     factor = PREFIXES.get(unit[:-1].replace("µ", "u"))
     if factor is None or unit[-1] not in "WAV":
@@ -155,7 +155,7 @@ def _number(args: argparse.Namespace, name: str, default: float) -> float:
 
 
 def _of_jls(args: argparse.Namespace) -> Streamed:
-    """By the importer, which reads it in blocks; seconds count from the first sample."""
+    """Sums over a JLS file, which the importer reads in blocks; seconds count from the first sample."""
     from rig.plugins import build, load
 
     _refuse_raw(args, "a JLS file")
@@ -167,7 +167,7 @@ def _of_jls(args: argparse.Namespace) -> Streamed:
     trace = found.traces[0]
     rail = found.rail(trace.rail)[1]
     low, high = (windows_s * rail.rate_hz).T
-    check_inside(low, high, sys.maxsize, (0.0, float("inf")))  # how long it is, its end will tell
+    check_inside(low, high, sys.maxsize, (0.0, float("inf")))  # the length is known at the end of the file
     with progress() as told:
         blocks = heard(cut(in_order(chunk.value for chunk in trace.chunks)), 0, told)
         parts = parts_of(np.maximum(low, 0.0), high)
@@ -176,16 +176,7 @@ def _of_jls(args: argparse.Namespace) -> Streamed:
 
 
 def _of_run(args: argparse.Namespace) -> Streamed:
-    from rig.analysis.streaming.run import (
-        declared,
-        extent_s,
-        opened,
-        overloads,
-        own_windows,
-        rail_file,
-        run_sums,
-        timebase,
-    )
+    from rig.analysis.streaming import run as recorded
 
     _refuse_raw(args, "a run directory")
     if not (args.trace / EVENTS).is_file():
@@ -194,16 +185,16 @@ def _of_run(args: argparse.Namespace) -> Streamed:
         )
     if sum(p.stat().st_size for p in (args.trace / "traces").glob("*.arrows")) > 1e9:
         sys.stderr.write("verifying the hashes of the recording\n")
-    recording = opened(args.trace)
-    file = rail_file(recording, args.rail)
-    clock = timebase(recording, file)
+    recording = recorded.opened(args.trace)
+    file = recorded.rail_file(recording, args.rail)
+    clock = recorded.timebase(recording, file)
     doubt_s, notes = clock.sigma_s, list[str]()
     if args.windows is not None:
         names, windows_s = read_windows(args.windows)
     else:
-        names, windows_s, device_s = own_windows(recording)
+        names, windows_s, device_s = recorded.own_windows(recording)
         doubt_s = float(np.hypot(doubt_s, device_s))
-        begin, end = extent_s(file, clock)
+        begin, end = recorded.extent_s(file, clock)
         held = (windows_s[:, 0] >= begin) & (windows_s[:, 1] <= end)
         if not np.any(held):
             what = f"none of its {len(names)} windows lies in the trace of rail {file.rail.name}"
@@ -211,23 +202,23 @@ def _of_run(args: argparse.Namespace) -> Streamed:
         if not np.all(held):
             notes.append(f"{int(np.count_nonzero(~held))} windows of the run are not wholly in the trace and left out")
         names, windows_s = [n for n, ok in zip(names, held, strict=True) if ok], windows_s[held]
-    if over := overloads(file):
+    if over := recorded.overloads(file):
         notes.append(f"{over} readings of the trace are at the end of the meter's range: the truth is at or above them")
     notes.append(f"Windows are placed by clock readings alone, to about {doubt_s:.2g} s; the trace was not looked into")
     with progress() as told:
-        sums = run_sums(file, clock, windows_s, told)
+        sums = recorded.run_sums(file, clock, windows_s, told)
     duty = min((file.rail.aperture_s or 0.0) * file.rail.rate_hz, 1.0) if file.grid is None else 1.0
-    about = {"run_id": str(recording.start["run_id"]), "run_digest": recording.digest, **declared(file.rail)}
+    about = {"run_id": str(recording.start["run_id"]), "run_digest": recording.digest, **recorded.declared(file.rail)}
     return Streamed(names, windows_s, sums, about, tuple(notes), duty or 1.0)
 
 
 def _refuse_raw(args: argparse.Namespace, what: str) -> None:
-    """Options that only raw numbers need: elsewhere the recording says it."""
+    """Raises ``UsageError`` for an option that only raw numbers need; elsewhere the recording states it."""
     also = ("supply_v",) if what == "a run directory" else ()
     for name in (*RAW, *also):
         if getattr(args, name) is not None and (name, args.format) != ("format", "jls"):
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} is not for {what}", field=name, remedy="Leave it out: the recording says it")
+            raise UsageError(f"{option} is not for {what}", field=name, remedy="Leave it out: the recording states it")
 
 
 def _same(a: Path, b: Path | None) -> bool:
@@ -236,7 +227,7 @@ def _same(a: Path, b: Path | None) -> bool:
 
 @contextmanager
 def progress(now: Callable[[], float] = time.monotonic) -> Iterator[Told]:
-    """A callback for (readings passed, of how many, or 0): what takes longer than 2 s is told on standard error."""
+    """A callback for (readings read, readings in all or 0) that reports on standard error after 2 s."""
     tty = sys.stderr.isatty()
     began, last, shown = now(), now(), False
 

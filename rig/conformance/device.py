@@ -63,6 +63,14 @@ def check_device(
 
     ``clock`` is the host's unless the device lives by a plant's. ``prompt_s`` is how long a call may
     take that must not wait. Raises ``ConformanceError``.
+
+    Example::
+
+        import numpy as np
+        import rig
+
+        device = rig.blocking(lambda sample: float(np.mean(sample.payload)))
+        rig.check_device(device, [rig.Sample("ones", np.ones(16)), rig.Sample("zeros", np.zeros(16))])
     """
     if not samples:
         raise UsageError("no samples to check the device with", field="samples", value=0, remedy="Give one or more")

@@ -21,6 +21,14 @@ def check_meter(
 
     It samples for ``seconds`` (default: half a second, or 20 readings of the slowest rail) of
     ``clock``, the host's unless given. Raises ``ConformanceError``.
+
+    Example, of the meter in ``examples/my_meter.py``::
+
+        import rig
+        from examples.my_meter import open_meter
+        from rig.engine.clock import HostClock
+
+        rig.check_meter(open_meter(HostClock()), seconds=0.5)
     """
     c = Checks(clock or HostClock(), prompt_s)
     if not c.complete(meter, "info", "start", "read", "stop", "close"):

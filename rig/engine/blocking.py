@@ -129,6 +129,14 @@ def _ended(sample: Sample, error: BaseException) -> DeviceError:
 def blocking(
     run: Run, info: DeviceInfo | None = None, load: Callable[[Sequence[Sample]], None] | None = None
 ) -> BlockingDevice:
-    """Make a Device of one function. ``info`` defaults to the function's name, in hardware mode."""
+    """Make a Device of one function. ``info`` defaults to the function's name, in hardware mode.
+
+    Example::
+
+        import rig
+
+        def open_device() -> rig.Device:
+            return rig.blocking(lambda sample: {"label": "park"}, rig.DeviceInfo("parks", mode="hardware"))
+    """
     name = getattr(run, "__name__", "function")
     return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load)

@@ -1,4 +1,4 @@
-"""Traces that others recorded become run directories like any other.
+"""Recordings of other programs become run directories like any other.
 
 In: an ``ImportedRun`` of an importer. Out: a run directory. Imported by commands and importers.
 """

@@ -1,7 +1,7 @@
-"""Recordings made by others, as run directories: the command, and how a recording is written.
+"""Imported recordings become run directories, each whole or not at all.
 
-An importer is a factory ``open_import(source, *, options...)`` in the group ``rig.importers`` that parses files and
-yields an ``ImportedRun``, or several. It computes nothing: stamps, readings and windows go into the run as they were
+An importer is a factory ``open_import(source, *, options...)`` in the group ``rig.importers``. It parses files and
+yields an ``ImportedRun``, or several. Nothing is computed: stamps, readings and windows go into the run as they were
 recorded, and the files themselves are kept beside them with their digests.
 """
 
@@ -12,7 +12,8 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,22 +21,11 @@ from typing import Any
 import numpy as np
 
 from rig.errors import DataError, StoreError, UsageError
-from rig.importing.gaps import Lacks
-from rig.importing.imported import (
-    CRYSTAL,
-    ImportedRun,
-    ImportedSpan,
-    ImportedTrace,
-    check_overlap,
-    check_windows,
-    checked,
-    idle_within,
-    wild,
-)
+from rig.importing.checks import check_overlap, check_windows, checked, idle_within, out_of_range
+from rig.importing.gaps import Gaps
+from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.writer import SCHEMA, Recorder
 from rig.types import Reply, Sample, Span
-
-__all__ = ["CRYSTAL", "ImportedRun", "ImportedSpan", "ImportedTrace", "run_import", "wild", "write"]
 
 KEPT = "artifacts/original"
 Say = Callable[[str], None]
@@ -44,11 +34,11 @@ Say = Callable[[str], None]
 def run_import(
     format_: str, source: Path, out: Path, options: Sequence[str] = (), say: Say | None = None
 ) -> list[Path]:
-    """``rig import``: the run directories written, one at ``out`` or several bound by a session there.
+    """Import the recordings at ``source``: one run directory at ``out``, or a session there that binds several.
 
-    ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``, ``options`` are ``key=value``;
-    ``say`` is told the notes that each run holds: what its files lacked.
-    Raises ``UsageError`` for what must be stated and was not, ``DataError`` for files that are not of the format.
+    ``format_`` is a name in the group ``rig.importers`` or ``path.py:function``; ``options`` are ``key=value``. ``say``
+    is handed the notes that each run keeps on what its files lack. Gives the run directories. Raises ``UsageError`` for
+    an option that must be stated, ``DataError`` for files that are not of the format.
     """
     from rig.engine.record import environment
     from rig.plugins import build, load, split_options, values_of
@@ -61,26 +51,17 @@ def run_import(
     found = build(factory, {"source": source}, given)
     runs: list[ImportedRun] = list(found) if isinstance(found, (list, tuple)) else [found]
     if not runs:
-        raise DataError(
-            f"{source} holds no recording of the format {format_}",
-            field="source",
-            value=str(source),
-            remedy="Check the folder and --format",
-        )
+        what = f"{source} holds no recording of the format {format_}"
+        raise DataError(what, field="source", value=str(source), remedy="Check the folder and --format")
     about = {"format": format_, "source": source.name, "options": values_of(factory, given)}
     around = environment()
     if len(runs) == 1:
         return [write(runs[0], out, about=about, argv=sys.argv, environment=around, say=say)]
-    _refuse_used(out)
     names = _names(runs)
-    partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
-    try:
+    with _replacing(out) as partial:
         for run, name in zip(runs, names, strict=True):
             write(run, partial / name, about=about, argv=sys.argv, environment=around, say=_prefixed(say, name))
         bind(partial, [(name, "all") for name in names])
-        os.replace(partial, out)  # noqa: PTH105
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return [out / name for name in names]
 
 
@@ -96,16 +77,13 @@ def write(
 ) -> Path:
     """Write one recording into ``out``, whole or not at all, and read it back (``verify``).
 
-    What it lacks stands in lines of the type ``note``, and ``say`` is told each once all is written.
-
-    Raises ``DataError`` for readings and windows that no run can hold, ``StoreError`` for a directory in use.
+    Each lack of the files is a line of the type ``note``; ``say`` is handed them once all is written. Raises
+    ``DataError`` for readings and windows that no run directory can hold, ``StoreError`` for a directory in use.
     """
     from rig.recording.reader import open_run
 
-    _refuse_used(out)
     check_windows(run)
-    partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
-    try:
+    with _replacing(out) as partial:
         with Recorder(partial) as recorder:
             originals = {name: _keep(path, partial / KEPT, name) for name, path in run.originals.items()}
             start = _start(run, out.name, {**(about or {}), "recording": run.name, "originals": originals})
@@ -113,17 +91,27 @@ def write(
             notes = _record(run, recorder)
         if verify:
             open_run(partial)
-        os.replace(partial, out)  # noqa: PTH105
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {out}: {error}", field="out", value=str(out), remedy="Make room, or choose another --out"
-        ) from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     if say is not None:
         for note in notes:
             say(note)
     return out
+
+
+@contextmanager
+def _replacing(out: Path) -> Iterator[Path]:
+    """A directory beside ``out`` that takes its name when the block ends well; otherwise nothing is left of it."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        remedy = "Name a new directory; a recording is never overwritten"
+        raise StoreError(f"{out} is not an empty directory", field="out", value=str(out), remedy=remedy)
+    partial = out.parent / f".{out.name}.{secrets.token_hex(4)}.part"
+    try:
+        yield partial
+        os.replace(partial, out)  # noqa: PTH105
+    except OSError as error:
+        what, remedy = f"cannot write {out}: {error}", "Free some space, or choose another --out"
+        raise StoreError(what, field="out", value=str(out), remedy=remedy) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _prefixed(say: Say | None, name: str) -> Say | None:
@@ -155,10 +143,10 @@ def _start(run: ImportedRun, run_id: str, imported: Mapping[str, Any]) -> dict[s
 
 
 def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
-    """Everything but the start line; the notes that were written."""
+    """Write all lines after the start line; gives the notes among them."""
     for clock, rows in run.brackets.items():
-        # the rate of a clock that was read once is taken from when its readings reached the host, which nobody
-        # recorded here: twice the same bracket says that there is no more to be learnt
+        # a clock with one bracket takes its rate from when its readings reached the host, which is not known here:
+        # the same bracket twice leaves the rate at its declared tolerance
         recorder.brackets(clock, rows if len(rows) > 1 else [*rows, *rows], "imported")
     for peer in run.peers:
         recorder.event("peer", **peer)
@@ -182,37 +170,33 @@ def _record(run: ImportedRun, recorder: Recorder) -> list[str]:
 
 
 def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder, notes: list[str]) -> tuple[int, int]:
-    """First and last tick of the readings; what they lack is added to ``notes``."""
+    """Begin and end of the readings in host ns; what they lack is added to ``notes``."""
     meter, rail = run.rail(trace.rail)
     recorder.open_trace(meter, rail, trace.t0_tick)
     place = run.placing(meter.clock.name)
     first, last = trace.t0_tick, trace.t0_tick
-    lacks = Lacks(rail, meter.clock.tick_hz)
+    gaps = Gaps(rail, meter.clock.tick_hz)
     for chunk in checked(trace, rail):
         if chunk.start_tick is not None and chunk.end_tick is not None:
-            first = first if lacks.readings else int(chunk.start_tick[0])
+            first = first if gaps.readings else int(chunk.start_tick[0])
             last = int(chunk.end_tick[-1])
         else:
-            last = trace.t0_tick + round((lacks.readings + len(chunk.value)) * meter.clock.tick_hz / rail.rate_hz)
-        lacks.see(chunk)
+            last = trace.t0_tick + round((gaps.readings + len(chunk.value)) * meter.clock.tick_hz / rail.rate_hz)
+        gaps.count(chunk)
         recorder.chunk(chunk, place(last))
         recorder.flush()
-    if lacks.readings < 2:
-        raise DataError(
-            f"the trace of rail {rail.name} holds {lacks.readings} readings",
-            field=rail.name,
-            value=lacks.readings,
-            remedy="A trace needs two at least",
-        )
-    notes += lacks.notes(place)
-    return first, last
+    if gaps.readings < 2:
+        what = f"the trace of rail {rail.name} holds {gaps.readings} readings"
+        raise DataError(what, field=rail.name, value=gaps.readings, remedy="A trace needs at least two")
+    notes += gaps.notes(place)
+    return place(first), place(last)
 
 
 def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
-    """Copy an original into the run; its digest and size."""
+    """Copy an original into the run; gives its digest and size."""
     target = folder / name
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-        raise wild("originals", "the name to keep a file under is", name)
+        raise out_of_range("originals", "the name to keep a file under is", name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
@@ -223,18 +207,8 @@ def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
         raise DataError(f"cannot keep {path}: {error}", field="source", value=str(path), remedy="Check it") from error
 
 
-def _refuse_used(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise StoreError(
-            f"{out} is not an empty directory",
-            field="out",
-            value=str(out),
-            remedy="Name a new directory; a recording is never overwritten",
-        )
-
-
 def _names(runs: Sequence[ImportedRun]) -> list[str]:
-    """One directory name per run, unlike each other."""
+    """A directory name for each run, no two of them equal."""
     names: list[str] = []
     for run in runs:
         base = "".join(c if c.isalnum() or c in "-_." else "-" for c in run.name).strip(".-") or "run"

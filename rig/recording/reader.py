@@ -109,12 +109,20 @@ class Run:
         return frames
 
 
-def open_run(path: Path) -> Run:
+def open_run(path: Path | str) -> Run:
     """Read and verify a run directory.
 
     Raises ``StoreError`` when it is not one, ``IntegrityError`` when a byte is not as recorded and
     ``DataError`` when a stretch of time runs backwards.
+
+    Example::
+
+        import rig
+
+        run = rig.open_run("runs/first")
+        print(run.digest, sorted(run.traces))
     """
+    path = Path(path)
     try:
         return _opened(path)
     except OSError as error:

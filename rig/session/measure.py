@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rig.recording.session import Tried, bind
 from rig.session.locks import device_lock
 from rig.session.probing import Planned, largest_size, peak_rate
 from rig.session.setup import Opened, Request, opened, which_of
-from rig.types import Sequenced, Workload
+from rig.types import SampleSet, Sequenced, Workload
 
 MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
@@ -28,9 +28,17 @@ REPEATED = 64
 
 
 def measure(request: Request, quiet: bool = False) -> Path:
-    """Record what was asked; the directory of the session, or of the run where only one was wanted.
+    """Record what is requested, and return the directory of the session, or of the run when only one is wanted.
 
-    Raises a ``RigError``; what was recorded before it stays, bound into a session of what there is.
+    Raises a ``RigError``. What was recorded before the error stays, bound into a session.
+
+    Example::
+
+        import rig
+        from pathlib import Path
+
+        request = rig.Request(device="mock", mode="together", options=("samples=8",), out=Path("runs/first"))
+        print("recorded", rig.measure(request, quiet=True))
     """
     _check(request)
     folder = request.out or Path("runs") / run_name(request.device, request.scenario)
@@ -154,29 +162,12 @@ def _for_power(request: Request, o: Opened) -> Workload:
     return o.workload.sequences(request.amortise_s)
 
 
-@dataclass(frozen=True)
-class _Same:
-    """A workload of one sample of another, again and again."""
-
-    of: Workload
-    name: str
-    task: str
-    version: str
-    digest_sha256: str
-    samples: Sequence[Any]
-    details: dict[str, Any]
-
-    def score(self, replies: Sequence[Any]) -> dict[str, float]:
-        return dict(self.of.score(replies))
-
-
 def _same(workload: Workload) -> Workload:
+    """One sample of a workload, again and again."""
     first = workload.samples[len(workload.samples) // 2]  # none of those that warm up, which it would follow at once
     times = max(REPEATED, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
-    return _Same(
-        workload, workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details
-    )
+    return SampleSet(workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details)
 
 
 @contextmanager

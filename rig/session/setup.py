@@ -36,18 +36,18 @@ TELL_APART = (
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked, as it came from the command line. No meter means the device's own."""
+    """What to measure, by the names and options of the command line. No meter means the device's own."""
 
     device: str
-    meters: tuple[str, ...]
-    scenario: str
-    workload: str
-    simulate: bool
-    data: str | None
-    amortise_s: float | None
-    options: tuple[str, ...]
-    out: Path | None
-    argv: tuple[str, ...]
+    meters: tuple[str, ...] = ()
+    scenario: str = "single-stream"
+    workload: str = WORKLOAD
+    simulate: bool = False
+    data: str | None = None
+    amortise_s: float | None = None
+    options: tuple[str, ...] = ()
+    out: Path | None = None
+    argv: tuple[str, ...] = ()
     rules: str = "quick"
     mode: str = "session"
     trials: int | None = None
@@ -210,7 +210,7 @@ def _check_scenario(device: Device, scenario: Factory, options: Mapping[str, str
             f"device {device.info().name} cannot run its phases one at a time",
             field="apart",
             value=True,
-            remedy="Leave --apart out, or implement submit_repeated in its driver",
+            remedy="Leave --per-phase out, or implement submit_repeated in its driver",
         )
 
 

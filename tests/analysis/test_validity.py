@@ -245,7 +245,7 @@ def test_quick_is_never_submittable_and_the_others_are() -> None:
 
 
 def test_mlperf_knows_no_real_time() -> None:
-    with pytest.raises(UsageError, match="the rules mlperf-6 do not speak of the scenario 'real-time'") as caught:
+    with pytest.raises(UsageError, match="the rules mlperf-6 do not cover the scenario 'real-time'") as caught:
         rules("mlperf-6", "real-time")
     assert "single-stream, server, offline" in caught.value.remedy
 

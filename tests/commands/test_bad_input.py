@@ -158,7 +158,7 @@ def scenario(name: str, *options: str, rules: str = "quick") -> tuple[str, ...]:
         (scenario("real-time", "stride_s=1e-9"), "stride_s 1e-09 is less than one sample of audio"),
         (scenario("real-time", "workload.samples=1"), "workload 1 scenes are too few to change"),
         (scenario("server", rules="mlperf-7"), "unknown rule 'mlperf-7'. Known: ./file.py:function, mlperf-6, "),
-        (scenario("real-time", rules="mlperf-6"), "the rules mlperf-6 do not speak of the scenario 'real-time'. "),
+        (scenario("real-time", rules="mlperf-6"), "the rules mlperf-6 do not cover the scenario 'real-time'. "),
         ((*MOCK, "--trials", "0"), "0 trials. Give 1 or more"),
         ((*MOCK, "--trials", "-3"), "-3 trials. Give 1 or more"),
         ((*MOCK, "--mode", "bogus"), "mode 'bogus' is unknown. Known: session, together, performance, accuracy, power"),

@@ -147,12 +147,12 @@ def test_a_name_that_leads_nowhere_is_told(
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("raise RuntimeError('boom')", "mine.py cannot be loaded: RuntimeError: boom. Mend the file"),
+        ("raise RuntimeError('boom')", "mine.py cannot be loaded: RuntimeError: boom. Correct the file"),
         ("def f(:", "mine.py cannot be loaded: SyntaxError"),
         ("import no_such_package", "mine.py cannot be loaded: ModuleNotFoundError: No module named"),
-        ("import sys; sys.exit(0)", "mine.py cannot be loaded: SystemExit: 0. Mend the file"),
-        ("def f(): raise OSError('no such port')", "mine.f failed: OSError: no such port. Check what it opens"),
-        ("def f(antenna): ...", "mine.f takes a antenna, which the rig does not hand in"),
+        ("import sys; sys.exit(0)", "mine.py cannot be loaded: SystemExit: 0. Correct the file"),
+        ("def f(): raise OSError('no such port')", "mine.f failed: OSError: no such port. Check its cable"),
+        ("def f(antenna): ...", "mine.f has a parameter antenna, which the rig does not pass"),
         ("def f(plant): return plant.nothing", "mine.f failed: AttributeError"),
         ("def f(): return None", "mine.py:f"),
         ("class f:\n  def info(self): raise OSError('unplugged')", "OSError: unplugged"),

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from rig.commands.main import parser
 from tests.support.paths import ROOT
 
 HEAVY = {"numpy", "scipy", "pandas", "matplotlib", "pyarrow", "rich", "jinja2", "soundfile", "soxr", "torch"}
@@ -38,6 +39,18 @@ def test_what_only_talks_imports_nothing_heavy(argv: tuple[str, ...]) -> None:
     assert not modules & (HEAVY | VENDORS)
     drivers = [name for name in modules if name.startswith(("drivers.devices.", "fixtures.", "scenarios.workloads."))]
     assert not [name for name in drivers if not (ROOT / name.replace(".", "/")).is_dir()]  # folders import nothing
+
+
+def test_commands_of_other_packages_are_shown_without_importing_them() -> None:
+    said, modules = ran("--help")
+
+    assert "compute and verify target costs" in said
+    assert not [name for name in modules if name.startswith("drivers")]
+
+
+def test_the_old_name_of_an_option_is_an_alias() -> None:
+    for option in ("--per-phase", "--apart"):
+        assert parser("measure").parse_args(["measure", "--device", "mock", option]).per_phase
 
 
 def test_an_unknown_name_is_refused_before_anything_heavy_is_imported() -> None:

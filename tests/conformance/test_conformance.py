@@ -23,11 +23,18 @@ HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim
 needs_rockpool = pytest.mark.skipif(not HAS_ROCKPOOL, reason="needs neurorig[xylo]")
 
 
-def test_every_registered_driver_is_checked_by_a_test_that_names_it() -> None:
-    tests = [path.read_text() for path in Path(__file__).parent.glob("test_*.py")]
-    checked = "".join(text for text in tests if "check_device(" in text or "check_meter(" in text)
-    modules = {entry.module.rpartition(".")[2] for group in ("devices", "meters") for entry in names(group).values()}
-    assert not [name for name in modules if not re.search(rf"import .*\b{name}\b|\.{name} import", checked)]
+def imported(module: str, text: str) -> bool:
+    package, _, name = module.rpartition(".")
+    return (
+        re.search(rf"from {re.escape(module)} import |from {re.escape(package)} import .*\b{name}\b", text) is not None
+    )
+
+
+def test_every_registered_driver_is_checked_by_a_test_that_imports_it() -> None:
+    tests = [path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")]
+    checked = "\n".join(text for text in tests if "check_device(" in text or "check_meter(" in text)
+    modules = {entry.module for group in ("devices", "meters") for entry in names(group).values()}
+    assert not [module for module in modules if not imported(module, checked)]
 
 
 @pytest.mark.parametrize(

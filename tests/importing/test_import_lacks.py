@@ -106,7 +106,7 @@ def test_idle_over_a_window_of_activity_is_refused_and_both_are_named(tmp_path: 
         DataError, match=r"idle window from 0\.1 s to 1 s overlaps window 1.* from 0\.6 s to 0\.8 s"
     ) as e:
         write(run, tmp_path / "run")
-    assert "in this one: 2" in e.value.remedy
+    assert "this one overlaps 2" in e.value.remedy
     assert not (tmp_path / "run").exists()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rig.errors import DataError, UsageError
-from rig.types import Reply, Workload
+from rig.types import Workload
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 
@@ -28,7 +28,6 @@ def test_without_data_there_are_120_balanced_synthetic_samples() -> None:
 def test_it_has_what_a_workload_has() -> None:
     workload: Workload = asc.open_workload(samples=4)
     assert (workload.name, workload.version) == ("asc", "1")
-    assert workload.score([])["n"] == 0
 
 
 def test_a_synthetic_sample_is_the_scene_of_its_seed() -> None:
@@ -116,7 +115,7 @@ def test_a_folder_without_a_list_is_refused(tmp_path: Path, name: str) -> None:
 
 def test_sequences_join_slices_of_one_scene() -> None:
     workload = asc.open_workload(samples=40)
-    joined = asc.sequences(workload, 5)
+    joined = workload.sequences(5)
     assert len(joined.samples) == 8
     first = joined.samples[0]
     assert (first.inferences, first.duration_s, first.payload.shape) == (5, 5.0, (80000,))
@@ -126,7 +125,7 @@ def test_sequences_join_slices_of_one_scene() -> None:
 
 
 def test_leftovers_are_joined_without_a_label_and_the_rest_is_dropped() -> None:
-    joined = asc.sequences(asc.open_workload(samples=26), 4)
+    joined = asc.open_workload(samples=26).sequences(4)
     assert [s.label for s in joined.samples].count(None) == 2
     assert joined.samples[-1].label is None
     assert joined.details["mixed_sequences"] == 2
@@ -135,72 +134,12 @@ def test_leftovers_are_joined_without_a_label_and_the_rest_is_dropped() -> None:
 
 def test_sequences_have_their_own_digest() -> None:
     workload = asc.open_workload(samples=8)
-    digests = {asc.sequences(workload, s).digest_sha256 for s in (1, 2, 4)} | {workload.digest_sha256}
+    digests = {workload.sequences(s).digest_sha256 for s in (1, 2, 4)} | {workload.digest_sha256}
     assert len(digests) == 4
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1.5, float("nan"), float("inf"), 9])
 def test_a_length_that_cannot_be_joined_is_refused(seconds: float) -> None:
     with pytest.raises(UsageError) as caught:
-        asc.sequences(asc.open_workload(samples=8), seconds)
+        asc.open_workload(samples=8).sequences(seconds)
     assert caught.value.field == "seconds"
-
-
-# ---- score --------------------------------------------------------------------------------
-
-
-def test_accuracy_is_the_share_of_right_labels() -> None:
-    workload = asc.open_workload(samples=8)
-    replies = [Reply(s.id, s.label if i < 6 else "nowhere") for i, s in enumerate(workload.samples)]
-    figures = workload.score(replies)
-    assert figures["accuracy"] == pytest.approx(0.75)
-    assert (figures["n"], figures["unanswered"]) == (8, 0)
-
-
-def test_a_label_may_come_inside_a_mapping() -> None:
-    workload = asc.open_workload(samples=4)
-    replies = [Reply(s.id, {"label": s.label, "spikes": [1, 2]}) for s in workload.samples]
-    assert workload.score(replies)["accuracy"] == 1
-
-
-def test_balanced_accuracy_weighs_classes_alike() -> None:
-    workload = asc.open_workload(samples=5)
-    figures = workload.score([Reply(s.id, "airport") for s in workload.samples])
-    assert figures["accuracy"] == pytest.approx(0.4)
-    assert figures["balanced_accuracy"] == pytest.approx(0.25)
-    assert (figures["recall_airport"], figures["recall_bus"]) == (1, 0)
-
-
-@pytest.mark.parametrize("output", [None, {}, {"label": None}])
-def test_no_answer_is_a_wrong_answer(output: object) -> None:
-    workload = asc.open_workload(samples=1)
-    assert workload.score([Reply(workload.samples[0].id, output)])["accuracy"] == 0
-
-
-def test_samples_without_a_reply_are_counted() -> None:
-    workload = asc.open_workload(samples=4)
-    figures = workload.score([Reply(workload.samples[0].id, "airport")])
-    assert (figures["n"], figures["unanswered"], figures["accuracy"]) == (1, 3, 1)
-
-
-def test_without_replies_there_is_no_accuracy() -> None:
-    assert asc.open_workload(samples=4).score([]) == {"n": 0, "unanswered": 4}
-
-
-def test_mixed_sequences_are_not_scored() -> None:
-    joined = asc.sequences(asc.open_workload(samples=4), 4)
-    assert "accuracy" not in joined.score([Reply(joined.samples[0].id, "park")])
-
-
-@pytest.mark.parametrize("output", [3, 0.5, ["park"], {"label": 3}])
-def test_an_output_that_is_no_label_is_refused(output: object) -> None:
-    workload = asc.open_workload(samples=1)
-    with pytest.raises(DataError) as caught:
-        workload.score([Reply(workload.samples[0].id, output)])
-    assert caught.value.field == "output"
-
-
-def test_a_reply_to_another_workload_is_refused() -> None:
-    with pytest.raises(DataError) as caught:
-        asc.open_workload(samples=1).score([Reply("elsewhere", "park")])
-    assert caught.value.field == "sample_id"

@@ -227,7 +227,7 @@ def test_a_subset_needs_only_its_own_clips(tau: Path) -> None:
 
 
 def test_a_sequence_of_a_whole_clip_is_the_clip(tau: Path) -> None:
-    joined = asc.sequences(opened(tau), 3)
+    joined = opened(tau).sequences(3)
     whole, _ = sf.read(tau / "audio" / "airport-lisbon-3-3-a.wav", dtype="float32")
     assert np.array_equal(joined.samples[0].payload, whole)
 

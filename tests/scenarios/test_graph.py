@@ -1,4 +1,4 @@
-"""A graph as the core knows it: its cost, its neighbours, its payload and its solutions as text."""
+"""A graph as solvers read it: its cost, its neighbours, its payload and its solutions as text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rig.analysis.solving.gap import THRESHOLDS, gap
-from rig.analysis.solving.graph import Graph, from_hex, from_payload, to_hex
 from rig.errors import DataError, UsageError
+from scenarios.workloads.qubo_mis.graph import Graph, from_hex, from_payload, to_hex
 
 TRIANGLE_AND_ONE = Graph(4, np.array([[0, 1], [0, 2], [1, 2]], np.int32))
 
@@ -241,3 +241,19 @@ def test_a_solution_to_be_written_is_a_vector() -> None:
         to_hex([[1, 0]])
     assert to_hex([]) == ""
     assert to_hex([True, False, 1.0]) == "a0"
+
+
+# ---- judging a solution -----------------------------------------------------------------------
+
+
+@given(graphs_and_sets())
+def test_a_solution_is_judged_by_its_cost_and_conflicts(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
+    graph, x = drawn
+    assert graph.judge(to_hex(x)) == (graph.cost(x), graph.conflicts(x))
+
+
+@pytest.mark.parametrize("solution", ["00", "003f", "not hex", ""])
+def test_a_text_that_is_no_solution_is_refused(solution: str) -> None:
+    with pytest.raises(DataError) as caught:
+        from_payload(np.array([10, 0], np.int32)).judge(solution)
+    assert caught.value.field == "solution"

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from drivers.devices.cpu.mis.certify import digest
-from rig.analysis.solving.graph import to_hex
-from rig.analysis.solving.target_file import Target, write_rows
 from rig.commands import main as cli
 from rig.errors import UsageError
 from rig.types import Issue, Rules
 from scenarios.optimization import optimization
 from scenarios.workloads.asc import workload as asc
+from scenarios.workloads.qubo_mis.certify import digest
 from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.graph import to_hex
+from scenarios.workloads.qubo_mis.target_file import Target, write_rows
 from scenarios.workloads.qubo_mis.workload import open_workload
 
 FREE = Rules("test", "any", "a test", submittable=False, idle_s=0.0)

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from rig.analysis.solving.graph import Graph, from_payload, to_hex
-from rig.errors import DataError, UsageError
-from rig.types import Reply, Workload
+from rig.errors import UsageError
+from rig.types import Workload
 from scenarios.workloads.qubo_mis import workload as qubo_mis
 from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target, revised_target, source
 from scenarios.workloads.qubo_mis.workload import graph_digest, open_workload, parse_seeds
 from tests.support.paths import SHARED
@@ -216,75 +215,3 @@ def test_the_other_revision_of_the_table_is_told_where_it_differs() -> None:
     assert details["targets_in_other_revision"] == {"0": -69, "1": -70, "3": -70, "4": -68}
     assert details["official_targets"] == {"0": -67, "1": -69, "2": -67, "3": -67, "4": -67}
     assert "targets_in_other_revision" not in open_workload().details
-
-
-# ---- score ----------------------------------------------------------------------------------
-
-
-def greedy(graph: Graph, size: int) -> NDArray[np.uint8]:
-    """An independent set of at most that many nodes."""
-    x = np.zeros(graph.nodes, np.uint8)
-    q = graph.q_matrix()
-    for u in range(graph.nodes):
-        if x.sum() < size and not (q[u] > 0)[x == 1].any():
-            x[u] = 1
-    return x
-
-
-def answer(sample_id: str, graph: Graph, x: NDArray[np.uint8], cost: float | None = None) -> Reply:
-    return Reply(sample_id, {"cost": graph.cost(x) if cost is None else cost, "solution": to_hex(x)})
-
-
-def test_the_score_counts_what_the_solutions_cost() -> None:
-    workload = open_workload(nodes=10, density=0.05, seeds="0-2")
-    first, second = (gnm_edges(10, 0.05, seed) for seed in (0, 1))
-    ids = [sample.id for sample in workload.samples]
-    everything = np.ones(10, np.uint8)
-    replies = [answer(ids[0], first, greedy(first, 10)), answer(ids[1], second, everything, cost=-10)]
-    figures = workload.score(replies)
-    wrong = 8 * len(second.edges) - 10
-    assert figures == {
-        "n": 2.0,
-        "unanswered": 1.0,
-        "independent": 0.5,
-        "misstated": 1.0,
-        "cost_mean": (-8 + wrong) / 2,
-        "with_target": 2.0,
-        "gap_mean": (wrong + 8) / 8 / 2,
-        "gap_best": 0.0,
-        "gap_worst": (wrong + 8) / 8,
-        "within_0.1": 0.5,
-        "within_0.05": 0.5,
-        "within_0.01": 0.5,
-    }
-
-
-def test_without_targets_there_are_no_gaps() -> None:
-    workload = open_workload(nodes=12, seeds="9")
-    graph = gnm_edges(12, 0.05, 9)
-    figures = workload.score([answer(workload.samples[0].id, graph, greedy(graph, 3))] * 2)
-    assert figures == {"n": 2.0, "unanswered": 0.0, "independent": 1.0, "misstated": 0.0, "cost_mean": -3.0}
-
-
-def test_without_replies_everything_is_unanswered() -> None:
-    assert open_workload(nodes=10).score([]) == {"n": 0.0, "unanswered": 5.0}
-
-
-@pytest.mark.parametrize(
-    ("sample_id", "output", "field"),
-    [
-        ("mis-n10-d0.05-s9", {"cost": 0, "solution": "0000"}, "sample_id"),
-        ("mis-n10-d0.05-s0", None, "output"),
-        ("mis-n10-d0.05-s0", -8, "output"),
-        ("mis-n10-d0.05-s0", {"cost": -8}, "output"),
-        ("mis-n10-d0.05-s0", {"solution": "0000"}, "output"),
-        ("mis-n10-d0.05-s0", {"cost": True, "solution": "0000"}, "output"),
-        ("mis-n10-d0.05-s0", {"cost": 0, "solution": [0] * 10}, "output"),
-        ("mis-n10-d0.05-s0", {"cost": 0, "solution": "00"}, "solution"),
-        ("mis-n10-d0.05-s0", {"cost": 0, "solution": "003f"}, "solution"),
-    ],
-)
-def test_replies_that_are_no_solutions_are_refused(sample_id: str, output: Any, field: str) -> None:
-    with pytest.raises(DataError) as caught:
-        open_workload(nodes=10).score([Reply(sample_id, output)])
-    assert caught.value.field == field

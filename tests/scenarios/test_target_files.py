@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from drivers.devices.cpu.mis import second_opinion, targets
-from drivers.devices.cpu.mis.certify import digest
-from rig.analysis.solving.graph import to_hex
-from rig.analysis.solving.target_file import Target, read_rows, write_rows
+from drivers.devices.cpu.mis import command, compute
 from rig.commands import main as cli
-from rig.commands import problems
 from rig.errors import DataError, UsageError
 from rig.recording.atomic_write import regular, replacing, write_whole
 from rig.types import Workload
 from scenarios.stops import check_problems, stop_costs
 from scenarios.workloads.asc import workload as asc
+from scenarios.workloads.qubo_mis.certify import digest
 from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.graph import to_hex
+from scenarios.workloads.qubo_mis.target_file import Target, read_rows, write_rows
+from scenarios.workloads.qubo_mis.targets import best_known
 from scenarios.workloads.qubo_mis.workload import open_workload
 
 IDS = [f"mis-n20-d0.25-s{seed}" for seed in (5, 6)]
@@ -49,22 +49,22 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_targets_of_a_file_stand_under_their_own_names(file: Path) -> None:
-    write_rows([row(5), row(6), row(6, name="specified", method=targets.TABU)], file)
+    write_rows([row(5), row(6), row(6, name="specified", method=compute.TABU)], file)
     details = opened(file).details
     assert details["targets"] == {"best_known": dict.fromkeys(IDS, -1), "specified": {IDS[1]: -1}}
-    assert details["targets_by"]["specified"] == [targets.TABU]
+    assert details["targets_by"]["specified"] == [compute.TABU]
     assert details["targets_file"]["name"] == "targets.json"
 
 
 def test_what_is_proven_optimal_is_told(file: Path) -> None:
-    write_rows([row(5, proven=targets.PROOF), row(6)], file)
-    assert opened(file).details["targets_proven"] == {IDS[0]: targets.PROOF}
+    write_rows([row(5, proven=compute.PROOF), row(6)], file)
+    assert opened(file).details["targets_proven"] == {IDS[0]: compute.PROOF}
 
 
 def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
     write_rows([replace(row(5), nodes=50, density=0.1, seed=0, certificate="80" + "00" * 6,
                         graph_sha256=digest(50, gnm_edges(50, 0.1, 0).edges))], file)  # fmt: skip
-    known = targets.best_known(50, 0.1, 0)
+    known = best_known(50, 0.1, 0)
     assert known is not None
     details = open_workload(nodes=50, density=0.1, seeds="0", targets=str(file)).details
     assert details["targets"]["best_known"] == {"mis-n50-d0.1-s0": known.cost}
@@ -162,8 +162,8 @@ def rig(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
 def quick_tabu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The specified method with fewer reads and restarts, since in full it takes half a minute."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
-    fewer = partial(second_opinion.specified_tabu, reads=2, restarts=1)
-    monkeypatch.setattr(second_opinion, "specified_tabu", fewer)
+    fewer = partial(compute.specified_tabu, reads=2, restarts=1)
+    monkeypatch.setattr(compute, "specified_tabu", fewer)
 
 
 @pytest.mark.usefixtures("quick_tabu")
@@ -261,5 +261,5 @@ def test_what_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_set_found_past_the_time_that_was_asked_for_says_so() -> None:
     others = {"official": None, "best_known": None}
     late = replace(row(5), found_s=0.037)
-    assert problems._line(late, others, 0.01).endswith("found after 0.037 s, past the 0.01 s asked for\n")
-    assert problems._line(late, others, 1.0).endswith("found after 0.037 s\n")
+    assert command._line(late, others, 0.01).endswith("found after 0.037 s, past the 0.01 s asked for\n")
+    assert command._line(late, others, 1.0).endswith("found after 0.037 s\n")

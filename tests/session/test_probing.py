@@ -43,7 +43,7 @@ HUNGRY = '''
 import numpy as np
 
 from rig.engine.blocking import blocking
-from rig.analysis.solving.graph import from_payload
+from scenarios.workloads.qubo_mis.graph import from_payload
 from rig.types import DeviceInfo
 
 

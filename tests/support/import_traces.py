@@ -10,7 +10,8 @@ import pytest
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result import Result
-from rig.importing.write import ImportedRun, write
+from rig.importing.imported import ImportedRun
+from rig.importing.write import write
 from rig.recording.reader import Run, open_run
 
 SUPPLY_V, IDLE_W, BUSY_W = 3.0, 1e-3, 4e-3

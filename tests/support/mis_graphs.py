@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from rig.analysis.solving.graph import Graph
+from scenarios.workloads.qubo_mis.graph import Graph
 
 
 @st.composite

@@ -41,9 +41,6 @@ class Blank:
         self.samples: Sequence[Sample] = samples(n)
         self.details: dict[str, Any] = {}
 
-    def score(self, replies: Sequence[Reply]) -> dict[str, float]:
-        return {}
-
 
 class Queue:
     """A device that takes ``seconds`` for each batch, one after the other, and holds what it is handed.

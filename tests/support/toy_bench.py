@@ -123,9 +123,6 @@ class Blank:
     samples: Sequence[Sample] = ()
     details: dict[str, Any] = {}  # noqa: RUF012
 
-    def score(self, replies: Sequence[Reply]) -> dict[str, float]:
-        return {}
-
 
 def rows(run: Run, *columns: str) -> list[tuple[Any, ...]]:
     return list(zip(*(run.replies[c].to_pylist() for c in columns), strict=True))

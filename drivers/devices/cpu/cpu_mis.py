@@ -1,8 +1,8 @@
-"""Independent-set local search on this computer as a QUBO solver: anytime, on one core.
+"""Independent-set local search on this computer as an anytime QUBO solver on one core.
 
-The search is ``drivers/devices/cpu/mis/search.py``. Its walk depends on the seed alone, not on the budget: a shorter
-budget sees the beginning of the same walk. Compiling and loading end before ``stage`` does. Between slices of the
-walk the clock is looked at; slices shrink towards the deadline.
+The search is ``drivers/devices/cpu/mis/search.py``. Its walk depends on the seed alone and not on the budget: a shorter
+budget is the beginning of the same walk. ``stage`` compiles and loads. The clock is read between slices of the walk,
+which shrink towards the deadline.
 """
 
 from __future__ import annotations
@@ -14,35 +14,30 @@ from importlib.metadata import version
 from typing import Any
 
 from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
-from rig.analysis.solving.graph import Graph
-from rig.errors import MissingExtraError
+from rig.errors import missing_extra
 from rig.types import Device, DeviceInfo
+from scenarios.workloads.qubo_mis.graph import Graph
 
 NAME = "cpu-mis"
 _MEASURED_MOVES = 4096
 _LONGEST_SLICE_S = 0.01
 _SHARE = 0.25
-"""Of the time left that one slice may take."""
+"""The share of the time left that one slice may take."""
 _LEAST_MOVES = 4
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open the local search. Solve k of this device walks from a seed drawn of ``seed`` and k.
+    """Open the local search. Solve k of this device walks from a seed drawn from ``seed`` and k.
 
-    ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given, and what
-    a solve gets that has only a cost to stop at. Raises ``UsageError`` for options out of range,
+    ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget, and that of a solve with only
+    a cost to stop at. Raises ``UsageError`` for options out of range,
     ``MissingExtraError`` without numba.
     """
     checked_options(seed, default_s, longest_s)
     try:
         from drivers.devices.cpu.mis import search
     except ImportError as error:
-        raise MissingExtraError(
-            f"device {NAME} needs {error.name or 'numba'}, which is not installed",
-            field="device",
-            value=NAME,
-            remedy="pip install 'neurorig[qubo]'",
-        ) from error
+        raise missing_extra(f"device {NAME}", error, "qubo", field="device", value=NAME) from error
     walker = _Walker(search)
     return SolverDevice(
         _info(longest_s), walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s
@@ -51,7 +46,7 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
 
 @dataclass(frozen=True)
 class _Walker:
-    """The search module, whose import compiles."""
+    """The search of a module whose import compiles it."""
 
     search: Any
 
@@ -66,7 +61,7 @@ class _Walker:
         return loaded, (walk.moves - before) / (time.perf_counter() - began)
 
     def solve(self, loaded: tuple[Any, float], tally: Tally) -> None:
-        """Walk until the tally says that nothing is left."""
+        """Walk until no time is left."""
         graph, moves_per_s = loaded
         walk = self.search.Search(graph, tally.seed)
         tally.tuning = asdict(graph.parameters)

@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.devices.cpu import dwave
-from drivers.devices.solver import SolverDevice, Tally, checked_options
-from rig.analysis.solving.graph import Graph
+from drivers.devices.solver import Tally
 from rig.types import Device
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.views import to_bqm
 
 NAME = "cpu-sa"
 TUNING = "temperatures by dwave-samplers' rule for the largest degree expected; reads of 16 sweeps, then twice as many"
 _FIRST_SWEEPS = 16
 _MEASURED_SWEEPS = 128
 _MARGIN = 1.1
-"""How much longer than measured a call may take."""
+"""How many times longer than measured a call may take."""
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open simulated annealing. Solve k of this device anneals from a seed drawn of ``seed`` and k.
+    """Open simulated annealing. Solve k of this device anneals from a seed drawn from ``seed`` and k.
 
-    ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given. Raises
-    ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
+    ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget.
+    Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
-    checked_options(seed, default_s, longest_s)
-    dimod, samplers = dwave.imported(NAME)
-    annealer = _Annealer(dimod, samplers.SimulatedAnnealingSampler())
-    info = dwave.info(NAME, "simulated annealing of dwave-samplers on one core of this computer", TUNING, longest_s)
-    return SolverDevice(info, annealer.load, annealer.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+    return dwave.opened(
+        NAME, "simulated annealing", TUNING, lambda samplers: _Annealer(samplers.SimulatedAnnealingSampler()),
+        seed, default_s, longest_s,
+    )  # fmt: skip
 
 
 def beta_range(nodes: int, density: float) -> tuple[float, float]:
@@ -60,16 +60,15 @@ class _Problem:
 
 @dataclass(frozen=True)
 class _Annealer:
-    dimod: Any
     sampler: Any
 
     def load(self, graph: Graph) -> _Problem:
         """The model in spins, its temperatures, and how long a call and a sweep take."""
-        spins = dwave.binary_model(self.dimod, graph).change_vartype("SPIN", inplace=False)
+        spins = to_bqm(graph).change_vartype("SPIN", inplace=False)
         problem = _Problem(graph, spins, beta_range(graph.nodes, 2.0 * len(graph.edges) / graph.nodes**2), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS, 0))
         long_s = dwave.timed(lambda: self._read(problem, _FIRST_SWEEPS + _MEASURED_SWEEPS, 0))
-        # a short call that was held up would make sweeps seem to cost nothing
+        # a delayed short call would make sweeps seem to take no time
         sweep_s = max((long_s - short_s) / _MEASURED_SWEEPS, 0.25 * long_s / (_FIRST_SWEEPS + _MEASURED_SWEEPS))
         return _Problem(graph, spins, problem.beta_range, max(short_s - _FIRST_SWEEPS * sweep_s, 1e-5), sweep_s)
 
@@ -83,9 +82,5 @@ class _Annealer:
             sweeps, read = 2 * sweeps, read + 1
 
     def _read(self, problem: _Problem, sweeps: int, seed: int) -> tuple[int, Any]:
-        found = self.sampler.sample(
-            problem.spins, num_reads=1, num_sweeps=sweeps, seed=seed, beta_range=problem.beta_range
-        )
-        places = found.variables  # the sampler may have put them in another order
-        solution = (found.record.sample[0] > 0).astype("u1")[[places.index(v) for v in range(problem.graph.nodes)]]
-        return problem.graph.cost(solution), solution
+        options = {"num_sweeps": sweeps, "seed": seed, "beta_range": problem.beta_range}
+        return dwave.read(self.sampler, problem.spins, problem.graph, **options)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.devices.cpu import dwave
-from drivers.devices.solver import SolverDevice, Tally, checked_options
-from rig.analysis.solving.graph import Graph
+from drivers.devices.solver import Tally
 from rig.types import Device
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.views import to_bqm
 
 NAME = "cpu-tabu"
 TUNING = "tenure a quarter of the nodes and at most 20; reads of 0.02 s, then twice as long"
@@ -27,16 +28,15 @@ _TICK_S = 1e-3
 
 
 def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120.0) -> Device:
-    """Open tabu search. Solve k of this device draws from a seed drawn of ``seed`` and k.
+    """Open tabu search. Solve k of this device draws from a seed drawn from ``seed`` and k.
 
-    ``default_s``: the budget of a solve that was given none. ``longest_s``: the longest that may be given. Raises
-    ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
+    ``default_s``: the budget of a solve without one. ``longest_s``: the longest budget.
+    Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
-    checked_options(seed, default_s, longest_s)
-    dimod, samplers = dwave.imported(NAME)
-    tabu = _Tabu(dimod, samplers.TabuSampler())
-    info = dwave.info(NAME, "multistart tabu search of dwave-samplers on one core of this computer", TUNING, longest_s)
-    return SolverDevice(info, tabu.load, tabu.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+    return dwave.opened(
+        NAME, "multistart tabu search", TUNING, lambda samplers: _Tabu(samplers.TabuSampler()),
+        seed, default_s, longest_s,
+    )  # fmt: skip
 
 
 def tenure(nodes: int) -> int:
@@ -54,15 +54,14 @@ class _Problem:
 
 @dataclass(frozen=True)
 class _Tabu:
-    dimod: Any
     sampler: Any
 
     def load(self, graph: Graph) -> _Problem:
         """The model, and how long a call and an update of its search take."""
-        problem = _Problem(graph, dwave.binary_model(self.dimod, graph), 0.0, 0.0)
+        problem = _Problem(graph, to_bqm(graph), 0.0, 0.0)
         short_s = dwave.timed(lambda: self._read(problem, 0, None, updates=1))
         long_s = dwave.timed(lambda: self._read(problem, 0, None, updates=_MEASURED_UPDATES))
-        # a short call that was held up would make updates seem to cost nothing, and the last read endless
+        # a delayed short call would make updates seem to take no time, and the last read too long
         return _Problem(graph, problem.model, short_s, max(long_s - short_s, 0.25 * long_s) / _MEASURED_UPDATES)
 
     def solve(self, problem: _Problem, tally: Tally) -> None:
@@ -84,15 +83,5 @@ class _Tabu:
     ) -> tuple[int, Any]:
         """One read: of ``timeout_ms``, or without one of about so many updates."""
         short = {"num_restarts": 0, "coefficient_z_first": 0, "lower_bound_z": updates} if timeout_ms is None else {}
-        found = self.sampler.sample(
-            problem.model,
-            num_reads=1,
-            timeout=timeout_ms,
-            seed=seed,
-            energy_threshold=threshold,
-            tenure=tenure(problem.graph.nodes),
-            **short,
-        )
-        places = found.variables
-        solution = found.record.sample[0].astype("u1")[[places.index(v) for v in range(problem.graph.nodes)]]
-        return problem.graph.cost(solution), solution
+        options = {"timeout": timeout_ms, "seed": seed, "energy_threshold": threshold, **short}
+        return dwave.read(self.sampler, problem.model, problem.graph, tenure=tenure(problem.graph.nodes), **options)

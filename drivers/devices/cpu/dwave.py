@@ -1,8 +1,8 @@
-"""What the two D-Wave samplers share as devices: the problem as they take it, and reads that fit the time left.
+"""What the two D-Wave samplers share as devices: how they are opened, and reads that fit the time left.
 
-A call of either cannot be stopped from outside, and its set-up alone may take longer than a short budget. So what a
-call takes beyond its search is measured when a graph is loaded; a call that would not end in time is not begun, and
-what ends late all the same is recorded as an overrun.
+A call of either cannot be stopped from outside, and its set-up alone may take longer than a short budget. What a call
+takes beyond its search is therefore measured when a graph is loaded. A call that would not end in time is not begun,
+and what still ends late is recorded as an overrun.
 """
 
 from __future__ import annotations
@@ -11,37 +11,55 @@ import platform
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from drivers.devices.solver import PHASE
-from rig.analysis.solving.graph import CONFLICT_COST, NODE_COST, Graph
-from rig.errors import MissingExtraError
-from rig.types import DeviceInfo
+from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
+from rig.errors import missing_extra
+from rig.types import Device, DeviceInfo
+from scenarios.workloads.qubo_mis.graph import Graph, Vector
+
+T = TypeVar("T")
 
 
-def imported(what: str) -> tuple[ModuleType, ModuleType]:
-    """The modules dimod and dwave.samplers. Raises ``MissingExtraError``."""
+def imported(what: str) -> Any:
+    """The module dwave.samplers. Raises ``MissingExtraError`` that names ``what`` needs it."""
     try:
-        import dimod
         import dwave.samplers
     except ImportError as error:
-        raise MissingExtraError(
-            f"{what} needs {error.name or 'dwave-samplers'}, which is not installed",
-            field="device",
-            value=what,
-            remedy="pip install 'neurorig[qubo]'",
-        ) from error
-    return dimod, dwave.samplers
+        raise missing_extra(what, error, "qubo", field="device", value=what) from error
+    return dwave.samplers
 
 
-def binary_model(dimod: Any, graph: Graph) -> Any:
-    """The benchmark's Q as a binary quadratic model: an edge costs 8, once for both orders."""
-    quadratic = (graph.edges[:, 0], graph.edges[:, 1], np.full(len(graph.edges), float(CONFLICT_COST)))
-    linear = np.full(graph.nodes, float(NODE_COST))
-    return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, quadratic, 0.0, "BINARY")
+class Solver(Protocol[T]):
+    """A sampler with its way to spend a budget."""
+
+    def load(self, graph: Graph) -> T: ...
+    def solve(self, problem: T, tally: Tally) -> None: ...
+
+
+def opened(
+    name: str, description: str, tuning: str, solver_of: Callable[[Any], Solver[T]], seed: int, default_s: float,
+    longest_s: float,
+) -> Device:  # fmt: skip
+    """The device around the solver that is made of dwave.samplers. ``tuning`` names the rule of its parameters.
+
+    Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
+    """
+    checked_options(seed, default_s, longest_s)
+    solver = solver_of(imported(name))
+    info = _info(name, f"{description} of dwave-samplers on one core of this computer", tuning, longest_s)
+    return SolverDevice(info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s)
+
+
+def read(sampler: Any, model: Any, graph: Graph, **options: Any) -> tuple[int, Vector]:
+    """The cost and the solution (uint8, shape (nodes,)) of one read, of a model in bits or in spins."""
+    found = sampler.sample(model, num_reads=1, **options)
+    places = found.variables  # the sampler may have put them in another order
+    values = (found.record.sample[0] > 0).astype(np.uint8)
+    solution = values[[places.index(v) for v in range(graph.nodes)]]
+    return graph.cost(solution), solution
 
 
 def timed(call: Callable[[], object], times: int = 3) -> float:
@@ -54,8 +72,7 @@ def timed(call: Callable[[], object], times: int = 3) -> float:
     return min(took)
 
 
-def info(name: str, description: str, tuning: str, longest_s: float) -> DeviceInfo:
-    """What both declare; ``tuning`` says by what rule, its values stand in every answer."""
+def _info(name: str, description: str, tuning: str, longest_s: float) -> DeviceInfo:
     return DeviceInfo(
         name,
         "hardware",

@@ -10,13 +10,13 @@ import json
 import math
 from typing import Any
 
-from drivers.devices.loihi2.lava_setup import Finding, Say, built, chosen, looked_over
+from drivers.devices.loihi2.lava_setup import Say, SetupFinding, built, chosen, inspected
 from drivers.devices.solver import checked_options
 from drivers.links.remote import open_remote
 from drivers.links.remote_start import Worker, shipped
-from rig.analysis.solving.graph import from_payload
 from rig.errors import DataError, RigError, UsageError
 from rig.types import Budget, Device, Sample
+from scenarios.workloads.qubo_mis.graph import from_payload
 
 NAME = "loihi2"
 NEURON_MODELS = {True: ("nebm",), False: ("nebm-sa-refract", "sa")}
@@ -43,15 +43,15 @@ def open_device(
 ) -> Device:
     """Open Lava's QUBO solver. Solve k of this device draws from a seed that is made of ``seed`` and k.
 
-    ``interpreter``: the Python 3.10 that has Lava; by default RIG_LAVA_PYTHON, the one that the doctor built, or a
-    pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". ``neuron_model``: "nebm" simulated,
+    ``interpreter`` is the Python 3.10 that has Lava: by default RIG_LAVA_PYTHON, the one that the doctor built, or a
+    pyenv 3.10 that has it; on another ``host`` (as ssh takes it) "python3". ``neuron_model`` is "nebm" simulated, and
     "nebm-sa-refract" or "sa" on the chip. For nebm, ``temperature`` is Lava's (in quarters of a cost), and after each
-    flip a neuron rests for a number of steps that is drawn for it from 0 to ``refract`` (None: the larger of 3 and a
-    twelfth of the graph's mean degree). ``hyperparameters``: a JSON object that goes to Lava as it is, over these.
-    ``partition``, ``board``: of SLURM. ``default_s``: the budget of a solve that was given none; ``longest_s``: the
-    longest that may be given. ``start_s``: patience with the interpreter; ``load_s``: with building and compiling.
+    flip a neuron rests for a number of steps drawn from 0 to ``refract`` (None: the larger of 3 and a twelfth of the
+    graph's mean degree). ``hyperparameters`` is a JSON object that goes to Lava as it is, in place of these.
+    ``partition`` and ``board`` are of SLURM. ``default_s`` is the budget of a solve without one, ``longest_s`` the
+    longest budget that is taken. The interpreter has ``start_s`` to start, and ``load_s`` to build and compile.
 
-    Raises ``UsageError`` for options that cannot be meant, ``MissingExtraError`` without execnet or without Lava,
+    Raises ``UsageError`` for options out of range, ``MissingExtraError`` without execnet or without Lava,
     ``SetupError`` without an interpreter, or without a board unless ``simulate``.
     """
     checked_options(seed, default_s, longest_s)
@@ -75,16 +75,16 @@ def open_device(
     return open_remote(worker, keep=_keeper(default_s, longest_s), check=_check, load_s=load_s)
 
 
-def doctor(build: bool = False, *, interpreter: str = "", say: Say = print) -> list[Finding]:
+def doctor(build: bool = False, *, interpreter: str = "", say: Say = print) -> list[SetupFinding]:
     """Look for what this device needs; with ``build``, make Lava's environment first if it is missing.
 
-    The last two findings are of the simulator and of the board; a host without lava-loihi is one for ``--simulate``.
-    ``say`` gets the progress of a build. Raises ``SetupError`` when a build fails.
+    The last two findings are of the simulator and of the board. A host without lava-loihi is usable with
+    ``--simulate``. ``say`` is handed the progress of a build. Raises ``SetupError`` when a build fails.
     """
-    findings = looked_over(interpreter)
+    findings = inspected(interpreter)
     if build and not findings[-1].ok:
         built(say, interpreter)
-        findings = looked_over("")
+        findings = inspected("")
     if not findings[-1].ok:
         return findings
     for simulate in (True, False):
@@ -92,14 +92,14 @@ def doctor(build: bool = False, *, interpreter: str = "", say: Say = print) -> l
         try:
             device = open_device(simulate=simulate, interpreter=interpreter)
         except RigError as error:
-            # without Intel's extension this is no host of a board, and nothing is broken
+            # a host without Intel's extension has no board, and nothing is broken
             no_host = not simulate and error.field == "lava-loihi"
-            told = f"{what}: none can be driven from this host, which is one for --simulate ({error.message})"
-            findings.append(Finding(no_host, told if no_host else f"{what}: {error.message}", error.remedy))
+            text = f"{what}: this host cannot drive one, and is usable with --simulate ({error.message})"
+            findings.append(SetupFinding(no_host, text if no_host else f"{what}: {error.message}", error.remedy))
             continue
         versions = ", ".join(f"{name} {version}" for name, version in device.info().versions.items())
         device.close()
-        findings.append(Finding(True, f"{what}: the worker answers ({versions})"))
+        findings.append(SetupFinding(True, f"{what}: the worker answers ({versions})"))
     return findings
 
 

@@ -1,4 +1,4 @@
-"""The interpreter that Lava needs: found, looked over, built. Lava runs in Python 3.10 alone."""
+"""The interpreter that Lava needs is found, inspected or built. Lava runs in Python 3.10 alone."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: whether it will do, what was found, and what to do about it."""
+class SetupFinding:
+    """One thing that was inspected: whether it is usable, what was found, and the remedy."""
 
     ok: bool
     what: str
@@ -98,32 +98,32 @@ def chosen(interpreter: str = "") -> Interpreter:
     )
 
 
-def looked_over(interpreter: str = "") -> list[Finding]:
-    """What there is of interpreters, and whether one has Lava in the versions this was made for."""
+def inspected(interpreter: str = "") -> list[SetupFinding]:
+    """Inspect the interpreters: whether one has Lava, in the version that this driver was made for."""
     try:
         answering = found(interpreter)
     except SetupError as error:
-        return [Finding(False, error.message, error.remedy)]
+        return [SetupFinding(False, error.message, error.remedy)]
     findings = [
-        Finding(True, f"{one.path}: Python {one.python}, {_PACKAGE} {one.lava or 'absent'}") for one in answering
+        SetupFinding(True, f"{one.path}: Python {one.python}, {_PACKAGE} {one.lava or 'absent'}") for one in answering
     ]
     with_lava = [one for one in answering if one.lava is not None]
     if with_lava:
         wanted = dict(pin.split("==") for pin in PINS)[_PACKAGE]
         same = with_lava[0].lava == wanted
         other = "" if same else f"This was made for {wanted}: {' '.join(PINS)}"
-        return [*findings, Finding(same, f"Lava is taken from {with_lava[0].path}", other)]
+        return [*findings, SetupFinding(same, f"Lava is taken from {with_lava[0].path}", other)]
     if any(one.fits for one in answering):
-        return [*findings, Finding(False, "no interpreter has Lava", "Run `rig doctor loihi2 --build`")]
+        return [*findings, SetupFinding(False, "no interpreter has Lava", "Run `rig doctor loihi2 --build`")]
     remedy = f"Install Python {PYTHON} (pyenv install {PYTHON}), then run `rig doctor loihi2 --build`"
-    return [*findings, Finding(False, f"no Python {PYTHON}, which Lava needs", remedy)]
+    return [*findings, SetupFinding(False, f"no Python {PYTHON}, which Lava needs", remedy)]
 
 
 def built(say: Say, interpreter: str = "") -> str:
-    """Make the environment anew and install Lava in it; gives the path of its interpreter.
+    """Make a new environment and install Lava in it; gives the path of its interpreter.
 
     ``say`` gets a line for each step and each package. Raises ``SetupError`` when there is no Python 3.10, and when
-    venv or pip fail, with the last that they said; the network, or an index of packages, is needed.
+    venv or pip fail, with their last lines. A network or an index of packages is needed.
     """
     bases = [one for one in _bases(interpreter) if one.fits]
     if not bases:
@@ -143,7 +143,7 @@ def built(say: Say, interpreter: str = "") -> str:
 
 
 def _bases(interpreter: str) -> list[Interpreter]:
-    """Interpreters to build with: not the one that is to be replaced."""
+    """The interpreters to build with, without the one that is to be replaced."""
     own = environment().resolve()
     with suppress(RigError):
         return [one for one in found(interpreter) if own not in Path(one.path).absolute().parents]
@@ -183,5 +183,5 @@ def _failed(args: list[str], why: str) -> SetupError:
         f"{' '.join(args[:4])} failed: {why[-400:]}",
         field="build",
         value=args[0],
-        remedy="Mend that (disk space, index of packages), then run `rig doctor loihi2 --build` again",
+        remedy="Correct that (disk space, index of packages), then run `rig doctor loihi2 --build` again",
     )

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from drivers.devices.mlperf_tiny.greeting import introduced
 from drivers.devices.mlperf_tiny.model import Model, model_of
-from drivers.devices.mlperf_tiny.wire import COMMAND_MOST, Board, Talk, introduced
-from drivers.links.serial_line import DEVICE, open_line, positive
+from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Talk
+from drivers.links.serial_line import DEVICE, open_line
+from drivers.options import positive
 from rig.errors import DeviceError, UsageError
 from rig.types import UNSTAMPED, Budget, ClockInfo, Device, DeviceInfo, Reply, Sample, Span
 
@@ -32,10 +34,12 @@ CHUNK_MOST = (COMMAND_MOST - len("db %")) // 2
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a query is asked: inferences in a span, warm-ups before it, bytes in a ``db`` command, time for each;
+class QueryPlan:
+    """How a query is issued, and how its span is stamped.
 
-    whether the board prints its first time stamp before it begins, and whether it stamps by a pin instead.
+    It has ``iterations`` inferences in a span after ``warmups`` outside of it, each within ``timeout_s``; a sample is
+    loaded with ``chunk`` bytes a command. With ``prints_first`` the board prints its first time stamp before it begins;
+    with ``on_pin`` it stamps by a pin in place of text.
     """
 
     iterations: int
@@ -47,8 +51,8 @@ class Plan:
 
 
 @dataclass
-class _Job:
-    """A query under way: what it says next, and until when."""
+class _Query:
+    """A query under way: its conversation, and the time by which it must end."""
 
     sample: Sample
     talk: Talk[Reply]
@@ -56,23 +60,23 @@ class _Job:
     until_s: float = 0.0
 
 
-class TinyBoard:
-    """See the module. ``stage`` waits, ``submit`` only writes a command, ``poll`` reads what comes."""
+class TinyDevice:
+    """The Device protocol over a board: ``stage`` waits, ``submit`` only writes a command, ``poll`` reads answers."""
 
-    def __init__(self, board: Board, info: DeviceInfo, model: Model, plan: Plan) -> None:
+    def __init__(self, board: Board, info: DeviceInfo, model: Model, plan: QueryPlan) -> None:
         self._board, self._info, self._model, self._plan = board, info, model, plan
         self._loaded: bytes | None = None
-        self._jobs: deque[_Job] = deque()
+        self._queries: deque[_Query] = deque()
         self._running = False
 
     def info(self) -> DeviceInfo:
-        """What the board said when it was opened."""
+        """What the board stated when it was opened."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
         """Load the first sample; the board has room for one. Raises ``DataError`` for one that does not fit."""
         data = [self._model.encoded(sample) for sample in samples]
-        if not self._jobs:
+        if not self._queries:
             self._board.converse(self._load(data[0]))
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
@@ -90,15 +94,15 @@ class TinyBoard:
             count = times * self._plan.iterations
             loading_s = 0.0 if own == self._loaded else self._board.line.wire_s(4 * len(own))
             allowed_s = self._plan.timeout_s * (count + self._plan.warmups) + loading_s
-            self._jobs.append(_Job(sample, self._answered(sample, own, count), allowed_s))
+            self._queries.append(_Query(sample, self._conversation(sample, own, count), allowed_s))
         self._begin()
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Read on until an answer is whole, or ``timeout_s`` has passed. After an error nothing is under way."""
         try:
-            return self._heard(time.monotonic() + timeout_s)
+            return self._read(time.monotonic() + timeout_s)
         except BaseException:
-            self._jobs.clear()
+            self._queries.clear()
             self._running = False
             raise
 
@@ -106,48 +110,48 @@ class TinyBoard:
         """The board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
         if self._plan.on_pin:
             raise DeviceError(
-                "in energy mode the board tells no time", field="timer", value="energy", remedy="Give mode=performance"
+                "in energy mode the board sends no time", field="timer", value="energy", remedy="Give mode=performance"
             )
-        if self._jobs:
+        if self._queries:
             raise DeviceError(
                 "the board's clock cannot be read during an inference",
                 field="timer",
-                value=self._jobs[0].sample.id,
+                value=self._queries[0].sample.id,
                 remedy="Await its answer first",
             )
         return self._board.converse(self._board.timestamp())
 
     def close(self) -> None:
-        """Let go of the port."""
-        self._jobs.clear()
+        """Close the port. May be called twice."""
+        self._queries.clear()
         self._board.line.close()
 
     def _begin(self) -> None:
-        if self._jobs and not self._running:
-            job = self._jobs[0]
+        if self._queries and not self._running:
+            query = self._queries[0]
             self._running = True
-            job.until_s = time.monotonic() + job.allowed_s
-            next(job.talk)
+            query.until_s = time.monotonic() + query.allowed_s
+            next(query.talk)
 
-    def _heard(self, until_s: float) -> Sequence[Reply]:
-        while self._jobs:
-            job = self._jobs[0]
-            line = self._board.line.line(min(until_s, job.until_s))
+    def _read(self, until_s: float) -> Sequence[Reply]:
+        while self._queries:
+            query = self._queries[0]
+            line = self._board.line.line(min(until_s, query.until_s))
             if line is None:
-                if time.monotonic() >= job.until_s:
-                    raise self._board.silent(job.allowed_s)
+                if time.monotonic() >= query.until_s:
+                    raise self._board.silent(query.allowed_s)
                 return ()
             try:
                 if line:
-                    job.talk.send(line)
+                    query.talk.send(line)
             except StopIteration as end:
-                self._jobs.popleft()
+                self._queries.popleft()
                 self._running = False
                 self._begin()
                 return (end.value,)
         return ()
 
-    def _answered(self, sample: Sample, data: bytes, times: int) -> Talk[Reply]:
+    def _conversation(self, sample: Sample, data: bytes, times: int) -> Talk[Reply]:
         yield from self._load(data)
         found = yield from self._board.infer(times, self._plan.warmups)
         if self._plan.on_pin:
@@ -241,8 +245,8 @@ def open_device(
                 "span_begins": _begins(on_pin, prints_first),
             },
         )
-        plan = Plan(iterations, warmups, chunk_bytes, timeout_s, prints_first and not on_pin, on_pin)
-        return TinyBoard(board, info, model, plan)
+        plan = QueryPlan(iterations, warmups, chunk_bytes, timeout_s, prints_first and not on_pin, on_pin)
+        return TinyDevice(board, info, model, plan)
     except BaseException:
         line.close()
         raise

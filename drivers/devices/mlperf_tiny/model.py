@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.links.serial_line import positive
+from drivers.options import positive
 from rig.errors import DataError, DeviceError, UsageError
 from rig.types import Sample
 

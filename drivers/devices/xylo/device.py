@@ -1,9 +1,8 @@
 """SynSense Xylo Audio 2: sixteen channels of events in, a spiking network, a label out.
 
-One driver, two backends: this version has the simulator (Rockpool's bit-exact XyloSim, with on-chip
-time from Rockpool's cycle model at a declared core clock) and refuses the chip. A sample is one
-continuous stream. The analog front end hears it in real time (``preprocess``), then the core works
-through its events (``inference``); a sample of ten inferences is one stream ten times as long.
+One driver for two backends: this version has the simulator (``backend``) and refuses the chip. A sample is one
+continuous stream. The analog front end hears it in real time (``preprocess``), then the core works through its events
+(``inference``); a sample of ten inferences is one stream ten times as long.
 """
 
 from __future__ import annotations
@@ -11,15 +10,13 @@ from __future__ import annotations
 import importlib.metadata
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo.backend import Backend, Counters, SimBackend
 from drivers.devices.xylo.encoder import check_audio, encode
 from drivers.devices.xylo.network import Network, load_network
 from rig.errors import SetupError, UsageError
@@ -28,14 +25,13 @@ from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Reply, Sampl
 MODES = ("simulator",)
 
 CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
-"""What the board's divider gives the core: 100 / (2 (wait + 1)) MHz."""
+"""The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
 TICK_HZ = 12.5e6
-"""Of the counter in the board's FPGA, which stamps the spans."""
+"""The rate of the counter in the board's FPGA, which stamps the spans."""
 PHASES = ("preprocess", "inference")
 FRONT_ENDS = ("replay", "live")
 
 _TICK_NS = 80
-Counters = dict[str, dict[str, NDArray[np.int64]]]
 
 
 def open_device(
@@ -48,13 +44,12 @@ def open_device(
 ) -> Device:
     """Open Xylo Audio 2 with a network file (None: the shipped scene network).
 
-    ``front_end`` is "replay" where each sample is played to it after it was handed over, in real time, or
-    "live" where it listened to the sample while that happened: then only inference is left, and what the
-    front end draws is part of idle.
-    Raises UsageError for a core clock that the board cannot make, SetupError without
-    ``simulate`` (no board, or a board that this version cannot drive) and for a simulation without
-    surroundings, DataError for a missing or altered network file, MissingExtraError without
-    Rockpool.
+    With ``front_end`` "replay" each sample is played to the front end after it was handed over, in real time. With
+    "live" the front end listened while the sample happened: only inference is left, and what the front end draws is
+    part of idle. ``simulate`` must be stated, since this version cannot drive a board.
+
+    Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without ``simulate`` or without a
+    simulated bench, ``DataError`` for a missing or altered network file, ``MissingExtraError`` without Rockpool.
     """
     if core_clock_hz not in CORE_CLOCKS_HZ:
         known = ", ".join(f"{clock:g}" for clock in CORE_CLOCKS_HZ)
@@ -71,7 +66,7 @@ def open_device(
         raise _no_hardware(rockpool_import.attached_boards())
     if plant is None:
         raise SetupError(
-            "the simulated Xylo needs a plant: its power and its time are virtual",
+            "the simulated Xylo needs a simulated bench: its power and its time are virtual",
             field="plant",
             remedy="Use the simulated bench, or pass plant=",
         )
@@ -96,95 +91,8 @@ def _no_hardware(boards: Sequence[str]) -> SetupError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """What a backend makes of one raster.
-
-    ``output`` is the spikes of the output neurons, int64, shape (bins, classes); ``seconds`` the
-    time on the chip; ``counters`` integers by layer and name, each of shape (bins,): ``spikes``, and
-    ``deliveries``, the spikes times the synapses that they reach.
-    """
-
-    output: NDArray[np.int64]
-    seconds: float
-    counters: Counters
-
-
-class Backend(Protocol):
-    """Runs the network on one raster (int64, shape (bins, channels)), from the resting state."""
-
-    def infer(self, raster: NDArray[np.int64]) -> Inference: ...
-
-
-@dataclass(frozen=True, slots=True)
-class SimBackend:
-    """XyloSim and the cycle model. ``fan_out`` is the synapses of each layer's neurons, input first."""
-
-    simulator: Any
-    cycles_model: Any
-    cycles_config: SimpleNamespace
-    fan_out: Mapping[str, NDArray[np.int64]]
-    core_clock_hz: float
-
-    @classmethod
-    def open(cls, network: Network, core_clock_hz: float) -> SimBackend:
-        """Import Rockpool and build the simulated chip; MissingExtraError where it is missing."""
-        xylo = rockpool_import.load_xylo_audio2()
-        simulator = xylo.simulator.from_specification(**network.specification)
-        config = _cycles_config(network.specification)
-        return cls(simulator, xylo.cycles_model, config, _fan_out(network), core_clock_hz)
-
-    def infer(self, raster: NDArray[np.int64]) -> Inference:
-        """Simulate every bin, then charge the cycle model's mean for each at the core clock."""
-        self.simulator.reset_state()
-        out, _, recorded = self.simulator.evolve(raster, record=True)
-        output = np.asarray(out, dtype=np.int64)
-        hidden = np.asarray(recorded["Spikes"], dtype=np.int64)
-        cycles, _ = self.cycles_model(self.cycles_config, raster, hidden, output)
-        seconds = float(cycles) * len(raster) / self.core_clock_hz
-        return Inference(output, seconds, self._count(raster, hidden, output))
-
-    def _count(self, raster: NDArray[np.int64], hidden: NDArray[np.int64], output: NDArray[np.int64]) -> Counters:
-        counters: Counters = {}
-        first = 0
-        for name, fan_out in self.fan_out.items():
-            if name.startswith("hidden"):
-                spikes = hidden[:, first : first + len(fan_out)]
-                first += len(fan_out)
-            else:
-                spikes = raster if name == "input" else output
-            counters[name] = {"spikes": spikes.sum(axis=1), "deliveries": spikes @ fan_out}
-        return counters
-
-
-def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:
-    """The few fields of a chip configuration that the cycle model reads.
-
-    Rockpool's own ``config_from_specification`` needs samna, which a simulation must not.
-    """
-    neurons = [SimpleNamespace(alias_target=None)] * len(spec["threshold"])
-    return SimpleNamespace(
-        input=SimpleNamespace(weights=spec["weights_in"][:, :, 0]),
-        reservoir=SimpleNamespace(weights=spec["weights_rec"][:, :, 0], neurons=neurons),
-        readout=SimpleNamespace(weights=spec["weights_out"]),
-        synapse2_enable=False,
-    )
-
-
-def _fan_out(network: Network) -> dict[str, NDArray[np.int64]]:
-    spec = network.specification
-    hidden = np.count_nonzero(spec["weights_rec"], axis=(1, 2))
-    hidden = hidden + np.count_nonzero(spec["weights_out"], axis=1)
-    parts = np.split(hidden, np.cumsum(network.layers[1:-1])[:-1])
-    return {
-        "input": np.count_nonzero(spec["weights_in"], axis=(1, 2)),
-        **{f"hidden{number}": part for number, part in enumerate(parts, start=1)},
-        "output": np.zeros(network.layers[-1], dtype=np.int64),
-    }
-
-
 class XyloDevice:
-    """Encodes, keeps the device's virtual time, and decodes; how spikes come about is the backend's."""
+    """Encodes, keeps the device's virtual time and decodes; the backend makes the spikes."""
 
     def __init__(self, network: Network, backend: SimBackend, plant: Plant, front_end: str = "replay") -> None:
         self._network = network
@@ -209,19 +117,18 @@ class XyloDevice:
             check_audio(sample.payload, sample.rate_hz, sample.duration_s)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Start on one sample when the device is free. UsageError for more than one or a budget."""
+        """Start on one sample when the device is free. Raises ``UsageError`` for more than one, and for a budget."""
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
-        """Do one phase of one sample ``times`` times, in one span; ``phase`` None: first all the
-        pre-processing, then all the inference, each in one span.
+        """Do one phase of one sample ``times`` times, in one span.
 
-        Without inference there is no decision: the reply's label is then None.
+        With ``phase`` None all the pre-processing comes first, then all the inference, each in one span. Without
+        inference there is no decision, and the reply's label is None. Raises ``UsageError``.
         """
-        sample = _only(samples, times, phase, budget, self._info.phases)
+        sample = _one_sample(samples, times, phase, budget, self._info.phases)
         audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)
-        # check_audio has refused a missing rate.
-        rate_hz = float(sample.rate_hz or 0.0)
+        rate_hz = float(sample.rate_hz or 0.0)  # check_audio has refused a missing rate
         phases = self._info.phases
         lasting_s = {"preprocess": sample.duration_s or audio.size / rate_hz}
         spikes = [0] * len(self._network.classes)
@@ -234,7 +141,7 @@ class XyloDevice:
             label = self._network.classes[int(np.argmax(spikes))]
         wanted = phases if phase is None else (phase,)
         spans = tuple(self._occupy(name, lasting_s[name] * times, times) for name in wanted)
-        output = {"label": label, "spikes": spikes, "probability": _shares(self._network.classes, spikes)}
+        output = {"label": label, "spikes": spikes, "probability": _spike_shares(self._network.classes, spikes)}
         reply = Reply(sample.id, output, spans)
         self._pending.append((self._busy_until_ns, reply))
 
@@ -273,13 +180,13 @@ class XyloDevice:
         return Span(phase, self._tick(on_ns), self._tick(off_ns), executions)
 
 
-def _shares(classes: Sequence[str], spikes: Sequence[int]) -> dict[str, float]:
-    """Each class's share of the output spikes, equal shares where there is none: how sure, not how calibrated."""
+def _spike_shares(classes: Sequence[str], spikes: Sequence[int]) -> dict[str, float]:
+    """The share of each class in the output spikes, equal shares without a spike; it is no calibrated probability."""
     total = sum(spikes)
     return {name: n / total if total else 1.0 / len(classes) for name, n in zip(classes, spikes, strict=True)}
 
 
-def _only(
+def _one_sample(
     samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None, phases: Sequence[str]
 ) -> Sample:
     wrong = (

@@ -7,18 +7,19 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from drivers.importers.energyrunner.files import ENERGY, Session, bins, day_of, read_session
 from drivers.importers.energyrunner.results_json import RESULTS, jsons, read_results, wrong_rate
-from drivers.importers.kinds import looks_like
+from drivers.importers.energyrunner.session import ENERGY, Session, bins, day_of, read_session
+from drivers.importers.recognise import looks_like
+from drivers.importers.refusals import bad_option, check_limits
 from drivers.importers.windows import idle_of
 from rig.bench.calibration import stated as calibrated
-from rig.errors import DataError, UsageError
-from rig.importing.write import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
+from rig.errors import DataError
+from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterInfo, Rail
 
 CLOCK, RAIL = "emon", "dut"
 GUARD_S = 0.1
-"""Taken off idle windows: the log is stamped by the host, a few hundredths of a second late."""
+"""Cut off either end of an idle window: the host stamps the log a few hundredths of a second late."""
 
 
 def open_import(
@@ -33,30 +34,26 @@ def open_import(
     calibration_range: float | None = None,
     temperature_c: float | None = None,
 ) -> list[ImportedRun]:
-    """Every EnergyRunner trace in a folder or below it: ``NAME-energy.bin`` with ``NAME-timestamps.json``.
+    """Every EnergyRunner trace in or below a folder: ``NAME-energy.bin`` with ``NAME-timestamps.json``.
 
-    Window k lies between stamps 2k - 1 and 2k, counted from 0. How many inferences each holds is read from
-    ``log.txt``, else from ``script.async``, else from ``results.txt`` (or the one file whose name ends so); where none
-    of them is there, ``inferences`` must state it. A sample holds microjoules, whatever the meter; where
-    ``results.txt`` prints energies that tell of another ``unit``, it is asked for. The successor of EnergyRunner in
-    MLPerf Tiny 1.3 writes ``results.json`` with joules per sample instead, at ``rate_hz`` (1000, which it does not
-    write down). Idle is the ``tail`` that the script leaves alone after the last inference, or the ``head`` before
-    the first (the state of a device that has not yet worked, at another level on the boards we saw), as the log
-    stamps them; or START:END,... in seconds of the trace. Without a log it must be given in seconds, or there is no
-    idle. The clock's rate is trusted to ``clock_tolerance`` (relative); ``calibration`` names a calibration file.
+    Window k lies between stamps 2k - 1 and 2k, counted from 0. The inferences of each are read from ``log.txt``, else
+    from ``script.async``, else from ``results.txt`` (or the one file with such an ending); without these files
+    ``inferences`` states them. A sample holds microjoules, whatever the meter; where ``results.txt`` prints energies
+    that show another ``unit``, the unit must be stated. The runner of MLPerf Tiny 1.3 writes ``results.json`` instead,
+    with joules per sample at ``rate_hz`` (1000, which its files do not state).
 
-    Raises ``DataError`` for files that are not of the format, ``UsageError`` for what must be stated.
+    ``idle`` is ``tail``, the time that the script leaves idle after the last inference; ``head``, the time before the
+    first, when a device that has not yet worked may draw another power; or START:END,... in seconds of the trace. The
+    log stamps head and tail: without a log there is no idle unless it is given in seconds. ``clock_tolerance`` limits
+    the relative error of the clock's rate; ``calibration`` names a calibration file.
+
+    Raises ``DataError`` for files that are not of the format, ``UsageError`` for an option that must be stated.
     """
     found = [*bins(source), *jsons(source)]
     if not found:
-        raise DataError(
-            f"{source} holds no NAME{ENERGY} and no {RESULTS} with samples",
-            field="source", value=str(source), remedy=looks_like(source),
-        )  # fmt: skip
-    if not 0.0 <= clock_tolerance <= 1e3:
-        raise UsageError(
-            f"clock_tolerance is {clock_tolerance}", field="clock_tolerance", value=clock_tolerance, remedy="0 or more"
-        )
+        what = f"{source} holds no NAME{ENERGY} and no {RESULTS} with samples"
+        raise DataError(what, field="source", value=str(source), remedy=looks_like(source))
+    check_limits(clock_tolerance=clock_tolerance)
     top = source if source.is_dir() else source.parent
     runs = []
     for path in found:
@@ -84,7 +81,7 @@ def _run(session: Session, rail: Rail, idle: str, clock_tolerance: float) -> Imp
     hz = _tick_hz(session.stamps_s)
     clock = ClockInfo(CLOCK, hz, clock_tolerance)
     ticks = [round(s * hz) for s in session.stamps_s]
-    said = dict(session.facts)
+    facts = session.facts
     spans = tuple(
         ImportedSpan("inference", on, off, executions=count, sample_id=f"window-{2 * k + 2}")
         for k, (on, off, count) in enumerate(zip(ticks[1::2], ticks[2::2], session.counts, strict=True))
@@ -92,8 +89,8 @@ def _run(session: Session, rail: Rail, idle: str, clock_tolerance: float) -> Imp
     peer = {"method": session.method, "rail": RAIL, "clock": CLOCK, "stamps": ticks, "inferences": session.counts}
     return ImportedRun(
         name=session.name,
-        device=DeviceInfo(said.get("model", "device under test"), "hardware", clock=clock, details=said),
-        meters=(MeterInfo(said.get("meter", "energy monitor"), "hardware", clock, (rail,)),),
+        device=DeviceInfo(facts.get("model", "device under test"), "hardware", clock=clock, details=facts),
+        meters=(MeterInfo(facts.get("meter", "energy monitor"), "hardware", clock, (rail,)),),
         traces=(ImportedTrace(RAIL, (Chunk(RAIL, session.watts),)),),
         spans=spans,
         brackets={CLOCK: (Bracket(0, 0, 0),)},
@@ -101,12 +98,12 @@ def _run(session: Session, rail: Rail, idle: str, clock_tolerance: float) -> Imp
         idle_ns=_idle(session, idle),
         task="MLPerf Tiny",
         peers=(peer,),
-        details=said,
+        details=facts,
     )
 
 
 def _tick_hz(stamps_s: Sequence[float]) -> float:
-    """The coarsest clock, of milli-, micro- or nanoseconds, on which the stamps are whole."""
+    """The coarsest clock, in milli-, micro- or nanoseconds, on which all stamps are whole numbers."""
     for hz in (1e3, 1e6):
         if all(round(s * hz) / hz == s for s in stamps_s):
             return hz
@@ -119,7 +116,7 @@ def _idle(session: Session, idle: str) -> tuple[tuple[int, int], ...]:
     if ":" in idle:
         return idle_of(idle)
     if idle not in ("head", "tail"):
-        raise UsageError(f"idle is {idle!r}", field="idle", value=idle, remedy="Give tail, head or START:END,...")
+        raise bad_option("idle", idle, "Give tail, head or START:END,...")
     echoed = [k for k, line in enumerate(session.log) if line.what.startswith(f'Command "echo {idle} ')]
     marks = [line.t_s for line in session.log if re.fullmatch(r"\[dut\]: m-infer-(start-\d+|done)", line.what)]
     if not echoed or len(marks) != len(session.stamps_s) - 1 or not marks:

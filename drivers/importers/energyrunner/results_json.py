@@ -1,8 +1,7 @@
-"""What the runner of MLPerf Tiny 1.3 (mlcommons/tiny) leaves: ``results.json`` with the samples."""
+"""The ``results.json`` with samples that the runner of MLPerf Tiny 1.3 (mlcommons/tiny) writes."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -11,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from drivers.importers.energyrunner.files import Session, bad, check_inferences, read_text, texts_beside
-from drivers.importers.kinds import below
-from rig.errors import DataError, UsageError
+from drivers.importers.energyrunner.session import REMEDY, Session, bad, other_count, texts_beside
+from drivers.importers.files import below, read_json
+from drivers.importers.refusals import bad_file, bad_option, check_inferences, unstated
+from rig.errors import DataError
 from rig.types import Floats
 
 RESULTS = "results.json"
 RUNNER_HZ = 1000.0
-"""The rate that the runner sets its meters to and computes with; it writes it down nowhere."""
+"""The rate that the runner sets its meters to and computes with; its files do not state it."""
 LAID = "one behind the other; the pauses between them were not recorded"
 
 
 def jsons(source: Path) -> list[Path]:
-    """The ``results.json`` with energy samples in a folder or below it, or the one file."""
+    """The ``results.json`` with energy samples in or below a folder, or the one file."""
     found = [source] if source.is_file() else below(source, RESULTS)
     return [p for p in found if p.suffix == ".json" and _holds_samples(p)]
 
@@ -32,41 +32,35 @@ def _holds_samples(path: Path) -> bool:
     try:
         return b'"samples"' in path.read_bytes()
     except OSError:
-        return True  # said when it is read
+        return True  # the error comes when it is read
 
 
 def read_results(path: Path, name: str, inferences: int | None, rate_hz: float | None) -> Session:
     """The trials of one session as one trace, one behind the other. Raises ``DataError``, ``UsageError``.
 
-    A trial holds joules per sample, and of the numbers of samples at which the device's pin fell the last two bound
+    A trial holds joules per sample, and the numbers of the samples at which the device's pin fell: the last two bound
     its window.
     """
     rate = RUNNER_HZ if rate_hz is None else rate_hz
     if not (math.isfinite(rate) and 1e-3 <= rate <= 1e9):
-        raise UsageError(f"rate_hz is {rate}", field="rate_hz", value=rate, remedy="Give samples per second")
+        raise bad_option("rate_hz", rate, "Give samples per second")
     check_inferences(inferences)
     trials = [_trial(path, k, entry, inferences) for k, entry in enumerate(_entries(path))]
-    texts = texts_beside(path.parent)
-    said = {kind: read_text(p) for kind, p in texts.items()}
-    _check_elapsed(said.get("results.txt", ""), [(off - on) / rate for _, on, off, _ in trials])
+    beside, texts = texts_beside(path.parent)
+    _check_elapsed(texts.get("results.txt", ""), [(off - on) / rate for _, on, off, _ in trials])
     at, stamps = 0, [0]
     for joules, on, off, _ in trials:
         stamps += [at + on, at + off]
         at += len(joules)
     watts = np.concatenate([joules for joules, *_ in trials]) * rate
-    facts = _facts(said.get("log.txt", "")) | ({"trials": LAID} if len(trials) > 1 else {})
-    files = {p.name: p for p in (path, *texts.values())}
+    facts = _facts(texts.get("log.txt", "")) | ({"trials": LAID} if len(trials) > 1 else {})
+    files = {p.name: p for p in (path, *beside)}
     counts = tuple(count for *_, count in trials)
     return Session(name, rate, watts, tuple(s / rate for s in stamps), counts, facts, files, "mlperf-tiny-runner")
 
 
 def _entries(path: Path) -> list[Mapping[str, Any]]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise bad(path, f"cannot be read: {error.strerror}", None) from error
-    except (ValueError, RecursionError) as error:
-        raise bad(path, f"is not JSON: {error}", None) from error
+    found = read_json(path, REMEDY)
     entries = found if isinstance(found, list) else [found]
     trials: list[Mapping[str, Any]] = [e for e in entries if isinstance(e, dict) and isinstance(e.get("power"), dict)]
     if not trials:
@@ -75,7 +69,7 @@ def _entries(path: Path) -> list[Mapping[str, Any]]:
 
 
 def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None) -> tuple[Floats, int, int, int]:
-    """Joules per sample (n,), first sample of the window, the one after its last, inferences."""
+    """Joules per sample, shape (n,); the first sample of the window, the one after its last; inferences."""
     samples, stamps = entry["power"].get("samples"), entry["power"].get("timestamps")
     if not (isinstance(samples, list) and samples and all(_number(x) for x in samples)):
         raise bad(path, f"trial {k} holds no list of joules per sample", str(samples)[:60])
@@ -91,16 +85,12 @@ def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None)
     infer = entry.get("infer")
     count = infer.get("iterations") if isinstance(infer, dict) else None
     if inferences is not None and count not in (None, inferences):
-        raise UsageError(
-            f"{path.name} counts {count} inferences and the option {inferences}",
-            field="inferences", value=inferences, remedy="Leave the option away",
-        )  # fmt: skip
+        raise other_count(path.name, count, inferences)
     count = inferences if count is None else count
     if not (isinstance(count, int) and not isinstance(count, bool) and 1 <= count < 2**31):
-        raise UsageError(
-            f"{path.name}, trial {k} does not count its inferences",
-            field="inferences", value=str(count), remedy="State it: inferences=NUMBER",
-        )  # fmt: skip
+        raise unstated(
+            "inferences", f"{path.name}, trial {k} does not count its inferences", "inferences=NUMBER", count
+        )
     return joules, on, off, count
 
 
@@ -109,14 +99,12 @@ def _number(x: object) -> bool:
 
 
 def _check_elapsed(results: str, lengths_s: list[float]) -> None:
-    """Raises where ``results.txt`` prints lengths that tell of another sampling rate."""
+    """Refuse lengths in ``results.txt`` that show another sampling rate. Raises ``UsageError``."""
     printed = [float(x) for x in re.findall(r"Elapsed time {2,}: (\d+(?:\.\d+)?)", results)]
-    for told, length in zip(printed, lengths_s, strict=False):
-        if len(printed) == len(lengths_s) and abs(told - length) > 1e-3 * max(told, length):
-            raise UsageError(
-                f"results.txt prints a window of {told:g} s, which is {length:g} s at the sampling rate assumed",
-                field="rate_hz", value=length, remedy="State it: rate_hz=NUMBER",
-            )  # fmt: skip
+    for stated_s, length in zip(printed, lengths_s, strict=False):
+        if len(printed) == len(lengths_s) and abs(stated_s - length) > 1e-3 * max(stated_s, length):
+            what = f"results.txt prints a window of {stated_s:g} s, which is {length:g} s at the sampling rate assumed"
+            raise unstated("rate_hz", what, "rate_hz=NUMBER", length)
 
 
 def _facts(log: str) -> dict[str, str]:
@@ -130,8 +118,6 @@ def _facts(log: str) -> dict[str, str]:
 
 
 def wrong_rate(path: Path, rate_hz: float, stated: float) -> DataError:
-    """The error for a rate given against that of a file which states its own."""
-    return DataError(
-        f"{path.name} states {rate_hz:g} Hz and the option {stated:g} Hz",
-        field="rate_hz", value=stated, remedy="Leave the option away",
-    )  # fmt: skip
+    """The error for an option ``rate_hz`` that contradicts the file."""
+    what = f"states {rate_hz:g} Hz and the option {stated:g} Hz"
+    return bad_file(path, what, "Leave the option out", field="rate_hz", value=stated)

@@ -1,1 +1,4 @@
-"""Sessions of MLPerf Power: PTDaemon and LoadGen logs."""
+"""MLPerf Power: the logs of PTDaemon (the meter) and of LoadGen (the system under test).
+
+In: a folder of results. Out: an ``ImportedRun`` for each measured run.
+"""

@@ -1,18 +1,19 @@
-"""Stamps without a zone and with an undeclared order of day and month, as moments in UTC."""
+"""Stamps without a zone, and with an unknown order of day and month, become moments in UTC."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import UTC, date, datetime, tzinfo
 from itertools import pairwise, product
 
 import numpy as np
 
-from drivers.importers.mlperf_power.session import Clocks, Phase
-from drivers.importers.units import utc_ns
-from rig.errors import DataError, UsageError
+from drivers.importers.mlperf_power.phases import Phase, SessionFiles
+from drivers.importers.refusals import unstated
+from drivers.units import utc_ns
+from rig.errors import DataError
 from rig.types import Indices
 
 ORDERS = {"mdy": (0, 1), "dmy": (1, 0)}
@@ -26,12 +27,11 @@ Found = tuple[Indices, tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Axis:
-    """What was stated: the zones of the meter's log and of LoadGen, None for either that was not; the date's order."""
+class DateOptions:
+    """The stated zones of the meter's log and of LoadGen, and the stated order of dates; None where not stated."""
 
     meter: tzinfo | None
     loadgen: tzinfo | None
-    assumed: tzinfo
     order: str | None
 
 
@@ -39,44 +39,38 @@ def stamp_of(text: str, where: str) -> Stamp:
     """The fields of one stamp. Raises ``DataError``."""
     found = _STAMP.fullmatch(text.strip())
     if not found:
-        raise DataError(
-            f"{where}: {text[:40]!r} is no time stamp", field="time", value=text[:40], remedy="Copy the log again"
-        )
+        what = f"{where}: {text[:40]!r} is no time stamp"
+        raise DataError(what, field="time", value=text[:40], remedy="Copy the log again")
     return *(int(x) for x in found.groups()[:6]), int((found[7] or "0").ljust(6, "0"))
 
 
-def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], axis: Axis, clocks: Clocks) -> Found:
+def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: DateOptions, files: SessionFiles) -> Found:
     """Meter stamps and LoadGen's window in UTC ms.
 
-    Where the session's files say when its phases were, under the one order of dates and offset that puts both logs
-    into their phase; else under the one order that lets them meet. Raises ``UsageError`` where that leaves a doubt.
+    Where the session's files state its phases, the order of dates and the offset are those that put both logs into
+    their phase; else the order is the one under which the two logs overlap. Raises ``UsageError`` where that leaves
+    several, or none.
     """
-    found = _by_phase(stamps, window, axis, clocks) or _by_meeting(stamps, window, axis)
+    found = _by_phase(stamps, window, given, files) or _by_meeting(stamps, window, given)
     if len(found) == 1:
         return found[0]
     if found:
-        raise UsageError(
-            f"the dates of {name}/spl.txt may be month-day-year or day-month-year",
-            field="date_order",
-            remedy="State it: date_order=mdy or date_order=dmy",
-        )
-    _refuse_backward(name, stamps, axis)
+        what = f"the dates of {name}/spl.txt may be month-day-year or day-month-year"
+        raise unstated("date_order", what, "date_order=mdy or date_order=dmy")
+    _refuse_backward(name, stamps, given)
     first, begin = ("-".join(map(str, s[:3])) + " " + ":".join(map(str, s[3:6])) for s in (stamps[0], window[0]))
-    raise UsageError(
-        f"{name}: the meter's log, from {first} on, does not meet LoadGen's window, from {begin} on",
-        field="timezone",
-        value=first,
-        remedy="State the zone of the meter's log: timezone=Europe/Berlin or +02:00; and date_order=, if it is another",
-    )
+    what = f"{name}: the meter's log, from {first} on, does not meet LoadGen's window, from {begin} on"
+    how = "timezone=Europe/Berlin or +02:00, the zone of the meter's log; and date_order=, if it is another"
+    raise unstated("timezone", what, how, first)
 
 
-def _by_phase(stamps: list[Stamp], window: list[Stamp], axis: Axis, clocks: Clocks) -> list[Found]:
-    """Every placing under which both logs lie in the phase that the session's files tell."""
-    server, client = clocks.server or clocks.client, clocks.client or clocks.server
+def _by_phase(stamps: list[Stamp], window: list[Stamp], given: DateOptions, files: SessionFiles) -> list[Found]:
+    """Every reading of the stamps under which both logs lie in the phase that the session's files state."""
+    server, client = files.server or files.client, files.client or files.server
     if server is None or client is None:
         return []
-    logs = _shifted(stamps, axis.meter or axis.assumed, axis.meter is not None, axis.order, server)
-    edges = _shifted(window, axis.loadgen or axis.assumed, axis.loadgen is not None, None, client)
+    logs = _shifted(stamps, given.meter or UTC, given.meter is not None, given.order, server)
+    edges = _shifted(window, given.loadgen or UTC, given.loadgen is not None, None, client)
     logs = [x for x in logs if server.spanned_by(int(x[0]), int(x[-1]))]
     edges = [x for x in edges if client.holds(int(x[0]), int(x[-1]))]
     pairs = {(int(x[0]), int(y[0])): (x, (int(y[0]), int(y[1]))) for x, y in product(logs, edges)}
@@ -85,23 +79,23 @@ def _by_phase(stamps: list[Stamp], window: list[Stamp], axis: Axis, clocks: Cloc
 
 def _shifted(stamps: list[Stamp], where: tzinfo, fixed: bool, order: str | None, phase: Phase) -> list[Indices]:
     shifts = (0,) if fixed else phase.shifts_s
-    placed = [_placed(stamps, o, where) for o in ([order] if order else ORDERS)]
+    placed = [_in_utc(stamps, o, where) for o in ([order] if order else ORDERS)]
     return [x + 1000 * s for x, s in product([x for x in placed if x is not None], shifts)]
 
 
-def _by_meeting(stamps: list[Stamp], window: list[Stamp], axis: Axis) -> list[Found]:
-    """Every placing under which the meter's log and LoadGen's window overlap, none twice; LoadGen's own order first."""
+def _by_meeting(stamps: list[Stamp], window: list[Stamp], given: DateOptions) -> list[Found]:
+    """Every reading under which the meter's log and LoadGen's window overlap, none twice; LoadGen's order first."""
     found: dict[tuple[int, int], Found] = {}
-    loadgen_zone = axis.loadgen or axis.assumed
-    for loadgen, meter in product(ORDERS, [axis.order] if axis.order else ORDERS):
-        log, edges = _placed(stamps, meter, axis.meter or loadgen_zone), _placed(window, loadgen, loadgen_zone)
+    loadgen_zone = given.loadgen or UTC
+    for loadgen, meter in product(ORDERS, [given.order] if given.order else ORDERS):
+        log, edges = _in_utc(stamps, meter, given.meter or loadgen_zone), _in_utc(window, loadgen, loadgen_zone)
         if log is not None and edges is not None and log[0] < edges[1] and log[-1] > edges[0]:
             key = (int(log[0] - edges[0]), int(log[-1] - log[0]))
             found.setdefault(key, (log, (int(edges[0]), int(edges[1]))))
     return list(found.values())
 
 
-def _placed(stamps: Sequence[Stamp], order: str, where: tzinfo) -> Indices | None:
+def _in_utc(stamps: Sequence[Stamp], order: str, where: tzinfo) -> Indices | None:
     """UTC ms, shape (n,); None where the order makes dates that do not exist, or time go backwards."""
     month, day = ORDERS[order]
     days: dict[tuple[int, int, int], date] = {}
@@ -117,13 +111,10 @@ def _placed(stamps: Sequence[Stamp], order: str, where: tzinfo) -> Indices | Non
     return None if any(b < a for a, b in pairwise(out)) else np.array(out, dtype=np.int64)
 
 
-def _refuse_backward(name: str, stamps: list[Stamp], axis: Axis) -> None:
-    """Say so where the meter's clock was set back within a day, which is no matter of zones. Raises ``DataError``."""
+def _refuse_backward(name: str, stamps: list[Stamp], given: DateOptions) -> None:
+    """Refuse a meter's clock that was set back within a day, which no zone explains. Raises ``DataError``."""
     for k, (a, b) in enumerate(pairwise(stamps), start=2):
         if a[:3] == b[:3] and b[3:] < a[3:]:
-            raise DataError(
-                f"{name}/spl.txt goes back in time at its reading {k}, at {b[3]:02}:{b[4]:02}:{b[5]:02}",
-                field="time",
-                value=k,
-                remedy="The meter's clock was set back; remove the readings before or after",
-            )
+            what = f"{name}/spl.txt goes back in time at its reading {k}, at {b[3]:02}:{b[4]:02}:{b[5]:02}"
+            remedy = "The meter's clock was set back; remove the readings before or after"
+            raise DataError(what, field="time", value=k, remedy=remedy)

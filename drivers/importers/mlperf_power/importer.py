@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.kinds import below, looks_like
-from drivers.importers.mlperf_power.dates import MS, ORDERS, Axis
-from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Part, counts_of, detail_of, read_part
-from drivers.importers.units import zone
+from drivers.importers.files import below
+from drivers.importers.mlperf_power.dates import MS, ORDERS, DateOptions
+from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Counted, Part, counts_of, detail_of, read_part
+from drivers.importers.recognise import looks_like
+from drivers.importers.refusals import bad_option, check_limits
+from drivers.units import zone
 from rig.bench.calibration import stated as calibrated
-from rig.errors import DataError, UsageError
-from rig.importing.write import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
+from rig.errors import DataError
+from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterInfo, Rail
 
 RANGING, RAIL = "ranging", "wall"
 METER_CLOCK, DEVICE_CLOCK = "ptdaemon", "loadgen"
 PEER_SYNC_S = 0.8
-"""How far the power checker of mlcommons/power-dev lets the two machines' clocks be apart."""
+"""The largest offset between the two machines' clocks that the power checker of mlcommons/power-dev accepts."""
 
 
 def open_import(
@@ -39,53 +41,54 @@ def open_import(
     calibration_range: float | None = None,
     temperature_c: float | None = None,
 ) -> list[ImportedRun]:
-    """Every measured run in a folder or below it: ``spl.txt`` beside ``mlperf_log_detail.txt``.
+    """Every measured run in or below a folder: ``spl.txt`` beside ``mlperf_log_detail.txt``.
 
-    A folder ``ranging`` (or whose name ends so) beside a run is recorded with it, as warm-up: its readings are in the
-    same trace. Stamps state no zone. Where ``power/server.json`` and ``client.json`` are there, the phases they count
-    since 1970 place both logs. Else LoadGen writes month-day-year; whether the meter's log does (``date_order=mdy``)
-    or writes day-month-year (``dmy``) is asked for, unless only one of the two puts LoadGen's window inside the log.
-    ``timezone`` is the zone of the meter's log where it is not that of LoadGen, ``loadgen_timezone`` LoadGen's (IANA
-    names or offsets; UTC where nothing tells). ``inferences`` states how many samples the measured run processed,
-    where LoadGen's log does not count them. ``sync_s`` limits how far the two machines' clocks are apart (the peer's
-    own limit by default). Idle is what the meter saw from ``idle_guard_s`` outside ``power_begin`` and ``power_end``
-    on, by this importer's convention, since the peer declares none; ``none`` declares none. ``calibration`` names a
+    A folder ``ranging`` (or with such an ending) beside a run is recorded with it as warm-up: its readings are in the
+    same trace. The stamps name no zone. Where ``power/server.json`` and ``client.json`` exist, the phases that they
+    stamp in seconds since 1970 place both logs. Without them LoadGen's dates are month-day-year, and the meter's are
+    ``date_order=mdy`` or ``dmy``; the order must be stated unless only one of the two puts LoadGen's window inside the
+    log. ``timezone`` is the zone of the meter's log, ``loadgen_timezone`` that of LoadGen (IANA names or offsets); a
+    zone that is not stated is UTC, and the meter's is LoadGen's. ``inferences`` states how many samples the measured
+    run processed, where LoadGen's log does not count them. ``sync_s`` limits the offset between the two machines'
+    clocks (by default as the power checker of MLPerf does).
+
+    Idle is what the meter read more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. That is a
+    convention of this importer, since MLPerf declares no idle; ``none`` declares none. ``calibration`` names a
     calibration file.
 
-    Raises ``UsageError`` for what must be stated, ``DataError`` for files that are not of the format.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not of the format.
     """
-    _check(date_order, sync_s=sync_s, idle_guard_s=idle_guard_s or 0.0, clock_tolerance=clock_tolerance)
+    if date_order not in (None, *ORDERS):
+        raise bad_option("date_order", date_order, "Give mdy or dmy")
+    check_limits(sync_s=sync_s, idle_guard_s=idle_guard_s or 0.0, clock_tolerance=clock_tolerance)
     source = source.resolve()
     if source.name in (METER_LOG, DETAIL) and source.is_file():
         source = source.parent
-    stated = [
-        None if text is None else zone(text, name)
-        for name, text in (("timezone", timezone), ("loadgen_timezone", loadgen_timezone))
-    ]
-    axis = Axis(stated[0], stated[1], zone("UTC"), date_order)
+    dates = DateOptions(_zone("timezone", timezone), _zone("loadgen_timezone", loadgen_timezone), date_order)
     folders = sorted({p.parent for p in below(source, METER_LOG)}) if source.is_dir() else []
     if not folders:
         raise DataError(f"{source} holds no {METER_LOG}", field="source", value=str(source), remedy=looks_like(source))
     calibrate = partial(calibrated, path=calibration, range_max=calibration_range, temperature_c=temperature_c)
     runs = []
     for folder in [f for f in folders if not _is_ranging(f)] or folders:
-        main = read_part(folder, axis, ranging=_is_ranging(folder))
+        main = read_part(folder, dates, ranging=_is_ranging(folder))
         beside = _beside(folder, folders)
-        lacks = beside is not None and detail_of(beside) is None
-        ranging = None if beside is None or lacks else read_part(beside, axis, ranging=True)
-        rail = calibrate(_rail(main, ranging), on=datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
-        notes = {"ranging": f"left out: {RANGING} has no {DETAIL}"} if lacks else {}
-        counted, limits = counts_of(main, inferences), (sync_s, idle_guard_s, clock_tolerance)
-        runs.append(_run(folder, source, (main, ranging), rail, limits, counted, notes))
+        notes = {}
+        if beside is not None and detail_of(beside) is None:
+            beside, notes = None, {"ranging": f"left out: {RANGING} has no {DETAIL}"}
+        ranging = None if beside is None else read_part(beside, dates, ranging=True)
+        parts = _in_order(main, ranging)
+        rail = calibrate(_rail(parts), on=datetime.fromtimestamp(main.begin_ms / 1000, UTC).date())
+        clocks = [ClockInfo(name, 1e3, clock_tolerance) for name in (METER_CLOCK, DEVICE_CLOCK)]
+        idle_ns = tuple(window for part in parts for window in _idle(part, idle_guard_s))
+        run = _run(main, parts, rail, clocks, counts_of(main, inferences), idle_ns, sync_s)
+        name = folder.relative_to(source).as_posix() if folder != source else folder.name or "run"
+        runs.append(replace(run, name=name, details={**run.details, **notes}))
     return runs
 
 
-def _check(date_order: str | None, **limits: float) -> None:
-    if date_order not in (None, *ORDERS):
-        raise UsageError(f"date_order is {date_order!r}", field="date_order", value=date_order, remedy="mdy or dmy")
-    for name, value in limits.items():
-        if not 0.0 <= value <= 1e5:
-            raise UsageError(f"{name} is {value}", field=name, value=value, remedy="Give a number, 0 or more")
+def _zone(option: str, text: str | None) -> tzinfo | None:
+    return None if text is None else zone(text, option)
 
 
 def _is_ranging(folder: Path) -> bool:
@@ -93,81 +96,76 @@ def _is_ranging(folder: Path) -> bool:
 
 
 def _beside(folder: Path, folders: list[Path]) -> Path | None:
-    """The ranging run of the same session: the folder of that name, or the only one beside whose name ends so."""
+    """The ranging run of the same session: the folder of that name, or the only one beside with such an ending."""
     near = [f for f in folders if f.parent == folder.parent and f != folder and _is_ranging(f)]
     named = [f for f in near if f.name.lower() == RANGING] or near
     return named[0] if len(named) == 1 else None
 
 
-def _rail(main: Part, ranging: Part | None) -> Rail:
-    steps = np.concatenate([np.diff(p.stamp_ms) for p in (ranging, main) if p is not None])
-    typical = float(np.median(steps))
+def _in_order(main: Part, ranging: Part | None) -> list[Part]:
+    """Both runs by time. Raises ``DataError`` where they overlap."""
+    parts = sorted((p for p in (ranging, main) if p is not None), key=lambda p: int(p.stamp_ms[0]))
+    if len(parts) > 1 and parts[0].stamp_ms[-1] >= parts[1].stamp_ms[0]:
+        what = f"the logs of the ranging run and of {main.folder.name} overlap"
+        remedy = "Check that both are of one session, and their dates"
+        raise DataError(what, field="ranging", value=int(parts[0].stamp_ms[-1]), remedy=remedy)
+    return parts
+
+
+def _rail(parts: list[Part]) -> Rail:
+    typical = float(np.median(np.concatenate([np.diff(p.stamp_ms) for p in parts])))
     if typical <= 0:
-        raise DataError(f"{main.folder.name}/{METER_LOG} repeats its stamps", field="time", remedy="Check the log")
+        name = parts[-1].folder.name
+        raise DataError(f"{name}/{METER_LOG} repeats its stamps", field="time", value=typical, remedy="Check the log")
     return Rail(RAIL, "mean", Conversion("W"), 1e3 / typical)
 
 
 def _run(
-    folder: Path,
-    source: Path,
-    read: tuple[Part, Part | None],
+    main: Part,
+    parts: list[Part],
     rail: Rail,
-    said: tuple[float, float | None, float],
-    counted: tuple[int | None, int, str],
-    notes: dict[str, str],
+    clocks: list[ClockInfo],
+    counted: Counted,
+    idle_ns: tuple[tuple[int, int], ...],
+    sync_s: float,
 ) -> ImportedRun:
-    (main, ranging), (sync_s, guard_s, tolerance), (queries, samples, how) = read, said, counted
-    parts = sorted((p for p in (ranging, main) if p is not None), key=lambda p: int(p.stamp_ms[0]))
-    _refuse_overlap(folder, parts)
-    meter, device = (ClockInfo(name, 1e3, tolerance) for name in (METER_CLOCK, DEVICE_CLOCK))
-    middle, doubt = (main.begin_ms + main.end_ms) // 2, round(1e9 * sync_s)
+    meter, device = clocks
+    middle, width_ns = (main.begin_ms + main.end_ms) // 2, round(1e9 * sync_s)
+    ranging = next(([p.begin_ms, p.end_ms] for p in parts if p is not main), None)
     peer = {
         "method": "mlperf-power", "rail": RAIL, "clock": METER_CLOCK, "testing": [main.begin_ms, main.end_ms],
-        "ranging": [ranging.begin_ms, ranging.end_ms] if ranging else None, "queries": queries,
-        "scenario": str(main.said.get("effective_scenario") or ""), "duration_s": (main.end_ms - main.begin_ms) / 1e3,
+        "ranging": ranging, "queries": counted.queries, "scenario": str(main.values.get("effective_scenario") or ""),
+        "duration_s": (main.end_ms - main.begin_ms) / 1e3,
     }  # fmt: skip
-    spans = [
-        ImportedSpan("inference", p.begin_ms, p.end_ms, samples, sample_id=folder.name or "run")
-        if p is main and samples
-        else ImportedSpan("inference", p.begin_ms, p.end_ms, sample_id=p.folder.name or "run", warmup=True)
-        for p in parts
-    ]
-    where = folder.relative_to(source).as_posix()
     keys = ("sut_name", "effective_scenario", "loadgen_version", "qsl_name", "result_validity", "test_datetime")
+    details = {k: main.values[k] for k in keys if isinstance(main.values.get(k), (str, int, float))}
     return ImportedRun(
-        name=where if where != "." else folder.name or "run",
-        device=DeviceInfo(str(main.said.get("sut_name") or "system under test")[:80], "hardware", clock=device),
+        name=main.folder.name,
+        device=DeviceInfo(str(main.values.get("sut_name") or "system under test")[:80], "hardware", clock=device),
         meters=(MeterInfo(main.meter or "PTDaemon", "hardware", meter, (rail,), description="wall power by PTDaemon"),),
         traces=(ImportedTrace(RAIL, tuple(_chunks(parts))),),
-        spans=tuple(spans),
+        spans=tuple(_span(p, counted.samples if p is main else 0) for p in parts),
         brackets={
-            METER_CLOCK: (Bracket(middle * MS - doubt, middle, middle * MS + doubt),),
+            METER_CLOCK: (Bracket(middle * MS - width_ns, middle, middle * MS + width_ns),),
             DEVICE_CLOCK: (Bracket(middle * MS, middle, middle * MS),),
         },
         originals={name: path for p in parts for name, path in p.files.items()},
-        idle_ns=tuple(w for p in parts for w in _idle(p, guard_s)),
+        idle_ns=idle_ns,
         t0_ns=int(parts[0].stamp_ms[0]) * MS,
         task="MLPerf Inference",
         peers=(peer,),
-        details={k: main.said[k] for k in keys if isinstance(main.said.get(k), (str, int, float))}
-        | ({"counted": how} if how else {})
-        | notes,
+        details=details | ({"counted": counted.how} if counted.how else {}),
     )
 
 
-def _refuse_overlap(folder: Path, parts: list[Part]) -> None:
-    for before, after in pairwise(parts):
-        if before.stamp_ms[-1] >= after.stamp_ms[0]:
-            raise DataError(
-                f"the logs of the ranging run and of {folder.name} overlap",
-                field="ranging",
-                value=int(before.stamp_ms[-1]),
-                remedy="Check that both are of one session, and their dates",
-            )
+def _span(part: Part, samples: int) -> ImportedSpan:
+    """The window of one run; without samples in it, warm-up."""
+    name = part.folder.name or "run"
+    return ImportedSpan("inference", part.begin_ms, part.end_ms, samples or 1, sample_id=name, warmup=not samples)
 
 
 def _chunks(parts: list[Part]) -> Iterator[Chunk]:
-    """Each reading is a mean up to its stamp: from the one before, or as long as a typical one after a gap."""
+    """Each reading is a mean from the stamp before to its own; after a gap it is as long as a typical one."""
     for part in parts:
         steps = np.diff(part.stamp_ms)
         typical = round(float(np.median(steps)))

@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from drivers.importers.mlperf_power.dates import Axis, Stamp, on_one_axis, stamp_of
-from drivers.importers.mlperf_power.session import read_clocks
-from rig.errors import DataError, UsageError
+from drivers.importers.files import read_text
+from drivers.importers.mlperf_power.dates import DateOptions, Stamp, on_one_axis, stamp_of
+from drivers.importers.mlperf_power.phases import read_session_files
+from drivers.importers.refusals import bad_file, check_inferences
+from rig.errors import DataError
 from rig.types import Floats, Indices
 
 METER_LOG, DETAIL, SUMMARY = "spl.txt", "mlperf_log_detail.txt", "mlperf_log_summary.txt"
 MOST = 2**31 - 1
 _ENDS = re.compile(r"Mark|Ch\d+|Analyzer\d+")
-"""Where the totals of a meter's line end, and what single channels or meters read begins."""
+"""The cell of a meter's line at which the totals end and single channels or meters begin."""
 _OLD = re.compile(
     r"\b(power_begin|power_end)\b.*?(\d{1,2}-\d{1,2}-\d{4} \d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)", re.IGNORECASE
 )
@@ -30,14 +32,17 @@ _RATES = ("result_completed_samples_per_sec", "result_samples_per_second", _PER_
 
 @dataclass(frozen=True)
 class Part:
-    """One folder: the meter's readings (UTC ms by its own clock, W; shapes (n,)) and LoadGen's window (UTC ms)."""
+    """One folder: the meter's readings (UTC ms by its own clock, W; shapes (n,)) and LoadGen's window (UTC ms).
+
+    ``values`` are those of LoadGen's log by key.
+    """
 
     folder: Path
     stamp_ms: Indices
     watts: Floats
     begin_ms: int
     end_ms: int
-    said: Mapping[str, Any]
+    values: Mapping[str, Any]
     meter: str
     files: Mapping[str, Path]
 
@@ -51,32 +56,29 @@ def detail_of(folder: Path) -> Path | None:
     return below[0] if len(below) == 1 else None
 
 
-def read_part(folder: Path, axis: Axis, ranging: bool) -> Part:
+def read_part(folder: Path, dates: DateOptions, ranging: bool) -> Part:
     """Read one folder. Raises ``DataError``, ``UsageError``."""
     detail = detail_of(folder)
     if detail is None:
-        raise DataError(
-            f"{folder.name} holds {METER_LOG} and no {DETAIL}",
-            field=DETAIL, value=str(folder), remedy=f"Copy LoadGen's {DETAIL} of the same run beside it",
-        )  # fmt: skip
-    said = _loadgen(detail)
+        remedy = f"Copy LoadGen's {DETAIL} of the same run beside it"
+        raise bad_file(folder, f"holds {METER_LOG} and no {DETAIL}", remedy, field=DETAIL)
+    values = _loadgen(detail)
     stamps, watts = _meter(folder / METER_LOG)
-    window = [stamp_of(said[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
-    clocks = read_clocks(folder, ranging)
-    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, axis, clocks)
+    window = [stamp_of(values[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
+    session = read_session_files(folder, ranging)
+    stamp_ms, (begin, end) = on_one_axis(folder.name, stamps, window, dates, session)
     if not begin < end:
-        raise DataError(
-            f"{folder.name}: power_end is not after power_begin", field="power_end", value=end - begin, remedy="Check"
-        )
+        what = "states a power_end that is not after power_begin"
+        raise bad_file(detail, what, "Copy the log again", field="power_end", value=end - begin)
     kept = {METER_LOG: folder / METER_LOG, DETAIL: detail, SUMMARY: detail.with_name(SUMMARY)}
     files = {f"{folder.name or 'run'}/{name}": path for name, path in kept.items() if path.is_file()}
-    return Part(folder, stamp_ms, watts, begin, end, said, clocks.meter, {**files, **clocks.files})
+    return Part(folder, stamp_ms, watts, begin, end, values, session.meter, {**files, **session.files})
 
 
 def _loadgen(path: Path) -> dict[str, Any]:
-    """The last value of every key of LoadGen's ``:::MLLOG`` lines; those needed must be texts.
+    """The last value of every key of LoadGen's ``:::MLLOG`` lines. The two stamps must be texts.
 
-    The log format before that, which had no JSON, still gives the two stamps.
+    They are also read from the older log format, which holds no JSON. Raises ``DataError``.
     """
     found: dict[str, Any] = {}
     for line in _lines(path):
@@ -87,22 +89,18 @@ def _loadgen(path: Path) -> dict[str, Any]:
         try:
             entry = json.loads(text)
         except (ValueError, RecursionError):
-            continue  # a line cut off; what is needed and missing is named below
+            continue  # a line that was cut off; a missing key is named below
         if isinstance(entry, dict) and isinstance(entry.get("key"), str):
             found[entry["key"]] = entry.get("value")
     for key in ("power_begin", "power_end"):
         if not isinstance(found.get(key), str):
-            raise DataError(
-                f"{path.parent.name}/{path.name} has no {key}",
-                field=key,
-                value=str(found.get(key)),
-                remedy="Run LoadGen in a mode that logs it, or copy the whole log",
-            )
+            remedy = "Run LoadGen in a mode that logs it, or copy the whole log"
+            raise bad_file(path, f"of {path.parent.name} has no {key}", remedy, field=key)
     return found
 
 
 def _meter(path: Path) -> tuple[list[Stamp], Floats]:
-    """The fields of every stamp and the total watts; -1 and nan, by which PTDaemon says absent, are NaN."""
+    """The fields of every stamp, and the total watts; -1 and nan, which mean absent to PTDaemon, are NaN."""
     stamps: list[Stamp] = []
     watts: list[float] = []
     where = f"{path.parent.name}/{path.name}"
@@ -123,53 +121,47 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
         stamps.append(stamp_of(cells[1], f"{where}, line {number}"))
         watts.append(math.nan if value == -1.0 else value)
     if len(stamps) < 2:
-        raise DataError(
-            f"{where} holds {len(stamps)} readings",
-            field="source",
-            value=len(stamps),
-            remedy="A trace needs two at least",
-        )
+        what = f"holds {len(stamps)} readings"
+        raise bad_file(path, what, "A trace needs at least two", value=len(stamps))
     return stamps, np.array(watts)
 
 
-def counts_of(part: Part, inferences: int | None) -> tuple[int | None, int, str]:
-    """Queries answered, by LoadGen's own count; samples in them; and how the samples were counted, if otherwise.
+class Counted(NamedTuple):
+    """Queries by LoadGen's own count, the samples in them, and how the samples were counted, if otherwise."""
 
-    LoadGen 1.0 did not count what it had issued: in the Offline scenario that is what it generated, and otherwise
-    the logged rate over the window says it to the six digits of that rate. 0 samples where nothing tells.
+    queries: int | None
+    samples: int
+    how: str
+
+
+def counts_of(part: Part, inferences: int | None) -> Counted:
+    """Count the queries and samples of a run.
+
+    LoadGen 1.0 did not count what it issued. In the Offline scenario it issued what it generated; otherwise the logged
+    rate over the window gives the samples to the six digits of that rate. 0 samples where nothing counts them.
     """
-    said = part.said
-    each = _whole(said.get("effective_samples_per_query", 1))
-    queries = _whole(said.get("result_query_count"))
+    values = part.values
+    each = _whole(values.get("effective_samples_per_query", 1))
+    queries = _whole(values.get("result_query_count"))
     if inferences is not None:
-        if not 1 <= inferences <= MOST:
-            raise UsageError(f"inferences is {inferences}", field="inferences", value=inferences, remedy="1 or more")
-        return queries, inferences, "samples as the option inferences states"
+        check_inferences(inferences)
+        return Counted(queries, inferences, "samples as the option inferences states")
     if queries and each:
-        return queries, queries * each, ""
-    generated = [_whole(said.get(f"generated_{name}")) for name in ("query_count", "samples_per_query")]
-    if said.get("effective_scenario") == "Offline" and all(generated):
-        return None, int(generated[0] or 0) * int(generated[1] or 0), "samples generated; the log counts none"
+        return Counted(queries, queries * each, "")
+    generated = [_whole(values.get(f"generated_{name}")) for name in ("query_count", "samples_per_query")]
+    if values.get("effective_scenario") == "Offline" and all(generated):
+        return Counted(None, int(generated[0] or 0) * int(generated[1] or 0), "samples generated; the log counts none")
     for name in _RATES:
-        rate, length_s = said.get(name), (part.end_ms - part.begin_ms) / 1e3
+        rate, length_s = values.get(name), (part.end_ms - part.begin_ms) / 1e3
         if isinstance(rate, (int, float)) and rate * length_s >= 1.0 and rate * length_s * (each or 1) < MOST:
             samples = round(rate * length_s) * (each if each and name == _PER_QUERY else 1)
-            return None, samples, f"samples from {name} over the window; the log counts none"
-    return None, 0, "samples not counted at all: state inferences=NUMBER for figures of the rig's own"
+            return Counted(None, samples, f"samples from {name} over the window; the log counts none")
+    return Counted(None, 0, "samples not counted at all: state inferences=NUMBER for figures of the rig's own")
 
 
 def _whole(x: object) -> int | None:
     return x if isinstance(x, int) and not isinstance(x, bool) and 1 <= x <= MOST else None
 
 
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
-            yield from file
-    except OSError as error:
-        raise DataError(
-            f"cannot read {path.parent.name}/{path.name}: {error.strerror}",
-            field=path.name,
-            value=str(path),
-            remedy=f"{METER_LOG} and {DETAIL} stand in one folder",
-        ) from error
+def _lines(path: Path) -> list[str]:
+    return read_text(path, f"{METER_LOG} and {DETAIL} stand in one folder, here {path.parent}").split("\n")

@@ -9,25 +9,27 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from drivers.links.serial_line import METER, SerialLine, open_line, positive
-from drivers.meters.lpm01a.link import BAUD, SUPPLY_V, Plan, PowerShield
+from drivers.cleanup import released_on_error
+from drivers.links.serial_line import METER, SerialLine, open_line
+from drivers.meters.calibrated import calibrated, calibration_details
+from drivers.meters.lpm01a.powershield import BAUD, SUPPLY_V, PowerShield, ShieldSettings
 from drivers.meters.lpm01a.stream import step_at
-from drivers.meters.sampled import SampledMeter, calibrated, calibration_details
-from rig.errors import UsageError
+from drivers.meters.sampled import sampled_meter
+from drivers.options import one_of, positive, refused, within
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
 
 TICK_HZ = 1e9
 RANGE_A = 0.05
-"""Of the dynamic mode (UM2243, chapter 10); its protection acts from 59 mA on."""
+"""The range of the dynamic mode (UM2243, chapter 10); its protection acts from 59 mA on."""
 RATES_HZ = (1e5, 5e4, 2e4, 1e4, 5e3, 2e3, 1e3, 5e2, 2e2, 1e2, 5e1, 2e1, 1e1, 5.0, 2.0, 1.0)
 ASCII_MOST_HZ, ENERGY_MOST_HZ = 5e3, 1e4
 APERTURE_S = 1e-5
-"""Of a current: ``help`` calls it instantaneous, and the analog path lets 100 kHz through (UM2243, chapter 10)."""
+"""The aperture of a current, which ``help`` calls instantaneous: the analog path has 100 kHz (UM2243, chapter 10)."""
 FORMATS = ("auto", "ascii_dec", "bin_hexa")
 BUFFER_S = 0.2
-"""How often its port is emptied follows from this; an LPM01A holds more."""
+"""The port is emptied ten times as often. An LPM01A holds more."""
 
 
 def open_meter(
@@ -62,105 +64,75 @@ def open_meter(
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for no PowerShield, or one that refuses them.
     """
-    plan = _plan(rate_hz, output, format, supply_v, high_current, power)
+    settings = _settings(rate_hz, output, format, supply_v, high_current, power)
     positive(largest_a=largest_a, clock_tolerance=clock_tolerance, timeout_s=timeout_s)
     line = open_line(port, baud, METER)
-    try:
-        shield = PowerShield(line, plan, timeout_s)
+    with released_on_error(line.close):
+        shield = PowerShield(line, settings, rail, timeout_s)
         who = shield.introduce()
         held_v = shield.configure()
-        own = calibrated(
-            _rail(rail, plan, held_v, largest_a, who["serial"]),
-            calibration,
-            who["serial"],
-            calibration_range,
-            temperature_c,
-        )
+        described = _rail(rail, settings, held_v, largest_a, who["serial"])
         simulated = who["serial"].startswith("SIM")
-        shield.declare(
-            MeterInfo(
-                name=name,
-                mode="simulator" if simulated else "hardware",
-                clock=ClockInfo(name, TICK_HZ, clock_tolerance),
-                rails=(own,),
-                omitted=("every supply but the one that the PowerShield feeds",),
-                description=f"{'SIMULATED ' if simulated else ''}ST PowerShield, {output}, {rate_hz:g} readings/s",
-                buffer_s=BUFFER_S,
-                versions={f"PowerShield {who['serial']}": who["firmware"], "pyserial": version("pyserial")},
-                details=_details(line, plan, held_v, calibration),
-            )
+        info = MeterInfo(
+            name=name,
+            mode="simulator" if simulated else "hardware",
+            clock=ClockInfo(name, TICK_HZ, clock_tolerance),
+            rails=(calibrated(described, calibration, who["serial"], calibration_range, temperature_c),),
+            omitted=("every supply but the one that the PowerShield feeds",),
+            description=f"{'SIMULATED ' if simulated else ''}ST PowerShield, {output}, {rate_hz:g} readings/s",
+            buffer_s=BUFFER_S,
+            versions={f"PowerShield {who['serial']}": who["firmware"], "pyserial": version("pyserial")},
+            details=_details(line, settings, held_v, calibration),
         )
-        return SampledMeter(shield, clock, timeout_s + 1.0)
-    except BaseException:
-        line.close()
-        raise
+        return sampled_meter(info, shield, clock, timeout_s + 1.0)
 
 
-def _plan(rate_hz: float, output: str, form: str, supply_v: float | None, high: bool, power: str) -> Plan:
-    for field, value, known in (
-        ("output", output, ("energy", "current")),
-        ("format", form, FORMATS),
-        ("power", power, ("on", "keep")),
-    ):
-        if value not in known:
-            raise UsageError(
-                f"option {field} is {value!r}", field=field, value=value, remedy=f"Give {' or '.join(known)}"
-            )
-    if rate_hz not in RATES_HZ:
-        known_hz = ", ".join(f"{rate:g}" for rate in RATES_HZ)
-        raise UsageError(
-            f"a PowerShield takes no {rate_hz:g} readings/s", field="rate_hz", value=rate_hz, remedy=f"Give {known_hz}"
-        )
+def _settings(rate_hz: float, output: str, form: str, supply_v: float | None, high: bool, power: str) -> ShieldSettings:
+    one_of(("energy", "current"), output=output)
+    one_of(FORMATS, format=form)
+    one_of(("on", "keep"), power=power)
+    one_of(RATES_HZ, rate_hz=rate_hz)
     binary = form == "bin_hexa" or (form == "auto" and rate_hz > ASCII_MOST_HZ)
     most_hz = min(RATES_HZ[0] if binary else ASCII_MOST_HZ, ENERGY_MOST_HZ if output == "energy" else RATES_HZ[0])
     if rate_hz > most_hz:
-        raise UsageError(
-            f"{rate_hz:g} readings/s are too many for {output} as {'bin_hexa' if binary else 'ascii_dec'}",
-            field="rate_hz",
-            value=rate_hz,
-            remedy=f"Give {most_hz:g} or less, or output=current and format=bin_hexa",
-        )
-    if supply_v is not None and not SUPPLY_V[0] <= supply_v <= SUPPLY_V[1]:
-        raise UsageError(
-            f"a PowerShield does not supply {supply_v:g} V",
-            field="supply_v",
-            value=supply_v,
-            remedy=f"Give {SUPPLY_V[0]} to {SUPPLY_V[1]}",
-        )
-    return Plan(rate_hz, output == "energy", binary, supply_v, high, power)
+        what = f"{rate_hz:g} readings/s are too many for {output} as {'bin_hexa' if binary else 'ascii_dec'}"
+        raise refused("rate_hz", rate_hz, f"Give {most_hz:g} or less, or output=current and format=bin_hexa", what)
+    if supply_v is not None:
+        within(*SUPPLY_V, "V", supply_v=supply_v)
+    return ShieldSettings(rate_hz, output == "energy", binary, supply_v, high, power)
 
 
-def _rail(name: str, plan: Plan, held_v: float, largest_a: float, serial: str) -> Rail:
-    period_s = 1.0 / plan.rate_hz
-    if plan.energy:
+def _rail(name: str, settings: ShieldSettings, held_v: float, largest_a: float, serial: str) -> Rail:
+    period_s = 1.0 / settings.rate_hz
+    if settings.energy:
         largest_j = largest_a * held_v * period_s
         return Rail(
             name,
             conversion=Conversion("W"),
-            rate_hz=plan.rate_hz,
+            rate_hz=settings.rate_hz,
             aperture_s=period_s,
-            resolution=step_at(largest_j, plan.binary) * plan.rate_hz,
+            resolution=step_at(largest_j, settings.binary) * settings.rate_hz,
             range_max=RANGE_A * held_v,
             gain_id=serial,
         )
     return Rail(
         name,
         conversion=Conversion("A", held_v),
-        rate_hz=plan.rate_hz,
+        rate_hz=settings.rate_hz,
         aperture_s=min(APERTURE_S, period_s),
-        resolution=step_at(largest_a, plan.binary),
+        resolution=step_at(largest_a, settings.binary),
         range_max=RANGE_A,
         gain_id=serial,
     )
 
 
-def _details(line: SerialLine, plan: Plan, held_v: float, calibration: str | None) -> dict[str, object]:
+def _details(line: SerialLine, settings: ShieldSettings, held_v: float, calibration: str | None) -> dict[str, object]:
     return {
         "port": line.port,
         "supply": {"volts": held_v, "from": "the instrument's own answer to `volt get`"},
-        "output": "energy" if plan.energy else "current",
-        "format": "bin_hexa" if plan.binary else "ascii_dec",
-        "funcmode": "high" if plan.high else "optim",
+        "output": "energy" if settings.energy else "current",
+        "format": "bin_hexa" if settings.binary else "ascii_dec",
+        "funcmode": "high" if settings.high else "optim",
         "stamps": "its own, once a second, good to 1 ms: fewer readings than that may be lost unnoticed",
         "calibration": calibration_details(calibration),
     }

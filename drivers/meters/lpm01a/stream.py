@@ -1,8 +1,8 @@
 """The two data streams of ST's PowerShield firmware (UM2269): readings, with time stamps and messages between them.
 
-``ascii_dec``: ``6409-07`` is 6409e-7; other lines are messages. ``bin_hexa``: two bytes a reading, 0x52A0 is
-0x2A0 / 16**5, both 640.9e-6; what begins with 0xF0 is a message up to 0xFF 0xFF, since no reading has 15 for an
-exponent. Both parsers take bytes as they come, cut anywhere, and raise ``StreamError`` for what they do not know.
+In ``ascii_dec`` the line ``6409-07`` is 6409e-7; other lines are messages. In ``bin_hexa`` a reading has two bytes:
+0x52A0 is 0x2A0 / 16**5, the same 640.9e-6. A message begins with 0xF0 and ends with 0xFF 0xFF, since no reading has the
+exponent 15. Both parsers accept bytes in pieces of any length, and raise ``StreamError`` for anything else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rig.types import Floats
 
 LARGEST = 1.0
-"""No PowerShield measures so much (A, or J in a reading): beyond it bytes were lost or the line is garbled."""
+"""No PowerShield measures more (A, or J in a reading): then bytes were lost or garbled."""
 ASCII_WRAP_S, BINARY_WRAP_S = 1000.0, float(1 << 31) * 1e-3
 LINE_MOST = 256
 
@@ -28,7 +28,7 @@ _POWERS = 16.0 ** -np.arange(16.0)
 
 
 class StreamError(ValueError):
-    """What came is no stream of readings; its text is the end of a sentence about the instrument."""
+    """The bytes are no stream of readings. The text completes a sentence that begins with the instrument."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Stamp:
 
 @dataclass
 class Parsed:
-    """What some bytes held: readings in the instrument's unit, flags (1: overcurrent), stamps, and whether it ended."""
+    """What was parsed: readings in the instrument's unit, where an overcurrent was, stamps, and whether it ended."""
 
     value: list[Floats] = field(default_factory=list)
     flagged: list[int] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Parsed:
 
     @property
     def owed(self) -> list[int]:
-        """Where the next bytes must be flagged: a message behind the last reading also speaks of the one to come."""
+        """What the next bytes begin with: a message after the last reading also flags the next reading."""
         n = sum(map(len, self.value))
         return [0] if any(at >= n for at in self.flagged) else []
 
@@ -66,13 +66,13 @@ class Parsed:
 
 
 class Stream(Protocol):
-    """A parser. ``feed`` returns what became whole with these bytes."""
+    """A parser. ``feed`` returns what these bytes complete."""
 
     def feed(self, data: bytes) -> Parsed: ...
 
 
 class AsciiStream:
-    """``ascii_dec``; stamps count modulo 1000 s."""
+    """The parser of ``ascii_dec``; stamps count modulo 1000 s."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -118,7 +118,7 @@ class AsciiStream:
 
 
 class BinaryStream:
-    """``bin_hexa``; stamps count milliseconds modulo 2**31."""
+    """The parser of ``bin_hexa``; stamps count milliseconds modulo 2**31."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -131,7 +131,7 @@ class BinaryStream:
         found = Parsed(flagged=self._owed, ended=self._ended)
         rest = self._rest + data
         if not self._begun:
-            rest = rest.lstrip(b"\r\n")  # of the line that acknowledged the start; as a reading it would be 3338 A
+            rest = rest.lstrip(b"\r\n")  # the end of the line that acknowledged the start
             self._begun = bool(rest)
         here = at = 0
         while not found.ended and len(rest) - at >= 2:
@@ -152,7 +152,7 @@ class BinaryStream:
         return found
 
     def _message(self, rest: bytes, at: int, here: int, found: Parsed) -> int:
-        """Understand the message at ``at``; its length, or 0 when it is not whole yet."""
+        """Parse the message at ``at``; its length, or 0 when it is not complete yet."""
         kind = rest[at + 1]
         if rest[at] != 0xF0 or not 0xF1 <= kind <= 0xF9:
             raise StreamError(f"sent {rest[at : at + 8].hex(' ')}, which is no reading and no message: bytes were lost")
@@ -180,9 +180,9 @@ class BinaryStream:
 
 
 class Timekeeper:
-    """Holds the count of readings against the instrument's own stamps, which it makes once a second.
+    """Compares the count of readings with the instrument's own stamps, which come once a second.
 
-    A stamp is good to a millisecond, so that a loss is noticed once it exceeds that and one reading; losses add up.
+    A stamp is exact to a millisecond: a loss is found once it exceeds that and one reading. Losses add up.
     """
 
     def __init__(self, rate_hz: float, wrap_s: float) -> None:

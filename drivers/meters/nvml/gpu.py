@@ -1,4 +1,4 @@
-"""One NVIDIA GPU as NVML shows it: its counter, its power, and what is known of its sensor. See ``nvml``."""
+"""One NVIDIA GPU as NVML shows it: its energy counter, its power, and what is known of its sensor. See ``meter``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.meters.polled import KEPT
-from rig.errors import MeterError, MissingExtraError, SetupError, UsageError
+from drivers.extras import vendor_package
+from drivers.failures import meter_failed
+from drivers.options import refused
+from rig.errors import MeterError, SetupError
 
 WATCH_S = 0.6
 UPDATES = 3
@@ -19,7 +21,7 @@ _GA100 = re.compile(r"\b(A100|A30|A800)\b")
 
 
 class Energy:
-    """The energy counter of one GPU, in joules since the driver was loaded; it counts millijoules."""
+    """The energy counter of one GPU, in joules since the driver was loaded."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu, self._last_j = gpu, 0.0
@@ -29,28 +31,14 @@ class Energy:
         self._last_j = 0.0
 
     def look(self) -> float:
-        """Joules. Raises ``MeterError`` for a counter that falls back."""
-        joules = 1e-3 * self._gpu.asked("nvmlDeviceGetTotalEnergyConsumption")
+        """The joules so far, in steps of 1 mJ. Raises ``MeterError`` for a counter that falls."""
+        joules = self._gpu.energy_j()
         if joules < self._last_j:
             raise self._gpu.failed(
                 f"counted {self._last_j:.3f} J and now {joules:.3f} J", "Its driver was reloaded, or it was reset"
             )
         self._last_j = joules
         return joules
-
-
-class Power:
-    """The power of one GPU, in watts, as one of NVML's two averages."""
-
-    def __init__(self, gpu: Gpu, source: str) -> None:
-        self._take = gpu.instant_w if source == "instant" else gpu.average_w
-
-    def begin(self) -> None:
-        """Nothing to forget."""
-
-    def look(self) -> float:
-        """Watts."""
-        return self._take()
 
 
 @dataclass(frozen=True)
@@ -68,36 +56,34 @@ class Gpu:
         """The name of its rail."""
         return f"gpu{self.index}"
 
-    def asked(self, function: str) -> float:
-        """One of NVML's numbers. Raises ``MeterError`` with NVML's words."""
-        try:
-            return float(getattr(self.nvml, function)(self.handle))
-        except self.nvml.NVMLError as error:
-            raise self.failed(f"gave no {function}: {error}", "Look whether nvidia-smi still lists it") from error
+    def energy_j(self) -> float:
+        """The value of nvmlDeviceGetTotalEnergyConsumption, which is in millijoules."""
+        return 1e-3 * float(self._query("nvmlDeviceGetTotalEnergyConsumption"))
 
     def average_w(self) -> float:
-        """nvmlDeviceGetPowerUsage, which is in milliwatts."""
-        return 1e-3 * self.asked("nvmlDeviceGetPowerUsage")
+        """The value of nvmlDeviceGetPowerUsage, which is in milliwatts."""
+        return 1e-3 * float(self._query("nvmlDeviceGetPowerUsage"))
 
     def instant_w(self) -> float:
-        """Field NVML_FI_DEV_POWER_INSTANT, in milliwatts, an unsigned int."""
-        field = self.nvml.NVML_FI_DEV_POWER_INSTANT
-        try:
-            value = self.nvml.nvmlDeviceGetFieldValues(self.handle, [field])[0]
-        except self.nvml.NVMLError as error:
-            raise self.failed(f"gave no power: {error}", "Look whether nvidia-smi still lists it") from error
+        """The field NVML_FI_DEV_POWER_INSTANT, an unsigned int in milliwatts."""
+        value = self._query("nvmlDeviceGetFieldValues", [self.nvml.NVML_FI_DEV_POWER_INSTANT])[0]
         if value.nvmlReturn != self.nvml.NVML_SUCCESS:
             raise self.failed(f"gave no NVML_FI_DEV_POWER_INSTANT: error {value.nvmlReturn}", "Use source=energy")
         return 1e-3 * float(value.value.uiVal)
 
+    def _query(self, function: str, *arguments: object) -> Any:
+        """One of NVML's answers. Raises ``MeterError`` with NVML's message."""
+        try:
+            return getattr(self.nvml, function)(self.handle, *arguments)
+        except self.nvml.NVMLError as error:
+            raise self.failed(f"gave no {function}: {error}", "Check that nvidia-smi still lists it") from error
+
     def failed(self, what: str, remedy: str) -> MeterError:
-        """An error of this GPU."""
-        return MeterError(
-            f"GPU {self.index} ({self.name}) {what}", field="gpu", value=self.uuid, remedy=f"{remedy}. {KEPT}"
-        )
+        """The error to raise for this GPU."""
+        return meter_failed(f"GPU {self.index} ({self.name}) {what}", "gpu", self.uuid, remedy)
 
     def supports(self, call: Callable[[], float]) -> bool:
-        """Whether a number can be had at all."""
+        """Whether a number is available and above zero."""
         try:
             return call() > 0.0
         except MeterError:
@@ -118,12 +104,8 @@ def gpus_of(nvml: Any, wanted: str) -> list[Gpu]:
         fits = [gpu for gpu in every if part in (str(gpu.index), gpu.uuid)]
         if not fits or fits[0] in found:
             known = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in every) or "none"
-            raise UsageError(
-                f"there is no GPU {part!r} here" if not fits else f"GPU {part!r} is named twice",
-                field="gpus",
-                value=wanted,
-                remedy=f"Known: {known}",
-            )
+            what = f"there is no GPU {part!r} here" if not fits else f"GPU {part!r} is named twice"
+            raise refused("gpus", wanted, f"Known: {known}", what)
         found.append(fits[0])
     return found
 
@@ -134,17 +116,17 @@ def _gpu(nvml: Any, index: int) -> Gpu:
 
 
 def update_s(gpu: Gpu) -> float:
-    """How often the energy counter is renewed: the mean of a few of its steps. Raises ``SetupError`` for none."""
+    """How often the energy counter is updated: the mean of a few steps. Raises ``SetupError`` where it stands still."""
     began_s = time.monotonic()
-    value, steps = gpu.asked("nvmlDeviceGetTotalEnergyConsumption"), list[float]()
+    value, steps = gpu.energy_j(), list[float]()
     while (now_s := time.monotonic()) - began_s < WATCH_S and len(steps) <= UPDATES:
-        if (now := gpu.asked("nvmlDeviceGetTotalEnergyConsumption")) != value:
+        if (now := gpu.energy_j()) != value:
             value = now
             steps.append(now_s)
         time.sleep(1e-3)
     if len(steps) < 2:
         raise SetupError(
-            f"the energy counter of GPU {gpu.index} ({gpu.name}) did not go on for {WATCH_S:g} s",
+            f"the energy counter of GPU {gpu.index} ({gpu.name}) did not change for {WATCH_S:g} s",
             field="gpus",
             value=gpu.uuid,
             remedy="Wake it up (nvidia-smi -pm 1), or use source=instant",
@@ -153,12 +135,12 @@ def update_s(gpu: Gpu) -> float:
 
 
 def part_time(gpu: Gpu) -> bool:
-    """Whether a sensor of this GPU's family was found to look part of the time."""
+    """Whether sensors of this GPU's family were found to measure only part of the time."""
     return bool(_PART_TIME.search(gpu.name))
 
 
 def averages(gpu: Gpu) -> bool:
-    """Whether its power usage is a mean over a second (NVML reference); GA100 and older give the last look."""
+    """Whether its power usage is a mean over a second (NVML reference); GA100 and older give the last sample."""
     nvml = gpu.nvml
     try:
         new = int(nvml.nvmlDeviceGetArchitecture(gpu.handle)) >= nvml.NVML_DEVICE_ARCH_AMPERE
@@ -169,15 +151,7 @@ def averages(gpu: Gpu) -> bool:
 
 def open_nvml() -> Any:
     """NVML, initialised. Raises ``MissingExtraError`` without nvidia-ml-py, ``SetupError`` without a driver."""
-    try:
-        import pynvml
-    except ImportError as error:
-        raise MissingExtraError(
-            "NVIDIA GPUs need nvidia-ml-py, which is not installed",
-            field="meter",
-            value="nvml",
-            remedy="pip install 'neurorig[nvml]'",
-        ) from error
+    pynvml = vendor_package("pynvml", "nvidia-ml-py", "nvml", "an NVIDIA GPU")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -191,5 +165,5 @@ def open_nvml() -> Any:
 
 
 def text_of(said: Any) -> str:
-    """Text, which older versions of NVML's bindings give as bytes."""
+    """The text of an answer, which older versions of NVML's bindings give as bytes."""
     return said.decode() if isinstance(said, bytes) else str(said)

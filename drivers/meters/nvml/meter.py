@@ -1,20 +1,21 @@
-"""NVML: what an NVIDIA GPU says of its own energy and power. ``nvidia-ml-py`` is imported when a meter is opened.
+"""NVML: an NVIDIA GPU's own counts of its energy and power. ``nvidia-ml-py`` is imported when a meter is opened.
 
 Sources: NVML API reference (nvmlDeviceGetTotalEnergyConsumption, nvmlDeviceGetPowerUsage, field values 185 and 186);
 Yang, Adamek and Armour, "Part-time Power Measurements: nvidia-smi's Lack of Attention", arXiv 2312.02741, for how
-often the sensors look.
+often the sensors measure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from drivers.links.serial_line import positive
-from drivers.meters.nvml.gpu import Energy, Gpu, Power, averages, gpus_of, open_nvml, part_time, text_of, update_s
-from drivers.meters.polled import HOST, Polled, PolledMeter
-from rig.errors import SetupError, UsageError
+from drivers.cleanup import released_on_error
+from drivers.meters.nvml.gpu import Energy, Gpu, averages, gpus_of, open_nvml, part_time, text_of, update_s
+from drivers.meters.polled import HOST, Polled, polled_meter
+from drivers.options import one_of, positive, refused
+from rig.errors import SetupError
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -24,9 +25,9 @@ BUFFER_S = 60.0
 QUICK_S = 5e-3
 """A call into the driver takes up to some milliseconds."""
 AVERAGE_S = 1.0
-"""Over which nvmlDeviceGetPowerUsage averages on Ampere (but for GA100) and later."""
+"""On Ampere (except GA100) and later nvmlDeviceGetPowerUsage is the mean over this time."""
 PART_TIME_S = 0.025
-"""Of each sensor period of 0.1 s, what an A100 or H100 looks at (arXiv 2312.02741)."""
+"""An A100 or H100 measures for this time in each sensor period of 0.1 s (arXiv 2312.02741)."""
 PART_TIME = (
     "sensors of A100 and H100 GPUs were found to look at 25 ms of every 100 ms only (arXiv 2312.02741): what happens "
     "between is not in any of these figures, the energy counter included"
@@ -43,49 +44,37 @@ def open_meter(
 ) -> Meter:
     """GPUs by index or UUID, separated by commas; one rail for each, of its whole board.
 
-    ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last look),
+    ``source`` is ``energy`` (the counter in millijoules; Volta and later), ``instant`` (the sensor's last sample),
     ``average`` (over the last second on Ampere, except GA100, and later), or ``auto``: the first that all of them
-    have. ``rate_hz`` looks a second are made: by default 100 for the counter, a reading being made only when it has
-    changed, 10 for instant, 1 for average, since more often the averages would overlap.
+    have. ``rate_hz`` is how often the source is looked at: by default 100 Hz for the counter, whose readings are its
+    changes, 10 Hz for instant, and 1 Hz for average, since faster averages would overlap.
 
     Raises ``UsageError`` for options that do not fit, ``MissingExtraError`` without nvidia-ml-py, ``SetupError``
-    without a driver, a GPU, or what it is asked for.
+    without a driver, a GPU, or the source that is asked for.
     """
-    if source not in ("auto", *SOURCES):
-        raise UsageError(
-            f"option source is {source!r}", field="source", value=source, remedy=f"Give auto, {', '.join(SOURCES)}"
-        )
-    if rate_hz is not None:
-        positive(rate_hz=rate_hz)
+    one_of(("auto", *SOURCES), source=source)
+    positive(rate_hz=rate_hz)
     nvml = open_nvml()
-    try:
+    with released_on_error(nvml.nvmlShutdown):
         opened = gpus_of(nvml, gpus)
         chosen = _source(opened, source)
         looks_hz = _looks_hz(chosen, rate_hz)
         updates_s = {gpu.rail: update_s(gpu) for gpu in opened} if chosen == "energy" else {}
         info = _info(name, nvml, opened, chosen, looks_hz, updates_s)
-        return PolledMeter(info, [_polled(gpu, chosen) for gpu in opened], looks_hz, clock, nvml.nvmlShutdown)
-    except BaseException:
-        nvml.nvmlShutdown()
-        raise
+        return polled_meter(info, [_polled(gpu, chosen) for gpu in opened], looks_hz, clock, nvml.nvmlShutdown)
 
 
 def _looks_hz(source: str, asked_hz: float | None) -> float:
     looks_hz = asked_hz or {"energy": 100.0, "instant": 10.0, "average": 1.0 / AVERAGE_S}[source]
     if source == "average" and looks_hz > 1.0 / AVERAGE_S:
-        raise UsageError(
-            f"{looks_hz:g} averages over {AVERAGE_S:g} s a second would overlap",
-            field="rate_hz",
-            value=asked_hz,
-            remedy="Give 1 or less, or source=energy",
-        )
+        what = f"{looks_hz:g} averages over {AVERAGE_S:g} s would overlap in each second"
+        raise refused("rate_hz", asked_hz, "Give 1 or less, or source=energy", what)
     return looks_hz
 
 
 def _source(gpus: Sequence[Gpu], wanted: str) -> str:
     for source in SOURCES if wanted == "auto" else (wanted,):
-        takers = [Energy(gpu).look if source == "energy" else Power(gpu, source).look for gpu in gpus]
-        if all(gpu.supports(take) for gpu, take in zip(gpus, takers, strict=True)):
+        if all(gpu.supports(_look(gpu, source)) for gpu in gpus):
             return source
     raise SetupError(
         f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML",
@@ -95,11 +84,16 @@ def _source(gpus: Sequence[Gpu], wanted: str) -> str:
     )
 
 
+def _look(gpu: Gpu, source: str) -> Callable[[], float]:
+    return {"energy": gpu.energy_j, "instant": gpu.instant_w, "average": gpu.average_w}[source]
+
+
 def _polled(gpu: Gpu, source: str) -> Polled:
     if source == "energy":
-        return Polled(gpu.rail, Energy(gpu), on_change=True, quick_s=QUICK_S)
+        counter = Energy(gpu)
+        return Polled(gpu.rail, counter.look, counter.begin, on_change=True, quick_s=QUICK_S)
     covers_s = AVERAGE_S if source == "average" and averages(gpu) else PART_TIME_S
-    return Polled(gpu.rail, Power(gpu, source), covers_s, quick_s=QUICK_S)
+    return Polled(gpu.rail, _look(gpu, source), covers_s=covers_s, quick_s=QUICK_S)
 
 
 def _rail(gpu: Gpu, source: str, looks_hz: float, update_s: float | None) -> Rail:

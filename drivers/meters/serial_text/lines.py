@@ -1,7 +1,7 @@
-"""Lines of text as readings: columns declared as NAME:UNIT, and what a line must be to count. No port, no clock.
+"""Lines of text as readings: columns declared as NAME:UNIT, and what is a valid line. It uses no port and no clock.
 
 ``time:ms, vdd:mW, bus:V, current:mA, n:count, -, sum:xor8`` names every column in order: one of time (s, ms, us, ns),
-rails (W, A, V, J with a prefix), a line counter, columns to skip, and in the last place a checksum in hexadecimal.
+rails (W, A, V, J with a prefix), a line counter, columns to skip, and last a checksum in hexadecimal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from functools import reduce
 from operator import xor
 from typing import Literal
 
-from drivers.importers.units import ALIASES, NS, unit_of
+from drivers.options import refused
+from drivers.units import ALIASES, NS, unit_of
 from rig.errors import UsageError
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "whitespace": None}
@@ -26,18 +27,18 @@ CHECKSUMS: dict[str, tuple[int, Callable[[bytes], int]]] = {
     "crc32": (8, zlib.crc32),
 }
 NO_NUMBER = ("ovf", "inf", "+inf", "-inf", "nan", "-nan", "ol", "overflow")
-"""What Arduino's ``Print`` and common sketches write in place of a number out of range."""
+"""Arduino's ``Print`` and common sketches write these for a number out of range."""
 UNITS = ("W", "A", "V", "J")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.(?P<part>\d*))?|\.(?P<bare>\d+))(?P<power>[eE][+-]?\d{1,3})?")
 
 
 class LineError(ValueError):
-    """A line that is no reading; its text is the end of a sentence about the line."""
+    """A line that is no reading. The text completes a sentence that begins with the line."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``factor`` takes its numbers to the SI unit ``si``; of a time, to nanoseconds."""
+    """One column. ``factor`` converts its numbers to the SI unit ``si``, and a time to nanoseconds."""
 
     name: str
     role: Literal["time", "rail", "count", "check", "skip"]
@@ -48,10 +49,11 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A whole line: its time (ns of the board, as printed, and what its last digit stands for) and counter where there
+    """A valid line.
 
-    are any; by rail a value in the rail's SI unit (NaN where the board wrote that it is no number), whether it was
-    flagged, and the last digit's step.
+    ``time_ns`` is the board's time as printed, ``time_step_ns`` the step of its last digit; time and ``count`` are None
+    without such a column. By rail: ``value`` in the rail's SI unit (NaN where the board printed no number), ``flag``
+    for such a value, and the ``step`` of its last digit.
     """
 
     time_ns: int | None
@@ -64,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Layout:
-    """What every line looks like. ``separator`` None is any run of spaces and tabs."""
+    """The format of a line. ``separator`` None is any run of spaces and tabs."""
 
     columns: tuple[Column, ...]
     separator: str | None
@@ -81,11 +83,11 @@ class Layout:
         return any(c.role == role for c in self.columns)
 
     def ignored(self, text: str) -> bool:
-        """Whether a line is a comment, a heading or nothing at all."""
+        """Whether a line is empty, a comment or a heading."""
         return not text or (self.ignore is not None and self.ignore.match(text) is not None)
 
     def row(self, text: str) -> Row:
-        """Read one line. Raises ``LineError`` for whatever is not exactly what was declared."""
+        """Read one line. Raises ``LineError`` for one that is not exactly as declared."""
         if not text.startswith(self.prefix):
             raise LineError(f"does not begin with {self.prefix!r}")
         cells = self._cells(text[len(self.prefix) :])
@@ -114,10 +116,10 @@ class Layout:
 
 
 def layout_of(columns: str, separator: str, prefix: str = "", ignore: str = "") -> Layout:
-    """Read the declaration. Raises ``UsageError`` for one that cannot be meant."""
+    """Read the declaration of the columns. Raises ``UsageError`` for one that is ambiguous or unknown."""
     found = tuple(_column(part.strip()) for part in columns.split(",")) if columns.strip() else ()
-    for role, most in (("time", 1), ("count", 1), ("check", 1)):
-        if sum(c.role == role for c in found) > most:
+    for role in ("time", "count", "check"):
+        if sum(c.role == role for c in found) > 1:
             raise _bad("columns", columns, f"has more than one column of {role}", "Skip all but one with -")
     names = [c.name for c in found if c.role == "rail"]
     if not names or len(set(names)) < len(names):
@@ -146,13 +148,15 @@ def by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, 
     for part in text.split(","):
         name, _, value = (side.strip() for side in part.partition("="))
         if name not in names or not value:
-            raise _bad(option, text, f"says {part.strip()!r}", f"Write RAIL=VALUE with a rail of {', '.join(names)}")
+            raise _bad(
+                option, text, f"contains {part.strip()!r}", f"Write RAIL=VALUE with a rail of {', '.join(names)}"
+            )
         found[name] = value
     return found
 
 
 def numbers_by_rail(option: str, text: str | None, names: tuple[str, ...]) -> dict[str, float]:
-    """The same, as numbers above zero."""
+    """The values of ``by_rail`` as numbers. Raises ``UsageError`` for one that is not above zero."""
     found = by_rail(option, text, names)
     for value in found.values():
         if not (_NUMBER.fullmatch(value) and 0 < float(value) < math.inf):
@@ -179,7 +183,7 @@ def _column(text: str) -> Column:
 
 
 def _cut(body: str, separator: str | None) -> tuple[str, str]:
-    """The line before its last separator, or before its ``*``, and the checksum behind it."""
+    """The line before its last separator, or before its ``*``, and the checksum after it."""
     at = body.rfind("*")
     parts = [body[:at], body[at + 1 :]] if at >= 0 else body.rsplit(separator, 1)
     if len(parts) != 2:
@@ -192,7 +196,7 @@ def _checked(column: Column, body: str, text: str) -> None:
     if not re.fullmatch(rf"(?:0[xX])?[0-9a-fA-F]{{1,{digits}}}", text):
         raise LineError(f"has {text!r} where its {column.unit} should be")
     if int(text, 16) != compute(body.encode("latin-1")):
-        raise LineError(f"has another {column.unit} than it says")
+        raise LineError(f"does not match its {column.unit}")
 
 
 def _whole(column: Column, cell: str) -> int:
@@ -210,7 +214,7 @@ def _time(column: Column, cell: str) -> tuple[int, float]:
 
 
 def _value(column: Column, cell: str) -> tuple[float, bool, float]:
-    """The number, whether it is none by the board's own word, and the step of its last digit, in SI."""
+    """The number in SI (NaN where the board printed none), whether it is none, and the step of its last digit."""
     for mark in (f"{column.name}:", f"{column.name}="):
         cell = cell.removeprefix(mark).strip()
     cell = cell.removesuffix(column.unit).strip()
@@ -227,4 +231,4 @@ def _value(column: Column, cell: str) -> tuple[float, bool, float]:
 
 
 def _bad(option: str, value: str, what: str, remedy: str) -> UsageError:
-    return UsageError(f"option {option}={value!r} {what}", field=option, value=value, remedy=remedy)
+    return refused(option, value, remedy, f"option {option}={value!r} {what}")

@@ -1,266 +1,265 @@
-"""``TextMeter``: the Meter protocol over a port on which lines of text arrive, placed by time or by count.
+"""Any microcontroller that prints its readings as lines of text on a serial port: an Arduino, a board with an INA219.
 
-A thread empties the port and stamps what came; ``read`` only takes what is there. A reading that is missing is NaN at
-its place, so that nothing is averaged over it.
+    rig measure --device ... --meter serial-text --option meter.port=/dev/ttyACM0 \\
+        --option columns='time:ms, bus:V, current:mA' --option voltage=bus --option kind=point
+
+The columns are declared and never guessed. A line that does not have exactly these columns is no reading. See
+docs/reference/serial-text.md.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
 
-from drivers.links.real_time import check_real_time
-from drivers.links.serial_line import LINE_MOST, SerialLine
-from drivers.meters.serial_text.lines import Layout, LineError, Row
-from drivers.meters.serial_text.order import KEPT, Order, Pace
-from drivers.meters.serial_text.place import Batch, Plan
-from rig.engine.clock import HostClock
-from rig.errors import MeterError, RigError, SetupError
-from rig.types import Bracket, Chunk, Clock, MeterInfo
+from drivers.cleanup import released_on_error
+from drivers.links.serial_line import METER, SerialLine, open_line
+from drivers.meters.calibrated import calibrated, calibration_details
+from drivers.meters.serial_text.acquisition import POLL_S, TextSource, first_line
+from drivers.meters.serial_text.lines import Layout, Row, by_rail, layout_of, numbers_by_rail
+from drivers.meters.serial_text.loss_detection import Expected, Pace
+from drivers.meters.serial_text.readings import STAMP_AT, CapturePlan, Stamped
+from drivers.meters.threaded import ThreadedMeter
+from drivers.options import one_of, positive, refused, within
+from rig.bench.calibration import load
+from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail, TraceKind
 
-POLL_S = 2e-3
-PATIENCE_S = 2.0
+MODES = ("hardware",)
 
-
-@dataclass
-class _Session:
-    """One stretch from start to stop. ``last`` is the tick and ``heard_ns`` the arrival of the line before."""
-
-    order: Order
-    pace: Pace | None
-    rest: bytes = b""
-    torn: bool = True
-    last: int = 0
-    count: int = 0
-    heard_ns: int = 0
-    ready: Batch = field(default_factory=Batch)
-    halt: threading.Event = field(default_factory=threading.Event)
-    error: RigError | None = None
-    told: bool = False
+OMITTED = ("every supply that is no column",)
+STAMPS = (
+    "a column of time, or rate_hz=NUMBER for stamp=count: the arrival of a line does not say when it was measured "
+    "(stamp_at is where in its reading a time stands)"
+)
+HOLD_S, HOLD_MOST = 60.0, 1_000_000
+BRIDGE_S = 0.03
+"""A USB bridge keeps bytes for 16 ms (the default of FTDI's), and the host reads them a little later."""
+BOARD_BYTES = 64
+"""Arduino's serial port holds back this many bytes when a sketch prints faster than the wire is."""
+ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}
 
 
-class TextMeter:
-    """See the module. Raises ``SetupError`` in a run in simulated time."""
+def open_meter(
+    clock: Clock | None = None,
+    *,
+    port: str = "",
+    baud: int = 115200,
+    name: str = "serial-text",
+    columns: str = "",
+    separator: str = "comma",
+    prefix: str = "",
+    ignore: str = "#",
+    banner: str = "",
+    start_command: str = "",
+    stop_command: str = "",
+    stamp: str = "",
+    stamp_at: str = "end",
+    rate_hz: float = 0.0,
+    kind: str = "mean",
+    aperture_s: float | None = None,
+    filter_tau_s: float = 0.0,
+    timer_bits: int = 32,
+    counter_wrap: int = 0,
+    supply_v: str | None = None,
+    voltage: str | None = None,
+    resolution: str | None = None,
+    range_max: str | None = None,
+    clock_tolerance: float = 5e-3,
+    latency_s: float | None = None,
+    bad_share: float = 0.01,
+    timeout_s: float = 3.0,
+    boot_s: float = 5.0,
+    dtr: bool = True,
+    serial_number: str = "",
+    simulated: bool = False,
+    calibration: str | None = None,
+    calibration_range: float | None = None,
+    temperature_c: float | None = None,
+) -> Meter:
+    """A board on ``port`` that prints ``columns``: NAME:UNIT for each, ``-`` to skip one.
 
-    def __init__(self, info: MeterInfo, line: SerialLine, plan: Plan, clock: Clock | None = None) -> None:
-        self._info, self._line, self._plan = info, line, plan
-        self._clock = HostClock() if clock is None else clock
-        self._session: _Session | None = None
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        check_real_time(self._clock, info.name)
+    Each column of W, A, V or J is a rail. ``separator`` is comma, semicolon, tab or whitespace. A reading begins with
+    ``prefix``; lines whose beginning matches the regular expression ``ignore`` are comments; a line that begins with
+    ``banner`` shows a restart. The commands are sent as written (``\\n`` and ``\\r`` are line ends). Amperes become
+    watts by ``supply_v`` (1.2, or vdd=1.2, io=1.8) or by the rail of volts that ``voltage`` names (bus, or vdd=bus).
 
-    def info(self) -> MeterInfo:
-        """What the lines are declared to be."""
-        return self._info
+    ``stamp`` is ``column`` (readings have a time) or ``count`` (they come at ``rate_hz``); by default the first that
+    fits. ``stamp_at`` (start, middle, end, or empty: unknown) is where in its reading a time stands. ``kind`` is mean,
+    point or cumulative (J is always that); a mean lasts ``aperture_s``, or a period.
+    ``timer_bits`` is the width of the time in its unit, ``counter_wrap`` where the counter wraps (0: never).
+    ``resolution`` and ``range_max`` are in a column's own unit. ``latency_s`` limits how late a line comes after what
+    it states; by default it follows from the line's length. ``bad_share`` of lines may be no readings.
+    ``serial_number`` is that of the calibration file.
 
-    def start(self) -> Bracket:
-        """Have the board print, and wait for a line that it can only have begun after the call."""
-        if self._session is not None:
-            raise MeterError("the meter was started twice", field="meter", value=self._info.name, remedy="Stop it")
-        p = self._plan
-        pace = Pace(self._info.name, p.expected.rate_hz, p.expected.tolerance) if p.stamp == "count" else None
-        s = _Session(Order(p.expected), pace)
-        begin_ns = self._clock.now_ns()
-        self._line.waiting()
-        if p.start:
-            self._line.write(p.start)
-        bracket = self._first(s, begin_ns)
-        self._session = s
-        self._thread = threading.Thread(target=self._pump, args=(s,), name=f"meter {self._info.name}", daemon=True)
-        self._thread.start()
-        self._clock.sleep_until(bracket.after_ns)
-        return bracket
-
-    def read(self) -> Sequence[Chunk]:
-        """What has come, perhaps nothing; after it, the error that ended it."""
-        s = self._session
-        if s is None:
-            return ()
-        with self._lock:
-            ready, s.ready = s.ready, Batch()
-            error = s.error
-        if not ready.value and error is not None:
-            s.told = True
-            raise error
-        return ready.chunks(self._info.rails, self._plan)
-
-    def stop(self) -> Sequence[Chunk]:
-        """Stop listening, tell the board; the rest. Raises what went wrong, unless ``read`` has said so already."""
-        s, self._session = self._session, None
-        if s is None:
-            return ()
-        self._join(s)
-        if s.error is None:
-            try:
-                self._heard(s, self._line.waiting(), self._clock.now_ns())
-                if s.pace is not None:
-                    s.pace.end()
-                if self._plan.stop:
-                    self._line.write(self._plan.stop)
-            except RigError as error:
-                s.error = error
-        if s.error is not None and not s.told:
-            raise s.error
-        return s.ready.chunks(self._info.rails, self._plan)
-
-    def close(self) -> None:
-        """Stop and let go. May be called twice; raises nothing."""
-        s, self._session = self._session, None
-        if s is not None:
-            self._join(s)
-            try:
-                if self._plan.stop:
-                    self._line.write(self._plan.stop)
-            except RigError:
-                pass  # it is gone: there is nobody left to be told
-        self._line.close()
-
-    # ---- the first line -------------------------------------------------------------------
-
-    def _first(self, s: _Session, begin_ns: int) -> Bracket:
-        """The bracket by the first line that cannot stand for a moment before ``begin_ns``.
-
-        A line comes after what it stands for, by ``latency_s`` at most, and after the look before had not found it.
-        """
-        p = self._plan
-        late_ns, doubt_ns = round(p.expected.latency_s * 1e9), round(p.doubt_s * 1e9)
-        looked_ns = begin_ns
-        until_ns = begin_ns + late_ns + doubt_ns + round(p.timeout_s * 1e9)
-        while looked_ns < until_ns:
-            rows, at_ns = list(self._rows(s, self._line.waiting())), self._clock.now_ns()
-            if looked_ns < begin_ns + late_ns + doubt_ns:
-                s.order = Order(p.expected)  # what was under way before the start says nothing about what follows
-            elif took := [(row, found[1]) for row in rows if (found := s.order.take(row, at_ns)) is not None]:
-                s.heard_ns = at_ns
-                after_ns = self._anchored(s, *took[-1], at_ns) + doubt_ns
-                return Bracket(looked_ns - late_ns - 2 * doubt_ns + after_ns - at_ns, s.last, after_ns)
-            looked_ns = at_ns
-            time.sleep(POLL_S)
-        raise self._line.failed(
-            f"printed no reading within {p.timeout_s:g} s of its start", silent=True, remedy="Check start_command"
-        )
-
-    def _anchored(self, s: _Session, row: Row, time_ns: int, at_ns: int) -> int:
-        """Put the first line in its place; the latest host time at which the meter's clock can show ``s.last``.
-
-        On a grid that is where the next reading begins, and the line itself is left out.
-        """
-        p = self._plan
-        if p.stamp == "count":
-            return at_ns + (round((1.0 / p.expected.rate_hz - p.aperture_s) * 1e9) if p.aperture_s else 0)
-        s.last = time_ns + round(0.5 * row.time_step_ns)
-        s.ready.add(s.last, row.value, row.flag)
-        return at_ns
-
-    # ---- the thread -----------------------------------------------------------------------
-
-    def _pump(self, s: _Session) -> None:
-        try:
-            while not s.halt.wait(POLL_S):
-                self._heard(s, self._line.waiting(), self._clock.now_ns())
-        except RigError as error:
-            s.error = error
-        except Exception as error:
-            s.error = MeterError(
-                f"meter {self._info.name} failed while it was read: {error!r}",
-                value=repr(error),
-                remedy=f"This is a defect of its driver. {KEPT}",
-            )
-
-    def _heard(self, s: _Session, data: bytes, at_ns: int) -> None:
-        """Bytes that had come by ``at_ns``: the readings in them, each in its place. Raises what is wrong."""
-        rows = list(self._rows(s, data))
-        batch = Batch()
-        for row in rows:
-            took = s.order.take(row, at_ns)
-            if took is not None:
-                self._place(s, batch, row, took)
-        if rows:
-            s.heard_ns = at_ns
-            if s.pace is not None:
-                s.pace.add(s.count, at_ns * 1e-9)
-        elif (at_ns - s.heard_ns) * 1e-9 > self._plan.timeout_s:
-            raise self._line.failed(f"printed no reading for {self._plan.timeout_s:g} s", silent=True)
-        with self._lock:
-            s.ready.join(batch)
-            held = len(s.ready.value)
-        if held > self._plan.hold:
-            raise MeterError(
-                f"nobody has read meter {self._info.name} for {held} readings",
-                field="buffer_s",
-                value=self._info.buffer_s,
-                remedy=f"Drain it more often. {KEPT}",
-            )
-
-    def _place(self, s: _Session, batch: Batch, row: Row, took: tuple[int, int]) -> None:
-        """One reading, after a NaN for each that is missing before it."""
-        missing, time_ns = took
-        tick = time_ns + round(0.5 * row.time_step_ns) if self._plan.stamp == "column" else 0
-        batch.fill(s.last, tick, missing, len(row.value))
-        batch.add(tick, row.value, row.flag)
-        s.last, s.count = tick, s.count + missing + 1
-
-    def _rows(self, s: _Session, data: bytes) -> Iterator[Row]:
-        """The whole lines that ended in these bytes, as far as they are readings."""
-        *lines, s.rest = (s.rest + data).split(b"\n")
-        if len(s.rest) > LINE_MOST:
-            raise self._line.failed(f"sent {len(s.rest)} bytes without a line end, at {self._line.baud} baud")
-        for raw in lines:
-            text = raw.decode("latin-1").replace("\0", "").strip()
-            if s.torn:  # nobody knows where the line began
-                s.torn = False
-                continue
-            if self._plan.banner and text.startswith(self._plan.banner) and s.heard_ns:
-                raise self._line.failed(f"has restarted: it printed {text[:80]!r}", remedy="Check its supply")
-            if self._plan.layout.ignored(text):
-                continue
-            try:
-                row = self._plan.layout.row(text)
-            except LineError as error:
-                s.order.bad(f"{error}: {text[:80]!r}")
-                continue
-            yield row
-
-    # ---- parts ----------------------------------------------------------------------------
-
-    def _join(self, s: _Session) -> None:
-        s.halt.set()
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join(PATIENCE_S)
-            if thread.is_alive() and s.error is None:
-                s.error = self._line.failed(f"hangs: its last look did not end within {PATIENCE_S:g} s")
-
-
-def introduced(line: SerialLine, layout: Layout, start: bytes, stop: bytes, boot_s: float) -> tuple[str, Row]:
-    """The first line that is a reading, whole for certain, and what it says. A board may have to boot before.
-
-    ``start`` is sent again each second as long as nothing comes. Raises ``SetupError`` after ``boot_s``.
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` when no such line comes within ``boot_s``.
     """
-    until_s = time.monotonic() + boot_s
-    heard, why = 0, "nothing came"
-    while time.monotonic() < until_s:
-        if start and not heard:
-            line.write(start)
-        text = line.line(min(until_s, time.monotonic() + 1.0))
-        heard += text is not None
-        if text is None or layout.ignored(text):
-            continue
-        try:
-            row = layout.row(text)
-        except LineError as error:
-            why = f"the last one {error}: {text[:80]!r}"
-            continue
-        if heard > 1:  # the first may have lost its beginning
-            if stop:
-                line.write(stop)
-            return text, row
-    raise SetupError(
-        f"no line on {line.port} was a reading within {boot_s:g} s: {why}",
-        field="columns",
-        value=why,
-        remedy=f"Check columns=, separator= and the baud rate (it is {line.baud}); lines of comment match ignore=",
-    )
+    layout = layout_of(columns, separator, prefix, ignore)
+    positive(clock_tolerance=clock_tolerance, timeout_s=timeout_s, boot_s=boot_s, aperture_s=aperture_s)
+    within(0.0, 0.5, bad_share=bad_share)
+    within(0.0, 1e6, "Hz", rate_hz=rate_hz)
+    within(0.0, 1e3, "s", filter_tau_s=filter_tau_s)
+    within(0, 64, timer_bits=timer_bits)
+    within(0, 2**62, counter_wrap=counter_wrap)
+    within(0.0, 10.0, "s", latency_s=latency_s or 0.0)
+    one_of(STAMP_AT, stamp_at=stamp_at)
+    names = tuple(c.name for c in layout.rails)
+    resolutions = numbers_by_rail("resolution", resolution, names)
+    ranges = numbers_by_rail("range_max", range_max, names)
+    conversions = _conversions(layout, supply_v, voltage)
+    stamped = _stamp(stamp, layout, rate_hz)
+    lasts_s = _aperture_s(kind, aperture_s, rate_hz, layout)
+    start, stop = _unescaped(start_command), _unescaped(stop_command)
+    line = open_line(port, baud, METER, dtr=dtr)
+    with released_on_error(line.close):
+        text, row = first_line(line, layout, start, stop, boot_s)
+        length = len(text) + 2
+        unit_ns = next((column.factor for column in layout.columns if column.role == "time"), 0.0)
+        expected = Expected(
+            name=name,
+            rate_hz=rate_hz,
+            tolerance=clock_tolerance,
+            wrap_ns=round(unit_ns) << timer_bits if timer_bits else 0,
+            wrap_count=counter_wrap,
+            rises=tuple(column.si == "J" for column in layout.rails),
+            bad_share=bad_share,
+            latency_s=BRIDGE_S + line.wire_s(BOARD_BYTES + length) if latency_s is None else latency_s,
+            timeout_s=timeout_s,
+        )
+        plan = CapturePlan(
+            layout=layout,
+            expected=expected,
+            stamp=stamped,
+            stamp_at=stamp_at,
+            aperture_s=lasts_s,
+            start=start,
+            stop=stop,
+            banner=banner,
+        )
+        plain = _rails(plan, row, resolutions, ranges, conversions, kind, filter_tau_s)
+        info = MeterInfo(
+            name=name,
+            mode="simulator" if simulated else "hardware",
+            clock=ClockInfo(name, 1e9, clock_tolerance),
+            rails=_calibrated(plain, calibration, serial_number, calibration_range, temperature_c),
+            omitted=OMITTED,
+            description=f"{'SIMULATED ' if simulated else ''}lines of text on a serial port, placed by {plan.stamp}",
+            buffer_s=HOLD_S,
+            versions={"pyserial": version("pyserial")},
+            details=_details(line, columns, text, row, plan, calibration),
+        )
+        most = max(100, min(HOLD_MOST, round(HOLD_S * max(rate_hz, 1.0 / line.wire_s(length)))))
+        return ThreadedMeter(info, TextSource(info, line, plan), clock, every_s=POLL_S, most=most)
+
+
+def _stamp(stamp: str, layout: Layout, rate_hz: float) -> Stamped:
+    found = stamp or ("column" if layout.has("time") else "count" if rate_hz > 0 else "")
+    if found == "count" and rate_hz > 0:
+        return "count"
+    if found == "column" and layout.has("time"):
+        return "column"
+    remedy = {"count": "count with rate_hz=NUMBER", "column": "column with a column of time, such as time:ms"}
+    raise refused("stamp", stamp, f"Give {remedy.get(found, STAMPS)}")
+
+
+def _aperture_s(kind: str, aperture_s: float | None, rate_hz: float, layout: Layout) -> float:
+    """How long a reading lasts; 0 for a point."""
+    means = any(c.si != "J" for c in layout.rails)
+    if kind not in ("mean", "point", "cumulative") or (means and kind == "cumulative"):
+        raise refused("kind", kind, "Give mean or point; cumulative is of columns in J alone")
+    if kind == "point" or not means:
+        return 0.0
+    if aperture_s is None and rate_hz <= 0:
+        raise refused("aperture_s", aperture_s, "Give seconds that each mean lasts, or rate_hz; or say kind=point")
+    if aperture_s is not None and rate_hz > 0 and aperture_s > 1.001 / rate_hz:
+        raise refused("aperture_s", aperture_s, f"Give {1.0 / rate_hz:g}, the period, or less")
+    return aperture_s if aperture_s is not None else 1.0 / rate_hz
+
+
+def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> dict[str, Conversion]:
+    """The conversion of each rail of amperes."""
+    amperes = tuple(c.name for c in layout.rails if c.si == "A")
+    volts = [c.name for c in layout.rails if c.si == "V"]
+    fixed, read = numbers_by_rail("supply_v", supply_v, amperes), by_rail("voltage", voltage, amperes)
+    for option, given in (("supply_v", supply_v), ("voltage", voltage)):
+        if given and not amperes:
+            raise refused(option, given, "Give it for columns in A alone")
+    found = {}
+    for name in amperes:
+        if (name in fixed) == (name in read):
+            remedy = f"Give supply_v= (volts) or voltage= (a column of volts) for {name}, one of them"
+            raise refused("supply_v", supply_v, remedy)
+        if name in read and read[name] not in volts:
+            raise refused("voltage", voltage, f"Give a column of V: {', '.join(volts) or 'none is declared'}")
+        found[name] = Conversion("A", fixed.get(name), supply_rail=read.get(name))
+    return found
+
+
+def _rails(
+    plan: CapturePlan,
+    row: Row,
+    resolutions: dict[str, float],
+    ranges: dict[str, float],
+    conversions: dict[str, Conversion],
+    kind: str,
+    filter_tau_s: float,
+) -> list[Rail]:
+    """The rails. ``resolutions`` and ``ranges`` are in the columns' units; ``row`` shows the steps of the others."""
+    rails = []
+    for column, step in zip(plan.layout.rails, row.step, strict=True):
+        what: TraceKind = "cumulative" if column.si == "J" else "point" if kind == "point" else "mean"
+        plain = Conversion({"W": "W", "J": "J", "V": "V", "A": "A"}[column.si])  # type: ignore[arg-type]
+        range_max = ranges.get(column.name)
+        given = resolutions.get(column.name)
+        rails.append(
+            Rail(
+                column.name,
+                kind=what,
+                conversion=conversions.get(column.name, plain),
+                rate_hz=plan.expected.rate_hz,
+                aperture_s=plan.aperture_s if plan.aperture_s and (what == "mean" or plan.stamp == "count") else None,
+                filter_tau_s=filter_tau_s,
+                resolution=(step or None) if given is None else given * column.factor,
+                range_max=None if range_max is None else range_max * column.factor,
+                gain_id=f"{plan.expected.name} {column.si}",
+            )
+        )
+    return rails
+
+
+def _calibrated(
+    rails: list[Rail], path: str | None, serial: str, range_: float | None, temperature_c: float | None
+) -> tuple[Rail, ...]:
+    """The rails with the limits of the file, except those of a unit that it does not have."""
+    units = {r.unit for r in load(Path(path)).ranges} if path is not None else set()
+    if not units & {r.conversion.unit for r in rails}:
+        units = {r.conversion.unit for r in rails}  # none fits: let it be refused by name
+    return tuple(calibrated(r, path, serial, range_, temperature_c) if r.conversion.unit in units else r for r in rails)
+
+
+def _details(
+    line: SerialLine, columns: str, text: str, row: Row, plan: CapturePlan, calibration: str | None
+) -> dict[str, object]:
+    e, layout = plan.expected, plan.layout
+    checked = [c.unit if c.role == "check" else c.role for c in layout.columns if c.role in ("time", "count", "check")]
+    by_count = e.rate_hz > 0 and plan.stamp == "count" and not layout.has("count")
+    return {
+        "port": line.port,
+        "baud": line.baud,
+        "columns": columns,
+        "first_line": text[:200],
+        "stamp": plan.stamp,
+        "stamp_at": plan.stamp_at or "not known",
+        "latency_s": e.latency_s,
+        "time_step_s": row.time_step_ns * 1e-9,
+        "bad_share": e.bad_share,
+        "checked_by": checked or ["the number of columns"],
+        "unseen_loss_s": Pace("", e.rate_hz, e.tolerance).unseen_s if by_count else None,
+        "commands": [plan.start.decode("latin-1"), plan.stop.decode("latin-1")],
+        "calibration": calibration_details(calibration),
+    }
+
+
+def _unescaped(text: str) -> bytes:
+    for mark, meant in ESCAPES.items():
+        text = text.replace(mark, meant)
+    return text.encode("latin-1", "replace")

@@ -3,8 +3,8 @@
     rig measure --device ... --meter socwatch --option path=/opt/intel/socwatch/socwatch
         --option "rails=Package Power" --option stamp=end
 
-It reads the processor's own counters (package, cores, graphics): a model inside the processor, not an instrument in
-the supply. Nothing is delivered before the end, since the program writes its table only then.
+It reads the processor's own counters (package, cores, graphics), which are a model inside the processor and no
+instrument in the supply. Nothing is delivered before the end, when the program writes its table.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from drivers.importers.axis import PLACES, Axis
+from drivers.cleanup import released_on_error
 from drivers.importers.socwatch import _chosen, _rail, _stamps
-from drivers.links.serial_line import positive
-from drivers.meters.sampled import calibrated, calibration_details
-from drivers.meters.socwatch.run import ProgramRun
+from drivers.importers.time_axis import PLACES, TimeAxis
+from drivers.links.real_time import check_real_time
+from drivers.meters.calibrated import calibrated, calibration_details
+from drivers.meters.socwatch.program import ProgramRun
+from drivers.options import one_of, parts_of, positive, refused
 from rig.engine.clock import HostClock
-from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
+from rig.errors import DataError, MeterError, RigError, SetupError
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Indices, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -60,7 +61,7 @@ def open_meter(
     ``energy``, for columns of energy, whether they count each ``interval`` or are ``cumulative``; ``table`` names the
     table by a part of its title, ``time_unit`` the unit of its time column, where its header does not.
     ``arguments`` is the command line, with {interval_ms} and {output} filled in; ``started`` the pattern of the line
-    by which the program says that it collects, awaited for ``start_s``. It is told to end by SIGINT and has ``stop_s``
+    by which the program says that it collects, awaited for ``start_s``. It is ended by SIGINT and has ``stop_s``
     to write. ``clock_tolerance`` limits its clock's rate (relative). ``calibration`` names a calibration file; without
     one no accuracy is stated.
 
@@ -73,10 +74,8 @@ def open_meter(
         pattern = re.compile(started)
         command = [program, *shlex.split(arguments.format(interval_ms=round(interval_s * 1e3), output="{output}"))]
     except (re.error, KeyError, ValueError, IndexError) as error:
-        raise UsageError(
-            f"options arguments or started cannot be read: {error}", field="arguments", value=arguments,
-            remedy=f"The default is {ARGUMENTS}",
-        ) from error  # fmt: skip
+        what = f"options arguments or started cannot be read: {error}"
+        raise refused("arguments", arguments, f"The default is {ARGUMENTS}", what) from error
     joules = energy == "cumulative"
     described = tuple(
         calibrated(
@@ -108,7 +107,7 @@ def open_meter(
 
 
 class SocWatch:
-    """One program, run anew by each ``start``; see the module."""
+    """A meter that runs the program from each ``start`` to ``stop``."""
 
     def __init__(
         self, info: MeterInfo, command: list[str], started: re.Pattern[str], reading: tuple[str, str, str, str],
@@ -118,48 +117,41 @@ class SocWatch:
         self._start_s, self._stop_s = waits_s
         self._clock = HostClock() if clock is None else clock
         self._run: ProgramRun | None = None
-        self._told = False
-        if abs(self._clock.now_ns() - time.monotonic_ns()) > 1_000_000_000:
-            raise SetupError(
-                "SoC Watch measures in real time, and this run lives in simulated time", field="meter",
-                value=info.name, remedy="Use it with a real device",
-            )  # fmt: skip
+        self._raised = False
+        check_real_time(self._clock, info.name)
 
     def info(self) -> MeterInfo:
         """The rails that were named, and the command that is run."""
         return self._info
 
     def start(self) -> Bracket:
-        """Run the program and await its word; its time is zero at some moment between."""
+        """Run the program until it says that it collects. Its time is zero at some moment in between."""
         if self._run is not None:
             raise MeterError("the meter was started twice", field="meter", value=self._info.name, remedy="Stop it")
         before_ns = self._clock.now_ns()
         run = ProgramRun(self._command, self._started)
-        try:
+        with released_on_error(run.close):
             run.await_start(self._start_s)
-        except BaseException:
-            run.close()
-            raise
-        self._run, self._told = run, False
+        self._run, self._raised = run, False
         return Bracket(before_ns, 0, self._clock.now_ns())
 
     def read(self) -> Sequence[Chunk]:
         """Nothing until the end. Raises ``MeterError``, once, when the program has ended by itself."""
-        if self._run is not None and not self._told and self._run.ended():
-            self._told = True
+        if self._run is not None and not self._raised and self._run.ended():
+            self._raised = True
             raise self._run.failed("ended in the middle of the recording")
         return ()
 
     def stop(self) -> Sequence[Chunk]:
-        """End the program and deliver its trace, what there is of it when it had ended by itself."""
+        """End the program and deliver its trace, as far as it goes where the program has ended by itself."""
         run, self._run = self._run, None
         if run is None:
             return ()
         try:
-            run.finish(self._stop_s, told=self._told)
+            run.finish(self._stop_s, raised=self._raised)
             return self._chunks(run)
         except RigError:
-            if self._told:
+            if self._raised:
                 return ()
             raise
         finally:
@@ -188,7 +180,7 @@ class SocWatch:
         return out
 
 
-def _ticks(axis: Axis, n: int) -> tuple[Indices, Indices]:
+def _ticks(axis: TimeAxis, n: int) -> tuple[Indices, Indices]:
     """Begin and end of each row in ns of the program's clock; a counter's rows are points, where they were read."""
     if axis.start_ns is not None and axis.end_ns is not None:
         return axis.start_ns, axis.end_ns
@@ -197,20 +189,12 @@ def _ticks(axis: Axis, n: int) -> tuple[Indices, Indices]:
 
 
 def _names(rails: str, stamp: str, energy: str) -> list[str]:
-    names = [each.strip() for each in rails.split(",") if each.strip()]
+    names = parts_of(rails)
     if not names or len(set(names)) < len(names):
-        raise UsageError(
-            f"option rails is {rails!r}", field="rails", value=rails,
-            remedy="Name the columns of its trace, such as rails='Package Power'; a package contains its cores",
-        )  # fmt: skip
-    for name, value, known in (("stamp", stamp, PLACES), ("energy", energy, ENERGIES)):
-        if value not in known:
-            raise UsageError(
-                f"option {name} is {value!r}",
-                field=name,
-                value=value,
-                remedy=f"Give {', '.join(k for k in known if k)}",
-            )
+        remedy = "Name the columns of its trace, such as rails='Package Power'; a package contains its cores"
+        raise refused("rails", rails, remedy)
+    one_of(PLACES, stamp=stamp)
+    one_of(ENERGIES, energy=energy)
     return names
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ import numpy as np
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity, product
 from rig.analysis.solving.gap import THRESHOLDS, gap
-from rig.analysis.solving.graph import Graph, from_hex, from_payload
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import Check
 from rig.errors import DataError
+from rig.plugins import load, names
 from rig.recording.reader import Run
 from rig.recording.writer import payload_path
-from rig.types import Floats
+from rig.types import Floats, Problem
 
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """Beyond which a solve counts as having overrun its budget."""
@@ -58,23 +58,22 @@ def solves_of(run: Run, device: Timebase) -> list[Solve]:
     progress: dict[int, list[Mapping[str, Any]]] = {}
     for step in run.progress.to_pylist():
         progress.setdefault(step["issue"], []).append(step)
-    graphs = {name: _graph(run.path, name) for name in {row["sample_id"] for row, _ in said}}
+    problems = _problems(run, {row["sample_id"] for row, _ in said})
     targets = _targets(run)
     return [
-        _solve(row, out, progress.get(row["issue"], []), graphs[row["sample_id"]], targets[row["sample_id"]], device)
+        _solve(row, out, progress.get(row["issue"], []), problems[row["sample_id"]], targets[row["sample_id"]], device)
         for row, out in said
     ]
 
 
 def _solve(
-    row: Mapping[str, Any], out: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], graph: Graph | None,
+    row: Mapping[str, Any], out: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], problem: Problem | None,
     targets: Mapping[str, float], device: Timebase,
 ) -> Solve:  # fmt: skip
     claimed, cost, conflicts, honest = float(out["cost"]), math.nan, 0, True
-    if graph is not None:
-        x = from_hex(out["solution"], graph.nodes)
-        cost, conflicts = float(graph.cost(x)), graph.conflicts(x)
-        honest = cost == claimed and all(_cost_of(graph, s["solution"]) == s["cost"] for s in steps)
+    if problem is not None:
+        cost, conflicts = problem.judge(out["solution"])
+        honest = cost == claimed and all(problem.judge(s["solution"].hex())[0] == s["cost"] for s in steps)
     ticks = np.array([row["on_tick"], row["off_tick"], *(s["tick"] for s in steps)], dtype=np.int64)
     on_s, off_s, *at_s = device.seconds(ticks).tolist()
     seconds, budget_s = (off_s - on_s) / (row["executions"] or 1), float(out.get("budget_s") or math.nan)
@@ -84,7 +83,7 @@ def _solve(
         seconds=seconds,
         budget_s=budget_s,
         claimed=claimed,
-        cost=cost,
+        cost=float(cost),
         conflicts=conflicts,
         honest=honest,
         at_s=np.array(at_s) - on_s,
@@ -94,17 +93,22 @@ def _solve(
     )
 
 
-def _cost_of(graph: Graph, packed: bytes) -> float:
-    return float(graph.cost(from_hex(packed.hex(), graph.nodes)))
+def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem | None]:
+    """By sample: its problem, from the payload kept with the recording.
+
+    It is None where no payload was kept, or no problem is registered under the workload's name.
+    """
+    name = run.start["workload"]["name"]
+    problem_of: Callable[[Any], Problem] | None = load("problems", name) if name in names("problems") else None
+    return {key: None if problem_of is None else _problem(run.path, key, problem_of) for key in sample_ids}
 
 
-def _graph(run: Path, sample_id: str) -> Graph | None:
-    """The problem as it was kept with the recording."""
+def _problem(run: Path, sample_id: str, problem_of: Callable[[Any], Problem]) -> Problem | None:
     file = run / payload_path(sample_id)
     if not file.is_file():
         return None
     try:
-        return from_payload(np.load(file, allow_pickle=False))
+        return problem_of(np.load(file, allow_pickle=False))
     except (OSError, ValueError) as error:
         raise DataError(
             f"{file} cannot be read: {error}", field="payload", value=sample_id, remedy="Restore the recording"

@@ -1,4 +1,4 @@
-"""Audio files in, checked mono float32 out. Nothing here is ever inside a measured span.
+"""Reads audio files as checked mono float32. Nothing here runs inside a measured span.
 
 Wav, flac and ogg are decoded by soundfile and resampled by soxr; both come with the extra
 ``neurorig[audio]`` and are imported when the first file is opened.
@@ -6,6 +6,7 @@ Wav, flac and ogg are decoded by soundfile and resampled by soxr; both come with
 
 from __future__ import annotations
 
+import importlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError, MissingExtraError
+from rig.errors import DataError, missing_extra
 
 CLIPPED_LIMIT = 0.001
 """Largest share of a channel's samples that may be clipped; see ``clipped_share``."""
@@ -28,7 +29,7 @@ _OGG_TAIL_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says of itself: frames (one value per channel each), rate and channels."""
+    """The header of a file: frames (one value per channel each), rate, channels and format."""
 
     frames: int
     rate_hz: int
@@ -43,7 +44,7 @@ class Header:
 
 def versions() -> dict[str, str]:
     """Versions of the decoder and the resampler. Raises MissingExtraError when one is absent."""
-    soundfile, soxr = _soundfile(), _soxr()
+    soundfile, soxr = _imported("soundfile"), _imported("soxr")
     return {
         "soundfile": str(soundfile.__version__),
         "libsndfile": str(soundfile.__libsndfile_version__),
@@ -57,7 +58,7 @@ def probe(path: Path) -> Header:
     Raises DataError (field: the path) when the file is missing, unreadable, empty, or holds less
     than its container promises; MissingExtraError when soundfile is absent.
     """
-    soundfile = _soundfile()
+    soundfile = _imported("soundfile")
     try:
         with path.open("rb") as file:
             _check_container(path, file)
@@ -69,14 +70,14 @@ def probe(path: Path) -> Header:
     return Header(int(info.frames), int(info.samplerate), int(info.channels), str(info.subtype))
 
 
-def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT, min_s: float = 0.0) -> NDArray[np.float32]:
+def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[np.float32]:
     """Decode and check one file: mono float32 at the file's own rate, shape (frames,), full scale 1.
 
     Channels are averaged after each was checked. Raises DataError for what ``probe`` refuses, and
-    for a decoder that stops early, NaN or infinity, a channel clipped beyond ``clipped_limit``
-    (see ``clipped_share``; 1.0 accepts anything), or fewer than ``min_s`` seconds.
+    for a decoder that stops early, NaN or infinity, and a channel clipped beyond ``clipped_limit``
+    (see ``clipped_share``; 1.0 accepts anything).
     """
-    header, soundfile = probe(path), _soundfile()
+    header, soundfile = probe(path), _imported("soundfile")
     try:
         with soundfile.SoundFile(str(path)) as file:
             frames: NDArray[np.float32] = file.read(dtype="float32", always_2d=True)
@@ -84,8 +85,6 @@ def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT, min_s: floa
         raise _unreadable(path, exc) from exc
     if len(frames) < header.frames:
         raise _truncated(path, f"{len(frames)} of {header.frames} frames")
-    if header.duration_s < min_s:
-        raise _bad(path, f"is too short: {header.duration_s:.3f} s", header.duration_s, f"Use {min_s} s or longer")
     bad = len(frames) - int(np.count_nonzero(np.isfinite(frames).all(axis=1)))
     if bad:
         raise _bad(path, f"has NaN or infinity in {bad} frames", bad, "Export it again, or leave it out")
@@ -97,18 +96,16 @@ def read_native(path: Path, *, clipped_limit: float = CLIPPED_LIMIT, min_s: floa
     return np.asarray(frames.mean(axis=1), dtype=np.float32)
 
 
-def read_audio(
-    path: Path, rate_hz: float, *, clipped_limit: float = CLIPPED_LIMIT, min_s: float = 0.0
-) -> NDArray[np.float32]:
+def read_audio(path: Path, rate_hz: float, *, clipped_limit: float = CLIPPED_LIMIT) -> NDArray[np.float32]:
     """``read_native`` resampled to ``rate_hz``: mono float32, shape (about duration * rate_hz,).
 
     The resampler may overshoot full scale by a little where the file comes close to it.
     """
-    mono = read_native(path, clipped_limit=clipped_limit, min_s=min_s)
+    mono = read_native(path, clipped_limit=clipped_limit)
     native_hz = probe(path).rate_hz
     if native_hz == rate_hz:
         return mono
-    resampled: NDArray[np.float32] = _soxr().resample(mono, native_hz, rate_hz, quality="HQ")
+    resampled: NDArray[np.float32] = _imported("soxr").resample(mono, native_hz, rate_hz, quality="HQ")
     return np.asarray(resampled, dtype=np.float32)
 
 
@@ -128,7 +125,7 @@ def clipped_share(channel: NDArray[np.floating[Any]], full_scale: float = _FULL_
 
 
 def _check_container(path: Path, file: BinaryIO) -> None:
-    # The decoder silently shortens what a cut wav or ogg promises, so the promise is read here.
+    # The decoder shortens a truncated wav or ogg without an error, so the stated length is checked here.
     magic = file.read(12)
     if not magic:
         raise _bad(path, "is empty", 0, "Remove it from the list or copy it again")
@@ -165,7 +162,7 @@ def _check_ogg(path: Path, file: BinaryIO) -> None:
         page = tail[at:]
         if len(page) >= 27 and len(page) >= 27 + page[26]:
             length = 27 + page[26] + sum(page[27 : 27 + page[26]])
-            # A match inside a page's body is chance; only a page that ends with the file counts.
+            # A match inside a page is chance; only a page that ends with the file counts.
             if length == len(page) and page[5] & 4:
                 return
         at = tail.rfind(b"OggS", 0, at)
@@ -185,25 +182,8 @@ def _unreadable(path: Path, exc: Exception) -> DataError:
     return _bad(path, f"cannot be read: {exc}", type(exc).__name__, remedy)
 
 
-def _soundfile() -> Any:
+def _imported(package: str) -> Any:
     try:
-        import soundfile
-    except (ImportError, OSError) as exc:
-        raise _missing("soundfile") from exc
-    return soundfile
-
-
-def _soxr() -> Any:
-    try:
-        import soxr
-    except (ImportError, OSError) as exc:
-        raise _missing("soxr") from exc
-    return soxr
-
-
-def _missing(package: str) -> MissingExtraError:
-    return MissingExtraError(
-        f"reading audio files needs {package}",
-        field=package,
-        remedy="pip install 'neurorig[audio]'",
-    )
+        return importlib.import_module(package)
+    except (ImportError, OSError) as error:  # OSError: soundfile is there and its C library is not
+        raise missing_extra("reading audio files", error, "audio", field=package) from error

@@ -1,4 +1,4 @@
-"""Which recordings a folder lists, their labels, and how many whole seconds each holds.
+"""The recordings that a folder lists, with their labels and whole seconds.
 
 Two layouts: the TAU Urban Acoustic Scenes Mobile one (``meta.csv`` and ``evaluation_setup``), and
 a plain folder with a ``labels.csv``. Headers are read here; samples are not decoded.
@@ -23,7 +23,7 @@ _NAME_COLUMNS = ("filename", "file", "clip")
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One recording: its name in the list, where it lies, its class, and its whole seconds."""
+    """One recording: its name in the list, its path, its class, and its whole seconds."""
 
     name: str
     path: Path
@@ -33,7 +33,7 @@ class Clip:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """Clips sorted by name, the classes they may have, and what the list was found to be."""
+    """Clips sorted by name, their possible classes, and details of the list."""
 
     source: str
     classes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""A continuous stream made of slices, heard through a window that moves: what a microphone would deliver."""
+"""A continuous stream made of slices, cut by a moving window into the frames that a microphone would deliver."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def frames_of(
     slices: Sequence[Slice], load: Loader, rate_hz: float, *, window_s: float, stride_s: float, scene_s: float,
     duration_s: float, seed: int,
 ) -> Frames:  # fmt: skip
-    """Cut a stream of ``duration_s`` into frames. Each scene is another one than before, its slices drawn by
+    """Cut a stream of ``duration_s`` into frames.
 
-    ``seed`` without repetition while they last. Raises ``UsageError`` for lengths that make no stream, or a
-    set of fewer than two labels.
+    Each scene differs from the one before. Its slices are drawn with ``seed``, without repetition while they last.
+    Raises ``UsageError`` for lengths that make no stream, and for a set of fewer than two labels.
     """
     lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s}
     for name, value in lengths.items():
@@ -116,7 +116,7 @@ def _scenes(by_label: dict[str, list[Slice]], count: int, scene_s: float, rng: n
         others = [label for label in piles if not scenes or label != scenes[-1].label]
         label = others[int(rng.integers(len(others)))]
         taken = piles[label][:each]
-        piles[label] = piles[label][each:] + taken  # to the back, so that none is heard again before the others
+        piles[label] = piles[label][each:] + taken  # to the back, so that no slice repeats before the others were heard
         scenes.append(Scene(label, k * scene_s, tuple(taken)))
     return scenes
 

@@ -1,4 +1,4 @@
-"""One-second slices of audio, the samples made of them, and the order and choice of both."""
+"""One-second slices of audio, the samples made of them, and how both are chosen and ordered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one sample is made of: one slice, or consecutive ones."""
+    """The slices of one sample: one, or several in sequence."""
 
     id: str
     label: str | None

@@ -21,12 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError
-from rig.types import Reply, Sample
+from rig.types import Sample
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau
 from scenarios.workloads.asc.frames import frames_of
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
-from scenarios.workloads.asc.scoring import score_labels
 from scenarios.workloads.asc.slices import SLICE_S, LazySamples, Loader, Slice, Unit, draw, interleave, join
 
 NAME = "asc"
@@ -37,7 +36,7 @@ TUNING_SEEDS = range(1000, 2000)
 TRAINING_SEEDS = range(0, 1000)
 """Seeds of synthetic scenes that models may be trained on; a test set never uses them."""
 WHOLE_SLICES = {"train": 41360, "test": 16240}
-"""What the two splits of the whole TAU set come to."""
+"""Seconds in the two splits of the whole TAU set."""
 SPLITS = ("train", "test")
 
 _SYNTHETIC_DEFAULT = 120
@@ -58,13 +57,30 @@ class AscWorkload:
     samples: LazySamples
     details: Mapping[str, Any]
 
-    def score(self, replies: Sequence[Reply]) -> Mapping[str, float]:
-        """See ``score_labels``; raises DataError for replies to samples that are not here."""
-        return score_labels({unit.id: unit.label for unit in self.samples.units}, replies)
-
     def sequences(self, seconds: float) -> AscWorkload:
-        """The same slices joined to sequences of ``seconds``; see the function of this name."""
-        return sequences(self, seconds)
+        """The same slices joined to sequences of ``seconds``, for power amortised over long streams.
+
+        Each label is cut into whole sequences first. Leftovers are joined across labels (label None), and
+        a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
+        not a positive whole number of slices or more than the workload holds.
+        """
+        parts = [part for unit in self.samples.units for part in unit.slices]
+        if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
+            raise _usage("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
+        size = round(seconds / SLICE_S)
+        if size > len(parts):
+            raise _usage("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
+        units = join(parts, size)
+        order = [[part.id for part in unit.slices] for unit in units]
+        details = {
+            **self.details,
+            "sequence_s": float(seconds),
+            "sequences": len(units),
+            "mixed_sequences": sum(unit.label is None for unit in units),
+            "dropped_slices": len(parts) - size * len(units),
+        }
+        digest = _digest({"base": self.digest_sha256, "sequences": order})
+        return replace(self, samples=replace(self.samples, units=units), details=details, digest_sha256=digest)
 
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
@@ -94,8 +110,8 @@ def open_workload(
     audio_hz: whole hertz to resample to. split: "test" or "train".
     clipped_limit: share of clipped samples, 0 to 1, above which a clip is refused.
 
-    Every clip that is used is decoded and hashed once here, so that no run dies of it later.
-    Raises UsageError for options that cannot be meant, DataError for data that cannot be used,
+    Every clip that is used is decoded and hashed once here, so that no run fails because of it later.
+    Raises UsageError for options that are not valid, DataError for data that cannot be used, and
     MissingExtraError when a folder is given and ``neurorig[audio]`` is not installed.
     """
     _check_options(samples, sample_seed, audio_hz, split, clipped_limit)
@@ -109,32 +125,6 @@ def open_workload(
         split=split,
         clipped_limit=clipped_limit,
     )
-
-
-def sequences(workload: AscWorkload, seconds: float) -> AscWorkload:
-    """The same slices joined to sequences of ``seconds``, for power amortised over long streams.
-
-    Each label is cut into whole sequences first; what is left over is joined across labels
-    (label None) and a last incomplete sequence is dropped. Raises UsageError when ``seconds`` is
-    not a positive whole number of slices or more than the workload holds.
-    """
-    parts = [part for unit in workload.samples.units for part in unit.slices]
-    if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
-        raise _usage("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
-    size = round(seconds / SLICE_S)
-    if size > len(parts):
-        raise _usage("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
-    units = join(parts, size)
-    order = [[part.id for part in unit.slices] for unit in units]
-    details = {
-        **workload.details,
-        "sequence_s": float(seconds),
-        "sequences": len(units),
-        "mixed_sequences": sum(unit.label is None for unit in units),
-        "dropped_slices": len(parts) - size * len(units),
-    }
-    digest = _digest({"base": workload.digest_sha256, "sequences": order})
-    return replace(workload, samples=replace(workload.samples, units=units), details=details, digest_sha256=digest)
 
 
 def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload:

@@ -1,11 +1,11 @@
-"""Random graphs of so many nodes and edges: those that ``networkx.gnm_random_graph`` draws, without networkx.
+"""Random graphs with a given number of nodes and edges, equal to those of ``networkx.gnm_random_graph``.
 
-That function draws two nodes at a time from ``random.Random(seed)``, passes over loops and pairs it has, and
-stops at m edges. Python's generator is a Mersenne Twister which numpy has as well, and whose state it takes; a node
-below n is the upper bits of the next word, drawn again while it is n or more. So the same words give the same graph,
-drawn by the million. Which pair came first does not matter, only that nothing is drawn beyond the m-th new one.
+That function draws two nodes at a time from ``random.Random(seed)``, skips loops and known pairs, and stops at m edges.
+Python's generator is a Mersenne Twister; numpy has the same one and takes its state. A node below n is the upper bits
+of the next 32-bit word, drawn again while it is n or more. The same words therefore give the same graph, drawn in large
+blocks. The order of the pairs does not matter, as long as none is drawn beyond the m-th new one.
 
-A pair is one int64, and everything happens in the memory of the result: 8 bytes for each edge and little else.
+A pair is one int64, and the work happens in the memory of the result: 8 bytes for each edge and little else.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.solving.graph import MAX_EDGES, MAX_NODES, Graph
 from rig.errors import UsageError
+from scenarios.workloads.qubo_mis.graph import MAX_EDGES, MAX_NODES, Graph
 from scenarios.workloads.qubo_mis.memory import free_bytes
 
 Keys = NDArray[np.int64]
 MAX_SEED = 2**63 - 1
-"""What a recording can hold."""
+"""The largest integer that a recording holds."""
 
 _CHUNK = 1 << 18
 _LARGE = 1 << 16
@@ -44,7 +44,7 @@ def gnm_edges(nodes: int, density: float, seed: int) -> Graph:
     nodes, density, seed = checked(nodes, density, seed)
     m, pairs = edge_count(nodes, density), nodes * (nodes - 1) // 2
     m = min(m, pairs)
-    _check_room(nodes, density, m)
+    _check_memory(nodes, density, m)
     try:
         payload = np.empty(2 + 2 * m, np.int32)
         edges = payload[2:].reshape(-1, 2)
@@ -67,7 +67,7 @@ def edge_count(nodes: int, density: float) -> int:
 
 
 def checked(nodes: int, density: float, seed: int) -> tuple[int, float, int]:
-    """The arguments as plain numbers. Raises ``UsageError`` for those that name no graph."""
+    """The arguments as plain numbers. Raises ``UsageError`` when no graph has them."""
     n, s = _whole("nodes", nodes), _whole("seed", seed)
     if not 2 <= n <= MAX_NODES:
         raise _usage("nodes", nodes, "is no number of nodes", f"Give a whole number from 2 to {MAX_NODES}")
@@ -94,7 +94,7 @@ class _Pairs:
         self._ready: Keys = np.empty(0, np.int64)
 
     def fill(self, out: Keys) -> None:
-        """The next pairs as u << 32 | v with u < v, as many as ``out`` holds."""
+        """Fill ``out`` with the next pairs, each as u << 32 | v with u < v."""
         at = 0
         while at < len(out):
             if not len(self._ready):
@@ -105,7 +105,7 @@ class _Pairs:
             at += len(part)
 
     def _next(self, wanted: int) -> Keys:
-        """About as many as wanted, a chunk at the most, so that the work stays in the processor's cache."""
+        """About ``wanted`` pairs, at most a chunk, so that the work stays in the processor's cache."""
         size = min(_CHUNK, int(1.05 * wanted * self._words_per_pair) + 64)
         words = self._words.randint(0, 1 << 32, size, dtype=np.uint32)
         words >>= self._shift
@@ -121,7 +121,7 @@ class _Pairs:
 
 
 def _words(seed: int) -> np.random.RandomState:
-    """A source of the 32-bit words of ``random.Random(seed)``: the interface whose stream numpy promises to keep."""
+    """A source of the 32-bit words of ``random.Random(seed)``, by the interface whose stream numpy keeps stable."""
     *key, position = random.Random(seed).getstate()[1]
     twister = np.random.MT19937(0)
     twister.state = {"bit_generator": "MT19937", "state": {"key": np.array(key, np.uint32), "pos": position}}
@@ -131,8 +131,8 @@ def _words(seed: int) -> np.random.RandomState:
 def _draw(drawn: _Pairs, keys: Keys, pairs: int) -> None:
     """Fill ``keys`` with the first distinct ones drawn, sorted.
 
-    As many draws as places are left can hold no pair too many, so those are taken unseen. When few are left,
-    more is drawn at once and cut after the last that was needed.
+    A block as large as the places left cannot hold a pair too many, so it is taken whole. When few places are left,
+    more is drawn at once and cut after the last pair needed.
     """
     drawn.fill(keys)
     keys.sort()
@@ -150,7 +150,7 @@ def _draw(drawn: _Pairs, keys: Keys, pairs: int) -> None:
 
 
 def _new(block: Keys, early: Keys, late: Keys, missing: int) -> Keys:
-    """Those of ``block`` that neither sorted array holds, once each, the first ``missing`` of them as drawn."""
+    """The pairs of ``block`` that neither sorted array holds, once each, the first ``missing`` as drawn."""
     order = block.argsort(kind="stable") if len(block) > missing else None
     if order is None:
         block.sort()
@@ -170,7 +170,7 @@ def _within(wanted: Keys, known: Keys) -> NDArray[np.bool_]:
 
 
 def _squeeze(keys: Keys) -> int:
-    """Move the distinct ones of sorted keys to the front, and say how many they are."""
+    """Move the distinct keys of a sorted array to its front; returns how many there are."""
     have, last = 0, -1
     for at in range(0, len(keys), _CHUNK):
         part = keys[at : at + _CHUNK]
@@ -184,7 +184,7 @@ def _squeeze(keys: Keys) -> int:
 
 
 def _split(keys: Keys, edges: NDArray[np.int32]) -> None:
-    """Write each key over itself as its two nodes."""
+    """Replace each key by its two nodes, in place."""
     for at in range(0, len(keys), _CHUNK):
         part = keys[at : at + _CHUNK].copy()
         edges[at : at + _CHUNK, 0] = part >> _SHIFT
@@ -199,22 +199,22 @@ def _complete(nodes: int, edges: NDArray[np.int32]) -> None:
         at += len(row)
 
 
-def _check_room(nodes: int, density: float, m: int) -> None:
+def _check_memory(nodes: int, density: float, m: int) -> None:
     free = free_bytes()
     if m > MAX_EDGES or (free is not None and _bytes_per_edge(density) * m > free):
         raise _too_large(nodes, density, m, free)
 
 
 def _bytes_per_edge(density: float) -> float:
-    """With those edges that are drawn late, in place of repeats, and their copies: half a density of all, thrice."""
+    """Memory for each edge. About half the density of all edges is drawn late, in place of repeats, in three arrays."""
     return _BYTES_PER_EDGE * (1 + 2 * density)
 
 
 def _too_large(nodes: int, density: float, m: int, free: int | None) -> UsageError:
     most = MAX_EDGES if free is None else min(MAX_EDGES, free / _bytes_per_edge(density))
-    room = "a payload counts" if m > MAX_EDGES else "memory holds"
+    limit = "a payload counts" if m > MAX_EDGES else "memory holds"
     return UsageError(
-        f"{nodes} nodes at a density of {density} are {m} edges of {_BYTES_PER_EDGE} bytes each, more than {room}",
+        f"{nodes} nodes at a density of {density} are {m} edges of {_BYTES_PER_EDGE} bytes each, more than {limit}",
         field="nodes",
         value=nodes,
         remedy=f"Use at most {math.isqrt(int(2 * most / density))} nodes at this density",

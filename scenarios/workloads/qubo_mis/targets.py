@@ -1,7 +1,8 @@
-"""What is known of how cheap a problem can be: the published targets, the best known ones, and those of a file.
+"""Target costs of problems: the published ones, the best known ones, and those of a file.
 
-``official.json`` holds the target costs that NeuroBench published, and says where they are from. Such a target is
-minus the size of an independent set that somebody found. The benchmark's generator builds Q with -1 and 4, the weights
+``official.json`` holds the target costs that NeuroBench published and their source. Such a target is minus the size
+of an independent set that somebody found. ``best_known.json`` holds the best costs that this project found, each with
+the set as its certificate. The benchmark's generator builds Q with -1 and 4, the weights
 that the rules state (its helper ``custom_graph`` halves the 4); for an independent set the weight of an edge does not
 matter, so the targets hold either way.
 """
@@ -15,18 +16,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.solving.graph import Graph
-from rig.analysis.solving.target_file import BEST_KNOWN, Key, Target, better, read_rows
+from rig.analysis.solving.targets import BEST_KNOWN
 from rig.errors import DataError
-from rig.plugins import load
-from scenarios.workloads.qubo_mis.scoring import Problem
+from scenarios.workloads.qubo_mis.certify import certify, digest
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.target_file import Key, Target, better, read_rows
 
-FILE = Path(__file__).with_name("official.json")
+OFFICIAL_FILE = Path(__file__).with_name("official.json")
+BEST_KNOWN_FILE = Path(__file__).with_name("best_known.json")
+COMPLETE = "complete graph"
 NODES = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
 DENSITIES = (0.01, 0.05, 0.1, 0.25)
 TUNING_SEEDS = range(5)
 _NAMED = 20
-"""Seeds that a note names at most."""
+"""The most seeds that a note names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One graph by what it is drawn from, with its official target cost where there is one."""
+
+    id: str
+    nodes: int
+    density: float
+    seed: int
+    target: int | None
 
 
 def official_target(nodes: int, density: float, seed: int) -> int | None:
@@ -35,29 +49,59 @@ def official_target(nodes: int, density: float, seed: int) -> int | None:
 
 
 def revised_target(nodes: int, density: float, seed: int) -> int | None:
-    """The target in the other known revision of the published file, None where that does not differ."""
+    """The target in the other known revision of the published file; None where the revisions agree."""
     other = _target(_table()["other_revision"], nodes, density, seed)
     return None if other == official_target(nodes, density, seed) else other
 
 
 def source() -> Mapping[str, str]:
-    """Repository, path, commit and licence of the table, and how its costs were found."""
+    """Repository, path, commit and licence of the published table, and how its costs were found."""
     found: Mapping[str, str] = _table()["source"]
     return found
 
 
+def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FILE) -> Target | None:
+    """The table's row of a problem, or None. At density 1 the graph is complete and any single node is best.
+
+    Raises ``DataError`` for a table that cannot be read.
+    """
+    if density >= 1:
+        certificate = "80" + "00" * ((nodes + 7) // 8 - 1)
+        return Target(nodes, 1.0, seed, -1, certificate, "", COMPLETE, proven=COMPLETE)
+    return load_table(path).get((nodes, float(density), seed))
+
+
+def load_table(path: Path = BEST_KNOWN_FILE) -> dict[Key, Target]:
+    """All rows by key. Raises ``DataError`` for a file that is no such table."""
+    return {target.key: target for target in read_rows(path)}
+
+
+def fault_of(target: Target, graph: Graph) -> str | None:
+    """What is wrong with a row, checked against its graph by code that no solver shares; None when it is right.
+
+    A proof is not run again; ``benchmarks/qubo_targets.py`` does that.
+    """
+    if target.method != COMPLETE and digest(target.nodes, graph.edges) != target.graph_sha256:
+        return "the graph drawn is not the one that the target was computed for"
+    try:
+        certify(target.nodes, graph.edges, target.certificate, target.cost)
+    except DataError as error:
+        return error.message
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class TargetFile:
-    """Rows of a file by problem. ``about`` is what a recording says of the file."""
+    """Rows of a file by problem. ``about`` is the file's name and digest, for the recording."""
 
     rows: Mapping[Key, Sequence[Target]] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
 
-    def of(self, problem: Problem, graph: Graph) -> list[Target]:
-        """The rows of a problem, each verified against its graph. Raises ``DataError`` for one that is wrong."""
-        rows = self.rows.get((problem.nodes, problem.density, problem.seed), ())
-        for target, fault in load("targets", "verify")(lambda *_: graph, dict(enumerate(rows))):
-            if fault is not None:
+    def of(self, instance: Instance, graph: Graph) -> list[Target]:
+        """The rows of an instance, each verified against its graph. Raises ``DataError`` for one that is wrong."""
+        rows = self.rows.get((instance.nodes, instance.density, instance.seed), ())
+        for target in rows:
+            if (fault := fault_of(target, graph)) is not None:
                 raise DataError(
                     f"the row {target} of {self.about['name']} is wrong: {fault}",
                     field="targets",
@@ -68,42 +112,42 @@ class TargetFile:
 
 
 def open_file(path: Path) -> TargetFile:
-    """A file of ``rig targets --out``, whose rows are verified when they are asked for. Raises ``DataError``."""
+    """A file of ``rig targets --out``, whose rows are verified when they are used. Raises ``DataError``."""
     rows: dict[Key, list[Target]] = {}
     for target in read_rows(path):
         rows.setdefault(target.key, []).append(target)
     return TargetFile(rows, {"name": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()})
 
 
-def details_of(problems: Sequence[Problem], more: Mapping[str, Iterable[Target]]) -> dict[str, Any]:
-    """What a recording says of targets, ``more`` being the rows of a file by problem id.
+def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target]]) -> dict[str, Any]:
+    """The recorded details about targets. ``more`` holds the rows of a file by problem id.
 
-    ``targets`` holds, by name, the cost for each problem id, and ``targets_by`` how each was found;
-    ``targets_proven`` what proved the best known one of a problem to be optimal.
+    ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods by target name, and
+    ``targets_proven`` the method that proved a best known target to be optimal.
     """
     rows: dict[tuple[str, str], Target] = {}
-    for p in problems:
-        known = load("targets", "best-known")(p.nodes, p.density, p.seed)
+    for p in instances:
+        known = best_known(p.nodes, p.density, p.seed)
         for row in ([known] if known is not None else []) + list(more.get(p.id, ())):
             place = (row.name, p.id)
             rows[place] = better(rows.get(place), row)
     names = dict.fromkeys([BEST_KNOWN, *sorted({name for name, _ in rows})])
     details: dict[str, Any] = {
-        "official_targets": {str(p.seed): p.target for p in problems if p.target is not None},
-        "targets": {name: {p.id: rows[name, p.id].cost for p in problems if (name, p.id) in rows} for name in names},
+        "official_targets": {str(p.seed): p.target for p in instances if p.target is not None},
+        "targets": {name: {p.id: rows[name, p.id].cost for p in instances if (name, p.id) in rows} for name in names},
         "targets_by": {name: sorted({r.method for (n, _), r in rows.items() if n == name}) for name in names},
         "targets_proven": {key: row.proven for (name, key), row in rows.items() if name == BEST_KNOWN and row.proven},
     }
-    if any(p.target is not None for p in problems):
+    if any(p.target is not None for p in instances):
         details["target_source"] = dict(source())
-    revised = {str(p.seed): revised_target(p.nodes, p.density, p.seed) for p in problems}
+    revised = {str(p.seed): revised_target(p.nodes, p.density, p.seed) for p in instances}
     if differing := {seed: cost for seed, cost in revised.items() if cost is not None}:
         details["targets_in_other_revision"] = differing
-    unknown = [p for p in problems if p.target is None and not any(key == p.id for _, key in rows)]
+    unknown = [p for p in instances if p.target is None and not any(key == p.id for _, key in rows)]
     return details | ({"notes": [_note(unknown)]} if unknown else {})
 
 
-def _note(unknown: Sequence[Problem]) -> str:
+def _note(unknown: Sequence[Instance]) -> str:
     first, seeds = unknown[0], [str(p.seed) for p in unknown]
     which = " ".join(seeds[:_NAMED]) + (" ..." if len(seeds) > _NAMED else "")
     return (
@@ -120,5 +164,5 @@ def _target(table: Mapping[str, Any], nodes: int, density: float, seed: int) -> 
 
 
 def _table() -> dict[str, Any]:
-    table: dict[str, Any] = json.loads(FILE.read_text())
+    table: dict[str, Any] = json.loads(OFFICIAL_FILE.read_text())
     return table

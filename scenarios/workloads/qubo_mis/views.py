@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rig.analysis.solving.graph import CONFLICT_COST, NODE_COST, Graph
-from rig.errors import MissingExtraError
+from rig.errors import missing_extra
+from scenarios.workloads.qubo_mis.graph import CONFLICT_COST, NODE_COST, Graph
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,9 +21,7 @@ def to_bqm(graph: Graph) -> Any:
     try:
         import dimod
     except ImportError as error:
-        raise MissingExtraError(
-            "a binary quadratic model needs dimod", field="dimod", remedy="pip install 'neurorig[qubo]'"
-        ) from error
+        raise missing_extra("a binary quadratic model", error, "qubo") from error
     linear = np.full(graph.nodes, NODE_COST, np.float64)
     weights = np.full(len(graph.edges), CONFLICT_COST, np.float64)
     u, v = np.ascontiguousarray(graph.edges.T)

@@ -10,20 +10,26 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
-from rig.analysis.solving.graph import Graph
 from rig.errors import UsageError
 from rig.recording.atomic_write import regular, replacing
-from rig.types import Reply, Sample
+from rig.types import Sample, SampleSet, Workload
 from scenarios.workloads.qubo_mis.gnm import MAX_SEED, checked, gnm_edges
-from scenarios.workloads.qubo_mis.scoring import Problem, score_solutions
-from scenarios.workloads.qubo_mis.targets import TUNING_SEEDS, TargetFile, details_of, official_target, open_file
+from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.targets import (
+    TUNING_SEEDS,
+    Instance,
+    TargetFile,
+    details_of,
+    official_target,
+    open_file,
+)
 
 NAME = "qubo-mis"
 TASK = "qubo-mis"
@@ -41,13 +47,13 @@ _DRAWN_BELOW = 2**32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LazyGraphs(Sequence[Sample]):
-    """Samples whose graphs are drawn when they are looked up; the last one is kept."""
+    """Samples whose graphs are drawn when they are looked up. The last graph is kept."""
 
-    problems: tuple[Problem, ...]
+    instances: tuple[Instance, ...]
     kept: dict[str, Graph] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.problems)
+        return len(self.instances)
 
     @overload
     def __getitem__(self, index: int) -> Sample: ...
@@ -55,34 +61,18 @@ class LazyGraphs(Sequence[Sample]):
     def __getitem__(self, index: slice) -> LazyGraphs: ...
     def __getitem__(self, index: int | slice) -> Sample | LazyGraphs:
         if isinstance(index, slice):
-            return replace(self, problems=self.problems[index])
-        problem = self.problems[index]
-        target = None if problem.target is None else float(problem.target)
-        payload = self.graph(problem).to_payload()
-        return Sample(id=problem.id, payload=payload, target_cost=target, seed=problem.seed, keep=True)
+            return replace(self, instances=self.instances[index])
+        instance = self.instances[index]
+        target = None if instance.target is None else float(instance.target)
+        payload = self.graph(instance).to_payload()
+        return Sample(id=instance.id, payload=payload, target_cost=target, seed=instance.seed, keep=True)
 
-    def graph(self, problem: Problem) -> Graph:
-        """The graph of a problem, drawn unless it was the last one."""
-        if problem.id not in self.kept:
+    def graph(self, instance: Instance) -> Graph:
+        """The graph of an instance, drawn unless it was the last one."""
+        if instance.id not in self.kept:
             self.kept.clear()  # first, so that two large ones are never held together
-            self.kept[problem.id] = gnm_edges(problem.nodes, problem.density, problem.seed)
-        return self.kept[problem.id]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QuboWorkload:
-    """The workload: see ``rig.types.Workload``. ``details`` tells tuning seeds from others."""
-
-    name: str
-    task: str
-    version: str
-    digest_sha256: str
-    samples: LazyGraphs
-    details: Mapping[str, Any]
-
-    def score(self, replies: Sequence[Reply]) -> Mapping[str, float]:
-        """See ``score_solutions``; raises DataError for replies that answer none of the samples."""
-        return score_solutions(self.samples.problems, self.samples.graph, replies)
+            self.kept[instance.id] = gnm_edges(instance.nodes, instance.density, instance.seed)
+        return self.kept[instance.id]
 
 
 def open_workload(
@@ -93,7 +83,7 @@ def open_workload(
     draw: int = 0,
     announced: bool = False,
     targets: str = "",
-) -> QuboWorkload:
+) -> Workload:
     """Open the workload.
 
     nodes: 2 or more; the benchmark has 10, 25, 50, 100, 250, 500, 1000, 2500, 5000 and goes on growing.
@@ -104,17 +94,17 @@ def open_workload(
     targets: a file of `rig targets --out`, whose targets stand beside those that the rig knows.
 
     Each graph is drawn once here, for the digest and to verify the file's certificates. Raises UsageError for options
-    that cannot be meant, and for more nodes than memory holds; DataError for a file, or a row of it, that is wrong.
+    that are not valid and for more nodes than memory holds, DataError for a file of targets that is wrong.
     """
     nodes, density, _ = checked(nodes, density, 0)
     chosen = _seeds(seeds, draw, announced)
-    samples = LazyGraphs(tuple(_problem(nodes, density, seed) for seed in chosen))
+    samples = LazyGraphs(tuple(_instance(nodes, density, seed) for seed in chosen))
     file = open_file(Path(targets)) if targets else TargetFile()
     digests, more = {}, {}
-    for p in samples.problems:
+    for p in samples.instances:
         digests[str(p.seed)] = graph_digest(samples.graph(p), density, p.seed)
         more[p.id] = file.of(p, samples.graph(p))
-    edges = len(samples.graph(samples.problems[-1]).edges)
+    edges = len(samples.graph(samples.instances[-1]).edges)
     kinds = {str(seed): _kind(seed, draw, announced) for seed in chosen}
     details = {
         "nodes": nodes,
@@ -124,11 +114,11 @@ def open_workload(
         "seed_kind": next(iter(kinds.values())) if len(set(kinds.values())) == 1 else MIXED,
         "seed_kinds": kinds,
         "graphs_sha256": digests,
-        **details_of(samples.problems, more),
+        **details_of(samples.instances, more),
         **({"targets_file": dict(file.about)} if targets else {}),
     }
     whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
-    return QuboWorkload(NAME, TASK, VERSION, whole, samples, details)
+    return SampleSet(NAME, TASK, VERSION, whole, samples, details)
 
 
 def graph_digest(graph: Graph, density: float, seed: int) -> str:
@@ -139,21 +129,12 @@ def graph_digest(graph: Graph, density: float, seed: int) -> str:
     return hasher.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A problem in a file."""
-
-    path: Path
-    edges: int
-    digest_sha256: str
-
-
-def export(nodes: int, density: float, seed: int, out: Path) -> Written:
-    """Write one graph to an ``.npz``.
+def export(nodes: int, density: float, seed: int, out: Path) -> dict[str, Any]:
+    """Write one graph to an ``.npz``, and return its edge count and digest.
 
     ``edges`` is int32 of shape (m, 2), u < v, rows sorted; ``nodes``, ``density``, ``seed`` and ``digest`` (of
     ``graph_digest``) are scalars. The file appears whole or not at all, and the same arguments give the same bytes.
-    Raises UsageError for what is no graph, and for a path that cannot be written or is no regular file.
+    Raises UsageError for arguments that describe no graph, and for a path that cannot be written or is no regular file.
     """
     nodes, density, seed = checked(nodes, density, seed)
     path = Path(out)
@@ -162,7 +143,7 @@ def export(nodes: int, density: float, seed: int, out: Path) -> Written:
     digest = graph_digest(graph, density, seed)
     with replacing(path) as file:
         np.savez(file, edges=graph.edges, nodes=nodes, density=density, seed=seed, digest=digest)
-    return Written(path, len(graph.edges), digest)
+    return {"edges": len(graph.edges), "digest_sha256": digest}
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -186,15 +167,17 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 def _seeds(text: str, draw: int, announced: bool) -> tuple[int, ...]:
     if not 0 <= draw <= MOST_SEEDS:
-        raise _usage("draw", draw, "is no count", f"Use 0 to {MOST_SEEDS}")
+        raise _usage("draw", draw, "is not a valid count", f"Use 0 to {MOST_SEEDS}")
     if draw:
         if announced or text != _TUNING_TEXT:
-            raise _usage("draw", draw, "cannot go with seeds of your own", "Leave out seeds and announced, or draw")
+            raise _usage(
+                "draw", draw, "cannot be combined with seeds or announced", "Leave out seeds and announced, or draw"
+            )
         return _drawn(draw)
     chosen = parse_seeds(text)
     tuning = [seed for seed in chosen if seed in TUNING_SEEDS]
     if announced and tuning:
-        raise _usage("seeds", text, "hold tuning seeds, which nobody announces", "Give the announced seeds alone")
+        raise _usage("seeds", text, "include tuning seeds, which are never announced", "Give only announced seeds")
     return chosen
 
 
@@ -211,9 +194,9 @@ def _kind(seed: int, draw: int, announced: bool) -> str:
     return ANNOUNCED if announced else DRAWN if draw else CHOSEN
 
 
-def _problem(nodes: int, density: float, seed: int) -> Problem:
+def _instance(nodes: int, density: float, seed: int) -> Instance:
     target = official_target(nodes, density, seed)
-    return Problem(f"mis-n{nodes}-d{density!r}-s{seed}", nodes, density, seed, target)
+    return Instance(f"mis-n{nodes}-d{density!r}-s{seed}", nodes, density, seed, target)
 
 
 def _is_seed(text: str) -> bool:

@@ -30,9 +30,8 @@ Rig = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def rig(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rig:
+def rig(capsys: pytest.CaptureFixture[str]) -> Rig:
     """The command as a user types it: its exit code and its JSON document."""
-    monkeypatch.setitem(cli.OTHERS, "reduce", ("rig.commands.reduce", "add_arguments", "run", "sum windows"))
 
     def call(*argv: object) -> tuple[int, dict[str, Any]]:
         capsys.readouterr()

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import drivers.devices.cpu.mis
 from drivers.devices.solver import SolverDevice, Tally, solve_seed
-from rig.analysis.solving.graph import Graph, from_hex
 from rig.conformance.device import check_device
 from rig.errors import DataError, DeviceError, MissingExtraError, RigError, UsageError
 from rig.types import Budget, Device, DeviceInfo, Reply, Sample
+from scenarios.workloads.qubo_mis.graph import Graph, from_hex
 from tests.support.mis_graphs import random_graph
 
 pytest.importorskip("numba", reason="extra qubo is not installed")
@@ -157,7 +157,7 @@ def test_options_out_of_range_are_refused(opener: Callable[..., Device], options
 
 @pytest.mark.parametrize(
     ("opener", "stack"),
-    [(cpu_mis.open_device, "numba"), (cpu_sa.open_device, "dimod"), (cpu_tabu.open_device, "dimod")],
+    [(cpu_mis.open_device, "numba"), (cpu_sa.open_device, "dwave.samplers"), (cpu_tabu.open_device, "dwave.samplers")],
 )
 def test_a_stack_that_is_not_installed_is_named_with_its_extra(
     opener: Callable[..., Device], stack: str, monkeypatch: pytest.MonkeyPatch

@@ -17,10 +17,10 @@ from drivers.devices.loihi2 import lava_setup
 from drivers.devices.loihi2.device import doctor, open_device
 from drivers.devices.solver import solve_seed
 from drivers.links.remote import RemoteDevice
-from rig.analysis.solving.graph import Graph, from_hex
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError
 from rig.types import Budget, Device, Reply, Sample
+from scenarios.workloads.qubo_mis.graph import Graph, from_hex
 from tests.support.mis_graphs import random_graph
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers, happens, members, vanished
@@ -183,7 +183,7 @@ def test_nothing_of_lava_outlives_its_worker(killed: bool) -> None:
     if killed:
         os.kill(leader, signal.SIGKILL)
         began_s = time.monotonic()
-        with pytest.raises(DeviceError, match="ended unasked"):
+        with pytest.raises(DeviceError, match="ended without being asked"):
             answers(device, 1)
         assert time.monotonic() - began_s < 5.0
     device.close()

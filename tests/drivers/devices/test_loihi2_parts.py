@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from drivers.workers.lava_network import MARGIN, Found, Rate
 from drivers.workers.lava_qubo import Problem, Solve
-from rig.analysis.solving.graph import Graph, from_hex
+from scenarios.workloads.qubo_mis.graph import Graph, from_hex
 from tests.support.mis_graphs import graphs
 
 SECONDS = st.floats(1e-6, 10.0)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.solving.graph import Graph, Vector
+from scenarios.workloads.qubo_mis.graph import Graph, Vector
 from tests.support.mis_graphs import graphs, random_graph
 
 pytest.importorskip("numba", reason="extra qubo is not installed")

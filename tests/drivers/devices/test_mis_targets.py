@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.devices.cpu.mis import targets
-from drivers.devices.cpu.mis.certify import certify, digest, members
-from drivers.devices.cpu.mis.targets import Target
-from rig.analysis.solving.graph import Graph, to_hex
+from drivers.devices.cpu.mis import compute
 from rig.errors import DataError
+from scenarios.workloads.qubo_mis import targets
+from scenarios.workloads.qubo_mis.certify import certify, digest, members
 from scenarios.workloads.qubo_mis.gnm import gnm_edges
-from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target
+from scenarios.workloads.qubo_mis.graph import Graph, to_hex
+from scenarios.workloads.qubo_mis.target_file import Target, better, write_rows
+from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, fault_of, official_target
 
 PATH = Graph(5, np.array([[0, 1], [1, 2], [2, 3], [3, 4]], np.int32))
 ENDS = to_hex([1, 0, 1, 0, 1])
@@ -27,20 +28,20 @@ ENDS = to_hex([1, 0, 1, 0, 1])
 
 def row(**changes: object) -> Target:
     return replace(
-        Target(5, 0.32, 0, -3, ENDS, digest(5, PATH.edges), targets.SEARCH),
+        Target(5, 0.32, 0, -3, ENDS, digest(5, PATH.edges), compute.SEARCH),
         **changes,  # type: ignore[arg-type]
     )
 
 
 def refused(**changes: object) -> str:
-    ((_, problem),) = targets.verify(lambda *_: PATH, {(5, 0.32, 0): row(**changes)})
-    assert problem is not None
-    return problem
+    fault = fault_of(row(**changes), PATH)
+    assert fault is not None
+    return fault
 
 
 def test_a_true_certificate_is_accepted() -> None:
     certify(5, PATH.edges, ENDS, -3)
-    assert list(targets.verify(lambda *_: PATH, {(5, 0.32, 0): row()})) == [(row(), None)]
+    assert fault_of(row(), PATH) is None
 
 
 @pytest.mark.parametrize(
@@ -74,17 +75,17 @@ def test_the_digest_is_of_sorted_little_endian_pairs_in_any_order() -> None:
 
 
 def test_a_lower_cost_wins_then_a_proof_then_what_was_there() -> None:
-    key = (5, 0.32, 0)
-    old, proven, better = row(), row(proven=targets.PROOF), row(cost=-4)
-    assert targets.merged({key: old}, [row(searched_s=9.0)])[key] is old
-    assert targets.merged({key: old}, [proven])[key] is proven
-    assert targets.merged({key: proven}, [better])[key] is better
-    assert targets.merged({key: better}, [proven])[key] is better
+    old, proven, lower = row(), row(proven=compute.PROOF), row(cost=-4)
+    assert better(None, old) is old
+    assert better(old, row(searched_s=9.0)) is old
+    assert better(old, proven) is proven
+    assert better(proven, lower) is lower
+    assert better(lower, proven) is lower
 
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
     table = {row(seed=k).key: row(seed=k, moves=k) for k in range(3)}
-    targets.dump_table(table, tmp_path / "t.json")
+    write_rows(table.values(), tmp_path / "t.json")
     assert targets.load_table(tmp_path / "t.json") == table
 
 
@@ -124,8 +125,8 @@ def test_no_published_target_below_a_proven_cost() -> None:
 
 
 def test_the_shipped_certificates_hold_up_to_1000_nodes() -> None:
-    small = {key: t for key, t in targets.load_table().items() if t.nodes <= 1000}
-    assert [(t.key, problem) for t, problem in targets.verify(gnm_edges, small) if problem] == []
+    small = [t for t in targets.load_table().values() if t.nodes <= 1000]
+    assert [t.key for t in small if fault_of(t, gnm_edges(*t.key)) is not None] == []
 
 
 def test_a_row_can_be_found_again_by_its_seed_and_moves() -> None:
@@ -142,22 +143,22 @@ def test_a_row_can_be_found_again_by_its_seed_and_moves() -> None:
 
 def test_computing_and_proving_give_a_row_that_verifies() -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
-    computed = targets.compute(30, 0.1, 7, draw=gnm_edges, seconds=0.02)
-    found = targets.proven(computed, gnm_edges(30, 0.1, 7), seconds=10.0)
-    assert found.proven == targets.PROOF
-    assert list(targets.verify(gnm_edges, {found.key: found})) == [(found, None)]
+    graph = gnm_edges(30, 0.1, 7)
+    computed = compute.compute(graph, 0.1, 7, seconds=0.02)
+    found = compute.proven(computed, graph, seconds=10.0)
+    assert found.proven == compute.PROOF
+    assert fault_of(found, graph) is None
     with pytest.raises(DataError, match="is said to be proven optimal"):
-        targets.proven(replace(found, cost=found.cost - 1), gnm_edges(30, 0.1, 7), seconds=10.0)
+        compute.proven(replace(found, cost=found.cost - 1), graph, seconds=10.0)
 
 
 def test_the_table_states_its_rows_in_si_units_and_plain_types() -> None:
-    rows = json.loads(targets.FILE.read_text())["targets"]
+    rows = json.loads(targets.BEST_KNOWN_FILE.read_text())["targets"]
     assert all(set(r) <= set(Target.__slots__) for r in rows)
 
 
-def test_tabu_as_specified_answers_with_a_set_and_its_cost() -> None:
+def test_tabu_as_specified_answers_with_a_set_and_its_time() -> None:
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
-    from drivers.devices.cpu.mis.second_opinion import specified_tabu
-
-    opinion = specified_tabu(PATH, seed=3, reads=2, restarts=1)
-    assert (opinion.cost, to_hex(opinion.solution)) == (-3, ENDS)
+    solution, seconds = compute.specified_tabu(PATH, seed=3, reads=2, restarts=1)
+    assert to_hex(solution) == ENDS
+    assert seconds > 0

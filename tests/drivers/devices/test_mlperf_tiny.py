@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
+from drivers.devices.mlperf_tiny import greeting
 from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.device import open_device
 from drivers.devices.mlperf_tiny.model import model_of
@@ -37,7 +37,7 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pseudo terminal is quiet sooner than a USB cable."""
-    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
 
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -364,7 +364,7 @@ def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> N
     options = OPTIONS | {"mode": "energy", "iterations": 3}
     with TinyBoard(chip, baud=9600) as board, closing(open_device(port=board.port, **options)) as device:
         info, reply = device.info(), asked(device, Sample("s", np.arange(4, dtype=np.int8)))
-        assert isinstance(device, Clocked) and "tells no time" in error_of(device.timer).message
+        assert isinstance(device, Clocked) and "sends no time" in error_of(device.timer).message
     assert info.details["baud"] == 9600 and info.clock is None and info.spans_on_pin
     assert [(s.phase, s.on_tick, s.executions) for s in reply.spans] == [("inference", UNSTAMPED, 3)]
     assert reply.output["label"] in LABELS

@@ -14,6 +14,7 @@ import pytest
 
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo.backend import SimBackend
 from drivers.devices.xylo.encoder import encode
 from drivers.devices.xylo.network import load_network
 from drivers.meters.xylo_monitor import open_meter
@@ -139,7 +140,7 @@ def test_spans_follow_the_duration_and_the_cycle_model(device: Any, plant: FakeP
     plant.clock.ns += 1_234_567
     sample, network = scene(), load_network()
     reply = answer(device, sample)
-    backend = xylo.SimBackend.open(network, 25e6)
+    backend = SimBackend.open(network, 25e6)
     seconds = backend.infer(encode(sample.payload, RATE_HZ, network.encoder)).seconds
     heard, inferred = reply.spans
     assert (heard.phase, inferred.phase) == xylo.PHASES
@@ -157,7 +158,7 @@ def test_spans_follow_the_duration_and_the_cycle_model(device: Any, plant: FakeP
 @pytest.mark.parametrize("core_clock_hz", xylo.CORE_CLOCKS_HZ)
 def test_cycles_by_hand(core_clock_hz: float) -> None:
     """A silent input costs the fixed part of the model alone: worked out here from its constants."""
-    result = xylo.SimBackend.open(load_network(), core_clock_hz).infer(np.zeros((100, 16), dtype=np.int64))
+    result = SimBackend.open(load_network(), core_clock_hz).infer(np.zeros((100, 16), dtype=np.int64))
     cycles_per_bin = 16 + 189 * (3 + 19) + 4 * 12
     assert result.output.sum() == 0
     assert result.seconds == pytest.approx(100 * cycles_per_bin / core_clock_hz)

@@ -14,7 +14,8 @@ from drivers.importers.energyrunner.importer import open_import
 from rig.analysis.evaluate import evaluate
 from rig.analysis.reference_methods import recorder_figures
 from rig.errors import DataError, RigError, UsageError
-from rig.importing.write import ImportedRun, write
+from rig.importing.imported import ImportedRun
+from rig.importing.write import write
 from rig.recording.reader import open_run
 from tests.support.paths import SHARED
 

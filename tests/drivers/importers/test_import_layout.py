@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.importers import otii, plain_csv, ppk2
-from drivers.importers.layout import all_of, find
-from drivers.importers.units import agree
+from drivers.importers.csv_layout import all_of, find
+from drivers.units import agree
 from rig.errors import DataError, UsageError
 from tests.support.import_traces import IDLE, SUPPLY_V, check, table, trace, windows
 

@@ -17,7 +17,8 @@ from drivers.importers.mlperf_power.importer import open_import
 from rig.analysis.evaluate import evaluate
 from rig.analysis.reference_methods import recorder_figures
 from rig.errors import DataError, UsageError
-from rig.importing.write import ImportedRun, write
+from rig.importing.imported import ImportedRun
+from rig.importing.write import write
 from rig.recording.reader import open_run
 
 RANGED = datetime(2021, 3, 17, 19, 40, 40, tzinfo=UTC)

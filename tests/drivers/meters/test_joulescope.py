@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from drivers.meters.joulescope import meter as joulescope
-from drivers.meters.joulescope.marks import Bits
+from drivers.meters.joulescope.inputs import Bits
 from fixtures.bench.live_plant import LivePlant, live_plant
 from fixtures.bench.plant import ORIGIN_NS
 from fixtures.instruments.scpi_bench import TICK_HZ, Bench, Probe

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
+from drivers.devices.mlperf_tiny import greeting
 from drivers.devices.mlperf_tiny.device import open_device
-from drivers.meters.lpm01a import link as lpm01a_link
+from drivers.meters.lpm01a import powershield as lpm01a_powershield
 from drivers.meters.lpm01a.meter import open_meter
 from drivers.meters.lpm01a.stream import AsciiStream, BinaryStream, Parsed, Stamp, StreamError, Timekeeper, step_at
 from fixtures.bench.live_plant import live_plant
@@ -41,8 +41,8 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 @pytest.fixture(autouse=True)
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pseudo terminal is quiet sooner than a USB cable."""
-    monkeypatch.setattr(lpm01a_link, "QUIET_S", 0.015)
-    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+    monkeypatch.setattr(lpm01a_powershield, "QUIET_S", 0.015)
+    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
 
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -413,12 +413,12 @@ class _Said:
 
 def test_a_refusal_to_stop_that_comes_late_is_not_taken_for_the_next_answer() -> None:
     """On a busy host what nothing-to-stop is answered with arrives after the next command was sent."""
-    board = lpm01a_link.PowerShield.__new__(lpm01a_link.PowerShield)
+    board = lpm01a_powershield.PowerShield.__new__(lpm01a_powershield.PowerShield)
     board._timeout_s = 1.0
     board._line = _Said(  # type: ignore[assignment]
         "PowerShield > error stop", "Error detail: No acquisition on going", "PowerShield > ack htc"
     )
-    assert board._asked("htc") == ""
+    assert board._command("htc") == ""
     board._line = _Said("PowerShield > error htc", "Error detail: in use")  # type: ignore[assignment]
     with pytest.raises(SetupError, match="refuses 'htc': error htc Error detail: in use"):
-        board._asked("htc")
+        board._command("htc")

@@ -229,7 +229,7 @@ def test_a_counter_that_stands_still_is_a_setup_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(nvml_gpu, "WATCH_S", 0.1)
     with live(monkeypatch, frozen=True) as _:
         error = refused()
-    assert isinstance(error, SetupError) and "did not go on" in error.message
+    assert isinstance(error, SetupError) and "did not change" in error.message
 
 
 def test_no_driver_no_module_and_nothing_to_measure_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_no_instrument_is_a_setup_error(server: OtiiServer) -> None:
 def test_one_of_several_instruments_is_named_by_name_or_id(server: OtiiServer) -> None:
     for name in ("Arc", "Sim01"):
         opened(server, instrument=name).close()
-    with pytest.raises(SetupError, match="0 instruments are Ace") as caught:
+    with pytest.raises(SetupError, match="0 instruments match 'Ace'") as caught:
         opened(server, instrument="Ace")
     assert caught.value.field == "instrument"
     assert "instrument=NAME. Connected: Arc" in caught.value.remedy

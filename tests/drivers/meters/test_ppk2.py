@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from drivers.meters.ppk2 import factory as ppk2
-from drivers.meters.ppk2.follow import UNSEEN
-from drivers.meters.ppk2.meter import Ppk2Meter
-from drivers.meters.ppk2.stream import HELD, SURE, modifiers_of
+from drivers.meters.ppk2 import meter as ppk2
+from drivers.meters.ppk2.acquisition import Ppk2Meter
+from drivers.meters.ppk2.loss_detection import UNSEEN
+from drivers.meters.ppk2.words import HELD, SURE, modifiers_of
 from fixtures.bench.live_plant import LivePlant, live_plant
 from fixtures.instruments.ppk2_sim import Ppk2Sim
 from rig.conformance.device import check_meter
@@ -118,7 +118,7 @@ def test_lost_words_and_torn_ones_are_nan_and_counted(plant: LivePlant, sim: Ppk
 
 
 def test_a_loss_that_the_counter_cannot_show_is_nan_and_shifts_nothing(plant: LivePlant, sim: Ppk2Sim) -> None:
-    """Or the run ends, on a machine that is too busy to tell; ``test_ppk2_follow`` has both without a clock."""
+    """Or the run ends, on a machine that is too busy to tell; ``test_ppk2_loss_detection`` has both without a clock."""
     meter = opened(sim)
     meter.start()
     time.sleep(0.5)  # before there is a floor of lags a loss is not seen

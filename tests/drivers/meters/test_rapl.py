@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drivers.meters import rapl
-from drivers.meters.polled import HOST, Polled, PolledMeter
+from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.meters.rapl import EnergyCounter, Zone, open_meter, zones_of
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.plant import SimPlant, VirtualClock
@@ -303,11 +303,10 @@ class Steady:
         return self.value
 
 
-def polled(number: Steady, buffer_s: float = 60.0, rate_hz: float = 500.0, **how: Any) -> PolledMeter:
+def polled(number: Steady, buffer_s: float = 60.0, rate_hz: float = 500.0, **how: Any) -> Meter:
     rail = Rail("x", "cumulative", Conversion("J"), rate_hz)
-    return PolledMeter(
-        MeterInfo("polled", "simulator", HOST, (rail,), buffer_s=buffer_s), [Polled("x", number, **how)], rate_hz
-    )
+    info = MeterInfo("polled", "simulator", HOST, (rail,), buffer_s=buffer_s)
+    return polled_meter(info, [Polled("x", number.look, number.begin, **how)], rate_hz)
 
 
 def test_a_meter_that_nobody_reads_stops_and_says_so_after_what_it_holds() -> None:
@@ -317,7 +316,7 @@ def test_a_meter_that_nobody_reads_stops_and_says_so_after_what_it_holds() -> No
     held = meter.read()
 
     assert 16 <= len(held[0].value) <= 30
-    assert "nobody has read" in error_of(meter).message
+    assert "waiting to be read" in error_of(meter).message
     assert meter.stop() == []
 
 

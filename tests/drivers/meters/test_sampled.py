@@ -1,100 +1,13 @@
-"""A sampled meter counts its readings against the clock, never waits, and tells an error once, after the readings."""
+"""A sampled meter counts its readings against the host's clock."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-import numpy as np
-import pytest
-
-from drivers.meters.sampled import Fetched, SampledMeter
-from fixtures.bench.plant import VirtualClock
+from drivers.meters.sampled import sampled_meter
+from drivers.meters.threaded import Batch
 from rig.engine.clock import HostClock
-from rig.errors import MeterError, SetupError
-from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo, Rail
-
-RATE_HZ = 1000.0
-
-
-@dataclass
-class Tape:
-    """A source that plays back: so many readings at each fetch, then an error or nothing."""
-
-    counts: Sequence[int]
-    began_s: float = 0.0
-    error: Exception | None = None
-    rest: int = 0
-    hold: threading.Event | None = None
-    closed: int = 0
-    played: threading.Event = field(default_factory=threading.Event)
-
-    def describe(self) -> MeterInfo:
-        return MeterInfo("tape", "simulator", ClockInfo("tape", 1e9), (Rail("core", rate_hz=RATE_HZ),), buffer_s=0.01)
-
-    def begin(self, clock: Clock) -> Bracket:
-        at_ns = clock.now_ns() - round(self.began_s * 1e9)
-        self._left = list(self.counts)
-        return Bracket(at_ns, 0, at_ns)
-
-    def fetch(self) -> Fetched:
-        if self.hold is not None:
-            self.hold.wait(5.0)
-        if not self._left:
-            self.played.set()
-            if self.error is not None:
-                raise self.error
-            return readings(0)
-        return readings(self._left.pop(0))
-
-    def finish(self) -> list[Fetched]:
-        return [readings(self.rest)]
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-def readings(n: int) -> Fetched:
-    return Fetched({"core": np.arange(float(n))}, {"core": np.zeros(n, np.uint8)}, False)
-
-
-def until_played(tape: Tape, clock: Clock | None = None) -> SampledMeter:
-    meter = SampledMeter(tape, clock)
-    meter.start()
-    assert tape.played.wait(5.0)
-    return meter
-
-
-def total(chunks: Sequence[Chunk]) -> int:
-    return sum(len(chunk.value) for chunk in chunks)
-
-
-def error_of(meter: SampledMeter) -> MeterError:
-    """The error that reading ends in; readings come before it."""
-    deadline_s = time.monotonic() + 5.0
-    with pytest.raises(MeterError) as caught:
-        while time.monotonic() < deadline_s:
-            meter.read()
-    return caught.value
-
-
-def test_readings_of_many_fetches_come_as_one_chunk_in_order() -> None:
-    meter = until_played(Tape([2, 0, 3], began_s=0.4))
-    chunks = meter.read()
-
-    assert [c.value.tolist() for c in chunks] == [[0.0, 1.0, 0.0, 1.0, 2.0]]
-    assert meter.read() == []
-    meter.close()
-
-
-def test_stop_gives_the_rest_and_after_it_there_is_nothing() -> None:
-    meter = until_played(Tape([2], began_s=0.4, rest=7))
-    meter.read()
-
-    assert total(meter.stop()) == 7
-    assert total(meter.read()) == total(meter.stop()) == 0
+from tests.drivers.meters.test_threaded import INFO, Tape, error_of, readings, total
 
 
 def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:
@@ -105,19 +18,22 @@ def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:
             return time.monotonic_ns() + self.ahead_ns
 
     class Late(Tape):
-        def finish(self) -> list[Fetched]:
+        def finish(self) -> list[Batch]:
             clock.ahead_ns = 2_000_000_000
             return [readings(2), readings(0)]
 
     clock = Leaping()
-    meter = until_played(Late([395], began_s=0.4), clock)
+    tape = Late([395], began_s=0.4)
+    meter = sampled_meter(INFO, tape, clock)
+    meter.start()
+    assert tape.played.wait(5.0)
     meter.read()
 
     assert total(meter.stop()) == 2
 
 
 def test_fewer_readings_than_the_time_since_the_trigger_holds_were_lost() -> None:
-    meter = SampledMeter(Tape([900], began_s=2.0))
+    meter = sampled_meter(INFO, Tape([900], began_s=2.0))
     meter.start()
 
     error = error_of(meter)
@@ -126,59 +42,8 @@ def test_fewer_readings_than_the_time_since_the_trigger_holds_were_lost() -> Non
 
 
 def test_more_readings_than_the_time_holds_are_not_of_this_timer() -> None:
-    meter = SampledMeter(Tape([3000], began_s=1.0))
+    meter = sampled_meter(INFO, Tape([3000], began_s=1.0))
     meter.start()
 
     assert "3000 readings" in error_of(meter).message
-    meter.close()
-
-
-def test_an_error_comes_after_the_readings_before_it_and_is_not_told_twice() -> None:
-    meter = until_played(Tape([5], began_s=0.4, error=MeterError("the cable is out")))
-    got = meter.read()
-
-    assert total(got) == 5
-    assert error_of(meter).message == "the cable is out"
-    assert total(meter.stop()) == 0
-
-
-def test_an_error_that_nobody_has_heard_is_told_when_it_is_stopped() -> None:
-    meter = until_played(Tape([], began_s=0.4, error=MeterError("the cable is out")))
-
-    with pytest.raises(MeterError, match="cable"):
-        meter.stop()
-
-
-def test_a_defect_of_a_driver_is_a_meter_error() -> None:
-    meter = until_played(Tape([], began_s=0.4, error=ZeroDivisionError("oh")))
-
-    assert "ZeroDivisionError" in error_of(meter).message
-    meter.close()
-
-
-def test_read_does_not_wait_for_an_exchange_and_stop_gives_up_on_one() -> None:
-    held = threading.Event()
-    meter = SampledMeter(Tape([1], began_s=0.1, hold=held), patience_s=0.05)
-    meter.start()
-    time.sleep(0.01)
-    began_s = time.monotonic()
-    assert meter.read() == []
-    with pytest.raises(MeterError, match="did not end its last exchange"):
-        meter.stop()
-    assert time.monotonic() - began_s < 1.0
-    held.set()
-
-
-def test_a_meter_in_real_time_refuses_a_run_in_simulated_time_and_lets_go() -> None:
-    tape = Tape([])
-    with pytest.raises(SetupError, match="simulated time"):
-        SampledMeter(tape, VirtualClock())
-    assert tape.closed == 1
-
-
-def test_starting_twice_is_refused() -> None:
-    meter = until_played(Tape([], began_s=0.1))
-    with pytest.raises(MeterError, match="started twice"):
-        meter.start()
-    meter.close()
     meter.close()

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.scpi import smu as scpi_smu
-from drivers.meters.scpi.dmm import open_meter
+from drivers.meters.scpi.dmm.meter import open_meter
+from drivers.meters.scpi.smu import meter as scpi_smu
 from fixtures.bench.live_plant import FarPlant, PlantServer, live_plant, open_device
 from fixtures.instruments.scpi_bench import Bench
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drivers.meters.scpi import dmm as scpi_dmm
-from drivers.meters.scpi import link as scpi_link
-from drivers.meters.scpi import smu as scpi_smu
-from drivers.meters.scpi import truevolt as scpi_truevolt
-from drivers.meters.scpi.link import open_link
-from drivers.meters.scpi.truevolt import NODE, TRIGGERS, Plan, Truevolt, begin, setup_lines
+from drivers.meters.scpi import session as scpi_session
+from drivers.meters.scpi.dmm import meter as scpi_dmm
+from drivers.meters.scpi.dmm import truevolt as scpi_truevolt
+from drivers.meters.scpi.dmm.truevolt import NODE, TRIGGERS, CaptureSettings, Truevolt, begin, setup_lines
+from drivers.meters.scpi.session import open_session
+from drivers.meters.scpi.smu import meter as scpi_smu
 from fixtures.bench.live_plant import live_plant
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_elog_sim import ElogSim
@@ -51,13 +51,13 @@ IS_SET_UP: Dialogue = [
     ("FORM:DATA REAL,64", None),
     ("CURR:DC:RANG?;:CURR:DC:APER?;:SAMP:TIM?", "+1.00000000E-01;+2.00000000E-05;+2.00000000E-05"),
 ]
-FAST = Plan("current", 0.1, 20e-6, 20e-6, "bus")
+FAST = CaptureSettings("current", 0.1, 20e-6, 20e-6, "bus")
 
 
 def spoken(dialogue: Dialogue, use: Callable[[Truevolt], Any]) -> Any:
     """What ``use`` returns on an instrument that knows only this dialogue, which must be said to its end."""
     instrument = Scripted(dialogue)
-    with ScpiServer(instrument) as server, closing(open_link(server.address, timeout_s=2.0)) as link:
+    with ScpiServer(instrument) as server, closing(open_session(server.address, timeout_s=2.0)) as link:
         value = use(Truevolt(link))
     assert instrument.strange == []
     assert instrument.left == []
@@ -112,7 +112,7 @@ def test_an_external_trigger_lies_after_the_last_look_that_found_the_instrument_
 
 def test_a_trigger_that_does_not_come_is_an_error_that_names_its_wire() -> None:
     instrument = Scripted([*IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), *[("STAT:OPER:COND?", "+32")] * 10_000])
-    with ScpiServer(instrument) as server, closing(open_link(server.address)) as link:
+    with ScpiServer(instrument) as server, closing(open_session(server.address)) as link:
         error = refused(lambda: begin([Truevolt(link)], "external", HostClock(), 0.03))
 
     assert isinstance(error, MeterError) and "Ext Trig" in error.remedy
@@ -137,7 +137,7 @@ def test_lost_and_mistimed_readings_are_errors_and_no_readings(bit: int, says: s
     instrument = Scripted(
         [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE), ("R? 25000", "#10"), ("STAT:QUES:EVEN?", f"+{bit | 2}")]
     )
-    with ScpiServer(instrument) as server, closing(open_link(server.address)) as link:
+    with ScpiServer(instrument) as server, closing(open_session(server.address)) as link:
         dmm = Truevolt(link)
         dmm.configure(FAST)
         error = refused(dmm.fetch)
@@ -232,9 +232,9 @@ def unknown(lines: Sequence[str], simulator: TruevoltSim | ElogSim) -> list[str]
 
 
 def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send() -> None:
-    plans = [Plan(f, 1.0, 1e-3, 5e-4, t) for f in NODE for t in TRIGGERS]
+    plans = [CaptureSettings(f, 1.0, 1e-3, 5e-4, t) for f in NODE for t in TRIGGERS]
     lines = [line for plan in plans for line in setup_lines(plan)] + list(scpi_truevolt.FIRE.values())
-    lines += sent_by(scpi_truevolt) + sent_by(scpi_dmm) + sent_by(scpi_link)
+    lines += sent_by(scpi_truevolt) + sent_by(scpi_dmm) + sent_by(scpi_session)
 
     assert {"R? 1", "SYST:ERR?", "*OPT?", "STAT:QUES:EVEN?"} <= set(lines)
     assert unknown(lines, TruevoltSim(live_plant())) == []
@@ -242,7 +242,7 @@ def test_the_simulated_multimeter_knows_every_command_that_its_driver_can_send()
 
 def test_the_simulated_data_log_knows_every_command_that_its_driver_can_send() -> None:
     lines = scpi_smu.setup_lines(1, ("CURR",), (1.0,), 1.0) + scpi_smu.setup_lines(1, ("CURR", "VOLT"), (1.0, 1.0), 1.0)
-    lines += sent_by(scpi_smu) + sent_by(scpi_link)
+    lines += sent_by(scpi_smu) + sent_by(scpi_session)
 
     assert {"FETC:ELOG? 1,(@1)", "TRIG:ELOG (@1)", "SYST:CHAN:MOD? (@1)"} <= set(lines)
     assert unknown(lines, ElogSim(live_plant())) == []
@@ -345,6 +345,7 @@ def test_a_data_log_that_is_asked_for_too_much_says_what_it_takes(rate_hz: float
 
 def test_resolution_is_coarser_for_shorter_apertures() -> None:
     steps = spoken(
-        IS_OPENED, lambda dmm: [dmm.resolution(Plan("current", 1.0, 1.0, s, "bus")) for s in (2e-5, 1e-3, 2e-2)]
+        IS_OPENED,
+        lambda dmm: [dmm.resolution(CaptureSettings("current", 1.0, 1.0, s, "bus")) for s in (2e-5, 1e-3, 2e-2)],
     )
     assert np.all(np.diff(steps) < 0) and steps[0] == 30e-6

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drivers.meters.scpi.link import Link, await_state, open_link
+from drivers.meters.scpi.session import ScpiSession, await_state, open_session
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.errors import MeterError, MissingExtraError, RigError, SetupError, UsageError
 from tests.support.scpi_bench import Fixed, Scripted
@@ -20,10 +20,10 @@ pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 
 
 @contextmanager
-def linked(answer: bytes = b"", timeout_s: float = 2.0) -> Iterator[tuple[Link, Fixed, ScpiServer]]:
+def linked(answer: bytes = b"", timeout_s: float = 2.0) -> Iterator[tuple[ScpiSession, Fixed, ScpiServer]]:
     instrument = Fixed(answer)
     with ScpiServer(instrument) as server:
-        link = open_link(server.address, timeout_s=timeout_s)
+        link = open_session(server.address, timeout_s=timeout_s)
         try:
             yield link, instrument, server
         finally:
@@ -82,7 +82,7 @@ def test_a_broken_link_stays_broken() -> None:
         with pytest.raises(MeterError):
             link.query("FIRST?")
         instrument.answer = b"late\n"
-        with pytest.raises(MeterError, match="cannot be asked 'SECOND\\?'"):
+        with pytest.raises(MeterError, match="cannot be sent 'SECOND\\?'"):
             link.query("SECOND?")
         assert instrument.lines == ["FIRST?"]
 
@@ -101,7 +101,7 @@ def test_a_link_may_be_closed_twice_and_then_says_so() -> None:
 def test_every_error_of_the_queue_is_in_the_exception() -> None:
     queue = ['-113,"Undefined header"', '-222,"Data out of range"', '+0,"No error"']
     with ScpiServer(Scripted([("SYST:ERR?", entry) for entry in queue])) as server:
-        link = open_link(server.address)
+        link = open_session(server.address)
         with pytest.raises(MeterError, match=r'setting up: -113,"Undefined header"; -222,"Data out of range"'):
             link.check("setting up")
         link.close()
@@ -109,7 +109,7 @@ def test_every_error_of_the_queue_is_in_the_exception() -> None:
 
 def test_a_queue_without_end_is_not_read_forever() -> None:
     with linked(b'-350,"Error queue overflow"\n') as (link, instrument, _):
-        with pytest.raises(MeterError, match="no end of errors"):
+        with pytest.raises(MeterError, match="errors without end"):
             link.errors()
         assert len(instrument.lines) == 25
 
@@ -127,7 +127,7 @@ def test_a_state_that_does_not_come_is_given_up() -> None:
 def nobody() -> RigError:
     with ScpiServer(Fixed(b"")) as server:
         address = server.address
-    return caught(lambda: open_link(address, timeout_s=0.5))
+    return caught(lambda: open_session(address, timeout_s=0.5))
 
 
 def caught(call: Callable[[], object]) -> RigError:
@@ -144,17 +144,17 @@ def test_an_instrument_that_is_not_there_is_a_setup_error_with_its_address() -> 
 
 @pytest.mark.parametrize("address", ["nonsense", "TCPIP::", "GPIB0::9::INSTR"])
 def test_an_address_that_leads_nowhere_is_a_setup_error(address: str) -> None:
-    assert isinstance(caught(lambda: open_link(address, timeout_s=0.2)), SetupError)
+    assert isinstance(caught(lambda: open_session(address, timeout_s=0.2)), SetupError)
 
 
 def test_no_address_and_no_time_are_usage_errors() -> None:
-    assert isinstance(caught(lambda: open_link("")), UsageError)
-    assert isinstance(caught(lambda: open_link("TCPIP::127.0.0.1::1::SOCKET", timeout_s=0.0)), UsageError)
+    assert isinstance(caught(lambda: open_session("")), UsageError)
+    assert isinstance(caught(lambda: open_session("TCPIP::127.0.0.1::1::SOCKET", timeout_s=0.0)), UsageError)
 
 
 def test_without_pyvisa_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyvisa", None)
-    error = caught(lambda: open_link("TCPIP::127.0.0.1::1::SOCKET"))
+    error = caught(lambda: open_session("TCPIP::127.0.0.1::1::SOCKET"))
 
     assert isinstance(error, MissingExtraError)
     assert "neurorig[visa]" in error.remedy

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.meters.serial_text.factory import open_meter
 from drivers.meters.serial_text.lines import LineError, layout_of
-from drivers.meters.serial_text.order import Pace
+from drivers.meters.serial_text.loss_detection import Pace
+from drivers.meters.serial_text.meter import open_meter
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.plant import SimPlant

@@ -1,7 +1,7 @@
 """A maximum independent set, with a proof that none is larger. Imports numba: import this file when opening.
 
-Sparse graphs are reduced first (``reduce.py``). What is left is searched by branch and bound on bit sets: a cover
-of the candidates by cliques bounds what they can add, since a set takes one vertex of a clique at the most. The
+Sparse graphs are reduced first (``reduce.py``). The rest is searched by branch and bound on bit sets. A cover of the
+candidates by cliques bounds what they can add, since a set takes at most one vertex of a clique. The
 bound is that of maximum clique searches on the complement: greedy colouring in a fixed order (San Segundo,
 Rodriguez-Losada and Jimenez, Comput. Oper. Res. 38, 2011), with vertices moved between classes (Tomita et al.,
 WALCOM 2010) and pairs of classes that no third vertex can complete (San Segundo, Nikolaev and Batsyn, Comput. Oper.
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from drivers.devices.cpu.mis.exact_kernel import BEST, STATE, branch
 from drivers.devices.cpu.mis.reduce import Adjacency, components, reduced, undone
 from drivers.devices.cpu.mis.search import improvements, load
-from rig.analysis.solving.graph import Graph, Vector
+from scenarios.workloads.qubo_mis.graph import Graph, Vector
 
 Bits = NDArray[np.uint64]
 _REDUCE_BELOW = 20.0
-"""Mean degree above which no rule applies and trying costs more than it brings."""
+"""Mean degree above which no rule applies, so that trying them would only cost time."""
 _FIRST_MOVES = 100_000
-"""Of the local search whose set the proof has to beat."""
+"""Moves of the local search whose set the proof has to beat."""
 
 
 def maximum_independent_set(graph: Graph, seconds: float = 60.0) -> tuple[Vector, bool]:

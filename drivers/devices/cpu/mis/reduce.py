@@ -1,6 +1,6 @@
-"""What of a sparse graph can be decided without a search: vertices of degree 0, 1 and 2, and dominated ones.
+"""Reductions of a sparse graph without a search: vertices of degree 0, 1 and 2, and dominated ones.
 
-Each rule keeps the size of a maximum independent set, up to a count, and can be undone on a set of what is left
+Each rule changes the size of a maximum independent set by a known count, and can be undone on a set of the rest
 (the rules are those of Akiba and Iwata, Theor. Comput. Sci. 609, 2016, section 3).
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rig.analysis.solving.graph import Graph
+from scenarios.workloads.qubo_mis.graph import Graph
 
 Adjacency = dict[int, set[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What is left (``adjacency``), and what was decided, in order.
+    """The rest of the graph (``adjacency``), and the decisions in order.
 
     A decision ``(v,)`` puts v into the set. ``(v, a, b)`` stands for v and its two neighbours, folded into v: both
     of them when v is in the set that is undone, and v alone when it is not.

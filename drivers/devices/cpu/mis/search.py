@@ -1,10 +1,10 @@
 """Local search for large independent sets, anytime and resumable. Imports numba: import this file when opening.
 
-A walk over independent sets. A vertex that no member of the set is adjacent to (free) joins at once. Otherwise a
-vertex adjacent to one member takes its place, or, more rarely, one adjacent to two takes the place of both; who
-left stays out for a few moves. How much rarer is a temperature that falls along a cycle of moves, and each cycle
-is longer than the last, so the schedule does not depend on how long the search may run. Rejection-free: vertices
-are kept in lists by how many members (0, 1, 2) they are adjacent to, so that every move is one that applies.
+The search walks over independent sets. A vertex without a neighbour in the set (a free one) joins at once. Otherwise
+a vertex with one neighbour in the set takes its place or, more rarely, a vertex with two takes the place of both. How
+much more rarely is set by a temperature that falls along a cycle of moves. A vertex that left stays out for a few
+moves. Each cycle is longer than the last, so the schedule does not depend on how long the search may run. No move is
+rejected: vertices stand in lists by the number (0, 1, 2) of their neighbours in the set.
 
 The walk is annealing of a hard-core lattice gas with swap moves (as in Angelini and Ricci-Tersenghi, Phys. Rev. E
 100, 013302, 2019) with the tabu lists of swap-based local search (as in Jin and Hao, Eng. Appl. AI 37, 2015).
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.cpu.mis.search_kernel import BEST, COUNTERS, CYCLE, FREE, MOVE, RANDOM, STEP, walk
-from rig.analysis.solving.graph import Graph, Vector
+from scenarios.workloads.qubo_mis.graph import Graph, Vector
 
 _MASK64 = (1 << 64) - 1
 
@@ -37,7 +37,7 @@ class Parameters:
 
 
 def parameters(nodes: int, density: float) -> Parameters:
-    """The search's parameters, which depend on nothing else."""
+    """The search's parameters, which depend on nodes and density alone."""
     first, last = (2.0, 5.0) if density <= 0.02 else (3.0, 7.0)
     return Parameters(first, last, 5, STEP * max(1, 20 * nodes // STEP), 1.5)
 
@@ -65,7 +65,7 @@ def _loaded(graph: Graph) -> Loaded:
 
 
 class Search:
-    """One walk, begun at the empty set. The same seed gives the same walk, however it is cut into slices."""
+    """One walk from the empty set. The same seed gives the same walk, in whatever slices it is taken."""
 
     def __init__(self, loaded: Loaded, seed: int) -> None:
         n, p = loaded.nodes, loaded.parameters
@@ -80,7 +80,7 @@ class Search:
         self._arguments = (*graph_and_state, until, self._best, self._counters, *settings)
 
     def advance(self, moves: int) -> bool:
-        """Walk up to ``moves`` further; stops early, and says True, at a set larger than any before.
+        """Walk up to ``moves`` further; stops early and returns True at a set larger than any before.
 
         Such a set is maximal: no vertex could be added.
         """
@@ -103,7 +103,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Improvement:
-    """A set larger than those before it: its cost, after how many moves and seconds of search."""
+    """A set larger than those before it: its cost, and the moves and seconds of search until then."""
 
     cost: int
     solution: Vector
@@ -128,7 +128,7 @@ def _compile() -> None:
 
 
 def _scrambled(seed: int) -> int:
-    """An int64 for the generator, never 0: neighbouring seeds far apart (Stafford's mix 13)."""
+    """An int64 for the generator, never 0, that differs widely for neighbouring seeds (Stafford's mix 13)."""
     z = (seed + 1) * 0x9E3779B97F4A7C15 & _MASK64
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK64
     z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK64

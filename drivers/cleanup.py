@@ -1,0 +1,23 @@
+"""Letting go of instruments when something goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+
+@contextmanager
+def released_on_error(release: Callable[[], None]) -> Iterator[None]:
+    """Call ``release`` when the block raises."""
+    try:
+        yield
+    except BaseException:
+        release()
+        raise
+
+
+def quietly(call: Callable[..., Any], *arguments: Any) -> None:
+    """Call something whose failure does not matter any more."""
+    with suppress(Exception):
+        call(*arguments)

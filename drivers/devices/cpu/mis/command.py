@@ -1,0 +1,150 @@
+"""Compute and verify target costs of QUBO-MIS problems."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from drivers.devices.cpu.mis.compute import compute, proven
+from rig.analysis.solving.targets import SPECIFIED
+from rig.errors import IntegrityError, UsageError
+from rig.recording.atomic_write import regular
+from scenarios.workloads.qubo_mis.certify import certify
+from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.target_file import Key, Target, better, read_rows, write_rows
+from scenarios.workloads.qubo_mis.targets import best_known, fault_of, load_table, official_target
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``rig targets NODES DENSITY SEED...`` and ``rig targets --verify``."""
+    add = parser.add_argument
+    add("--verify", action="store_true", help="check certificates of the table again: of the problems named, or all")
+    add("--seconds", type=float, default=10.0, metavar="S", help="about, of search or proof for each; default: 10")
+    add(
+        "--method", default="search", metavar="METHOD",
+        help="search (and try to prove), exact (only that), or tabu: as the benchmark specifies; default: %(default)s",
+    )  # fmt: skip
+    add("--out", type=Path, metavar="FILE.json", help="add the rows to this file, for --option targets=FILE.json")
+    add("problem", nargs="*", metavar="NODES DENSITY SEED", help="a size, a density, then seeds")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compute and verify targets, or verify the table. Raises ``IntegrityError`` when a certificate is wrong."""
+    keys = _keys(args.problem, args.verify)
+    if args.verify:
+        if args.out is not None:
+            raise UsageError(
+                "--verify writes no file", field="out", value=str(args.out), remedy="Leave --out or --verify out"
+            )
+        return _verified(_rows_of(keys) if keys else list(load_table().values()), args.json)
+    if not args.seconds > 0:
+        raise UsageError(f"{args.seconds} s of search", field="seconds", value=args.seconds, remedy="Give more than 0")
+    kept = _kept(args.out)
+    said = []
+    for key in keys:
+        found, others = _found(key, args.method, args.seconds)
+        if args.out is not None:  # after each, since one may take minutes
+            place = (found.key, found.name)
+            kept[place] = found if found.name == SPECIFIED else better(kept.get(place), found)
+            write_rows(kept.values(), args.out)
+        if args.json:
+            said.append({**asdict(found), **others, "verified": True})
+        else:
+            sys.stdout.write(_line(found, others, args.seconds))
+    if args.json:
+        sys.stdout.write(json.dumps(said) + "\n")
+    elif args.out is not None:
+        sys.stdout.write(f"wrote {args.out}: measure with --option targets={args.out}\n")
+    return 0
+
+
+def _keys(problem: Sequence[str], may_be_none: bool) -> list[Key]:
+    if not problem and may_be_none:
+        return []
+    if len(problem) < 3:
+        raise UsageError(
+            f"{' '.join(problem)} is no problem" if problem else "no problem was named",
+            field="problem",
+            value=" ".join(problem),
+            remedy="Write `rig targets NODES DENSITY SEED...`, or `rig targets --verify`",
+        )
+    nodes, density, *seeds = problem
+    try:
+        return [(int(nodes), float(density), int(seed)) for seed in seeds]
+    except ValueError as error:
+        raise UsageError(
+            f"{' '.join(problem)!r} is no problem: {error}",
+            field="problem",
+            value=" ".join(problem),
+            remedy="Write NODES DENSITY SEED as numbers; nodes and seeds are whole numbers",
+        ) from error
+
+
+def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
+    """The rows that the file has already. Raises ``UsageError`` for what is no file, ``DataError`` for no table."""
+    if out is None or not regular(out).exists():
+        return {}
+    return {(target.key, target.name): target for target in read_rows(out)}
+
+
+def _rows_of(keys: Sequence[Key]) -> list[Target]:
+    """The table's rows of these problems. Raises ``UsageError`` for a problem without one."""
+    rows = []
+    for nodes, density, seed in keys:
+        if (row := best_known(nodes, density, seed)) is None:
+            raise UsageError(
+                f"the table has no row for n {nodes}, density {density:g}, seed {seed}",
+                field="problem",
+                value=f"{nodes} {density:g} {seed}",
+                remedy=f"Compute one: rig targets {nodes} {density:g} {seed}",
+            )
+        rows.append(row)
+    return rows
+
+
+def _found(key: Key, method: str, seconds: float) -> tuple[Target, dict[str, int | None]]:
+    """The target of one problem, computed and verified, and what the tables hold."""
+    graph = gnm_edges(*key)
+    found = compute(graph, *key[1:], method=method, seconds=seconds)
+    if method == "search":
+        found = proven(found, graph, seconds)
+    certify(graph.nodes, graph.edges, found.certificate, found.cost)
+    kept = best_known(*key)
+    return found, {"official": official_target(*key), "best_known": None if kept is None else kept.cost}
+
+
+def _line(found: Target, others: Mapping[str, int | None], seconds: float) -> str:
+    proof = "not proven" if found.proven is None else f"proven by {found.proven}".removesuffix(f" by {found.method}")
+    words = [f"{found.name}: {found.cost} by {found.method} ({proof})"]
+    for name, text in (("official", "official"), ("best_known", "table")):
+        cost = others[name]
+        if cost is not None:
+            worse = "" if cost == found.cost else ", which is better" if cost < found.cost else ", which this beats"
+            words.append(f"{text} {cost}{worse}")
+    if others["official"] is None and others["best_known"] is None:
+        words.append("no other target is known")
+    took_s = found.searched_s if found.found_s is None else found.found_s
+    late = f", past the {seconds:g} s asked for" if took_s > seconds and found.name != SPECIFIED else ""
+    words.append(f"{'found after' if found.found_s is not None else 'took'} {took_s:.3g} s{late}")
+    return f"n {found.nodes} density {found.density:g} seed {found.seed}: {'; '.join(words)}\n"
+
+
+def _verified(rows: Sequence[Target], as_json: bool) -> int:
+    faults = [(row, fault_of(row, gnm_edges(*row.key))) for row in rows]
+    wrong = [f"{row}: {fault}" for row, fault in faults if fault is not None]
+    proofs = sum(row.proven is not None for row in rows)
+    said = {"certificates": len(rows), "proven": proofs, "wrong": wrong}
+    text = f"{len(rows)} certificates checked, {proofs} of them proven optimal, {len(wrong)} wrong\n"
+    sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
+    if wrong:
+        raise IntegrityError(
+            f"{len(wrong)} certificates are wrong: {'; '.join(wrong[:3])}",
+            field="targets",
+            value=len(wrong),
+            remedy="Restore the table; no gap is computed from a wrong one",
+        )
+    return 0

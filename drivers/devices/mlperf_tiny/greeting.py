@@ -1,0 +1,64 @@
+"""Finds the board on a serial line; it may be booting, or in the middle of a command of an earlier run."""
+
+from __future__ import annotations
+
+import time
+
+from drivers.devices.mlperf_tiny.clock import BoardClock
+from drivers.devices.mlperf_tiny.protocol import Board
+from drivers.links.serial_line import SerialLine
+from rig.errors import RigError, SetupError
+
+HELLO_S = 1.0
+QUIET_S = 0.05
+
+
+def introduced(
+    line: SerialLine, bits: int, boot_s: float, answer_s: float, on_pin: bool = False
+) -> tuple[Board, dict[str, str]]:
+    """The board on a line, and what it states of itself.
+
+    Raises ``SetupError`` when no board names itself within ``boot_s``, and when it stamps in another way than
+    ``on_pin`` states.
+    """
+    until_s = time.monotonic() + boot_s
+    last = "it said nothing"
+    while (left_s := until_s - time.monotonic()) > 0:
+        board = Board(line, BoardClock(bits), answer_s, on_pin)
+        allowed_s = min(HELLO_S, left_s)
+        try:
+            line.quiet(QUIET_S)
+            said = board.converse(board.hello(), allowed_s)
+            line.quiet(QUIET_S)
+            if "name" in said:
+                if board.converse(board.stamps(), allowed_s) == on_pin:
+                    raise _other_mode(on_pin)
+                return board, said
+            last = "it gave no name"
+        except SetupError:
+            raise
+        except RigError as error:
+            last = error.message
+            if " is gone" in last:
+                break
+    raise SetupError(
+        f"no MLPerf Tiny board answers on {line.port} at {line.baud} baud: {last}",
+        field="port",
+        value=line.port,
+        remedy="Check the port and the baud rate (115200; 9600 means energy mode), and that its firmware runs",
+    )
+
+
+def _other_mode(on_pin: bool) -> SetupError:
+    """The error for a board that stamps in text in place of a pin, or by a pin in place of text."""
+    found, asked = ("performance", "energy") if on_pin else ("energy", "performance")
+    return SetupError(
+        f"the board's firmware was built for {found} mode: it {'answers' if on_pin else 'gives'} `timestamp` "
+        f"{'in text' if on_pin else 'no text, and stamps by a falling edge of a pin'}",
+        field="mode",
+        value=asked,
+        remedy="Give mode=performance"
+        if on_pin
+        else "Give mode=energy, with its pin on a logic input of the power "
+        "meter; or build its firmware for performance mode",
+    )

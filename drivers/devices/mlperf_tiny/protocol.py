@@ -1,0 +1,260 @@
+"""The MLPerf Tiny device protocol on a serial line: commands that end in ``%``, answers that end in ``m-ready``.
+
+Source: mlcommons/tiny, ``benchmark/api/internally_implemented.cpp`` and ``.h`` (command size 80, ``infer`` warms up
+ten times unless it is told how often), and the ``th_timestamp`` and ``th_results`` of its reference submissions.
+
+A conversation is a generator: it writes to the line, yields for the next line and returns its result, so that the same
+one can be waited for (``converse``) or polled.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from drivers.devices.mlperf_tiny.clock import BoardClock
+from drivers.links.serial_line import SerialLine
+from rig.errors import RigError
+from rig.types import UNSTAMPED
+
+T = TypeVar("T")
+Talk = Generator[None, str, T]
+
+READY = "m-ready"
+COMMAND_MOST = 80
+"""Characters of a command that the firmware keeps (``EE_CMD_SIZE``)."""
+LINE_END = len("\r\n")
+
+_LAP = re.compile(r"m-lap-us-(\d+)")
+_RESULTS = re.compile(r"m-results-\[([^\[\]]*)\]")
+_ERROR = re.compile(r"e-\[(.*)\]?")
+_NAME = re.compile(r"m-name-[^\[]*\[(.*)\]")
+_FACT = re.compile(r"m-(profile|model)-\[(.*)\]")
+_BOOT = ("m-init-done", "m-timestamp-mode-")
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The answer to ``infer``: the board's clock before and after, unwrapped, and the scores of the last inference.
+
+    ``printed_s`` is how long the line with the first time stamp took on the wire, after that stamp was taken. In
+    energy mode, where a pin stamps, both ticks are ``UNSTAMPED``.
+    """
+
+    on_tick: int
+    off_tick: int
+    scores: tuple[float, ...]
+    printed_s: float
+
+
+class Board:
+    """One board, which stamps in text or, with ``on_pin``, by a pin.
+
+    A method that returns a ``Talk`` sends nothing until the conversation runs.
+    """
+
+    def __init__(self, line: SerialLine, clock: BoardClock, answer_s: float, on_pin: bool = False) -> None:
+        self.line, self._clock, self._answer_s, self._on_pin = line, clock, answer_s, on_pin
+        self._ready_is_due = False
+
+    # ---- conversations --------------------------------------------------------------------
+
+    def ask(self, command: str) -> Talk[list[str]]:
+        """Send a command; gives its lines up to ``m-ready``."""
+        yield from self._ready()
+        self._send(command)
+        lines: list[str] = []
+        while (line := (yield)) != READY:
+            self._refuse_error(line)
+            lines.append(line)
+        return lines
+
+    def hello(self) -> Talk[dict[str, str]]:
+        """The ``name``, ``profile`` and ``model`` of the board, as far as it states them."""
+        found: dict[str, str] = {}
+        for command in ("name", "profile"):
+            for line in (yield from self.ask(command)):
+                if name := _NAME.fullmatch(line):
+                    found["name"] = name[1]
+                elif fact := _FACT.fullmatch(line):
+                    found[fact[1]] = fact[2]
+        return found
+
+    def load(self, data: bytes, chunk: int) -> Talk[None]:
+        """Put bytes into its buffer, ``chunk`` at a time, and check that it counts as many."""
+        size = len(data)
+        lines = yield from self.ask(f"db load {size}")
+        if f"m-[Expecting {size} bytes]" not in lines:
+            raise self.failed(
+                f"did not agree to load {size} bytes: it said {_said(lines)}",
+                "Check that the model's input is of this size (MAX_DB_INPUT_SIZE in its firmware)",
+            )
+        for at in range(0, size, chunk):
+            lines = yield from self.ask("db " + data[at : at + chunk].hex())
+            done, last = "m-load-done" in lines, at + chunk >= size
+            if done != last:
+                what = "was full too early" if done else f"has not counted {size} bytes"
+                raise self.failed(f"{what}: bytes were lost on the line", "Lower the baud rate")
+
+    def infer(self, times: int, warmups: int) -> Talk[Inferred]:
+        """``warmups`` inferences, then ``times`` between two laps. Raises ``DeviceError`` for any other answer."""
+        began_ns = time.monotonic_ns()
+        yield from self._ready()
+        self._send(f"infer {times} {warmups}")
+        laps: list[int] = []
+        scores: tuple[float, ...] | None = None
+        printed_s = 0.0
+        started = done = False
+        while (line := (yield)) != READY:
+            if lap := _LAP.fullmatch(line):
+                if not started or done:
+                    raise self._out_of_order(line)
+                printed_s = printed_s or self.line.wire_s(len(line) + LINE_END)
+                laps.append(self._tick(int(lap[1]), began_ns))
+            elif results := _RESULTS.fullmatch(line):
+                if not done or scores is not None:
+                    raise self._out_of_order(line)
+                scores = self._scores(results[1])
+            elif line.startswith("m-infer-start-"):
+                if line != f"m-infer-start-{times}":
+                    raise self.failed(f"began {line[14:40]} inferences when it was asked for {times}")
+                started = True
+            elif line == "m-infer-done":
+                if len(laps) != self._due:
+                    raise self._laps_missing(len(laps))
+                done = True
+            else:
+                self._refuse_error(line)
+        return self._inferred(laps, done, scores, printed_s)
+
+    def timestamp(self) -> Talk[int]:
+        """Its clock, unwrapped. Returns with the stamp, so that its ``m-ready`` does not widen the round trip."""
+        yield from self._ready()
+        began_ns = time.monotonic_ns()
+        self._send("timestamp")
+        while not (lap := _LAP.fullmatch(line := (yield))):
+            if line == READY:
+                raise self._laps_missing(0)
+            self._refuse_error(line)
+        self._ready_is_due = True
+        return self._tick(int(lap[1]), began_ns)
+
+    def stamps(self) -> Talk[bool]:
+        """Whether it answers ``timestamp`` with a time in text."""
+        began_ns = time.monotonic_ns()
+        for line in (yield from self.ask("timestamp")):
+            if lap := _LAP.fullmatch(line):
+                self._tick(int(lap[1]), began_ns)
+                return True
+        return False
+
+    def converse(self, talk: Talk[T], allowed_s: float | None = None) -> T:
+        """Run a conversation to its end. Every line must come within ``allowed_s`` of the one before."""
+        try:
+            next(talk)
+            while True:
+                line = self.line.line(time.monotonic() + (allowed_s or self._answer_s))
+                if line is None:
+                    raise self.silent(allowed_s or self._answer_s)
+                if line:
+                    talk.send(line)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    # ---- errors ---------------------------------------------------------------------------
+
+    def failed(self, what: str, remedy: str = "") -> RigError:
+        """The error for a board that breaks the protocol; the line is unusable from now on."""
+        return self.line.failed(what, remedy=remedy)
+
+    def silent(self, allowed_s: float) -> RigError:
+        """The error for a board that sends nothing for too long."""
+        return self.line.failed(f"gave no answer within {allowed_s:g} s", silent=True)
+
+    def _out_of_order(self, line: str) -> RigError:
+        return self.failed(f"said {line[:60]!r} where that cannot be: lines were lost or came out of order")
+
+    def _laps_missing(self, count: int) -> RigError:
+        if self._on_pin:
+            return self.failed(
+                "gave m-lap-us time stamps in energy mode" if count else "answered without m-infer-done",
+                "Give mode=performance to a board that stamps in text",
+            )
+        return self.failed(
+            f"stamped {count} times where 2 are due" if count else "gave no m-lap-us time stamp",
+            "A board built for energy mode stamps by a pin and not in text: give mode=energy, or rebuild its firmware",
+        )
+
+    # ---- parts ----------------------------------------------------------------------------
+
+    @property
+    def _due(self) -> int:
+        """Time stamps in text between the beginning and the end of an ``infer``."""
+        return 0 if self._on_pin else 2
+
+    def _inferred(
+        self, laps: Sequence[int], done: bool, scores: tuple[float, ...] | None, printed_s: float
+    ) -> Inferred:
+        if len(laps) != self._due or not done:
+            raise self._laps_missing(len(laps))
+        if scores is None:
+            raise self.failed("gave no m-results-[...]")
+        if self._on_pin:
+            return Inferred(UNSTAMPED, UNSTAMPED, scores, 0.0)
+        if laps[1] < laps[0]:
+            raise self.failed(f"stamped the end {laps[0] - laps[1]} us before the beginning")
+        return Inferred(laps[0], laps[1], scores, printed_s)
+
+    def _ready(self) -> Talk[None]:
+        """Take the ``m-ready`` that ends an earlier answer."""
+        while self._ready_is_due:
+            line = yield
+            if line == READY:
+                self._ready_is_due = False
+            else:
+                self._refuse_error(line)
+
+    def _send(self, command: str) -> None:
+        assert len(command) < COMMAND_MOST
+        self.line.write(command.encode("ascii") + b"%")
+
+    def _refuse_error(self, line: str) -> None:
+        """Raise for a line that is an error, a boot message or not of this protocol."""
+        if error := _ERROR.fullmatch(line):
+            raise self.failed(f"reports an error: {error[1].rstrip(']')[:120]!r}", "Look the text up in its firmware")
+        if line.startswith(_BOOT):
+            raise self.failed(f"has restarted: it said {line[:60]!r}", "Check its power supply and its watchdog")
+        if not line.startswith("m-") or _broken_known(line) or not line.isprintable():
+            raise self.failed(f"said {line[:80]!r}, which is not of the protocol")
+
+    def _tick(self, raw: int, began_ns: int) -> int:
+        try:
+            return self._clock.unwrap(raw, began_ns, time.monotonic_ns())
+        except ValueError as error:
+            remedy = "It restarted, the line was garbled, or timer_bits is not its own"
+            raise self.failed(f"cannot be believed: {error}", remedy) from error
+
+    def _scores(self, text: str) -> tuple[float, ...]:
+        try:
+            scores = tuple(float(part) for part in text.split(",") if part.strip())
+        except ValueError:
+            scores = ()
+        if not scores or not all(math.isfinite(score) for score in scores):
+            raise self.failed(f"gave results that are no numbers: {text[:80]!r}")
+        return scores
+
+
+def _broken_known(line: str) -> bool:
+    """Whether a line begins like a known one and goes on otherwise."""
+    if line.startswith(("m-lap-us-", "m-results-")):
+        return not (_LAP.fullmatch(line) or _RESULTS.fullmatch(line))
+    return False
+
+
+def _said(lines: Sequence[str]) -> str:
+    return "; ".join(line[:60] for line in lines) or "nothing"

@@ -1,0 +1,106 @@
+"""What runs a Xylo network: here the simulator, with on-chip time from Rockpool's cycle model.
+
+In: rasters of events. Out: output spikes, the time on the chip and activity counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo.network import Network
+
+Counters = dict[str, dict[str, NDArray[np.int64]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """The result of one raster.
+
+    ``output`` holds the spikes of the output neurons, int64, shape (bins, classes); ``seconds`` is the time on the
+    chip; ``counters`` are integers by layer and name, each of shape (bins,): ``spikes``, and ``deliveries``, the spikes
+    times the synapses that they reach.
+    """
+
+    output: NDArray[np.int64]
+    seconds: float
+    counters: Counters
+
+
+class Backend(Protocol):
+    """Runs the network on one raster (int64, shape (bins, channels)), from the resting state."""
+
+    def infer(self, raster: NDArray[np.int64]) -> Inference: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SimBackend:
+    """XyloSim and the cycle model. ``fan_out`` is the synapses of each layer's neurons, input first."""
+
+    simulator: Any
+    cycles_model: Any
+    cycles_config: SimpleNamespace
+    fan_out: Mapping[str, NDArray[np.int64]]
+    core_clock_hz: float
+
+    @classmethod
+    def open(cls, network: Network, core_clock_hz: float) -> SimBackend:
+        """Import Rockpool and build the simulated chip. Raises ``MissingExtraError`` without Rockpool."""
+        xylo = rockpool_import.load_xylo_audio2()
+        simulator = xylo.simulator.from_specification(**network.specification)
+        config = _cycles_config(network.specification)
+        return cls(simulator, xylo.cycles_model, config, _fan_out(network), core_clock_hz)
+
+    def infer(self, raster: NDArray[np.int64]) -> Inference:
+        """Simulate every bin; each lasts the cycle model's mean at the core clock."""
+        self.simulator.reset_state()
+        out, _, recorded = self.simulator.evolve(raster, record=True)
+        output = np.asarray(out, dtype=np.int64)
+        hidden = np.asarray(recorded["Spikes"], dtype=np.int64)
+        cycles, _ = self.cycles_model(self.cycles_config, raster, hidden, output)
+        seconds = float(cycles) * len(raster) / self.core_clock_hz
+        return Inference(output, seconds, self._count(raster, hidden, output))
+
+    def _count(self, raster: NDArray[np.int64], hidden: NDArray[np.int64], output: NDArray[np.int64]) -> Counters:
+        counters: Counters = {}
+        first = 0
+        for name, fan_out in self.fan_out.items():
+            if name.startswith("hidden"):
+                spikes = hidden[:, first : first + len(fan_out)]
+                first += len(fan_out)
+            else:
+                spikes = raster if name == "input" else output
+            counters[name] = {"spikes": spikes.sum(axis=1), "deliveries": spikes @ fan_out}
+        return counters
+
+
+def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:
+    """The few fields of a chip configuration that the cycle model reads.
+
+    Rockpool's own ``config_from_specification`` needs samna, which a simulation must not.
+    """
+    neurons = [SimpleNamespace(alias_target=None)] * len(spec["threshold"])
+    return SimpleNamespace(
+        input=SimpleNamespace(weights=spec["weights_in"][:, :, 0]),
+        reservoir=SimpleNamespace(weights=spec["weights_rec"][:, :, 0], neurons=neurons),
+        readout=SimpleNamespace(weights=spec["weights_out"]),
+        synapse2_enable=False,
+    )
+
+
+def _fan_out(network: Network) -> dict[str, NDArray[np.int64]]:
+    spec = network.specification
+    hidden = np.count_nonzero(spec["weights_rec"], axis=(1, 2))
+    hidden = hidden + np.count_nonzero(spec["weights_out"], axis=1)
+    parts = np.split(hidden, np.cumsum(network.layers[1:-1])[:-1])
+    return {
+        "input": np.count_nonzero(spec["weights_in"], axis=(1, 2)),
+        **{f"hidden{number}": part for number, part in enumerate(parts, start=1)},
+        "output": np.zeros(network.layers[-1], dtype=np.int64),
+    }

@@ -1,0 +1,186 @@
+"""The layout of a table in a text file: where its header stands, what separates columns, which mark decimals have."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from drivers.importers.refusals import bad_file, bad_option, unstated
+from rig.errors import DataError, UsageError
+
+SEARCHED = 2000
+"""Lines in which a header is looked for; data in them show the decimal mark."""
+SEPARATORS = ",;\t"
+Fits = Callable[[Sequence[str]], Sequence[str] | None]
+"""From the names in a line to those of the columns that will be read, or None where the line is not the header."""
+_NUMBER = re.compile(r"[-+]?[\d.,]*\d[.,]?(?:[eE][-+]?\d+)?")
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}([.,])\d{3}(?:\1\d{3})*")
+"""A number that can be read in two ways: 1.955 is 1955 in one country and less than 2 in another."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a table lies: ``above`` lines stand before its header, ``below`` between the header and the first row.
+
+    ``units`` are the cells of a row of units below the header, one for each of ``names``; empty without such a row.
+    ``has_decimal`` says whether the importer has the option ``decimal``, so that a remedy may name it.
+    """
+
+    names: tuple[str, ...]
+    separator: str = ","
+    decimal: str = "."
+    above: int = 0
+    below: int = 0
+    units: tuple[str, ...] = ()
+    comment: str | None = None
+    has_decimal: bool = False
+
+    def unit_below(self, name: str) -> str:
+        """The cell of a column in the row of units; empty without one."""
+        return self.units[self.names.index(name)] if self.units else ""
+
+    def notes(self, path: Path) -> tuple[str, ...]:
+        """Sentences on the lines of the file that are not part of the table."""
+        found = []
+        if self.above:
+            found.append(f"{path.name}: {self.above} lines before the header were passed over")
+        if self.units:
+            words = ", ".join(u for u in self.units if u)[:80]
+            found.append(f"{path.name}: the line below the header was taken for units: {words}")
+        return tuple(found)
+
+
+def find(
+    path: Path,
+    fits: Fits,
+    separator: str | None = None,
+    decimal: str | None = None,
+    comment: str | None = None,
+    *,
+    has_decimal: bool = False,
+) -> Layout:
+    """Find the table whose header ``fits``; preambles and comments before it are passed over.
+
+    Without such a line the first line that is not empty is taken for the header, and the caller refuses it. Raises
+    ``DataError`` for a file that is no text, ``UsageError`` for a separator or a decimal mark that must be stated.
+    """
+    if comment is not None and (len(comment) != 1 or comment in SEPARATORS + "\"'\r\n"):
+        raise bad_option("comment", comment, "Give one character, as #")
+    lines, given = _head(path), _separator(separator)
+    for above, line in enumerate(lines):
+        found = {s: names for s in given or SEPARATORS if fits(names := _cells(line, s)) is not None}
+        if found:
+            sep = _of_several([*found], line, path, decimal)
+            names = found[sep] if sep in found else next(iter(found.values()))
+            layout = Layout(tuple(names), sep, above=above, comment=comment, has_decimal=has_decimal)
+            return _below(path, lines, layout, fits, decimal)
+    first = next((k for k, line in enumerate(lines) if line.strip()), None)
+    if first is None:
+        raise bad_file(path, "is empty", "Export it again")
+    sep = given or _of_several([s for s in SEPARATORS if s in lines[first]] or [","], lines[first], path, decimal)
+    names = _cells(lines[first], sep)
+    return Layout(tuple(names), sep, decimal or ".", first, comment=comment, has_decimal=has_decimal)
+
+
+def all_of(wanted: Sequence[str]) -> Fits:
+    """Fits a header that holds all of these names."""
+    return lambda names: wanted if set(wanted) <= set(names) else None
+
+
+def _head(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return [line.rstrip("\r\n") for line in itertools.islice(file, SEARCHED)]
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator), [])]
+    except csv.Error:
+        return []
+
+
+def _separator(given: str | None) -> str | None:
+    if given is None:
+        return None
+    chosen = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(given, given)
+    if len(chosen) != 1 or chosen in '"\r\n':
+        raise bad_option("separator", given, "Give one character")
+    return chosen
+
+
+def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None) -> str:
+    """The one separator of those found that stands in the header; a table of one column has none."""
+    there = [s for s in found if s in line]
+    if len(there) > 1:
+        what = f"{path.name} may be separated by {' or '.join(map(repr, there))}"
+        raise unstated("separator", what, "separator=, or ; or tab")
+    return there[0] if there else found[0] if len(found) == 1 or decimal != "," else ";"
+
+
+def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal: str | None) -> Layout:
+    """The layout with what the lines below the header show: a row of units and the decimal mark."""
+    wanted = fits(layout.names) or ()
+    at = [layout.names.index(name) for name in wanted]
+    rows = []
+    for k in range(layout.above + 1, len(lines)):
+        if lines[k].strip() and not (layout.comment and lines[k].startswith(layout.comment)):
+            rows.append((k, _cells(lines[k], layout.separator)))
+    below, units = 0, tuple[str, ...]()
+    if rows and _is_units([rows[0][1][i] for i in at if i < len(rows[0][1])]):
+        cells = rows[0][1] + [""] * len(layout.names)
+        below, units = rows[0][0] - layout.above, tuple(cells[: len(layout.names)])
+        rows = rows[1:]
+    cells = [row[i] for _, row in rows for i in at if i < len(row)]
+    mark = _decimal(path, [c for c in cells if _NUMBER.fullmatch(c)], layout, decimal)
+    return replace(layout, decimal=mark, below=below, units=units)
+
+
+def _is_units(cells: Sequence[str]) -> bool:
+    """Whether a row holds words alone in the columns that are read; data have a digit in one of them, or a NaN."""
+    words = [c for c in cells if c]
+    return bool(words) and not any(re.search(r"\d", c) or _is_nan(c) for c in words)
+
+
+def _is_nan(cell: str) -> bool:
+    try:
+        return not math.isfinite(float(cell))
+    except ValueError:
+        return cell.lower() in ("na", "n/a", "null", "none", "-", "<na>", "#n/a")
+
+
+def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None) -> str:
+    """The decimal mark: as stated, else as the numbers show it.
+
+    Between commas it is the point. Elsewhere a number such as 1.955 leaves it open; one with other than three digits
+    behind its mark, or with a zero before it, decides. Raises ``UsageError`` where every number leaves it open.
+    """
+    if given is not None:
+        if given not in (".", ","):
+            raise bad_option("decimal", given, "Give . or ,")
+        return given
+    if layout.separator == ",":
+        return "."
+    marked = [c for c in cells if "." in c or "," in c]
+    plain = {"," if "," in c else "." for c in marked if not _GROUPED.fullmatch(c) and not ("." in c and "," in c)}
+    if len(plain) == 1:
+        return plain.pop()
+    if not marked:
+        return "."
+    what = f"{path.name}: its numbers, such as {marked[0]}, may have their decimals or their thousands marked"
+    if layout.has_decimal:
+        raise unstated("decimal", what, "decimal=. or decimal=,", marked[0])
+    raise UsageError(what, field="decimal", value=marked[0], remedy="Write a decimal point, and do not mark thousands")
+
+
+def unreadable(path: Path, error: BaseException) -> DataError:
+    """The error for a file that is no table at all."""
+    what = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+    return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the exported CSV, whole and unedited")

@@ -1,0 +1,179 @@
+"""An importer of one instrument's trace: it reads its format, and all that such importers share is done here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import date
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drivers.importers.refusals import bad_option, check_limits, unstated
+from drivers.importers.time_axis import TimeAxis, chunks
+from drivers.importers.windows import Windows, stated
+from rig.bench import calibration as limits
+from rig.importing.checks import PLAUSIBLE, out_of_range
+from rig.importing.imported import CRYSTAL, LIMIT, ImportedRun, ImportedTrace
+from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
+
+RECORDING, WINDOWS = "recording", "windows"
+MOST_SUPPLY_V = 400.0
+"""No board and no server is supplied with more: such a number is in millivolts."""
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """The options of every importer of a single trace.
+
+    ``windows`` names a table start,end[,phase,inferences] in seconds of the trace, and ``idle`` declares idle windows
+    as START:END,... in the same seconds. ``sync_s`` limits the offset of the windows' clock from the trace's, if they
+    are two; ``clock_tolerance`` limits the relative error of the instrument's clock rate. ``calibration`` names a
+    calibration file; ``calibration_range`` and ``temperature_c`` choose its limits of error.
+    """
+
+    windows: str | None = None
+    idle: str | None = None
+    sync_s: float = 0.0
+    clock_tolerance: float = CRYSTAL
+    calibration: str | None = None
+    calibration_range: float | None = None
+    temperature_c: float | None = None
+
+    def calibrated(self, rail: Rail, axis: TimeAxis, day: date | None) -> Rail:
+        """The rail at the rate of its axis, with the limits of error for readings of that length."""
+        aperture_s = None
+        if axis.start_ns is not None and axis.end_ns is not None:
+            aperture_s = float(np.min(axis.end_ns - axis.start_ns)) * 1e-9
+        return limits.stated(
+            replace(rail, rate_hz=axis.rate_hz), self.calibration, range_max=self.calibration_range,
+            temperature_c=self.temperature_c, on=day, aperture_s=aperture_s,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Readings:
+    """The readings of one rail in the unit of its conversion: an array (n,), or chunks made while read."""
+
+    rail: Rail
+    axis: TimeAxis
+    values: Floats | None = None
+    stream: Iterable[Chunk] = ()
+
+    def trace(self, zero_ns: int) -> ImportedTrace:
+        """The trace in ticks since ``zero_ns``."""
+        made = self.stream if self.values is None else chunks(self.rail.name, self.values, self.axis, zero_ns)
+        return ImportedTrace(self.rail.name, made, self.axis.t0_ns - zero_ns)
+
+
+@dataclass(frozen=True)
+class SingleTrace:
+    """What the files of a format hold. ``windows`` are those of the files themselves, beside those that are stated.
+
+    ``files`` are kept with the run (none: the source); ``notes`` are sentences on what the files lack.
+    """
+
+    meter: str
+    readings: Sequence[Readings]
+    windows: Windows = field(default_factory=Windows)
+    files: Sequence[Path] = ()
+    notes: Sequence[str] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "device under test"
+    mode: Mode = "hardware"
+    day: date | None = None
+
+
+def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]:
+    """Make an importer of ``read(source, *, options...)``: it has the options of ``TraceOptions`` as well.
+
+    The windows are read first, so that an import without any is refused before a long file is read. Stamps in them
+    are in the zone of the option ``timezone``, if ``read`` has one.
+    """
+    own = inspect.signature(read).parameters
+    common = [inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=f.type)
+              for f in fields(TraceOptions)]  # fmt: skip
+
+    @wraps(read)
+    def open_import(source: Path, **given: Any) -> ImportedRun:
+        options = TraceOptions(**{p.name: given.pop(p.name) for p in common if p.name in given})
+        windows = stated(options.windows, options.idle, given.get("timezone"))
+        if not windows.spans and given.get("window_channel") is None:
+            channel = ", or window_channel=NAME" if "window_channel" in own else ""
+            how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
+            raise unstated("windows", "nothing says when the device was at work", how)
+        found = read(source, **given)
+        return _imported(source, found, options, windows.joined(found.windows))
+
+    open_import.__doc__ = f"{read.__doc__}\n    {TraceOptions.__doc__}"
+    open_import.__signature__ = inspect.Signature([*own.values(), *common])  # type: ignore[attr-defined]
+    open_import.__annotations__ = {**read.__annotations__, **TraceOptions.__annotations__}
+    return open_import
+
+
+def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: Windows) -> ImportedRun:
+    """One run. Windows and readings share an axis, unless ``sync_s`` limits the offset of two clocks.
+
+    Ticks are ns of the recording's clock since the first reading; or, where a channel bounds the windows to one of its
+    samples, such samples. Limits of error are looked up here, where the length of a reading is known. Raises
+    ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
+    """
+    check_limits(sync_s=options.sync_s, clock_tolerance=options.clock_tolerance)
+    zero = found.readings[0].axis.t0_ns
+    for on, off in [*((s.on_tick, s.off_tick) for s in windows.spans), *windows.idle_ns, (zero, zero)]:
+        if max(abs(on), abs(off)) >= LIMIT // 2:
+            raise out_of_range("time", "a window or the first reading is at ns", max(on, off, key=abs))
+    coarse = windows.tick_ns > 0 and all(r.axis.start_ns is None and r.axis.t0_ns == zero for r in found.readings)
+    hz = 1e9 / windows.tick_ns if coarse else 1e9
+    clock = ClockInfo(RECORDING, hz, options.clock_tolerance)
+    width_ns = round(1e9 * (max(r.axis.uncertainty_s for r in found.readings) + options.sync_s))
+    brackets = {RECORDING: (Bracket(zero - width_ns, 0, zero + width_ns),)}
+    stamped = clock
+    if options.sync_s > 0.0:
+        stamped = replace(clock, name=WINDOWS)
+        brackets[WINDOWS] = (Bracket(zero, 0, zero),)
+    readings = [replace(r, rail=options.calibrated(r.rail, r.axis, found.day)) for r in found.readings]
+    rails = tuple(r.rail for r in readings)
+    phases = tuple(dict.fromkeys(s.phase for s in windows.spans if not s.warmup)) or ("inference",)
+
+    def tick(ns: int) -> int:
+        return round((ns - zero) * (hz / 1e9))
+
+    return ImportedRun(
+        name=source.stem,
+        device=DeviceInfo(found.device, found.mode, clock=stamped, phases=phases),
+        meters=(MeterInfo(found.meter, found.mode, clock, rails, details=dict(found.details)),),
+        traces=tuple(r.trace(zero) for r in readings),
+        spans=tuple(replace(s, on_tick=tick(s.on_tick), off_tick=tick(s.off_tick)) for s in windows.spans),
+        brackets=brackets,
+        originals={p.name: p for p in found.files or (source,)} | {f"windows/{p.name}": p for p in windows.files},
+        idle_ns=windows.idle_ns,
+        t0_ns=zero,
+        task="imported",
+        notes=tuple(found.notes),
+    )
+
+
+def watts(current: Floats, voltage: Floats) -> Floats:
+    """Volts times amperes, reading by reading; what overflows is made implausible, and so refused."""
+    with np.errstate(all="ignore"):
+        found = np.asarray(current * voltage)
+    overflown = np.isinf(found) & np.isfinite(current) & np.isfinite(voltage)
+    return np.where(overflown, np.sign(found) * 10.0 * PLAUSIBLE, found)
+
+
+def conversion(unit: str, supply_v: float | None) -> Conversion:
+    """The conversion of readings in W, or in A at the option ``supply_v``, which must then be stated.
+
+    Raises ``UsageError`` where it is missing, or no voltage that a device is supplied with.
+    """
+    if unit == "W":
+        return Conversion("W")
+    if supply_v is None:
+        raise unstated("supply_v", "the supply voltage is not stated", "supply_v=NUMBER")
+    if not 0.0 < supply_v <= MOST_SUPPLY_V:
+        raise bad_option("supply_v", supply_v, "Give volts above 0, not millivolts: supply_v=1.8")
+    return Conversion("A", supply_v)

@@ -1,0 +1,31 @@
+"""Readings that an instrument numbers and that never came: NaN in the trace, so that nothing is averaged over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from drivers.failures import meter_failed
+from rig.types import Floats
+
+
+@dataclass
+class GapFiller:
+    """Readings numbered from 0 on as a grid without silent gaps; at most ``most`` may be missing in a row."""
+
+    name: str
+    most: int
+    next: int = 0
+
+    def take(self, index: int, value: Floats) -> Floats:
+        """Readings ``index`` to ``index + n`` as float64, after one NaN for each that is missing before them.
+
+        Raises ``MeterError`` for readings that come twice, and for more than ``most`` missing at once.
+        """
+        gap = index - self.next
+        if not 0 <= gap <= self.most:
+            what = f"{gap} readings are missing at once" if gap > 0 else f"{-gap} readings came twice"
+            raise meter_failed(f"meter {self.name}: {what}", "meter", gap, "Check its cable")
+        self.next = index + len(value)
+        return np.concatenate([np.full(gap, np.nan), np.asarray(value, dtype=np.float64)])

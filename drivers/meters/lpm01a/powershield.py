@@ -1,0 +1,191 @@
+"""One PowerShield on its port: its commands, and its stream as a source. See ``meter`` for the options."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drivers.links.serial_line import SerialLine
+from drivers.meters.lpm01a.stream import (
+    ASCII_WRAP_S,
+    BINARY_WRAP_S,
+    AsciiStream,
+    BinaryStream,
+    Parsed,
+    Stream,
+    StreamError,
+    Timekeeper,
+)
+from drivers.meters.threaded import Batch
+from rig.errors import MeterError, RigError, SetupError
+from rig.types import Bracket, Chunk, Clock
+
+BAUD = 3686400
+PROMPT = "PowerShield >"
+SUPPLY_V = (1.8, 3.3)
+QUIET_S = 0.05
+
+_VOLT = re.compile(r"(\d+)([+-]\d+)")
+
+
+@dataclass(frozen=True)
+class ShieldSettings:
+    """What a PowerShield is set to. Without ``supply_v`` its supply is left as it is."""
+
+    rate_hz: float
+    energy: bool
+    binary: bool
+    supply_v: float | None
+    high: bool
+    power: str
+
+    @property
+    def per_reading(self) -> float:
+        """The factor from a reading as it is sent to the rail's unit: joules of a period to watts, or 1."""
+        return self.rate_hz if self.energy else 1.0
+
+
+class PowerShield:
+    """The instrument, and the ``Source`` of the readings of its one ``rail``."""
+
+    def __init__(self, line: SerialLine, settings: ShieldSettings, rail: str, timeout_s: float) -> None:
+        self._line, self._settings, self._rail, self._timeout_s = line, settings, rail, timeout_s
+        self._stream: Stream = AsciiStream()
+        self._early: list[Parsed] = []
+
+    # ---- setting up -----------------------------------------------------------------------
+
+    def introduce(self) -> dict[str, str]:
+        """Take control; its serial number and firmware. Raises ``SetupError`` when no PowerShield answers."""
+        try:
+            self._line.quiet(QUIET_S, 6 * QUIET_S)
+            self._line.write(b"stop\n")  # an earlier run that was not stopped
+            self._line.quiet(QUIET_S)
+            self._command("htc")
+            return {"serial": self._command("powershield"), "firmware": self._command("version")}
+        except MeterError as error:
+            raise SetupError(
+                f"no PowerShield answers: {error.message}",
+                field="port",
+                value=self._line.port,
+                remedy=f"Check the port, and that no other program uses it; its rate is {BAUD} baud",
+            ) from error
+
+    def configure(self) -> float:
+        """Set the instrument; the supply voltage that it states. Raises ``SetupError`` for what it refuses."""
+        p = self._settings
+        held_v = self._volts()
+        if p.supply_v is not None and abs(held_v - p.supply_v) > 0.01:  # setting it again would recalibrate
+            self._command(f"volt {round(p.supply_v * 1e3)}m")
+            held_v = self._volts()
+        if p.power == "on":
+            self._command("pwr on nostatus")
+        self._command("pwrend on")
+        self._command("acqmode dyn")
+        self._command(f"funcmode {'high' if p.high else 'optim'}")
+        self._command(f"output {'energy' if p.energy else 'current'}")
+        self._command(f"format {'bin_hexa' if p.binary else 'ascii_dec'}")
+        self._command(f"freq {short_hz(p.rate_hz)}")
+        for command in ("acqtime inf", "trigsrc sw", "trigdelay 0"):
+            self._command(command)
+        return held_v
+
+    # ---- as a source ----------------------------------------------------------------------
+
+    def begin(self, clock: Clock) -> Bracket:
+        """Start. The first reading begins after the command, and at least its length before it arrives."""
+        p = self._settings
+        self._stream = BinaryStream() if p.binary else AsciiStream()
+        self._keeper = Timekeeper(p.rate_hz, BINARY_WRAP_S if p.binary else ASCII_WRAP_S)
+        self._early = []
+        before_ns = clock.now_ns()
+        self._command("start")
+        until_s = time.monotonic() + self._timeout_s + 1.0 / p.rate_hz
+        while not any(parsed.value for parsed in self._early):
+            if time.monotonic() > until_s:
+                raise self._line.failed("acknowledged the start and sends no reading", silent=True)
+            self._early.append(self._parsed())
+            time.sleep(min(1e-3, 0.1 / p.rate_hz))
+        began_ns = clock.now_ns() - round(1e9 / p.rate_hz)
+        return Bracket(before_ns, 0, max(began_ns, before_ns))
+
+    def fetch(self) -> Iterator[Batch]:
+        """Raises ``MeterError`` for lost readings and for errors that the instrument reports."""
+        early, self._early = self._early, []
+        yield self._batch([*early, self._parsed()])
+
+    def finish(self) -> Iterator[Batch]:
+        self._line.write(b"stop\n")
+        until_s = time.monotonic() + self._timeout_s
+        pieces: list[Parsed] = []
+        while not (pieces and pieces[-1].ended):
+            if time.monotonic() > until_s:
+                raise self._line.failed(f"did not stop within {self._timeout_s:g} s", silent=True)
+            time.sleep(2e-3)
+            pieces.append(self._parsed())
+        self._line.quiet(0.4 * QUIET_S)
+        yield self._batch(pieces)
+
+    def close(self) -> None:
+        """Return control, if it still answers, and close the port. Its target stays powered."""
+        with contextlib.suppress(RigError):
+            self._line.write(b"stop\nhrc\n")
+        self._line.close()
+
+    # ---- parts ----------------------------------------------------------------------------
+
+    def _parsed(self) -> Parsed:
+        try:
+            parsed = self._stream.feed(self._line.waiting())
+            for stamp in parsed.stamps:
+                self._keeper.check(stamp)
+        except StreamError as error:
+            raise self._line.failed(str(error)) from error
+        return parsed
+
+    def _batch(self, pieces: Sequence[Parsed]) -> Batch:
+        value, flags = (np.concatenate(parts) for parts in zip(*(piece.arrays() for piece in pieces), strict=True))
+        return [Chunk(self._rail, value * self._settings.per_reading, flags=flags)]
+
+    def _volts(self) -> float:
+        answer = self._command("volt get")
+        found = _VOLT.search(answer)
+        volts = float(f"{found[1]}e{found[2]}") if found else 0.0
+        if not 0.5 * SUPPLY_V[0] <= volts <= 1.5 * SUPPLY_V[1]:
+            raise SetupError(
+                f"the PowerShield states a supply of {answer!r}", field="supply_v", value=answer, remedy="Reset it"
+            )
+        return volts
+
+    def _command(self, command: str) -> str:
+        """Send a command; the text of its acknowledgement after the command itself.
+
+        Raises ``SetupError`` with the firmware's message for a refusal, ``MeterError`` for no answer.
+        """
+        self._line.write(command.encode("ascii") + b"\n")
+        until_s = time.monotonic() + self._timeout_s
+        while (line := self._line.line(until_s)) is not None:
+            text = line.removeprefix(PROMPT).strip()
+            if text.startswith(f"ack {command}"):
+                return text.removeprefix(f"ack {command}").lstrip(": ").strip()
+            if text.startswith("error stop") and command != "stop":
+                continue  # nothing was running when it was opened; a busy host reads that late
+            if text.startswith(("error", "err ")):
+                detail = self._line.line(min(until_s, time.monotonic() + 0.2)) or ""
+                raise SetupError(
+                    f"the PowerShield refuses {command!r}: {text} {detail}".strip(),
+                    field=command.partition(" ")[0],
+                    value=command,
+                    remedy="Change the option that it refuses",
+                )
+        raise self._line.failed(f"gave no answer to {command!r} within {self._timeout_s:g} s", silent=True)
+
+
+def short_hz(rate_hz: float) -> str:
+    """A rate as the firmware writes it: 500, 1k, 100k."""
+    return f"{rate_hz / 1e3:g}k" if rate_hz >= 1e3 else f"{rate_hz:g}"

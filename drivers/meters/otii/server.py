@@ -1,0 +1,104 @@
+"""Requests to the TCP server of the Otii application, and its answers: JSON objects, each ended by CR LF."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import suppress
+from typing import Any
+
+from drivers.failures import meter_failed
+from rig.errors import MeterError, MeterSilentError, SetupError
+
+
+class OtiiServer:
+    """One connection to the server. After an error it is broken, and every further request fails."""
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._timeout_s, self._sent, self._rest = timeout_s, 0, b""
+        self.where = f"{host}:{port}"
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+        except OSError as error:
+            raise SetupError(
+                f"no Otii server answers on {self.where}: {error}",
+                field="port",
+                value=self.where,
+                remedy="Start the Otii application, or otii_server, and enable its TCP server",
+            ) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            hello = self._answer("")
+        except MeterError as error:
+            self.close()
+            raise SetupError(
+                f"the program that listens on {self.where} is no Otii server", field="port", value=self.where,
+                remedy="Give the port of the TCP server in the Otii application's settings",
+            ) from error  # fmt: skip
+        self.version = str(hello.get("data", {}).get("otii_version", ""))
+
+    def request(self, cmd: str, **data: Any) -> dict[str, Any]:
+        """Send a command; the data of its answer. Raises ``MeterError`` for a refusal, or no answer in time."""
+        self._sent += 1
+        request = {"type": "request", "cmd": cmd, "trans_id": str(self._sent), "data": data}
+        try:
+            self._socket.sendall(json.dumps(request).encode() + b"\r\n")
+        except OSError as error:
+            raise self._gone(str(error)) from error
+        answer = self._answer(str(self._sent))
+        if answer.get("type") == "error":
+            said = answer.get("data", {}).get("message", "")
+            what = f"the Otii server refused {cmd}: {answer.get('errorcode', 'no reason')} {said}".strip()
+            remedy = "Check the instrument in the Otii application"
+            raise meter_failed(what, cmd, str(answer.get("errorcode")), remedy)
+        return dict(answer.get("data") or {})
+
+    def close(self) -> None:
+        """Close the connection. May be called twice; raises nothing."""
+        with suppress(OSError):
+            self._socket.close()
+
+    def _answer(self, trans_id: str) -> dict[str, Any]:
+        until_s = time.monotonic() + self._timeout_s
+        while True:
+            while b"\r\n" in self._rest:
+                line, self._rest = self._rest.split(b"\r\n", 1)
+                found = self._parsed(line)
+                if found.get("type") == "information" and not trans_id:
+                    return found
+                if found.get("type") != "progress" and found.get("trans_id") == trans_id and trans_id:
+                    return found
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise self._silent()
+            self._socket.settimeout(left_s)
+            try:
+                data = self._socket.recv(1 << 17)
+            except TimeoutError as error:
+                raise self._silent() from error
+            except OSError as error:
+                raise self._gone(str(error)) from error
+            if not data:
+                raise self._gone("it closed the connection")
+            self._rest += data
+
+    def _parsed(self, line: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise self._gone(f"it sent {line[:60]!r}")
+        return found
+
+    def _gone(self, why: str) -> MeterError:
+        self.close()
+        what = f"the Otii server on {self.where} is gone: {why}"
+        return meter_failed(what, "port", self.where, "Check the Otii application and the network")
+
+    def _silent(self) -> MeterError:
+        self.close()
+        what = f"the Otii server on {self.where} has not answered for {self._timeout_s:g} s"
+        remedy = "Check the Otii application and the network"
+        return meter_failed(what, "timeout_s", self._timeout_s, remedy, MeterSilentError)

@@ -1,0 +1,227 @@
+"""A Nordic PPK2 as a meter: its stream cut into words, proved whole by the times of arrival, in amperes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from drivers.failures import meter_failed
+from drivers.links.serial_line import SerialLine
+from drivers.meters.ppk2 import commands
+from drivers.meters.ppk2.loss_detection import NEAR_S, LossDetector, PendingReadings, Stretch
+from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers
+from drivers.meters.sampled import first_reading
+from drivers.meters.threaded import Batch, ThreadedMeter
+from rig.errors import MeterError, MeterSilentError
+from rig.types import Bracket, Chunk, Clock, MeterInfo, Rail
+
+EMPTY_EVERY_S = 1e-3
+"""A serial port's own memory may hold no more than 10 ms."""
+SLOT_NS = 10_000_000
+BYTE_NS = 1e9 / RATE_HZ / WORD
+FIRST_S = 0.1
+"""The beginning of the first reading is taken from the arrivals of this time."""
+
+
+@dataclass
+class Slot:
+    """Bytes of 10 ms. They are cut at the arrival with the least lag, since the others say less about time."""
+
+    data: bytearray
+    total: int = 0
+    best: int = 0
+    best_ns: int = 0
+    lag_ns: float = 0.0
+    until_ns: int = 0
+
+    def add(self, data: bytes, at_ns: int) -> tuple[bytes, int] | None:
+        """Add what had arrived by ``at_ns``; at the end of the slot the bytes up to the cut, and when they had come."""
+        if data:
+            self.data += data
+            self.total += len(data)
+            self.until_ns = self.until_ns or at_ns + SLOT_NS
+            lag_ns = at_ns - self.total * BYTE_NS
+            if not self.best or lag_ns < self.lag_ns:
+                self.best, self.best_ns, self.lag_ns = len(self.data), at_ns, lag_ns
+        if not self.best or at_ns < self.until_ns:
+            return None
+        piece = bytes(self.data[: self.best]), self.best_ns
+        del self.data[: self.best]
+        self.best = self.until_ns = 0
+        return piece
+
+
+class Ppk2Source:
+    """The ``Source``. With ``clock_only`` it follows the instrument's clock and gives no readings.
+
+    ``losses`` counts readings lost since ``begin``: by the counter, and in multiples of 64 by the times of arrival.
+    """
+
+    def __init__(self, line: SerialLine, info: MeterInfo, modifiers: Modifiers, range_: int, timeout_s: float) -> None:
+        self._line, self._info, self._modifiers = line, info, modifiers
+        self._range, self._timeout_s = range_, timeout_s
+        self._lock = threading.Lock()
+        self.losses = (0, 0)
+        self.clock_only = False
+
+    def begin(self, clock: Clock) -> Bracket:
+        commands.silence(self._line, self._timeout_s)
+        self._clock, self._slot, self._aligner = clock, Slot(bytearray()), Aligner()
+        self._detector = LossDetector(self._info.name, RATE_HZ, self._info.clock.tolerance)
+        self._pending = PendingReadings()
+        self._high: bool | None = None
+        self._begun_ns, self._heard_s = clock.now_ns(), time.monotonic()
+        commands.begin(self._line)
+        bracket = self._first()
+        self._width_ns = bracket.after_ns - bracket.before_ns + round(NEAR_S * 1e9)
+        return bracket
+
+    def fetch(self) -> Iterator[Batch]:
+        if self._arrived_ns() is None:
+            return
+        stretch = self._pending.release(self._detector.proved)
+        if len(stretch.word) and not self.clock_only:
+            yield self._chunks(stretch)
+
+    def finish(self) -> Iterator[Batch]:
+        """Let it run until all readings up to now are proved, and stop it."""
+        by_s = (self._clock.now_ns() + self._width_ns - self._begun_ns) * 1e-9  # when one taken now has arrived
+        while self._detector.proved_s < by_s:
+            time.sleep(EMPTY_EVERY_S)
+            yield from self.fetch()
+        with contextlib.suppress(MeterError):
+            commands.end(self._line)
+
+    def close(self) -> None:
+        with contextlib.suppress(MeterError):
+            commands.end(self._line)
+            if self._info.details["power"] == "off-at-close":
+                commands.switch_off(self._line)
+        self._line.close()
+
+    def tick_now(self) -> int:
+        """The tick that the instrument shows at some moment of this call.
+
+        It waits as long as the beginning of the first reading is uncertain: an arrival follows its reading by no more.
+        """
+        self._clock.sleep_until(self._clock.now_ns() + self._width_ns)
+        with self._lock:
+            return int(self._detector.tick_at((self._clock.now_ns() - self._begun_ns) * 1e-9))
+
+    def _first(self) -> Bracket:
+        """The bracket of tick 0, the narrowest by what arrives in the first ``FIRST_S``."""
+        found: Bracket | None = None
+        until_ns = 0
+        while found is None or self._clock.now_ns() < until_ns:
+            at_ns, count = self._arrived_ns(), self._pending.count
+            if at_ns is not None and count:
+                own = first_reading(self._begun_ns, at_ns, count, RATE_HZ, self._info.clock.tolerance)
+                until_ns = until_ns or at_ns + round(FIRST_S * 1e9)
+                found = own if found is None or own.after_ns < found.after_ns else found
+            time.sleep(EMPTY_EVERY_S)
+        return found
+
+    def _arrived_ns(self) -> int | None:
+        """Empty the port; at the end of a slot account for its words, and return when they had arrived."""
+        data, at_ns = self._line.waiting(), self._clock.now_ns()
+        now_s = time.monotonic()
+        if data:
+            self._heard_s = now_s
+        elif now_s - self._heard_s > self._timeout_s:
+            what = f"meter {self._info.name} has sent nothing for {self._timeout_s:g} s"
+            raise meter_failed(what, "timeout_s", now_s - self._heard_s, "Check the PPK2's cable", MeterSilentError)
+        piece = self._slot.add(data, at_ns)
+        if piece is None:
+            return None
+        self._account(*piece)
+        return piece[1]
+
+    def _account(self, data: bytes, at_ns: int) -> None:
+        self._pending.add(self._aligner.feed(data))
+        count, at_s = self._pending.count, (at_ns - self._begun_ns) * 1e-9
+        if not count:
+            return
+        due = at_s * (1.0 + self._info.clock.tolerance) * RATE_HZ + 2.0
+        if count + self._detector.missing > due:
+            what = f"meter {self._info.name} sent {count} readings in {at_s:.3f} s, and {due:.0f} are due at most"
+            remedy = "Its timer is faster than clock_tolerance allows: raise that, or have the instrument checked"
+            raise meter_failed(what, "clock_tolerance", count, remedy)
+        with self._lock:
+            loss = self._detector.add(count, at_s)
+        if loss is not None:
+            self._pending.lose(loss)
+        self.losses = self._aligner.lost, self._detector.missing
+
+    def _chunks(self, got: Stretch) -> list[Chunk]:
+        """Amperes, NaN where a reading is lost; flagged at the ADC's end and on a range coarser than declared."""
+        range_, adc = ((got.word >> 14) & 7).astype(np.intp), (got.word & ADC_FULL).astype(np.float64)
+        amperes = self._modifiers.amperes(range_, adc, float(self._info.details["supply_v"]))
+        over = got.known & ((adc == ADC_FULL) | (range_ > self._range))
+        supply, *inputs = self._info.rails
+        chunks = [Chunk(supply.name, np.where(got.known, amperes, np.nan), flags=over.astype(np.uint8))]
+        return chunks + [self._edges(got, rail) for rail in inputs]
+
+    def _edges(self, got: Stretch, rail: Rail) -> Chunk:
+        """The readings whose level differs from the known reading before."""
+        at = np.flatnonzero(got.known)
+        high = (got.word[at] >> (24 + int(rail.name[1:]))) & 1 == 1
+        if len(high):
+            before = np.concatenate([[high[0] if self._high is None else self._high], high[:-1]])
+            self._high = bool(high[-1])
+            at, high = at[high != before], high[high != before]
+        tick = (got.first + at).astype(np.int64)
+        return Chunk(rail.name, high.astype(np.uint8), tick, tick)
+
+
+class Ppk2Meter:
+    """A meter whose clock can be read between two recordings too: then it streams for its clock alone."""
+
+    def __init__(self, meter: ThreadedMeter, source: Ppk2Source) -> None:
+        self._meter, self._source = meter, source
+        self._recording = self._streaming = False
+
+    def info(self) -> MeterInfo:
+        """What it was set to, and what it said of itself."""
+        return self._meter.info()
+
+    def lost(self) -> tuple[int, int]:
+        """Readings lost since ``start``: by the counter, and in multiples of 64 by the times of arrival."""
+        return self._source.losses
+
+    def start(self) -> Bracket:
+        """Start the stream; its first reading begins at tick 0, in the bracket."""
+        if not self._recording:
+            self._meter.abort()
+        self._source.clock_only = False
+        bracket = self._meter.start()
+        self._recording = self._streaming = True
+        return bracket
+
+    def read(self) -> Sequence[Chunk]:
+        """What is proved so far, perhaps nothing; after it, the error that ended the stream."""
+        return self._meter.read() if self._recording else ()
+
+    def stop(self) -> Sequence[Chunk]:
+        """Stop as soon as all readings up to now are proved, and deliver the rest."""
+        if not self._recording:
+            return ()
+        self._recording = self._streaming = False
+        return self._meter.stop()
+
+    def timer(self) -> int:
+        """The tick that it shows at some moment of this call. Stopped, its clock starts anew from tick 0."""
+        if not self._streaming:
+            self._source.clock_only = True
+            self._meter.start()
+            self._streaming = True
+        return self._source.tick_now()
+
+    def close(self) -> None:
+        """Stop and let go. May be called twice; raises nothing."""
+        self._recording = self._streaming = False
+        self._meter.close()

@@ -1,0 +1,79 @@
+"""The commands of a Nordic PPK2, and the calibration that it states of itself.
+
+A command is one byte and its values (Nordic, pc-nrfconnect-ppk, src/constants.ts and src/device/serialDevice.ts).
+"""
+
+from __future__ import annotations
+
+import time
+
+from drivers.links.serial_line import SerialLine
+from drivers.meters.ppk2.words import Modifiers, modifiers_of
+from rig.errors import SetupError
+
+BAUD = 115_200
+"""A USB serial port ignores its rate."""
+START, STOP, RUNNING, REGULATOR, POWER_MODE, METADATA = 0x06, 0x07, 0x0C, 0x0D, 0x11, 0x19
+POWER_MODES = {"ampere": 1, "source": 2}
+QUIET_S = 0.02
+
+
+def begin(line: SerialLine) -> None:
+    """Start the stream."""
+    line.write(bytes([START]))
+
+
+def end(line: SerialLine) -> None:
+    """Stop the stream. What is under way still arrives."""
+    line.write(bytes([STOP]))
+
+
+def switch_off(line: SerialLine) -> None:
+    """Switch the output off."""
+    line.write(bytes([RUNNING, 0]))
+
+
+def configure(line: SerialLine, mode: str, supply_v: float) -> None:
+    """Set the mode and the voltage (two bytes, the higher first, in 0.001 V), and switch the output on."""
+    line.write(bytes([POWER_MODE, POWER_MODES[mode]]))
+    if mode == "source":
+        line.write(bytes([REGULATOR, *round(supply_v * 1000.0).to_bytes(2, "big")]))
+    line.write(bytes([RUNNING, 1]))
+
+
+def metadata(line: SerialLine, timeout_s: float) -> Modifiers:
+    """Silence the instrument, ask for its calibration and read it up to END. Raises ``SetupError`` for no PPK2."""
+    silence(line, timeout_s)
+    line.write(bytes([METADATA]))
+    said, until_s = b"", time.monotonic() + timeout_s
+    while b"END" not in said:
+        if time.monotonic() > until_s:
+            raise SetupError(
+                f"what is on {line.port} does not state a PPK2's calibration: {said[:60]!r}",
+                field="port",
+                value=line.port,
+                remedy="A PPK2 has two ports on some firmware: try the other. Close every other program that uses it",
+            )
+        said += line.waiting()
+        time.sleep(1e-3)
+    return modifiers_of(said.decode("latin-1"))
+
+
+def silence(line: SerialLine, timeout_s: float) -> None:
+    """Stop a stream that is still running, and drop what is under way. Raises ``MeterError`` if it goes on."""
+    end(line)
+    until_s = time.monotonic() + timeout_s
+    quiet_s = time.monotonic() + QUIET_S
+    while time.monotonic() < quiet_s:
+        if line.waiting():
+            quiet_s = time.monotonic() + QUIET_S
+        if time.monotonic() > until_s:
+            raise line.failed("does not stop sending")
+        time.sleep(1e-3)
+
+
+def serial_number(line: SerialLine) -> str:
+    """The serial number of the USB device at this port; empty where the system does not tell."""
+    from serial.tools.list_ports import comports
+
+    return next((str(p.serial_number or "") for p in comports() if p.device == line.port), "")

@@ -1,0 +1,186 @@
+"""The words that a Nordic PPK2 streams, and how they become amperes. It uses no port and no clock.
+
+A word is four bytes, least significant first: ADC in bits 0 to 13, range in 14 to 16, a counter of six bits in 18 to
+23, eight logic inputs in 24 to 31; 100,000 words a second. Current from a word, with the modifiers of its range:
+``x = (4 adc - O) 1.8 / 163840 / R`` and ``i = UG (x (GS x + GI) + S v + I)``, amperes, ``v`` the supply in volts
+(Nordic, pc-nrfconnect-ppk, src/device/serialDevice.ts). The smoothing that Nordic's program applies after a change of
+range is not applied: these are the readings as the ADC took them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import MeterError, SetupError
+from rig.types import Floats
+
+RATE_HZ = 100_000.0
+RANGES = 5
+ADC_VOLTS = 1.8 / 163_840.0
+ADC_FULL = 0x3FFF
+WORD = 4
+RANGE_MOST_A = (50e-6, 500e-6, 5e-3, 60e-3, 1.0)
+"""The largest current of each range, about. Every reading tells its range."""
+SURE = 8
+"""The stream counts as aligned when the counters of this many words follow one another."""
+HELD = 3
+"""A word is used only when this many have followed it: bytes out of step look like a word with a chance of 1 %."""
+FARTHEST = 1 << 14
+"""After this many bytes without alignment the port is not a PPK2's."""
+NEUTRAL = {"S": 0.0, "I": 0.0, "UG": 1.0}
+"""Values of the modifiers that old firmware does not send."""
+
+
+@dataclass(frozen=True)
+class Modifiers:
+    """The calibration that the instrument states: shape (5,), a value for each range; and its other lines as text."""
+
+    r: Floats
+    gs: Floats
+    gi: Floats
+    o: Floats
+    s: Floats
+    i: Floats
+    ug: Floats
+    other: dict[str, str]
+
+    def amperes(self, range_: NDArray[np.intp], adc: Floats, supply_v: float) -> Floats:
+        """Readings in A, float64 of the same shape."""
+        x = (4.0 * adc - self.o[range_]) * (ADC_VOLTS / self.r[range_])
+        linear = x * (self.gs[range_] * x + self.gi[range_])
+        return np.asarray(self.ug[range_] * (linear + self.s[range_] * supply_v + self.i[range_]))
+
+    def steps_a(self) -> list[float]:
+        """Amperes per count of the ADC, by range."""
+        return [float(v) for v in 4.0 * ADC_VOLTS / self.r]
+
+
+def modifiers_of(text: str) -> Modifiers:
+    """The modifiers in a metadata reply, lines ``R0: 1031.64`` up to ``END``.
+
+    Raises ``SetupError`` for one that is absent or no number: without it no reading can be converted.
+    """
+    lines = dict(line.split(": ", 1) for line in text.replace("\r", "").split("\n") if ": " in line)
+    found = {}
+    for key in ("R", "GS", "GI", "O", "S", "I", "UG"):
+        found[key] = np.array([_number(lines, f"{key}{k}", NEUTRAL.get(key)) for k in range(RANGES)])
+    for key in ("R", "GI", "UG"):
+        if np.any(found[key] <= 0.0):
+            raise _uncalibrated(f"{key}{int(np.argmin(found[key]))}", str(float(np.min(found[key]))))
+    other = {k: v.strip() for k, v in lines.items() if k.rstrip("01234") not in found}
+    return Modifiers(**{key.lower(): value for key, value in found.items()}, other=other)
+
+
+def _number(lines: dict[str, str], key: str, default: float | None) -> float:
+    text = lines.get(key, "" if default is None else str(default))
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _uncalibrated(key, text)
+    return value
+
+
+def _uncalibrated(key: str, text: str) -> SetupError:
+    return SetupError(
+        f"the PPK2 states its modifier {key} as {text or 'nothing'!r}, so its readings cannot be converted to amperes",
+        field=key,
+        value=text,
+        remedy="Update its firmware with nRF Connect Power Profiler, or have it replaced",
+    )
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words (uint32), and how many words are missing before each (modulo 64, mostly 0); both of shape (n,)."""
+
+    word: NDArray[np.uint32]
+    lost: NDArray[np.int64]
+
+
+class Aligner:
+    """Cuts a stream of bytes into words by their counter. The bytes may come in pieces of any length.
+
+    Where the counter jumps, the stream goes on at the next place at which ``SURE`` words follow one another. Its first
+    word is dropped, since it may be joined of two torn ones, and so are the last ``HELD`` words before the jump. The
+    words that were skipped are counted in ``lost``, modulo 64: ``loss_detection`` finds the multiples of 64.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._expected: int | None = None
+        self._astray = True
+        self.lost = 0
+
+    def feed(self, data: bytes) -> Words:
+        """Add bytes; the words that are complete and certain by now."""
+        self._bytes += data
+        words: list[NDArray[np.uint32]] = []
+        lost: list[NDArray[np.int64]] = []
+        while True:
+            missing = 0
+            if self._astray:
+                place = self._next_run()
+                if place is None:
+                    break
+                if self._expected is not None:
+                    missing = (self._counter(place) - self._expected) % 64 + 1
+                    place += WORD
+                self._expected, self._astray = self._counter(place), False
+                del self._bytes[:place]
+            run = self._run()
+            if len(run):
+                words.append(run)
+                lost.append(np.zeros(len(run), dtype=np.int64))
+                lost[-1][0] = missing
+                self.lost += missing
+            if not self._astray:
+                break
+        if not words:
+            return Words(np.zeros(0, np.uint32), np.zeros(0, np.int64))
+        return Words(np.concatenate(words), np.concatenate(lost))
+
+    def _run(self) -> NDArray[np.uint32]:
+        """Take the words that follow one another from the expected counter on, except the last ``HELD``."""
+        whole = len(self._bytes) // WORD
+        word = np.frombuffer(bytes(self._bytes[: whole * WORD]), dtype="<u4").astype(np.uint32)
+        first = self._expected or 0
+        wrong = np.flatnonzero(
+            (((word >> 18) & 63) != (first + np.arange(whole)) % 64) | (((word >> 14) & 7) >= RANGES)
+        )
+        n = int(wrong[0]) if len(wrong) else whole
+        sure = max(0, n - HELD)
+        self._astray = n < whole
+        self._expected = (first + sure) % 64
+        del self._bytes[: (n if self._astray else sure) * WORD]
+        return word[:sure]
+
+    def _next_run(self) -> int | None:
+        """The byte at which ``SURE`` words in a row follow one another; None until enough bytes have come."""
+        seen = np.frombuffer(bytes(self._bytes[: FARTHEST + SURE * WORD]), dtype=np.uint8)
+        places = len(seen) - SURE * WORD + 1
+        if places <= 0:
+            return None
+        counter, range_ = seen[2:] >> 2, seen[1:-1] >> 6 | (seen[2:] & 1) << 2  # of a word that begins at each byte
+        good = np.ones(places, dtype=bool)
+        for k in range(SURE):
+            good &= range_[k * WORD : k * WORD + places] < RANGES
+            good &= (counter[k * WORD : k * WORD + places] - counter[:places]) % 64 == k
+        if np.any(good):
+            return int(np.argmax(good))
+        if places > FARTHEST:
+            raise MeterError(
+                f"{FARTHEST} bytes in a row are no readings of a PPK2",
+                field="port",
+                value=FARTHEST,
+                remedy="Check that the port is a PPK2's, and that no other program reads it",
+            )
+        return None
+
+    def _counter(self, place: int) -> int:
+        return int.from_bytes(self._bytes[place : place + WORD], "little") >> 18 & 63

@@ -1,0 +1,1 @@
+"""Keysight 34465A and 34470A multimeters."""

@@ -1,0 +1,257 @@
+"""A session with one SCPI instrument over VISA: lines, numbers, blocks and the error queue.
+
+``pyvisa`` is imported when an instrument is opened. With the pure Python backend (``@py``) a raw socket is checked
+before it is read: pyvisa-py 0.8 mistakes an instrument that hung up for a slow one, and waits its whole timeout in a
+busy loop.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.extras import vendor_package
+from drivers.failures import meter_failed
+from drivers.options import positive, refused
+from rig.errors import MeterError, SetupError
+
+ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
+"""An example for messages. The host is reserved for documentation (RFC 5737)."""
+ERRORS_MOST = 25
+"""Error queues are 20 deep (Truevolt, N6700); an instrument that reports more never answers 0."""
+BLOCK_MOST = 1 << 28
+PIECE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The four fields of ``*IDN?``."""
+
+    maker: str
+    model: str
+    serial: str
+    firmware: str
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the serial number is that of a simulator."""
+        return self.serial.startswith("SIM")
+
+
+class ScpiSession:
+    """One instrument, one user at a time. ``timeout_s`` is how long it may stay silent inside an answer.
+
+    Every method raises ``MeterError`` when the instrument is gone, silent or gives no valid answer. After that the
+    session is broken and every further call fails at once, since late bytes may still arrive.
+    """
+
+    def __init__(self, resource: Any, address: str, timeout_s: float, quiet: tuple[Any, ...] = ()) -> None:
+        self.address = address
+        self._resource, self._timeout_s = resource, timeout_s
+        self._quiet = quiet
+        self._socket = _raw_socket(resource)
+        self._buffer = bytearray()
+        self._broken: str | None = None
+
+    def write(self, line: str) -> None:
+        """Send one line.
+
+        Join what belongs together into one line by ``;:``, since two small packets in a row wait for each other
+        (Nagle's algorithm against delayed acknowledgement, about 40 ms).
+        """
+        if self._broken is not None:
+            raise self._failed(f"cannot be sent {line!r}: {self._broken}")
+        try:
+            self._resource.write_raw(line.encode("ascii") + b"\n")
+        except Exception as error:  # VisaIOError, OSError or a bare Exception, by backend
+            raise self._failed(f"is gone: {_short(error)}") from error
+
+    def query(self, line: str) -> str:
+        """Send one line and read one line back, without its end."""
+        self.write(line)
+        return self._line(line).decode("latin-1").strip()
+
+    def numbers(self, line: str, count: int) -> list[float]:
+        """Send one line that asks for ``count`` numbers; the answers are separated by semicolons."""
+        answer = self.query(line)
+        try:
+            found = [float(part) for part in answer.split(";")]
+        except ValueError:
+            found = []
+        if len(found) != count:
+            raise self._failed(f"answered {answer[:80]!r} to {line!r}, which is not {count} numbers")
+        return found
+
+    def block(self, line: str) -> bytes:
+        """Send one line and read the payload of one definite-length block (IEEE 488.2, 8.7.9)."""
+        self.write(line)
+        head = self._take(2, line)
+        digits = head[1:2]
+        if head[:1] != b"#" or digits not in b"123456789":
+            raise self._failed(f"answered {bytes(head + self._buffer)[:40]!r} to {line!r}, which is no block")
+        length = self._take(int(digits), line)
+        if not length.isdigit() or int(length) > BLOCK_MOST:
+            raise self._failed(f"announced a block of {length!r} bytes to {line!r}")
+        payload = self._take(int(length), line)
+        if rest := self._line(line).strip():
+            raise self._failed(f"sent {rest[:40]!r} after the block that answers {line!r}")
+        return payload
+
+    def errors(self) -> list[str]:
+        """Empty the error queue; each entry as ``code, "text"``."""
+        found: list[str] = []
+        for _ in range(ERRORS_MOST):
+            entry = self.query("SYST:ERR?")
+            if entry.partition(",")[0].strip() in ("0", "+0", "-0"):
+                return found
+            found.append(entry)
+        raise self._failed(f"reports errors without end: {'; '.join(found[:3])} ...")
+
+    def check(self, doing: str) -> None:
+        """Raise ``MeterError`` with all errors in the instrument's queue."""
+        if found := self.errors():
+            raise MeterError(
+                f"the instrument at {self.address} reports while {doing}: {'; '.join(found)}",
+                field="address",
+                value=self.address,
+                remedy="Look up the errors in its manual, and change the options that caused them",
+            )
+
+    def identity(self) -> Identity:
+        """Maker, model, serial number and firmware. Raises ``SetupError`` for an answer without four fields."""
+        answer = self.query("*IDN?")
+        fields = [part.strip() for part in answer.split(",", 3)]
+        if len(fields) != 4:
+            raise SetupError(
+                f"the instrument at {self.address} identifies itself as {answer[:80]!r}",
+                field="address",
+                value=self.address,
+                remedy="Check that this is the port of its SCPI socket (5025 on most)",
+            )
+        return Identity(*fields)
+
+    def close(self) -> None:
+        """Let go of the instrument. May be called twice."""
+        resource, self._resource = self._resource, None
+        self._broken = self._broken or "it was closed"
+        if resource is not None:
+            resource.close()
+
+    def _line(self, asked: str) -> bytes:
+        """Bytes up to the next newline, or up to the end of a message on a message-based interface."""
+        while (end := self._buffer.find(b"\n")) < 0:
+            if self._pull(asked):
+                end = len(self._buffer)
+                break
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 1]
+        return line
+
+    def _take(self, count: int, asked: str) -> bytes:
+        while len(self._buffer) < count:
+            if self._pull(asked) and len(self._buffer) < count:
+                raise self._failed(f"ended its answer to {asked!r} {count - len(self._buffer)} bytes too early")
+        taken = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return taken
+
+    def _pull(self, asked: str) -> bool:
+        """Wait for more bytes. Returns whether they end a message, which they never do on a raw socket."""
+        if self._resource is None:
+            raise self._failed("was closed")
+        try:
+            size = PIECE if self._socket is None else self._waiting(self._socket, asked)
+            with self._resource.ignore_warning(*self._quiet):
+                piece, status = self._resource.visalib.read(self._resource.session, size)
+        except MeterError:
+            raise
+        except Exception as error:
+            raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s: {_short(error)}") from error
+        self._buffer += piece
+        return self._socket is None and int(status) == 0
+
+    def _waiting(self, raw: socket.socket, asked: str) -> int:
+        """Wait for bytes; how many can be read then."""
+        ready, _, _ = select.select([raw], [], [], self._timeout_s)
+        if not ready:
+            raise self._failed(f"gave no answer to {asked!r} within {self._timeout_s:g} s")
+        count = len(raw.recv(PIECE, socket.MSG_PEEK))
+        if not count:
+            raise self._failed(f"hung up before it had answered {asked!r}")
+        return count
+
+    def _failed(self, what: str) -> MeterError:
+        self._broken = self._broken or what
+        remedy = "Check its power, its cable and which other programs use it"
+        return meter_failed(f"the instrument at {self.address} {what}", "address", self.address, remedy)
+
+
+def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 4.0) -> ScpiSession:
+    """Open the instrument at a VISA address; ``@py`` is pyvisa-py, ``""`` the vendor's VISA library.
+
+    Raises ``UsageError`` without an address, ``MissingExtraError`` without pyvisa, ``SetupError`` when no instrument
+    is there.
+    """
+    if not address:
+        raise refused("address", address, f"Add --option address={ADDRESS}", "no instrument was named")
+    positive(timeout_s=timeout_s)
+    pyvisa = vendor_package("pyvisa", "pyvisa", "visa", "a VISA instrument")
+    milliseconds = max(1, round(timeout_s * 1e3))
+    try:
+        manager = pyvisa.ResourceManager(visa_library)
+        resource = manager.open_resource(address, open_timeout=milliseconds)
+    except Exception as error:
+        raise _unreachable(address, error) from error
+    try:
+        resource.timeout = milliseconds
+        resource.read_termination = None
+        raw = _raw_socket(resource)
+        if raw is not None:
+            raw.getpeername()  # pyvisa-py reports a refused connection as open
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            resource.visalib.sessions[resource.session].max_recv_size = PIECE
+    except Exception as error:
+        resource.close()
+        raise _unreachable(address, error) from error
+    codes = pyvisa.constants.StatusCode  # successes that pyvisa warns of; they mean nothing here
+    return ScpiSession(resource, address, timeout_s, (codes.success_device_not_present, codes.success_max_count_read))
+
+
+def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout_s: float) -> float:
+    """Query a register until ``value & mask == wanted``; the seconds it took. Raises ``MeterError``."""
+    began_s = time.monotonic()
+    while True:
+        value = int(session.numbers(line, 1)[0])
+        if value & mask == wanted:
+            return time.monotonic() - began_s
+        if time.monotonic() - began_s > timeout_s:
+            raise MeterError(
+                f"{line} of the instrument at {session.address} stays at {value} for {timeout_s:g} s",
+                field="trigger",
+                value=value,
+                remedy="Check the trigger's wire and source",
+            )
+
+
+def _raw_socket(resource: Any) -> socket.socket | None:
+    """The socket under a pyvisa-py TCP resource, else None."""
+    sessions = getattr(resource.visalib, "sessions", {})
+    interface = getattr(sessions.get(resource.session), "interface", None)
+    return interface if isinstance(interface, socket.socket) else None
+
+
+def _unreachable(address: str, error: Exception) -> SetupError:
+    return SetupError(
+        f"the instrument at {address} cannot be opened: {_short(error)}",
+        field="address",
+        value=address,
+        remedy=f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})",
+    )
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text[:160] or type(error).__name__

@@ -1,0 +1,207 @@
+"""Keysight N6705 / N6700 / N6900 power systems: the external data log (Elog) of one output, as a power meter.
+
+    rig measure --device ... --meter scpi-smu --option address=TCPIP::192.0.2.8::5025::SOCKET --option channel=1
+
+The module that supplies the device (such as an N6781A) logs voltage and current at once, averaged over consecutive
+periods without a gap. Only the log is set up: the instrument is not reset and its output not switched, since it may
+supply the device already. Commands and facts are from the operating guides of the N6700C (External Data Logging),
+N6705C and N6900 series. Records hold current before voltage, in single precision. The buffer holds about 20 s; then it
+drops its oldest records and reports no error.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.cleanup import released_on_error
+from drivers.failures import meter_failed
+from drivers.meters.calibrated import calibrated, calibration_details
+from drivers.meters.sampled import sampled_meter
+from drivers.meters.scpi.session import Identity, ScpiSession, open_session
+from drivers.meters.threaded import Batch
+from drivers.options import positive, refused
+from rig.errors import MeterError
+from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
+
+MODES = ("hardware",)
+
+TICK_HZ = 1e9
+STEP_S = 20.48e-6
+LEAST_S = 102.4e-6
+"""Shortest period for each logged parameter."""
+BUFFER_S = 18.0
+"""The guides say about 20 s."""
+PIECE = 4096
+TRIGGER_WAIT_S, TRIGGER_AGAIN_S = 2.0, 2e-3
+
+
+def setup_lines(channel: int, columns: Sequence[str], ranges: Sequence[float], period_s: float) -> list[str]:
+    """The commands that set up the log. Those that switch a function off come first."""
+    at = f"(@{channel})"
+    lines = ["*CLS", f"ABOR:ELOG {at}", "FORM REAL", "FORM:BORD NORM", "SENS:SWE:TINT:RES RES20"]
+    for node in ("CURR", "VOLT"):
+        lines.append(f"SENS:ELOG:FUNC:{node}:MINM OFF,{at}")
+        lines.append(f"SENS:ELOG:FUNC:{node} {'ON' if node in columns else 'OFF'},{at}")
+    for node, range_ in zip(columns, ranges, strict=True):
+        lines += [f"SENS:ELOG:{node}:RANG:AUTO OFF,{at}", f"SENS:ELOG:{node}:RANG {range_:g},{at}"]
+    return [*lines, f"SENS:ELOG:PER {period_s:.6g},{at}", f"TRIG:ELOG:SOUR BUS,{at}"]
+
+
+@dataclass
+class Elog:
+    """The ``Source``: the log of one output. Without voltage the readings stay in amperes."""
+
+    session: ScpiSession
+    channel: int
+    columns: tuple[str, ...]
+    rail: str
+    fetched_s: float = math.inf
+
+    def begin(self, clock: Clock) -> Bracket:
+        """Start the log. A trigger that comes before it is ready is refused (-211), and repeated.
+
+        The error queue is queried in a line of its own: an instrument may drop the rest of a line that failed.
+        """
+        self.session.write(f"*CLS;:INIT:ELOG (@{self.channel})")
+        give_up_s = time.monotonic() + TRIGGER_WAIT_S
+        while True:
+            before_ns = clock.now_ns()
+            self.session.write(f"TRIG:ELOG (@{self.channel})")
+            said = self.session.query("SYST:ERR?")
+            after_ns = clock.now_ns()
+            if float(said.partition(",")[0]) == 0:
+                self.fetched_s = time.monotonic()
+                return Bracket(before_ns, 0, after_ns)
+            if time.monotonic() > give_up_s:
+                raise MeterError(
+                    f"the log does not start within {TRIGGER_WAIT_S:g} s: {said}",
+                    field="trigger",
+                    value=said,
+                    remedy="Check that the module of this output can log these parameters",
+                )
+            time.sleep(TRIGGER_AGAIN_S)
+
+    def fetch(self) -> Iterator[Batch]:
+        """Raises ``MeterError`` when the buffer may have overflowed since the last call."""
+        more = True
+        while more:
+            record = self._records()
+            over = np.any(np.abs(record) > 9e36, axis=1)
+            value = np.prod(np.where(over[:, None], np.nan, record), axis=1)
+            more = len(record) >= PIECE
+            yield [Chunk(self.rail, value, flags=over.astype(np.uint8))]
+
+    def finish(self) -> Iterator[Batch]:
+        """What the log still holds; then its end, which clears the buffer."""
+        yield from self.fetch()
+        self.session.write(f"ABOR:ELOG (@{self.channel})")
+        self.session.check("it logs")
+
+    def close(self) -> None:
+        self.session.close()
+
+    def _records(self) -> NDArray[np.float64]:
+        """Whole records, shape (n, columns)."""
+        payload = self.session.block(f"FETC:ELOG? {PIECE},(@{self.channel})")
+        now_s = time.monotonic()
+        silent_s, self.fetched_s = now_s - self.fetched_s, now_s
+        if silent_s > BUFFER_S:
+            what = f"the log was not read for {silent_s:.1f} s, and its buffer holds about 20 s: records were lost"
+            raise meter_failed(what, "buffer_s", silent_s, "Use a link that does not stall")
+        if len(payload) % (4 * len(self.columns)):
+            what = f"the log sent {len(payload)} bytes, which are no whole records of {len(self.columns)} numbers"
+            remedy = "Check that no other program changes what is logged"
+            raise meter_failed(what, "address", self.session.address, remedy)
+        return np.frombuffer(payload, ">f4").astype(np.float64).reshape(-1, len(self.columns))
+
+
+def open_meter(
+    clock: Clock | None = None,
+    *,
+    address: str = "",
+    channel: int = 1,
+    name: str = "scpi-smu",
+    rail: str = "core",
+    rate_hz: float = 1000.0,
+    range_max: float = 0.1,
+    voltage_range_max: float = 5.0,
+    supply_v: float | None = None,
+    clock_tolerance: float = 1e-3,
+    calibration: str | None = None,
+    calibration_range: float | None = None,
+    temperature_c: float | None = None,
+    visa_library: str = "@py",
+    timeout_s: float = 4.0,
+) -> Meter:
+    """The data log of one output, which must be on already: watts, from voltage and current of each period.
+
+    With ``supply_v`` only the current is logged, twice as fast, and stays in amperes. ``rate_hz`` is rounded
+    to periods of whole 20.48 us; ``range_max`` and ``voltage_range_max`` are the largest readings expected.
+    ``clock_tolerance`` limits the log's clock (relative). ``calibration`` names a calibration file with limits in
+    the readings' unit, watts or amperes, ``calibration_range`` the range in it where it has several.
+
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` when no instrument answers.
+    """
+    columns = ("CURR", "VOLT") if supply_v is None else ("CURR",)
+    positive(rate_hz=rate_hz)
+    period_s = _period_s(rate_hz, len(columns))
+    session = open_session(address, visa_library=visa_library, timeout_s=timeout_s)
+    with released_on_error(session.close):
+        identity = session.identity()
+        ranges = (range_max, voltage_range_max)[: len(columns)]
+        for line in setup_lines(channel, columns, ranges, period_s):
+            session.write(line)
+        query = ";:".join([f"SENS:ELOG:{node}:RANG? (@{channel})" for node in columns])
+        *got_ranges, got_s = session.numbers(f"{query};:SENS:ELOG:PER? (@{channel})", len(columns) + 1)
+        session.check("its log is set up")
+        described = Rail(
+            name=rail,
+            kind="mean",
+            conversion=Conversion("W") if supply_v is None else Conversion("A", supply_v),
+            rate_hz=round(1.0 / got_s, 6),
+            aperture_s=got_s,
+            gain_id=f"{identity.serial}:{channel}:{got_ranges[0]:g}",
+        )
+        described = calibrated(described, calibration, identity.serial, calibration_range, temperature_c)
+        details = {
+            "channel": channel,
+            "module": session.query(f"SYST:CHAN:MOD? (@{channel})").strip('"'),
+            "period_s": got_s,
+            "ranges": dict(zip(columns, got_ranges, strict=True)),
+            "watts": "voltage times current of each period" if supply_v is None else "current times supply_v",
+            "calibration": calibration_details(calibration),
+        }
+        info = _info(ClockInfo(name, TICK_HZ, clock_tolerance), identity, described, details)
+        return sampled_meter(info, Elog(session, channel, columns, rail), clock, timeout_s + 1.0)
+
+
+def _period_s(rate_hz: float, parameters: int) -> float:
+    steps = round(1.0 / rate_hz / STEP_S)
+    if steps * STEP_S < LEAST_S * parameters * (1.0 - 1e-9):
+        remedy = f"Give {1.0 / (LEAST_S * parameters):.0f} or less; with supply_v only the current is logged"
+        what = f"{rate_hz:g} records/s of {parameters} parameters are too many for the log"
+        raise refused("rate_hz", rate_hz, remedy, what)
+    return steps * STEP_S
+
+
+def _info(clock: ClockInfo, identity: Identity, rail: Rail, details: dict[str, Any]) -> MeterInfo:
+    return MeterInfo(
+        name=clock.name,
+        mode="simulator" if identity.simulated else "hardware",
+        clock=clock,
+        rails=(rail,),
+        omitted=("every supply but this output",),
+        description=f"{'SIMULATED ' if identity.simulated else ''}{identity.maker} {identity.model} with "
+        f"{details['module']}, {rail.rate_hz:g} records/s",
+        buffer_s=BUFFER_S,
+        versions={f"{identity.model} {identity.serial}": identity.firmware, "pyvisa": version("pyvisa")},
+        details=details,
+    )

@@ -1,0 +1,175 @@
+"""A board that prints lines of text as a source of readings, placed by their time or by their count.
+
+A reading that is missing is NaN at its place, so that nothing is averaged over it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+from drivers.links.serial_line import LINE_MOST, SerialLine
+from drivers.meters.serial_text.lines import Layout, LineError, Row
+from drivers.meters.serial_text.loss_detection import LineOrder, Pace
+from drivers.meters.serial_text.readings import CapturePlan, Readings
+from drivers.meters.threaded import Batch
+from rig.errors import RigError, SetupError
+from rig.types import Bracket, Clock, MeterInfo
+
+POLL_S = 2e-3
+
+
+class TextSource:
+    """The ``Source``. ``_last`` is the tick of the reading before, ``_heard_ns`` when the line before arrived."""
+
+    def __init__(self, info: MeterInfo, line: SerialLine, plan: CapturePlan) -> None:
+        self._info, self._line, self._plan = info, line, plan
+        self._sampling = False
+
+    def begin(self, clock: Clock) -> Bracket:
+        """Have the board print, and await a line that it can only have begun after the call."""
+        p = self._plan
+        self._clock, self._order, self._first = clock, LineOrder(p.expected), Readings()
+        self._pace = Pace(self._info.name, p.expected.rate_hz, p.expected.tolerance) if p.stamp == "count" else None
+        self._rest, self._torn, self._last, self._count, self._heard_ns = b"", True, 0, 0, 0
+        begin_ns = clock.now_ns()
+        self._line.waiting()
+        self._line.write(p.start)
+        self._sampling = True
+        return self._await_first(begin_ns)
+
+    def fetch(self) -> Iterator[Batch]:
+        first, self._first = self._first, Readings()
+        yield first.chunks(self._info.rails, self._plan)
+        yield self._arrived(self._line.waiting(), self._clock.now_ns()).chunks(self._info.rails, self._plan)
+
+    def finish(self) -> Iterator[Batch]:
+        yield from self.fetch()
+        if self._pace is not None:
+            self._pace.end()
+        self._stop()
+
+    def close(self) -> None:
+        with suppress(RigError):
+            if self._sampling:
+                self._stop()
+        self._line.close()
+
+    def _stop(self) -> None:
+        self._sampling = False
+        self._line.write(self._plan.stop)
+
+    # ---- the first line -------------------------------------------------------------------
+
+    def _await_first(self, begin_ns: int) -> Bracket:
+        """The bracket by the first line that cannot stand for a moment before ``begin_ns``.
+
+        A line comes at most ``latency_s`` after what it stands for, and after the port was last found without it.
+        """
+        p = self._plan
+        late_ns, uncertainty_ns = round(p.expected.latency_s * 1e9), round(p.stamp_uncertainty_s * 1e9)
+        looked_ns = begin_ns
+        until_ns = begin_ns + late_ns + uncertainty_ns + round(p.expected.timeout_s * 1e9)
+        while looked_ns < until_ns:
+            rows, at_ns = list(self._rows(self._line.waiting())), self._clock.now_ns()
+            if looked_ns < begin_ns + late_ns + uncertainty_ns:
+                self._order = LineOrder(p.expected)  # lines of before the start say nothing about those that follow
+            elif took := [(row, found[1]) for row in rows if (found := self._order.take(row, at_ns)) is not None]:
+                self._heard_ns = at_ns
+                after_ns = self._anchored(*took[-1], at_ns) + uncertainty_ns
+                before_ns = looked_ns - late_ns - 2 * uncertainty_ns + after_ns - at_ns
+                return Bracket(before_ns, self._last, after_ns)
+            looked_ns = at_ns
+            time.sleep(POLL_S)
+        what = f"printed no reading within {p.expected.timeout_s:g} s of its start"
+        raise self._line.failed(what, silent=True, remedy="Check start_command")
+
+    def _anchored(self, row: Row, time_ns: int, at_ns: int) -> int:
+        """Place the first line; the latest host time at which the meter's clock can show ``_last``.
+
+        On a grid that is where the next reading begins, and the line itself is left out.
+        """
+        p = self._plan
+        if p.stamp == "count":
+            return at_ns + (round((1.0 / p.expected.rate_hz - p.aperture_s) * 1e9) if p.aperture_s else 0)
+        self._last = time_ns + round(0.5 * row.time_step_ns)
+        self._first.add(self._last, row.value, row.flag)
+        return at_ns
+
+    # ---- those after it -------------------------------------------------------------------
+
+    def _arrived(self, data: bytes, at_ns: int) -> Readings:
+        """The readings in bytes that had arrived by ``at_ns``, each in its place."""
+        rows = list(self._rows(data))
+        readings = Readings()
+        for row in rows:
+            took = self._order.take(row, at_ns)
+            if took is not None:
+                self._place(readings, row, *took)
+        if rows:
+            self._heard_ns = at_ns
+            if self._pace is not None:
+                self._pace.add(self._count, at_ns * 1e-9)
+        elif (at_ns - self._heard_ns) * 1e-9 > self._plan.expected.timeout_s:
+            raise self._line.failed(f"printed no reading for {self._plan.expected.timeout_s:g} s", silent=True)
+        return readings
+
+    def _place(self, readings: Readings, row: Row, missing: int, time_ns: int) -> None:
+        """Add one reading, after a NaN for each that is missing before it."""
+        tick = time_ns + round(0.5 * row.time_step_ns) if self._plan.stamp == "column" else 0
+        readings.fill(self._last, tick, missing, len(row.value))
+        readings.add(tick, row.value, row.flag)
+        self._last, self._count = tick, self._count + missing + 1
+
+    def _rows(self, data: bytes) -> Iterator[Row]:
+        """The readings among the lines that end in these bytes."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LINE_MOST:
+            raise self._line.failed(f"sent {len(self._rest)} bytes without a line end, at {self._line.baud} baud")
+        for raw in lines:
+            text = raw.decode("latin-1").replace("\0", "").strip()
+            if self._torn:  # the beginning of the first line is not known
+                self._torn = False
+                continue
+            if self._plan.banner and text.startswith(self._plan.banner) and self._heard_ns:
+                raise self._line.failed(f"has restarted: it printed {text[:80]!r}", remedy="Check its supply")
+            if self._plan.layout.ignored(text):
+                continue
+            try:
+                row = self._plan.layout.row(text)
+            except LineError as error:
+                self._order.bad(f"{error}: {text[:80]!r}")
+                continue
+            yield row
+
+
+def first_line(line: SerialLine, layout: Layout, start: bytes, stop: bytes, boot_s: float) -> tuple[str, Row]:
+    """The text of the first line that is certainly a complete reading, and its row. A board may have to boot before.
+
+    ``start`` is sent again every second until something comes. Raises ``SetupError`` after ``boot_s``.
+    """
+    until_s = time.monotonic() + boot_s
+    heard, why = 0, "nothing came"
+    while time.monotonic() < until_s:
+        if start and not heard:
+            line.write(start)
+        text = line.line(min(until_s, time.monotonic() + 1.0))
+        heard += text is not None
+        if text is None or layout.ignored(text):
+            continue
+        try:
+            row = layout.row(text)
+        except LineError as error:
+            why = f"the last one {error}: {text[:80]!r}"
+            continue
+        if heard > 1:  # the first line may be torn
+            if stop:
+                line.write(stop)
+            return text, row
+    raise SetupError(
+        f"no line on {line.port} was a reading within {boot_s:g} s: {why}",
+        field="columns",
+        value=why,
+        remedy=f"Check columns=, separator= and the baud rate (it is {line.baud}); comment lines match ignore=",
+    )

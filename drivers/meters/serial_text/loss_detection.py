@@ -1,0 +1,234 @@
+"""Losses among lines of text, lines that came twice, and clocks and counters that jump.
+
+``LineOrder`` compares each line with the one before, by what the board prints (a counter, a time, a count of joules).
+``Pace`` compares the count of lines that carry no time with the host's clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from drivers.failures import meter_failed
+from drivers.meters.serial_text.lines import Row
+from rig.errors import MeterError
+
+FREE = 3
+"""Lines that may be dropped before their share counts: an opened port brings torn ones."""
+UNSEEN_S = 5e-3
+"""Lines are this late on any host now and then: ``Pace`` cannot distinguish it from a loss."""
+WINDOW_S, WINDOW_LINES = 0.5, 8
+"""The least lag is taken over windows of at least this many seconds and lines."""
+FIT, KNOWN = 4, 40
+"""Windows before the drift is fitted, and the most that it is fitted to."""
+LATE_WINDOWS, EARLY_WINDOWS = 3, 2
+"""Windows in a row that must be off: a loss makes lines late, a line too many makes them early."""
+JUMP_S = 0.1
+"""How far a line's time may be ahead of a busy host's clock, beyond its latency and tolerance."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is known of the board.
+
+    ``rate_hz`` is 0 where it is not stated. ``wrap_ns`` is where its time wraps, ``wrap_count`` where its counter does
+    (0: never). ``rises`` marks the values that must not fall (joules). ``bad_share`` of lines may be no reading.
+    ``latency_s`` is how late a line may come, ``timeout_s`` how long the board may pause.
+    """
+
+    name: str
+    rate_hz: float
+    tolerance: float
+    wrap_ns: int
+    wrap_count: int
+    rises: tuple[bool, ...]
+    bad_share: float
+    latency_s: float
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class _Line:
+    row: Row
+    time_ns: int
+    at_ns: int
+
+
+class LineOrder:
+    """Compares each line with the one before. Of ``lines`` so far, ``dropped`` were no readings."""
+
+    def __init__(self, expected: Expected) -> None:
+        self._e = expected
+        self._last: _Line | None = None
+        self._odd: _Line | None = None
+        self._bad = 0
+        self._lead_ns = -math.inf
+        self.lines = self.dropped = 0
+
+    def bad(self, why: str) -> None:
+        """Count a line that is no reading. Raises ``MeterError`` when there were too many."""
+        self.lines += 1
+        self.dropped += 1
+        self._bad += 1
+        if self.dropped > FREE + self._e.bad_share * self.lines:
+            what = f"{self.dropped} of {self.lines} lines of meter {self._e.name} were no readings; the last {why}"
+            raise meter_failed(what, "bad_share", self.dropped, "Check columns=, the baud rate and the cable")
+
+    def take(self, row: Row, at_ns: int) -> tuple[int, int] | None:
+        """Add a reading that arrived at ``at_ns``: how many are missing before it, and its unwrapped time.
+
+        The time is in ns, and 0 for a line without one. None means that the line contradicts the one before and is
+        dropped. Raises ``MeterError`` when a second line follows such a line: then the board has restarted.
+        """
+        last = self._last
+        if last is None:
+            return self._accept(_Line(row, row.time_ns or 0, at_ns), 0)
+        why = self._contradiction(last, row, at_ns)
+        if why is None:
+            line = _Line(row, self._unwrapped(last, row), at_ns)
+            return self._accept(line, self._gap(last, line))
+        odd = self._odd
+        if odd is not None and self._contradiction(odd, row, at_ns, follow=True) is None:
+            raise meter_failed(
+                f"meter {self._e.name} {why}, and went on from there: it restarted, or its clock is off by more than "
+                "clock_tolerance",
+                "columns",
+                why,
+                "Check its supply; have it print a time or a counter that goes on",
+            )
+        self._odd = _Line(row, row.time_ns or 0, at_ns)
+        self.bad(why)
+        return None
+
+    def _accept(self, line: _Line, missing: int) -> tuple[int, int]:
+        self._last, self._odd, self._bad = line, None, 0
+        self._lead_ns = max(self._lead_ns, line.time_ns * (1.0 - self._e.tolerance) - line.at_ns)
+        self.lines += 1
+        return missing, line.time_ns
+
+    def _unwrapped(self, last: _Line, row: Row) -> int:
+        """The time of a line after ``last``. A time that falls by more than half of its range has wrapped."""
+        if row.time_ns is None:
+            return 0
+        by = row.time_ns - (last.row.time_ns or 0)
+        wrap = self._e.wrap_ns
+        return last.time_ns + (by + wrap if wrap and by < -wrap // 2 else by)
+
+    def _contradiction(self, last: _Line, row: Row, at_ns: int, *, follow: bool = False) -> str | None:
+        """Why ``row`` is no later reading than ``last``, or None; with ``follow`` it comes right after it."""
+        e, since_s = self._e, (at_ns - last.at_ns) * 1e-9
+        if row.time_ns is not None:
+            time_ns = self._unwrapped(last, row)
+            lead_ns = time_ns * (1.0 - e.tolerance) - at_ns
+            limit_s = e.latency_s + JUMP_S
+            ahead = lead_ns - (last.time_ns * (1.0 - e.tolerance) - last.at_ns if follow else self._lead_ns)
+            if time_ns <= last.time_ns or ahead * 1e-9 > limit_s:
+                return f"went from {last.time_ns * 1e-9:.6g} s to {row.time_ns * 1e-9:.6g} s within {since_s:.3g} s"
+        if row.count is not None and not 0 <= self._skipped(last, row) <= self._most(since_s):
+            return f"counted from {last.row.count} to {row.count} within {since_s:.3g} s"
+        for value, before, rises in zip(row.value, last.row.value, e.rises, strict=True):
+            if rises and value < before:
+                return f"counted joules from {before:.6g} back to {value:.6g}"
+        return None
+
+    def _skipped(self, last: _Line, row: Row) -> int:
+        step = (row.count or 0) - (last.row.count or 0) - 1
+        return step % self._e.wrap_count if self._e.wrap_count else step
+
+    def _most(self, since_s: float) -> float:
+        """The most readings that can be missing at once."""
+        if not self._e.rate_hz:
+            return 100.0
+        return 2.0 + 1.1 * (since_s + self._e.latency_s + JUMP_S) * self._e.rate_hz
+
+    def _gap(self, last: _Line, line: _Line) -> int:
+        """Readings missing between two lines: by the counter, else by time and rate or the lines dropped."""
+        if line.row.count is not None:
+            return self._skipped(last, line.row)
+        by_time = 0
+        if line.row.time_ns is not None:
+            since_s = (line.time_ns - last.time_ns) * 1e-9
+            if since_s > self._e.timeout_s:
+                what = f"the time of meter {self._e.name} went on by {since_s:.3g} s from one line to the next"
+                raise meter_failed(what, "timeout_s", since_s, "Check what keeps it from printing")
+            by_time = max(0, round(since_s * self._e.rate_hz) - 1)
+        return max(by_time, self._bad)
+
+
+class Pace:
+    """Compares the count of lines on a steady grid with the host's clock.
+
+    No line comes early: the least lag of a window behind the nominal grid follows a straight line, the drift of the
+    board's timer, within ``tolerance``. A loss raises it for good, a line too many lowers it. Up to ``unseen_s`` of
+    either is not found.
+    """
+
+    def __init__(self, name: str, rate_hz: float, tolerance: float) -> None:
+        self._name, self._rate_hz, self._tolerance = name, rate_hz, tolerance
+        self._window_s = max(WINDOW_S, WINDOW_LINES / rate_hz)
+        self._first_s = self._until_s = 0.0
+        self._low: tuple[float, float] | None = None
+        self._lows: deque[tuple[float, float]] = deque(maxlen=KNOWN)
+        self._off: list[float] = []
+        self.unseen_s = max(0.6 / rate_hz, UNSEEN_S)
+
+    def add(self, count: int, at_s: float) -> None:
+        """``count`` lines in all had come by ``at_s``. Raises ``MeterError`` when fewer or more were due."""
+        lag_s = at_s - count / self._rate_hz
+        if self._low is None:
+            self._low, self._until_s = (at_s, lag_s), at_s + self._window_s
+        elif at_s < self._until_s:
+            self._low = min(self._low, (at_s, lag_s), key=lambda low: low[1])
+        else:
+            self._judge(*self._low)
+            self._low, self._until_s = (at_s, lag_s), at_s + self._window_s
+
+    def end(self) -> None:
+        """No more lines come: two windows in a row that are off suffice now."""
+        if self._low is not None and self._off:
+            self._judge(*self._low, last=True)
+
+    def _judge(self, at_s: float, low_s: float, *, last: bool = False) -> None:
+        if not self._lows:
+            self._lows.append((at_s, low_s))
+            return
+        off_s = low_s - self._due(at_s)
+        slack_s = self._slack(at_s)
+        if abs(off_s) <= slack_s:
+            self._lows.append((at_s, low_s))
+            self._off.clear()
+            return
+        if self._off and (off_s > 0) != (self._off[-1] > 0):
+            self._off.clear()
+        self._off.append(off_s)
+        if len(self._off) >= (2 if last else LATE_WINDOWS if off_s > 0 else EARLY_WINDOWS):
+            raise self._told(off_s, at_s)
+
+    def _due(self, at_s: float) -> float:
+        """The least lag that is expected."""
+        if len(self._lows) < FIT:
+            return self._lows[0][1]
+        t, low = np.array(self._lows).T
+        slope, level = np.polyfit(t - t[-1], low, 1)
+        slope = min(max(float(slope), -self._tolerance), self._tolerance)
+        return float(level) + slope * (at_s - float(t[-1]))
+
+    def _slack(self, at_s: float) -> float:
+        if len(self._lows) < FIT:
+            return self.unseen_s + self._tolerance * (at_s - self._lows[0][0])
+        return self.unseen_s
+
+    def _told(self, off_s: float, at_s: float) -> MeterError:
+        lines = abs(off_s) * self._rate_hz
+        what = "are missing" if off_s > 0 else "came too many"
+        took_s = at_s - self._lows[0][0]
+        return meter_failed(
+            f"about {lines:.3g} lines of meter {self._name} {what} against the host's clock after {took_s:.3g} s at "
+            f"{self._rate_hz:g} Hz: some were lost or garbled, or its rate is another or not steady",
+            "rate_hz",
+            round(lines),
+            "Correct rate_hz or clock_tolerance; or have the board print a time (stamp=column) or a counter",
+        )

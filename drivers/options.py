@@ -1,0 +1,41 @@
+"""Checks of options that many drivers have. Each raises ``UsageError`` with the option, its value and the remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from rig.errors import UsageError
+
+
+def refused(name: str, value: object, remedy: str, message: str = "") -> UsageError:
+    """The error for an option that cannot be used; ``message`` says more than its name and value do."""
+    return UsageError(message or f"option {name} is {value!r}", field=name, value=value, remedy=remedy)
+
+
+def positive(**options: float | None) -> None:
+    """Check that each option is a finite number above zero. One that is None was left out and passes."""
+    for name, value in options.items():
+        if value is not None and not (math.isfinite(value) and value > 0):
+            raise refused(name, value, "Give a number above zero")
+
+
+def within(low: float, high: float, unit: str = "", **options: float) -> None:
+    """Check that each option is a finite number from ``low`` to ``high``, which may be infinite."""
+    range_ = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+    for name, value in options.items():
+        if not (math.isfinite(value) and low <= value <= high):
+            raise refused(name, value, f"Give {range_} {unit}".rstrip())
+
+
+def one_of(known: Iterable[object], **options: object) -> None:
+    """Check that each option is one of the known values. An empty text among them means that none was given."""
+    for name, value in options.items():
+        if value not in (allowed := list(known)):
+            texts = [f"{each:g}" if isinstance(each, float) else str(each) for each in allowed if each != ""]
+            raise refused(name, value, f"Give one of {', '.join(texts)}")
+
+
+def parts_of(text: str) -> list[str]:
+    """The names in a text that separates them by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]

@@ -1,0 +1,30 @@
+"""``rig import``: a trace that others recorded becomes a run directory like any other."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig import --format NAME SOURCE --out RUN``."""
+    parser.add_argument("source", type=Path, metavar="SOURCE", help="the file or folder as it was recorded")
+    parser.add_argument("--format", required=True, metavar="NAME", help="an importer from `rig list`, or path.py:name")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="see `rig list NAME`")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new run directory or session")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Import, and name what was written. Raises a ``RigError`` for what is not of the format or must be stated."""
+    from rig.importing.write import run_import
+
+    notes: list[str] = []
+    paths = [str(path) for path in run_import(args.format, args.source, args.out, args.option, notes.append)]
+    if args.json:
+        sys.stdout.write(json.dumps({"runs": paths, "notes": notes}) + "\n")
+        return 0
+    sys.stdout.write("".join(f"run     {path}\n" for path in paths))
+    sys.stdout.write("".join(f"note    {note}\n" for note in notes) + f"next    rig report {args.out}\n")
+    return 0

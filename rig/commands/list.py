@@ -1,0 +1,61 @@
+"""``rig list``: what is registered, and the options of each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from rig.bench.registered import SHOWN, describe
+from rig.errors import UnknownNameError
+from rig.plugins import load, names, options_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig list [NAME]``."""
+    parser.add_argument("name", nargs="?", help="show the options of one of them")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is registered, or the options of one name. Raises ``UnknownNameError``."""
+    if args.name:
+        sys.stdout.write(options_text(args.name, args.json))
+        return 0
+    rows = describe()
+    sys.stdout.write(json.dumps(rows) + "\n" if args.json else table(rows))
+    return 0
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as aligned text."""
+    lines = []
+    for group in SHOWN:
+        lines.append(f"{group}")
+        for r in (r for r in rows if r["group"] == group):
+            extra = f"extra {r['extra']}: {'installed' if r['installed'] else 'missing'}" if r["extra"] else "built in"
+            modes = ", ".join(r["modes"]) or "-"
+            lines.append(f"  {r['name']:16} {modes:20} {extra:24} {r['description']}")
+    lines.append("\n`rig list NAME` shows the options of one; path.py:function names one of your own.")
+    return "\n".join(lines) + "\n"
+
+
+def options_text(name: str, as_json: bool) -> str:
+    """The options of every plugin of this name. Raises ``UnknownNameError``."""
+    found = {group: load(group, name) for group in (*SHOWN, "plants") if name in names(group)}
+    if ".py:" in name:
+        found = {"functions": load("devices", name)}
+    if not found:
+        raise UnknownNameError("name", name, sorted({n for group in SHOWN for n in names(group)}))
+    options = {
+        group: {o.name: {"type": o.kind.__name__, "default": o.default} for o in options_of(factory).values()}
+        for group, factory in found.items()
+    }
+    if as_json:
+        return json.dumps(options) + "\n"
+    lines = []
+    for group, factory in found.items():
+        doc = " ".join((factory.__doc__ or "").split())
+        lines.append(f"{group.removesuffix('s')} {name}: {doc}")
+        lines += [f"  {key:20} {o['type']:6} default {o['default']}" for key, o in options[group].items()]
+    return "\n".join(lines) + "\n"

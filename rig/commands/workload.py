@@ -1,0 +1,47 @@
+"""``rig workload``: write one problem of a workload to a file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rig.errors import UsageError
+from rig.plugins import load
+from rig.types import Exports
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig workload export NAME NODES DENSITY SEED --out FILE``."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    export = actions.add_parser("export", help="write one problem to a file")
+    export.add_argument("name", help="the workload, such as qubo-mis")
+    for name in ("nodes", "density", "seed"):
+        export.add_argument(name)
+    export.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
+    export.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write one problem. Raises ``UsageError`` for a workload without problems, and what its ``export`` raises."""
+    module = sys.modules[load("workloads", args.name).__module__]
+    if not isinstance(module, Exports):
+        raise UsageError(
+            f"workload {args.name} writes no problem to a file",
+            field="workload",
+            value=args.name,
+            remedy="Name a workload whose module has a function export, such as qubo-mis",
+        )
+    try:
+        nodes, density, seed = int(args.nodes), float(args.density), int(args.seed)
+    except ValueError as error:
+        given = f"{args.nodes} {args.density} {args.seed}"
+        raise UsageError(
+            f"{given!r} is no problem: {error}", field="problem", value=given,
+            remedy="Write NODES DENSITY SEED as numbers; nodes and seed are whole numbers",
+        ) from error  # fmt: skip
+    said = {"workload": args.name, "nodes": nodes, "density": density, "seed": seed}
+    said |= {**module.export(nodes, density, seed, args.out), "file": str(args.out)}
+    sys.stdout.write(json.dumps(said) + "\n" if args.json else f"{args.out}\n")
+    return 0

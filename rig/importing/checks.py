@@ -1,0 +1,141 @@
+"""The rules that an imported recording must meet before it is written, and notes on what is cut or left outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from rig.errors import DataError
+from rig.importing.imported import LIMIT, ImportedRun, ImportedTrace
+from rig.types import Chunk, Indices, Rail
+
+PLAUSIBLE = 1e12
+"""The largest reading in W, A or J that is taken; beyond it the unit is mistaken or the file damaged."""
+MAX_COUNT = 2**31 - 1
+Extents = Mapping[str, tuple[int, int]]
+"""The begin and the end of each rail's readings in host ns."""
+
+
+def check_windows(run: ImportedRun) -> None:
+    """Refuse windows that no run directory can hold. Raises ``DataError``."""
+    for span in run.spans:
+        if not (abs(span.on_tick) < LIMIT and abs(span.off_tick) < LIMIT):
+            raise out_of_range("windows", "a window lies at tick", max(span.on_tick, span.off_tick, key=abs))
+        if span.off_tick < span.on_tick:
+            what = f"a window ends {span.on_tick - span.off_tick} ticks before it begins"
+            raise DataError(what, field="windows", value=span.off_tick, remedy="Check the stamps of its begin and end")
+        if not (1 <= span.executions <= MAX_COUNT and 1 <= span.inferences <= MAX_COUNT):
+            raise out_of_range("inferences", "the inferences of a window are", span.executions * span.inferences)
+    for on, off in run.idle_ns:
+        if not -LIMIT < on <= off < LIMIT:
+            raise out_of_range("idle", "an idle window has the begin and end", (on, off))
+    _check_idle(run)
+
+
+def _check_idle(run: ImportedRun) -> None:
+    """Refuse idle windows that overlap windows of activity by more than one tick, to which stamps are rounded."""
+    if not run.spans or not run.idle_ns:
+        return
+    host_ns, tick_ns = run.placing(run.span_clock), 1e9 / run.clocks()[run.span_clock].tick_hz
+    spans = np.array([(host_ns(s.on_tick), host_ns(s.off_tick)) for s in run.spans], dtype=np.float64)
+    for on, off in run.idle_ns:
+        within = np.flatnonzero((spans[:, 0] < off - tick_ns) & (spans[:, 1] > on + tick_ns))
+        if len(within):
+            k = int(within[0])
+            begin, end = spans[k]
+            name = run.spans[k].sample_id or f"window {k + 1}"
+            what = f"overlaps {name}, {run.spans[k].phase} {_from_to(begin, end)}"
+            remedy = f"Declare as idle only what lies between or beside windows; this one overlaps {len(within)}"
+            raise _bad_idle(on, off, what, remedy)
+
+
+def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int]], list[str]]:
+    """The idle windows as far as the traces reach, in host ns, and a note for each that was cut.
+
+    Raises ``DataError`` for a window that lies outside.
+    """
+    if not extents:
+        return list(run.idle_ns), []
+    first, last = min(begin for begin, _ in extents.values()), max(end for _, end in extents.values())
+    idle, notes = [], []
+    for on, off in run.idle_ns:
+        begin, end = max(on, first), min(off, last)
+        if begin > end:
+            what = f"lies outside the trace, which runs {_from_to(first, last)}"
+            raise _bad_idle(on, off, what, "Check its unit of time, and that it belongs to this trace")
+        idle.append((begin, end))
+        if (end - begin) < 0.999 * (off - on):
+            notes.append(f"The idle window {_from_to(on, off)} was cut to the trace: {_from_to(begin, end)}")
+    return idle, notes
+
+
+def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
+    """Refuse windows that all lie outside a trace, and give a note where some do. Raises ``DataError``."""
+    notes = []
+    host_ns = run.placing(run.span_clock)
+    spans = [(host_ns(s.on_tick), host_ns(s.off_tick)) for s in run.spans]
+    for rail, (begin, end) in extents.items():
+        if spans and not any(on < end and off > begin for on, off in spans):
+            raise DataError(
+                f"no window overlaps the trace of rail {rail}, which runs {_from_to(begin, end)}; the first window "
+                f"begins at {spans[0][0] * 1e-9:.9g} s",
+                field="windows",
+                value=spans[0][0],
+                remedy="Check their unit of time and their zone, and that they belong to this trace",
+            )
+        if outside := sum(on < begin or off > end for on, off in spans):
+            notes.append(f"Rail {rail}: {outside} of {len(spans)} windows lie outside the trace, in part or wholly")
+    return notes
+
+
+def checked(trace: ImportedTrace, rail: Rail) -> Iterator[Chunk]:
+    """The chunks that are not empty. Raises ``DataError`` for readings and stamps that no run directory can hold."""
+    before: int | None = None
+    for chunk in trace.chunks:
+        if not len(chunk.value):
+            continue
+        with np.errstate(all="ignore"):
+            worst = np.flatnonzero(np.isfinite(chunk.value) & (np.abs(chunk.value) > PLAUSIBLE))
+        if len(worst):
+            raise out_of_range("value", f"a reading of rail {rail.name} is", float(chunk.value[worst[0]]))
+        if chunk.start_tick is not None and chunk.end_tick is not None:
+            _check_ticks(rail.name, chunk.start_tick, chunk.end_tick, before)
+            before = int(chunk.start_tick[-1])
+        elif rail.rate_hz <= 0:
+            what = f"rail {rail.name} has neither stamps nor a rate"
+            raise DataError(what, field="rate_hz", value=rail.rate_hz, remedy="State its sampling rate")
+        yield chunk
+
+
+def _check_ticks(rail: str, start: Indices, end: Indices, before: int | None) -> None:
+    farthest = max(int(start.max()), int(end.max()), -int(start.min()), -int(end.min()))
+    if farthest >= LIMIT:
+        raise out_of_range("time", f"a time stamp of rail {rail} is", farthest)
+    back = np.flatnonzero(np.diff(start) <= 0)
+    if len(back) or (before is not None and start[0] <= before):
+        row = int(back[0]) + 1 if len(back) else 0
+        raise DataError(
+            f"the readings of rail {rail} do not move forward in time: reading {row + 1} is at tick {start[row]}",
+            field="time",
+            value=int(start[row]),
+            remedy="Remove repeated and backward stamps, or import the stretches one by one",
+        )
+    if np.any(end < start):
+        what = f"a reading of rail {rail} ends before it begins"
+        raise DataError(what, field="time", value=int(start[0]), remedy="Check the stamps of the trace")
+
+
+def _bad_idle(on: int, off: int, what: str, remedy: str) -> DataError:
+    value = f"{on * 1e-9:.9g}:{off * 1e-9:.9g}"
+    return DataError(f"the idle window {_from_to(on, off)} {what}", field="idle", value=value, remedy=remedy)
+
+
+def _from_to(begin_ns: float, end_ns: float) -> str:
+    return f"from {begin_ns * 1e-9:.9g} s to {end_ns * 1e-9:.9g} s"
+
+
+def out_of_range(field: str, what: str, value: object) -> DataError:
+    """The error for a number that no recording holds."""
+    remedy = "Check units and the file; it may be damaged"
+    return DataError(f"{what} {value}, which is out of range", field=field, value=str(value), remedy=remedy)

@@ -1,0 +1,98 @@
+"""A run directory or session read back from disk, verified, evaluated and rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rig.analysis.evaluate import evaluate
+from rig.analysis.memory import check_recording
+from rig.analysis.result import Result
+from rig.analysis.summary import Part, summarise
+from rig.errors import StoreError
+from rig.plugins import load
+from rig.recording.reader import Run, open_run
+from rig.recording.session import is_session, runs_in, tried_in
+from rig.recording.writer import DERIVED
+
+
+@dataclass(frozen=True)
+class Report:
+    """The figures of a run, or of a session with its runs, and the files that show them.
+
+    ``result`` is None for a session whose runs give no common figures; nothing is then written for the session itself.
+    """
+
+    path: Path
+    result: Result | None
+    folder: Path
+    """Where the files stand."""
+    files: tuple[str, ...] = ()
+    runs: tuple[Report, ...] | None = None
+    """The reports of a session's runs; None for a run."""
+
+    @property
+    def power_refused(self) -> bool:
+        """Whether a meter watched a run and its readings support no active power."""
+        if self.runs is not None:
+            return any(run.power_refused for run in self.runs)
+        result = self.result
+        return (
+            result is not None
+            and bool(result.start["meters"])
+            and not any(key.quantity == "active_power_w" for key in result.quantities)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as one JSON object."""
+        kind = "run" if self.runs is None else "session"
+        document: dict[str, Any] = {kind: str(self.path)}
+        if self.runs is not None:
+            document["runs"] = [run.to_json() for run in self.runs]
+        if self.result is not None:
+            document |= {"files": list(self.files), "results": self.result.to_json()}
+        return document
+
+
+def report(path: Path | str, out: Path | str | None = None) -> Report:
+    """Compute the figures of a run directory or session, and write them as JSON, pages and pictures.
+
+    Files are written to ``out``, by default the folder ``derived`` of the recording. Of a session, each run has its
+    own report. Raises a ``RigError`` for a recording that cannot be read or does not match its hashes, and
+    ``StoreError`` where the files cannot be written.
+
+    Example::
+
+        import rig
+
+        found = rig.report("runs/first")
+        print(found.result.quantities["execution_time_s"].value, found.folder / "report.html")
+    """
+    path, out = Path(path), None if out is None else Path(out)
+    session = is_session(path)
+    parts, runs = list[Part](), list[Report]()
+    for folder, purpose in runs_in(path):
+        check_recording(folder)
+        run = open_run(folder)
+        parts.append(Part(folder.name, purpose, run, evaluate(run)))
+        target = folder / DERIVED if out is None else out / folder.name if session else out
+        runs.append(_written(folder, parts[-1].result, target, run))
+    if not session:
+        return runs[0]
+    whole, target = summarise(path.resolve().name, parts, tried_in(path)), out or path / DERIVED
+    if whole is None:
+        return Report(path, None, target, (), tuple(runs))
+    run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
+    return _written(path, whole, target, run, tuple(runs))
+
+
+def _written(path: Path, result: Result, target: Path, run: Run, runs: tuple[Report, ...] | None = None) -> Report:
+    try:
+        files: Sequence[Path] = load("reports", "files")(result, target, run)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {target}: {error.strerror}", field="out", value=str(target), remedy="Choose another --out"
+        ) from error
+    return Report(path, result, target, tuple(str(file) for file in files), runs)

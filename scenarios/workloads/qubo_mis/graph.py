@@ -1,0 +1,218 @@
+"""The problem of the QUBO workload: a graph as nodes and sorted edges, and the cost of a binary vector.
+
+The cost is x^T Q x with -1 on the diagonal of Q and 4 for each ordered pair that is an edge (NeuroBench,
+eq. 22 and 23). A solution travels as the hexadecimal digits of its packed bits, see ``to_hex``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import DataError, UsageError
+
+Vector = NDArray[np.uint8]
+NODE_COST = -1
+"""The cost of a node in the set: the diagonal of Q."""
+PAIR_COST = 4
+"""Q between two nodes that share an edge; x^T Q x counts it once for each order."""
+CONFLICT_COST = 2 * PAIR_COST
+"""The cost of one edge inside the set."""
+MAX_NODES = 2**31 - 1
+MAX_EDGES = 2**31 - 1
+"""Nodes and edges are counted in int32 in a payload."""
+
+_HEAD = 2
+_CHUNK = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """An undirected graph. ``edges`` is int32 of shape (m, 2) with u < v in each row, rows sorted, none twice."""
+
+    nodes: int
+    edges: NDArray[np.int32]
+
+    def neighbours(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Compressed rows: ``indices[start[u]:start[u + 1]]`` are u's neighbours, ascending; (n + 1,) and (2m,)."""
+        u, v = self.edges[:, 0], self.edges[:, 1]
+        start = np.zeros(self.nodes + 1, np.int64)
+        np.cumsum(np.bincount(u, minlength=self.nodes) + np.bincount(v, minlength=self.nodes), out=start[1:])
+        pairs = np.concatenate([v, u]).astype(np.int64) << 32
+        pairs |= np.concatenate([u, v])
+        pairs.sort()  # one sort of numbers is several times quicker than sorting rows and columns by index
+        return start, (pairs & 0xFFFFFFFF).astype(np.int32)
+
+    def cost(self, x: Any) -> int:
+        """x^T Q x for a 0/1 vector of shape (nodes,), also of a set that is not independent.
+
+        Raises ``UsageError`` for a vector of another length or with other values.
+        """
+        chosen = self.checked(x)
+        return CONFLICT_COST * self._conflicts(chosen) + NODE_COST * int(np.count_nonzero(chosen))
+
+    def conflicts(self, x: Any) -> int:
+        """How many edges lie inside the set; 0 for an independent set. Raises ``UsageError`` as ``cost``."""
+        return self._conflicts(self.checked(x))
+
+    def judge(self, solution: str) -> tuple[int, int]:
+        """The cost of a solution that ``to_hex`` wrote, and its conflicts; see ``rig.types.Problem``.
+
+        Raises ``DataError`` for a text that is no solution of this graph.
+        """
+        chosen = from_hex(solution, self.nodes)
+        conflicts = self._conflicts(chosen)
+        return CONFLICT_COST * conflicts + NODE_COST * int(np.count_nonzero(chosen)), conflicts
+
+    def checked(self, x: Any) -> Vector:
+        """``x`` as uint8 of shape (nodes,). Raises ``UsageError``."""
+        vector = _bits(x)
+        if vector.shape != (self.nodes,):
+            raise _bad_vector(f"x has shape {vector.shape}, for {self.nodes} nodes", vector.shape)
+        return vector
+
+    def q_matrix(self) -> NDArray[np.int8]:
+        """Q, dense: int8 of shape (nodes, nodes), symmetric, so ``x @ Q @ x`` in wide integers is the cost.
+
+        Raises ``UsageError`` when memory does not hold nodes^2 bytes.
+        """
+        try:
+            q = np.zeros((self.nodes, self.nodes), np.int8)
+        except (MemoryError, ValueError) as error:
+            raise UsageError(
+                f"a dense matrix of {self.nodes} nodes takes {self.nodes**2:.3g} bytes, more than memory holds",
+                field="nodes",
+                value=self.nodes,
+                remedy="Use the edges, or the compressed rows of neighbours()",
+            ) from error
+        for part in self._parts():
+            q[part[:, 0], part[:, 1]] = PAIR_COST
+            q[part[:, 1], part[:, 0]] = PAIR_COST
+        np.fill_diagonal(q, NODE_COST)
+        return q
+
+    def to_payload(self) -> NDArray[np.int32]:
+        """The payload of a ``Sample``: nodes, edge count, then the edges row by row; int32, shape (2 + 2m,).
+
+        It shares the memory of ``edges`` where they are the tail of a payload already.
+        """
+        whole = self.edges.base
+        if _is_payload(whole) and whole[0] == self.nodes and _same(whole[_HEAD:].reshape(-1, 2), self.edges):
+            return whole
+        head = np.array([self.nodes, len(self.edges)], np.int32)
+        return np.concatenate([head, np.ascontiguousarray(self.edges, np.int32).ravel()])
+
+    def _conflicts(self, chosen: Vector) -> int:
+        ends = (chosen.take(part) for part in self._parts())
+        return sum(int(np.count_nonzero(end[:, 0] & end[:, 1])) for end in ends)
+
+    def _parts(self) -> Iterator[NDArray[np.int32]]:
+        """The edges a piece at a time, so that what is derived from them stays small."""
+        return (self.edges[at : at + _CHUNK] for at in range(0, len(self.edges), _CHUNK))
+
+
+def from_payload(payload: NDArray[Any]) -> Graph:
+    """The inverse of ``Graph.to_payload``, without a copy of an int32 payload.
+
+    Raises ``DataError`` for a payload that is no graph.
+    """
+    flat = np.asarray(payload)
+    if not _is_payload(flat):
+        raise DataError(
+            f"a payload of shape {flat.shape} and type {flat.dtype} is no graph",
+            field="payload",
+            value=str(flat.shape),
+            remedy="Use a workload of graphs, such as qubo-mis",
+        )
+    nodes, edges = int(flat[0]), flat[_HEAD:].reshape(-1, 2)
+    if not (1 <= nodes <= MAX_NODES and len(edges) <= MAX_EDGES and _in_order(edges, nodes)):
+        raise DataError(
+            f"the payload's edges are not those of a graph of {nodes} nodes",
+            field="payload",
+            value=nodes,
+            remedy="Edges have u < v, rows sorted, none twice, all below the number of nodes",
+        )
+    return Graph(nodes, edges.astype(np.int32, copy=False))
+
+
+def to_hex(x: Any) -> str:
+    """A 0/1 vector as the hexadecimal digits of ``numpy.packbits(x)``: node 0 is the first byte's highest bit.
+
+    Raises ``UsageError`` for anything but a vector of 0 and 1.
+    """
+    vector = _bits(x)
+    if vector.ndim != 1:
+        raise _bad_vector(f"x has shape {vector.shape}", vector.shape)
+    return np.packbits(vector).tobytes().hex()
+
+
+def from_hex(text: str, nodes: int) -> Vector:
+    """The inverse of ``to_hex``: uint8 of shape (nodes,). Raises ``DataError`` for text that cannot be that."""
+    try:
+        packed = bytes.fromhex(text)
+    except (TypeError, ValueError) as error:
+        raise _bad_hex(text, nodes) from error
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8))
+    if len(packed) != (nodes + 7) // 8 or bits[nodes:].any():
+        raise _bad_hex(text, nodes)
+    return bits[:nodes]
+
+
+def _is_payload(flat: Any) -> TypeGuard[NDArray[np.int32]]:
+    return (
+        isinstance(flat, np.ndarray)
+        and flat.ndim == 1
+        and flat.dtype.kind == "i"
+        and len(flat) >= _HEAD
+        and len(flat) == _HEAD + 2 * int(flat[1])
+    )
+
+
+def _same(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Whether two arrays are the same memory with the same shape and type."""
+    return bool(a.__array_interface__ == b.__array_interface__)
+
+
+def _in_order(edges: NDArray[Any], nodes: int) -> bool:
+    """Whether the rows are sorted edges of ``nodes`` nodes, none twice; checked a piece at a time to save memory."""
+    for at in range(0, len(edges), _CHUNK):
+        part = edges[max(at - 1, 0) : at + _CHUNK].astype(np.int64, copy=False)
+        u, v = part[:, 0], part[:, 1]
+        if u.min() < 0 or v.max() >= nodes or np.any(u >= v) or np.any(np.diff(u * nodes + v) <= 0):
+            return False
+    return True
+
+
+def _bits(x: Any) -> Vector:
+    """An array of real numbers, all 0 or 1, as uint8. Raises ``UsageError`` for anything else."""
+    try:
+        array = np.asarray(x)
+    except (ValueError, OverflowError) as error:
+        raise _bad_vector("x is no vector", type(x).__name__) from error
+    if array.dtype.kind not in "biuf":
+        if array.size:
+            raise _bad_vector(f"x is of type {array.dtype}, not of real numbers", str(array.dtype))
+        return np.zeros(array.shape, np.uint8)
+    wrong = ~((array == 0) | (array == 1))
+    if np.any(wrong):
+        at = int(np.argmax(wrong))
+        value = str(array.reshape(-1)[at])
+        raise UsageError(f"x[{at}] is {value}", field="x", value=value, remedy="Give only 0 and 1")
+    return array.astype(np.uint8)
+
+
+def _bad_vector(what: str, value: object) -> UsageError:
+    return UsageError(what, field="x", value=str(value), remedy="Give one value per node, 0 or 1, shape (nodes,)")
+
+
+def _bad_hex(text: object, nodes: int) -> DataError:
+    return DataError(
+        f"a solution of {nodes} nodes cannot be {str(text)[:40]!r}",
+        field="solution",
+        value=str(text)[:40],
+        remedy=f"Give numpy.packbits of the {nodes} values as {2 * ((nodes + 7) // 8)} hexadecimal digits",
+    )

@@ -1,0 +1,43 @@
+"""What all importers of one instrument's trace share: their options, and windows that are read first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch
+from drivers.importers.single_trace import TraceOptions
+from rig.errors import UsageError
+from rig.plugins import options_of
+
+FORMATS = [joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch]
+SHARED = {"windows", "idle", "sync_s", "clock_tolerance", "calibration", "calibration_range", "temperature_c"}
+
+
+@pytest.mark.parametrize("module", FORMATS, ids=lambda m: m.__name__.rpartition(".")[2])
+def test_every_importer_of_a_trace_has_the_shared_options_with_their_types(module: object) -> None:
+    options = options_of(module.open_import)  # type: ignore[attr-defined]
+    assert set(options) >= SHARED
+    assert (options["windows"].kind, options["windows"].optional) == (str, True)
+    assert (options["sync_s"].kind, options["sync_s"].default) == (float, 0.0)
+    assert options["clock_tolerance"].default == TraceOptions().clock_tolerance
+
+
+def test_the_options_of_a_format_stand_before_the_shared_ones() -> None:
+    assert list(options_of(joulescope_jls.open_import))[:2] == ["supply_v", "instrument"]
+
+
+@pytest.mark.parametrize("module", FORMATS, ids=lambda m: m.__name__.rpartition(".")[2])
+def test_without_windows_an_import_is_refused_before_its_file_is_read(module: object, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        module.open_import(tmp_path / "absent")  # type: ignore[attr-defined]
+    assert caught.value.field == "windows"
+
+
+def test_a_value_out_of_range_is_named_with_its_option(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("t,p\n0,1\n1,1\n2,1\n")
+    (tmp_path / "w.csv").write_text("start,end\n0,1\n")
+    with pytest.raises(UsageError) as caught:
+        plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", sync_s=-1.0, windows=str(tmp_path / "w.csv"))
+    assert (caught.value.field, caught.value.value) == ("sync_s", -1.0)

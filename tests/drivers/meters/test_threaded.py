@@ -1,0 +1,173 @@
+"""A threaded meter never waits in ``read``, joins what it fetched, and raises an error once, after the readings."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from drivers.meters.threaded import Batch, ThreadedMeter
+from fixtures.bench.plant import VirtualClock
+from rig.errors import MeterError, SetupError
+from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo, Rail
+
+RATE_HZ = 1000.0
+
+
+@dataclass
+class Tape:
+    """A source that plays back: so many readings at each fetch, then an error or nothing."""
+
+    counts: Sequence[int]
+    began_s: float = 0.0
+    error: Exception | None = None
+    rest: int = 0
+    hold: threading.Event | None = None
+    closed: int = 0
+    played: threading.Event = field(default_factory=threading.Event)
+
+    def begin(self, clock: Clock) -> Bracket:
+        at_ns = clock.now_ns() - round(self.began_s * 1e9)
+        self._left = list(self.counts)
+        return Bracket(at_ns, 0, at_ns)
+
+    def fetch(self) -> list[Batch]:
+        if self.hold is not None:
+            self.hold.wait(5.0)
+        if not self._left:
+            self.played.set()
+            if self.error is not None:
+                raise self.error
+            return [readings(0)]
+        return [readings(self._left.pop(0))]
+
+    def finish(self) -> list[Batch]:
+        return [readings(self.rest)]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+INFO = MeterInfo("tape", "simulator", ClockInfo("tape", 1e9), (Rail("core", rate_hz=RATE_HZ),), buffer_s=0.01)
+
+
+def readings(n: int) -> Batch:
+    return [Chunk("core", np.arange(float(n)), flags=np.zeros(n, np.uint8))]
+
+
+def threaded(tape: Tape, clock: Clock | None = None, **options: float) -> ThreadedMeter:
+    return ThreadedMeter(INFO, tape, clock, every_s=1e-3, **options)  # type: ignore[arg-type]
+
+
+def until_played(tape: Tape, clock: Clock | None = None) -> ThreadedMeter:
+    meter = threaded(tape, clock)
+    meter.start()
+    assert tape.played.wait(5.0)
+    return meter
+
+
+def total(chunks: Sequence[Chunk]) -> int:
+    return sum(len(chunk.value) for chunk in chunks)
+
+
+def error_of(meter: ThreadedMeter) -> MeterError:
+    """The error that reading ends in; readings come before it."""
+    deadline_s = time.monotonic() + 5.0
+    with pytest.raises(MeterError) as caught:
+        while time.monotonic() < deadline_s:
+            meter.read()
+    return caught.value
+
+
+def test_readings_of_many_fetches_come_as_one_chunk_in_order() -> None:
+    meter = until_played(Tape([2, 0, 3], began_s=0.4))
+    chunks = meter.read()
+
+    assert [c.value.tolist() for c in chunks] == [[0.0, 1.0, 0.0, 1.0, 2.0]]
+    assert meter.read() == []
+    meter.close()
+
+
+def test_stop_gives_the_rest_and_after_it_there_is_nothing() -> None:
+    meter = until_played(Tape([2], began_s=0.4, rest=7))
+    meter.read()
+
+    assert total(meter.stop()) == 7
+    assert total(meter.read()) == total(meter.stop()) == 0
+
+
+def test_an_error_comes_after_the_readings_before_it_and_is_not_raised_twice() -> None:
+    meter = until_played(Tape([5], began_s=0.4, error=MeterError("the cable is out")))
+    got = meter.read()
+
+    assert total(got) == 5
+    assert error_of(meter).message == "the cable is out"
+    assert total(meter.stop()) == 0
+
+
+def test_an_error_that_was_not_read_is_raised_when_it_is_stopped() -> None:
+    meter = until_played(Tape([], began_s=0.4, error=MeterError("the cable is out")))
+
+    with pytest.raises(MeterError, match="cable"):
+        meter.stop()
+
+
+def test_a_defect_of_a_driver_is_a_meter_error() -> None:
+    meter = until_played(Tape([], began_s=0.4, error=ZeroDivisionError("oh")))
+
+    assert "ZeroDivisionError" in error_of(meter).message
+    meter.close()
+
+
+def test_read_does_not_wait_for_an_exchange_and_stop_gives_up_on_one() -> None:
+    held = threading.Event()
+    meter = threaded(Tape([1], began_s=0.1, hold=held), patience_s=0.05)
+    meter.start()
+    time.sleep(0.01)
+    began_s = time.monotonic()
+    assert meter.read() == []
+    with pytest.raises(MeterError, match="did not end its last exchange"):
+        meter.stop()
+    assert time.monotonic() - began_s < 1.0
+    held.set()
+
+
+def test_a_meter_in_real_time_refuses_a_run_in_simulated_time() -> None:
+    with pytest.raises(SetupError, match="simulated time"):
+        threaded(Tape([]), VirtualClock())
+
+
+def test_starting_twice_is_refused() -> None:
+    meter = until_played(Tape([], began_s=0.1))
+    with pytest.raises(MeterError, match="started twice"):
+        meter.start()
+    meter.close()
+    meter.close()
+
+
+def test_unread_readings_are_bounded_and_come_before_the_error() -> None:
+    meter = threaded(Tape([3, 3, 3, 3]), most=5)
+    meter.start()
+    time.sleep(0.1)
+
+    assert total(meter.read()) == 6
+    assert "6 readings of meter tape were waiting to be read" in error_of(meter).message
+    meter.close()
+
+
+def test_batches_before_an_error_in_the_same_fetch_are_delivered() -> None:
+    class Torn(Tape):
+        def fetch(self) -> Iterator[Batch]:  # type: ignore[override]
+            yield readings(4)
+            self.played.set()
+            raise MeterError("the cable is out")
+
+    meter = until_played(Torn([]))
+
+    assert total(meter.read()) == 4
+    assert error_of(meter).message == "the cable is out"
+    meter.close()
