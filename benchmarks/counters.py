@@ -35,6 +35,7 @@ from fixtures.bench.counter_meter import Counter, CounterMeter
 from fixtures.bench.plant import SimPlant, open_plant
 from fixtures.worlds.truth import FIGURES, blank, steps, truth
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import TRIMMED, FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.recording.reader import open_run
@@ -125,11 +126,16 @@ def one(kind: str, seed: int) -> dict[str, Any]:
         "refused": [r.reason for r in result.refusals],
         "figures": {},
     }
-    for name in (*FIGURES, *(f"trimmed.{n}" for n in FIGURES), "idle_power_w"):
-        if (q := result.quantities.get(name)) is not None:
-            actual = real[name.removeprefix("trimmed.")]
+    keys = [FigureKey(quantity, method=method) for method in ("", TRIMMED) for quantity in FIGURES]
+    for key in (*keys, FigureKey("idle_power_w")):
+        if (q := result.quantities.get(key)) is not None:
+            actual = real[key.quantity]
             parts = {c.source: c.u / actual for c in q.components}
-            row["figures"][name] = {"error": q.value / actual - 1.0, "half": q.half_width() / actual, "parts": parts}
+            row["figures"][str(key)] = {
+                "error": q.value / actual - 1.0,
+                "half": q.half_width() / actual,
+                "parts": parts,
+            }
     return row
 
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks.import_cases import Case, cases
 from rig.analysis.evaluate import evaluate
-from rig.analysis.reference_methods import peer_figures
+from rig.analysis.reference_methods import recorder_figures
 from rig.errors import RigError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write
@@ -98,7 +98,7 @@ def attempt(case: Case, rng: np.random.Generator | None, work: Path) -> str:
             runs: list[ImportedRun] = found if isinstance(found, list) else [found]
             for k, imported in enumerate(runs):
                 recording = open_run(write(imported, work / "out" / str(k), verify=False))
-                figures = peer_figures(recording) | dict(evaluate(recording).quantities)
+                figures = recorder_figures(recording) | evaluate(recording).quantities
                 assert all(np.isfinite(q.value) for q in figures.values()), "a figure that is no number"
         except RigError as error:
             return type(error).__name__

@@ -36,6 +36,7 @@ from fixtures.bench.mock_device import open_device
 from fixtures.instruments.ppk2_sim import BENCH, Ppk2Sim
 from fixtures.worlds.truth import blank, truth
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import RigError
@@ -112,7 +113,7 @@ def measured(folder: Path, seed: int, spans: int, burners: int, lost: int, noise
         trace = run.traces["supply"]
         out.received, out.nan = len(trace.value), int(np.count_nonzero(np.isnan(trace.value)))
         out.placed_s = _placed(trace.value, sim, plant.activity)
-    quantity = evaluate(run).quantities.get("dynamic_power_w")
+    quantity = evaluate(run).quantities.get(FigureKey("dynamic_power_w"))
     if quantity is None:
         out.refused = "no dynamic power"
         return out

@@ -31,6 +31,7 @@ from fixtures.bench.live_plant import FarPlant
 from fixtures.bench.mock_device import open_device
 from fixtures.worlds.truth import blank, truth
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import MeterError, RigError
@@ -43,7 +44,7 @@ GAIN_LIMIT, OFFSET_LIMIT = 5e-4, 1e-4
 WITHIN = {"sound": 1.0, "exact": 1.7, "stall, MEM": 1.0}
 """Half-widths (95 %) that the estimate may be off. Noise alone may pass one in 5 of 100 runs, 1.7 in 1 of 1000."""
 STALL_S = 2.0
-FIGURE = "dynamic_energy_per_inference_j"
+FIGURE = FigureKey("dynamic_energy_per_inference_j")
 CPU_GOAL = 0.5
 """Of one core, for everything in the reading process: engine, device, meter and recorder."""
 

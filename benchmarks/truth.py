@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from fixtures.worlds.truth import FIGURES, draw, measured, truth
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import TRIMMED, FigureKey
 from rig.analysis.quantity import Quantity
 from rig.recording.reader import open_run
 
@@ -56,10 +57,9 @@ def one(seed: int) -> dict[str, Any]:
         "figures": {},
         "notes": list(result.notes),
     }
-    for name in (*FIGURES, *(f"trimmed.{n}" for n in FIGURES)):
-        q = result.quantities.get(name)
-        if q is not None:
-            row["figures"][name] = _compared(q, real[name.removeprefix("trimmed.")])
+    for key in (FigureKey(quantity, method=method) for method in ("", TRIMMED) for quantity in FIGURES):
+        if (q := result.quantities.get(key)) is not None:
+            row["figures"][str(key)] = _compared(q, real[key.quantity])
     return row
 
 

@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING
 from reports.format import NO_NUMBER, clean
 from reports.names import Group, brief, groups, parts_of, title
 from reports.verdict import Verdict, verdict_of
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def table(result: Result) -> RenderableType:
     parts.append(_figures(result))
     if not result.complete:
         parts.append(Text("INCOMPLETE RECORDING: the run did not end as planned.", style="bold red"))
-    parts += [_refusal(r.scope, r.reason, r.remedy) for r in result.refusals]
+    parts += [_refusal(str(r.scope), r.reason, r.remedy) for r in result.refusals]
     parts += [Text(f"note: {clean(note)}", style="dim") for note in result.notes]
     return Group(*parts)
 
@@ -51,15 +52,15 @@ def _figures(result: Result) -> Table:
     figures.add_column("± 95 %", justify="right", no_wrap=True)
     figures.add_column("unit", no_wrap=True)
     figures.add_column("n", justify="right", no_wrap=True)
-    scheduled = any(name.startswith("slip_") for name in result.quantities)
+    scheduled = FigureKey("slip_max_s") in result.quantities
     for number, group in enumerate(_shown(groups(result.quantities))):
         if number:
             figures.add_section()
         figures.add_row(Text(group.heading, style="bold"))
-        for name, q in brief(group, scheduled).entries:
-            value, half, unit = parts_of(name, q)
+        for key, q in brief(group, scheduled).entries:
+            value, half, unit = parts_of(key, q)
             style = "red" if value == NO_NUMBER else ""
-            row = (f"  {title(name)}", value, half or "—", clean(unit), str(q.n) if q.n else "")
+            row = (f"  {title(key)}", value, half or "—", clean(unit), str(q.n) if q.n else "")
             figures.add_row(*(Text(cell, style=style) for cell in row))
     return figures
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from rig.analysis.catalogue import Scale
 from rig.analysis.quantity import Component, Quantity
 
 NOT_STATED = "not stated"
 NO_NUMBER = "n/a"
-Scale = Literal["auto", "percent", "number"]
-"""How a number without a unit reads: in percent up to 1, always, or never."""
 
 _PREFIXES = {
     **{-24: "y", -21: "z", -18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: ""},

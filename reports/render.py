@@ -19,6 +19,7 @@ from reports.names import title
 from reports.session import members, session_of
 from reports.stream import stream_csv
 from reports.verdict import verdict_of
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.recording.reader import Run
 
@@ -33,8 +34,8 @@ FIGURES = {
     "power": "Power over time. Shading says what the device was doing; in a long run each column of the "
     "picture has the colour of what filled most of it, and marks always show.",
     "latency": "Execution time per inference: how often each occurred, and the share that took no longer.",
-    "service": "Time from when a sample was asked for to when the host had its answer: over the run, and the share of "
-    "the answered samples that took no longer.",
+    "service": "Time from the request of a sample to its completion at the host: over the run, and the share of the "
+    "completed samples that took no longer.",
     "solver": "How solves closed in: the best gap that each had claimed by when, down to that of the solution it gave "
     "(circles; costs computed again from the solutions), and the share of solves that had come within each threshold.",
     "budget": "What the uncertainty is made of: each independent source's share of the variance.",
@@ -103,7 +104,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "refusals": [
             {
                 "scope": clean(r.scope),
-                "title": title(r.scope),
+                "title": _scope_title(r.scope),
                 "reason": clean(r.reason),
                 "remedy": clean(r.remedy),
             }
@@ -112,10 +113,14 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "notes": [clean(note) for note in result.notes],
         "environment": sections.environment(start),
         "captions": FIGURES,
-        "service_power": "average_power_w" in result.quantities,
+        "service_power": FigureKey("average_power_w") in result.quantities,
         "stream_table": STREAM_TABLE if result.series.stream is not None else "",
         "unstated": sections.UNSTATED_ACCURACY,
     }
+
+
+def _scope_title(scope: FigureKey | str) -> str:
+    return title(scope) if isinstance(scope, FigureKey) else clean(scope[:1].upper() + scope[1:])
 
 
 def _kind(result: Result, session: bool) -> str:
@@ -174,7 +179,7 @@ def _inline(svg: bytes, name: str) -> Any:
     text = text[text.index("<svg") :]
     text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", text)
     text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
-    label = html.escape(title(name))
+    label = html.escape(name.capitalize())
     return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
 
 

@@ -7,33 +7,43 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from reports.format import budget, clean, si
-from reports.names import KINDS, groups, parts_of, target_of, text_of, title
+from reports.names import KINDS, groups, parts_of, text_of, title
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
 
-_SERVED = ("idle_power_w", "average_power_w", "average_energy_per_sample_j")
-_CARDS: Mapping[str, tuple[str, ...]] = {
-    "offline": ("accuracy", "throughput_samples_hz", "duration_s", "execution_time_s", *_SERVED, "dynamic_power_w"),
-    "server": ("accuracy", "throughput_samples_hz", "latency_p50_s", "latency_p99_s", "backlog_max", *_SERVED),
-    "optimization": ("execution_time_s", *_SERVED),
-    "real-time": (
-        "stream_accuracy",
-        "onset_latency_p50_s",
-        "in_time_share",
-        "latency_p99_s",
-        "dropped_share",
-        *_SERVED,
+_POWER = (
+    FigureKey("idle_power_w"),
+    FigureKey("average_power_w"),
+    FigureKey("average_energy_per_sample_j"),
+)
+_ACCURACY, _EXECUTION = FigureKey("accuracy"), FigureKey("execution_time_s")
+_THROUGHPUT = FigureKey("throughput_samples_hz")
+_LATENCY = tuple(FigureKey("latency_p{percentile}_s", percentile=p) for p in (50, 99))
+_CARDS: Mapping[str, tuple[FigureKey, ...]] = {
+    "offline": (
+        _ACCURACY, _THROUGHPUT, FigureKey("duration_s"), _EXECUTION, *_POWER, FigureKey("dynamic_power_w"),
     ),
-}
+    "server": (_ACCURACY, _THROUGHPUT, *_LATENCY, FigureKey("backlog_max"), *_POWER),
+    "optimization": (_EXECUTION, *_POWER),
+    "real-time": (
+        FigureKey("stream_accuracy"),
+        FigureKey("onset_latency_p{percentile}_s", percentile=50),
+        FigureKey("in_time_share"),
+        _LATENCY[1],
+        FigureKey("dropped_share"),
+        *_POWER,
+    ),
+}  # fmt: skip
 _ONE_BY_ONE = (
-    "accuracy",
-    "execution_time_s",
-    "execution_time_p99_s",
-    "idle_power_w",
-    "active_power_w",
-    "dynamic_power_w",
-    "energy_per_inference_j",
-    "dynamic_energy_per_inference_j",
+    _ACCURACY,
+    _EXECUTION,
+    FigureKey("execution_time_p{percentile}_s", percentile=99),
+    FigureKey("idle_power_w"),
+    FigureKey("active_power_w"),
+    FigureKey("dynamic_power_w"),
+    FigureKey("energy_per_inference_j"),
+    FigureKey("dynamic_energy_per_inference_j"),
 )
 _HEADED = ("phase", "rail", "phase and rail", "cross-check")
 
@@ -52,44 +62,45 @@ class Row(NamedTuple):
 
 def headlines(result: Result) -> list[dict[str, str]]:
     """The figures a reader looks for first in this scenario; one that is missing says so."""
-    names = [*_asked_for(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
+    keys = [*_requested(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
     refused = {r.scope for r in result.refusals}
     cards = []
-    for name in names:
-        q = result.quantities.get(name)
-        value, half, unit = parts_of(name, q) if q is not None else ("", "", "")
-        state = "given" if q is not None else "refused" if name in refused or "all" in refused else "absent"
-        cards.append({"title": title(name), "value": value, "half": half, "unit": unit, "state": state})
+    for key in keys:
+        q = result.quantities.get(key)
+        value, half, unit = parts_of(key, q) if q is not None else ("", "", "")
+        state = "given" if q is not None else "refused" if key in refused else "absent"
+        cards.append({"title": title(key), "value": value, "half": half, "unit": unit, "state": state})
     return cards
 
 
-def _asked_for(quantities: Mapping[str, Quantity]) -> list[str]:
-    """What the rules or the task ask for by name: estimates by early stopping, and what a solver reached."""
-    target = "official" if "gap_official_mean" in quantities else next(filter(None, map(target_of, quantities)), "")
+def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
+    """What the rules or the task ask for: what a solver reached, and estimates by early stopping."""
+    targets = [key.target for key in quantities if key.target]
+    target = "official" if FigureKey("gap_{target}_mean", target="official") in quantities else (targets or [""])[0]
     solver = (
-        f"gap_{target}_mean",
-        "feasible_share",
-        f"reached_gap_{target}_0_01_share",
-        f"time_to_gap_{target}_0_01_s",
+        FigureKey("gap_{target}_mean", target=target),
+        FigureKey("feasible_share"),
+        FigureKey("reached_gap_{target}_{threshold}_share", target=target, threshold=0.01),
+        FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=0.01),
     )
-    stopped = [name for name in quantities if name.endswith("_early_stopping_s")]
-    return [*(name for name in solver if name in quantities), *stopped]
+    stopped = [key for key in quantities if key.quantity == "latency_p{percentile}_early_stopping_s"]
+    return [*(key for key in solver if key in quantities), *stopped]
 
 
-def result_tables(quantities: Mapping[str, Quantity]) -> list[dict[str, Any]]:
+def result_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, Any]]:
     """One table per kind, each of groups of rows."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for group in groups(quantities):
-        rows = [_row(name, q) for name, q in group.entries]
+        rows = [_row(key, q) for key, q in group.entries]
         tables.setdefault(group.kind, []).append({"heading": group.heading, "rows": rows})
     return [{"caption": KINDS[k], "groups": found, "headed": k in _HEADED} for k, found in tables.items()]
 
 
-def component_tables(quantities: Mapping[str, Quantity]) -> list[dict[str, Any]]:
+def component_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, Any]]:
     """For each quantity that states an uncertainty, what it is made of."""
     tables = []
     for group in groups(quantities):
-        for name, q in group.entries:
+        for key, q in group.entries:
             if not q.components and not q.bias:
                 continue
             rows = [
@@ -104,11 +115,11 @@ def component_tables(quantities: Mapping[str, Quantity]) -> list[dict[str, Any]]
             ]
             if q.bias:
                 rows.append(("bias bound, added to the interval", si(q.bias, q.unit, 2), "—", "—", "—"))
-            tables.append({"name": clean(name), "text": text_of(name, q), "rows": rows})
+            tables.append({"name": clean(key), "text": text_of(key, q), "rows": rows})
     return tables
 
 
-def _row(name: str, q: Quantity) -> Row:
-    value, half, unit = parts_of(name, q)
+def _row(key: FigureKey, q: Quantity) -> Row:
+    value, half, unit = parts_of(key, q)
     count = str(q.n) if q.n else ""
-    return Row(clean(name), title(name), value, half, clean(unit), count, clean(q.method))
+    return Row(clean(key), title(key), value, half, clean(unit), count, clean(q.method))

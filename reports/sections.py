@@ -1,7 +1,4 @@
-"""What a report says of the system and how it was measured, as text and pairs: no markup, so that every format
-
-says the same.
-"""
+"""The system and how it was measured, as text and pairs without markup, the same for every format."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from msgspec import UNSET, to_builtins
 
 from reports.format import NOT_STATED, clean, flatten, say, si
 from reports.names import parts_of
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import ClockSummary, Result
 from rig.recording.lines import Algorithm, DeviceRecord, MeterRecord, Start
 from rig.types import Accuracy, ClockInfo, Rail
@@ -76,22 +74,22 @@ def workflow(result: Result) -> list[Stage]:
     idle = result.series.idle_windows_s
     if len(idle):
         lines = (f"{len(idle)} windows", f"{si(float((idle[:, 1] - idle[:, 0]).sum()), 's', 3)} in all")
-        stages.append(Stage("Idle", "idle", (*lines, _figure(result, "idle_power_w"))))
+        stages.append(Stage("Idle", "idle", (*lines, _figure(result, FigureKey("idle_power_w")))))
     stages += [Stage(_words(p), "timed", _phase_lines(result, p, len(windows[p]))) for p in timed]
     stages += [Stage(_words(str(p)), "silent", ("declared", "none recorded")) for p in declared]
     return [*stages, Stage("Score", "untimed", ("on the host", "not timed"))]
 
 
 def _phase_lines(result: Result, phase: str, count: int) -> tuple[str, ...]:
-    names = (f"phase.{phase}.execution_time_s", f"phase.{phase}.active_power_w")
-    return (f"{count} timed spans", *(line for line in (_figure(result, n) for n in names) if line))
+    keys = (FigureKey("execution_time_s", phase), FigureKey("active_power_w", phase))
+    return (f"{count} timed spans", *(line for line in (_figure(result, key) for key in keys) if line))
 
 
-def _figure(result: Result, name: str) -> str:
-    q = result.quantities.get(name)
+def _figure(result: Result, key: FigureKey) -> str:
+    q = result.quantities.get(key)
     if q is None:
         return ""
-    value, half, unit = parts_of(name, q)
+    value, half, unit = parts_of(key, q)
     return f"{value}{' ± ' + half if half else ''} {unit}".strip()
 
 

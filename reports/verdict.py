@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from reports.format import clean
-from rig.analysis.validity import Check, Validity
+from rig.analysis.verdict import Check, Validity
 
 KEPT, BROKEN = "✓ kept", "✗ broken"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)

@@ -20,10 +20,14 @@ from reports.figures.style import COLOURS, INK, RC, margins, new_figure
 from reports.figures.trace import power_figure
 from reports.format import budget, clean, si
 from reports.names import text_of, title
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
 
-_BUDGET_OF = ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s")
+_BUDGET_OF = tuple(
+    FigureKey(quantity)
+    for quantity in ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s")
+)
 
 
 def draw(result: Result) -> dict[str, bytes]:
@@ -65,12 +69,11 @@ def _rounded(path: re.Match[str]) -> str:
 # ---- uncertainty --------------------------------------------------------------------------
 
 
-def _budget(quantities: Mapping[str, Quantity]) -> Any:
-    usable = (n for n in _BUDGET_OF if n in quantities and quantities[n].u > 0)
-    name = next(usable, None)
-    if name is None:
+def _budget(quantities: Mapping[FigureKey, Quantity]) -> Any:
+    key = next((key for key in _BUDGET_OF if key in quantities and quantities[key].u > 0), None)
+    if key is None:
         return None
-    q = quantities[name]
+    q = quantities[key]
     lines = [line for line in budget(q) if np.isfinite(line.share)]
     rows = [(clean(x.source)[:48], x.share, f"{100 * x.share:.1f} %, u = {si(x.u, q.unit, 2)}") for x in lines[:8]]
     if lines[8:]:
@@ -88,5 +91,5 @@ def _budget(quantities: Mapping[str, Quantity]) -> Any:
     axis.set(xlim=(0, 130), xticks=range(0, 101, 20), xlabel="share of the variance, %")
     axis.grid(visible=False, axis="y")
     bias = f"; bias bound {si(q.bias, q.unit, 2)}, outside the variance" if q.bias else ""
-    axis.set_title(f"{title(name)}: {text_of(name, q)}{bias}")
+    axis.set_title(f"{title(key)}: {text_of(key, q)}{bias}")
     return figure

@@ -9,10 +9,11 @@ import numpy as np
 
 from reports.figures.style import COLOURS, INK, TRACE, Floats, margins, new_figure
 from reports.format import prefix, quantity_text
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 
 
-def execution_figure(times_s: Floats, quantities: Mapping[str, Quantity]) -> Any:
+def execution_figure(times_s: Floats, quantities: Mapping[FigureKey, Quantity]) -> Any:
     """How often each execution time occurred, and the share that took no longer; or None."""
     times = np.sort(np.asarray(times_s, dtype=np.float64)[np.isfinite(times_s)])
     if not len(times):
@@ -41,11 +42,12 @@ def execution_figure(times_s: Floats, quantities: Mapping[str, Quantity]) -> Any
     return figure
 
 
-def _percentiles(axes: tuple[Any, Any], quantities: Mapping[str, Quantity], factor: float) -> None:
-    styles = (("mean", "_", "-"), ("p50", "_p50_", "--"), ("p90", "_p90_", "-."), ("p99", "_p99_", ":"))
+def _percentiles(axes: tuple[Any, Any], quantities: Mapping[FigureKey, Quantity], factor: float) -> None:
+    percentiles = [(p, FigureKey("execution_time_p{percentile}_s", percentile=p)) for p in (50, 90, 99)]
+    lines = [("mean", FigureKey("execution_time_s")), *((f"p{p}", key) for p, key in percentiles)]
     colours = (INK, COLOURS["postprocess"], COLOURS["preprocess"], COLOURS["mark"])
-    for (label, infix, dash), colour in zip(styles, colours, strict=True):
-        q = quantities.get(f"execution_time{infix}s")
+    for (label, key), dash, colour in zip(lines, ("-", "--", "-.", ":"), colours, strict=True):
+        q = quantities.get(key)
         if q is None or not np.isfinite(q.value):
             continue
         for axis in axes:

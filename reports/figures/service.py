@@ -11,7 +11,7 @@ import numpy as np
 from reports.figures.style import COLOURS, INK, LIMIT, TRACE, WIDTH_IN, Floats, new_figure
 from reports.format import prefix, quantity_text, si
 from rig.analysis.result import Result
-from rig.analysis.service.serving import latencies
+from rig.analysis.service.serving import percentile_latency
 from rig.recording.lines import ScenarioRecord
 
 _HEIGHT_IN, _KEY_IN = 3.9, 1.95
@@ -27,13 +27,14 @@ _MARKED = (
 
 
 def service_figure(result: Result) -> Any:
-    """Latency over time beside the share of samples answered within a time; or None."""
-    asked, took = (np.asarray(x, dtype=np.float64) for x in (result.series.asked_s, result.series.latency_s))
-    known = np.isfinite(asked) & np.isfinite(took)
+    """Latency over time beside the share of samples completed within a time; or None."""
+    series = result.series
+    requested, took = (np.asarray(x, dtype=np.float64) for x in (series.requested_s, series.latency_s))
+    known = np.isfinite(requested) & np.isfinite(took)
     if not np.any(known):
         return None
-    order = np.argsort(asked[known], kind="stable")
-    asked, took = asked[known][order], took[known][order]
+    order = np.argsort(requested[known], kind="stable")
+    requested, took = requested[known][order], took[known][order]
     limit = _limit(result.start.scenario)
     bound_s = limit[1] if limit else math.inf
     low, high = float(took.min()), float(np.max(took, initial=bound_s if limit else 0.0))
@@ -43,7 +44,7 @@ def service_figure(result: Result) -> Any:
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1.5, 1.0])
     sides = {"left": 0.8 / WIDTH_IN, "right": 1 - _KEY_IN / WIDTH_IN}
     figure.subplots_adjust(**sides, top=1 - 0.35 / _HEIGHT_IN, bottom=0.55 / _HEIGHT_IN, wspace=0.07)
-    _over_time(left, asked, took * factor, bound_s * factor)
+    _over_time(left, requested, took * factor, bound_s * factor)
     _distribution(right, took, factor)
     if limit:
         label = f"{limit[0]} {si(limit[1], 's')}"
@@ -52,7 +53,7 @@ def service_figure(result: Result) -> Any:
             axis.axhline(bound_s * factor, label=label if axis is left else None, **line)
     _height(left, (low * factor, high * factor), wide, bounded=limit is not None)
     over = f", {np.count_nonzero(took > bound_s)} over the {limit[0]}" if limit else ""
-    left.set_title(f"time from asked to answered, n = {len(took)}{over}")
+    left.set_title(f"time from request to completion, n = {len(took)}{over}")
     left.set_ylabel(unit)
     _key(figure, (left, right))
     return figure
@@ -111,16 +112,15 @@ def _distribution(axis: Any, took: Floats, factor: float) -> None:
     slower = np.unique(np.concatenate([np.geomspace(1, n, 300), np.linspace(1, n, 100)]).astype(int)) - 1
     x, y = n / (slower + 0.5), ordered[n - 1 - slower] * factor
     axis.step(x[::-1], y[::-1], where="mid", color=TRACE, linewidth=1.3, zorder=3)
-    figures = latencies(ordered, "latency")
     for p, mark, colour in _MARKED:
         if p <= 1.0 - 1.0 / n or (n == 1 and p == 0.5):
-            q = figures[f"latency_p{f'{100 * p:g}'.replace('.', '_')}_s"]
+            q = percentile_latency(ordered, p)
             text = f"p{100 * p:g}: {quantity_text(q) if q.u else si(q.value, 's')}"
             label = text.replace(": ", "\n") if len(text) > 20 else text
             style = {"marker": mark, "ms": 6.0, "mec": "white", "mew": 0.7, "linestyle": ""}
             axis.plot([1.0 / (1.0 - p)], [q.value * factor], color=colour, label=label, zorder=5, **style)
     _nines(axis, 2.4 * n)
-    axis.set_xlabel("samples answered within, %")
+    axis.set_xlabel("samples completed within, %")
     axis.tick_params(labelleft=False)
 
 

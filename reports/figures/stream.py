@@ -13,9 +13,10 @@ from reports.figures.trace import draw_power, total_of
 from reports.format import clean
 from reports.names import text_of
 from reports.stream import Shown, right_answers, right_share, shown_of
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Series
-from rig.analysis.service.change_detection import Stream, onset_latencies_s
+from rig.analysis.service.change_detection import Stream, change_latencies_s
 from rig.types import Bools
 
 _ANSWERS = 400  # drawn one by one; more are drawn by columns
@@ -29,7 +30,7 @@ _UPRIGHT_IN = 0.1  # room that a name needs on its side
 _LONGEST = 20
 
 
-def stream_figure(series: Series, quantities: Mapping[str, Quantity]) -> Any:
+def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> Any:
     """Probability by class over time, answers right and wrong, and power, on one axis of time; or None."""
     stream = series.stream
     if stream is None or not (len(stream.at_s) and len(stream.onset_s) and stream.classes):
@@ -152,7 +153,7 @@ def _one_by_one(stream: Stream, shown: Shown) -> bool:
 
 def _recognised(axis: Any, stream: Stream, shown: Shown) -> None:
     """From each change of scene to the first answer that is right and stays so; to the scene's end if none is."""
-    took = onset_latencies_s(stream)[: len(shown.onset_s) - 1]
+    took = change_latencies_s(stream)[: len(shown.onset_s) - 1]
     begin, ends = shown.onset_s[1:], shown.end_s[1:]
     for style, some, until in (
         ("-", np.isfinite(took), begin + took),
@@ -163,16 +164,19 @@ def _recognised(axis: Any, stream: Stream, shown: Shown) -> None:
         axis.plot(x, np.full(len(x), 0.5), color=INK, linestyle=style, linewidth=2.0, solid_capstyle="butt", zorder=3)
 
 
-def _power(axis: Any, series: Series, limits: tuple[float, float], quantities: Mapping[str, Quantity]) -> None:
+def _power(axis: Any, series: Series, limits: tuple[float, float], quantities: Mapping[FigureKey, Quantity]) -> None:
     rail = total_of([r for r in series.rails if len(r.watts)])
     factor, unit = draw_power(axis, rail, limits, _COLUMNS)
     axis.set_ylabel(f"power, {unit}")
     if axis.collections:
         axis.plot([], [], color=TRACE, linewidth=0.9, label="mean, in least to greatest")
-    for name, dash in (("idle_power_w", (0, (5, 2))), ("average_power_w", (0, (1, 1.5)))):
-        q = quantities.get(name)
+    for word, key, dash in (
+        ("idle", FigureKey("idle_power_w"), (0, (5, 2))),
+        ("average", FigureKey("average_power_w"), (0, (1, 1.5))),
+    ):
+        q = quantities.get(key)
         if q is not None and np.isfinite(q.value):
-            label = f"{name.split('_')[0]} {text_of(name, q)}"
+            label = f"{word} {text_of(key, q)}"
             axis.axhline(q.value * factor, color=LIMIT, linestyle=dash, linewidth=1.3, zorder=4, label=label)
     low, high = axis.get_ylim()
     axis.set_ylim(low, high + 0.28 * (high - low))
@@ -245,7 +249,7 @@ def _legend(figure: Any, stream: Stream, shown: Shown) -> None:
     if _one_by_one(stream, shown):
         bar: dict[str, Any] = {"color": INK, "linewidth": 2.0}
         handles.append(Line2D([], [], **bar, label="until recognised"))
-        if not np.all(np.isfinite(onset_latencies_s(stream))):
+        if not np.all(np.isfinite(change_latencies_s(stream))):
             handles.append(Line2D([], [], **bar, linestyle=":", label="not recognised"))
     figure.legend(handles=handles, ncols=len(handles), loc="upper left", borderaxespad=0.4, fontsize=8)
     if len(shown.rows) < len(stream.classes):

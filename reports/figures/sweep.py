@@ -15,16 +15,24 @@ from reports.figures.style import COLOURS, LIMIT, MUTED, RC, WIDTH_IN, margins, 
 from reports.figures.sweep_axes import Drawn, bounds, draw_line, places, scale_axes
 from reports.figures.sweep_axes import said as _said
 from reports.format import clean, prefix
-from reports.names import scale, split_name, title
+from reports.names import title
+from rig.analysis.catalogue import entry_of
+from rig.analysis.figure_key import FigureKey
 from rig.errors import UsageError
 
 Row = Mapping[str, Any]
+Figures = Mapping[str, FigureKey]
+"""The figures of a table by the names of their columns."""
 WANTED = (
-    "gap_official_mean", "gap_specified_mean", "gap_best_known_mean", "cost_mean",
-    "energy_per_inference_j", "active_power_w", "latency_p99_s", "execution_time_s", "accuracy",
-)  # fmt: skip
+    *(FigureKey("gap_{target}_mean", target=target) for target in ("official", "specified", "best_known")),
+    FigureKey("cost_mean"),
+    FigureKey("energy_per_inference_j"),
+    FigureKey("active_power_w"),
+    FigureKey("latency_p{percentile}_s", percentile=99),
+    FigureKey("execution_time_s"),
+    FigureKey("accuracy"),
+)
 _UNITS = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A"}
-_TARGET = re.compile(r"target_(.+)_mean")
 _LINES = 12  # more are drawn, and not named
 _LETTERS = 34  # of a line of the legend
 _HEIGHT_IN, _LINE_IN, _LETTER_IN = 4.2, 0.125, 0.0625
@@ -34,21 +42,21 @@ _DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 
 
 def sweep_figure(
-    rows: Sequence[Row], varied: Sequence[str], units: Mapping[str, str], plot: str | None, against: str | None
+    rows: Sequence[Row], varied: Sequence[str], figures: Figures, plot: str | None, against: str | None
 ) -> bytes | None:
     """SVG of ``plot`` against ``against``; None where no row has a figure and none was asked for.
 
     ``rows`` map columns to values as in ``table.csv``, the half width of a quantity's 95 % interval under its name
-    and ``sweep_axes.HALF``; ``varied`` are the columns that span the grid, ``units`` the quantities. The line goes
+    and ``sweep_axes.HALF``; ``varied`` are the columns that span the grid, ``figures`` those of figures. The line goes
     through the mean of repetitions, each of which is a point with its own interval. Against another quantity, such as
     the time that a solve really took, a line follows the key with most values. Costs stand beside the target's.
 
     Raises ``UsageError`` for a quantity or key that is not there.
     """
-    quantity = _chosen("plot", plot, list(units), _likeliest(rows, units))
+    quantity = _chosen("plot", plot, list(figures), _likeliest(rows, figures))
     walked = _widest(rows, varied)
-    key = _chosen("against", against, [*varied, "repetition", *units], walked)
-    walked = walked if key in units else key
+    key = _chosen("against", against, [*varied, "repetition", *figures], walked)
+    walked = walked if key in figures else key
     shown = [row for row in rows if row.get(quantity) is not None and row.get(key) is not None]
     if not shown:
         return None
@@ -56,7 +64,7 @@ def sweep_figure(
 
     base: dict[Any, Any] = {k: v for k, v in rcParamsDefault.items() if not k.startswith("backend")}
     with rc_context({**base, **RC}):
-        figure = _drawn(shown, quantity, units, key, [k for k in varied if k != walked])
+        figure = _drawn(shown, quantity, figures, key, [k for k in varied if k != walked])
         return _saved(figure, {bool(row.get("simulated")) for row in shown})
 
 
@@ -73,10 +81,10 @@ def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -
     return asked
 
 
-def _likeliest(rows: Sequence[Row], units: Mapping[str, str]) -> str:
-    """What people look for first, of what most rows have."""
-    count = {name: sum(row.get(name) is not None for row in rows) for name in units}
-    order = [*(name for name in WANTED if name in units), *units]
+def _likeliest(rows: Sequence[Row], figures: Figures) -> str:
+    """The figure that people look for first, of those that most rows have."""
+    count = {name: sum(row.get(name) is not None for row in rows) for name in figures}
+    order = [*(name for key in WANTED for name, other in figures.items() if other == key), *figures]
     return max(order, key=lambda name: count[name], default="")
 
 
@@ -88,18 +96,19 @@ def _widest(rows: Sequence[Row], varied: Sequence[str]) -> str:
     return max(plain or several, key=lambda key: len(values[key]), default="repetition")
 
 
-def _drawn(rows: Sequence[Row], quantity: str, units: Mapping[str, str], key: str, others: Sequence[str]) -> Any:
+def _drawn(rows: Sequence[Row], quantity: str, figures: Figures, key: str, others: Sequence[str]) -> Any:
+    shown, entry = title(figures[quantity]), entry_of(figures[quantity])
     others = [k for k in others if len({row.get(k) for row in rows}) > 1]
     x_of, names = places([row[key] for row in rows])
-    factor, unit = prefix(max(abs(float(row[quantity])) for row in rows), units[quantity], scale(quantity))
+    factor, unit = prefix(max(abs(float(row[quantity])) for row in rows), entry.unit, entry.scale)
     lines = _lines(rows, others)
     styles, keys = _styled(rows, lines, others)
-    keys += _target_keys(rows, quantity)
+    keys += _target_keys(rows, quantity, figures)
     named = sum(key.label.count("\n") + 1 for key in keys)
     figure = new_figure(max(_HEIGHT_IN, 1.0 + named * 1.25 * _LINE_IN))
     axis = figure.subplots()
     margins(figure, top=0.4)
-    drawn = Drawn(quantity, key, factor, x_of, bounds(quantity, units[quantity]))
+    drawn = Drawn(quantity, key, factor, x_of, bounds(entry))
     for (_, members), style in zip(lines, styles, strict=True):
         draw_line(axis, members, drawn, style)
     for one in keys:
@@ -108,11 +117,11 @@ def _drawn(rows: Sequence[Row], quantity: str, units: Mapping[str, str], key: st
         else:
             axis.axhline(one.cost * factor, label=one.label, linewidth=0.9, zorder=1.5, **one.style)
     scale_axes(axis, rows, drawn, names)
-    across = _told(key, units)
-    axis.set(xlabel=across, ylabel=title(quantity) + (f" ({unit})" if unit else ""))
+    across = _told(key, figures)
+    axis.set(xlabel=across, ylabel=shown + (f" ({unit})" if unit else ""))
     unnamed = len(lines) - _LINES
     more = f"; {unnamed} lines are not named" if unnamed > 0 and not _crossed(lines) else ""
-    axis.set_title(f"{title(quantity)} against {across}, {len(rows)} cells, 95 % intervals{more}")
+    axis.set_title(f"{shown} against {across}, {len(rows)} cells, 95 % intervals{more}")
     if keys:
         axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=7.5, borderaxespad=0.0)
         longest = max(len(line) for one in keys for line in one.label.split("\n"))
@@ -196,12 +205,10 @@ def _named(key: str) -> tuple[str, str]:
     return (clean(stem).replace("_", " "), _UNITS[suffix]) if stem and suffix in _UNITS else (clean(key), "")
 
 
-def _told(key: str, units: Mapping[str, str]) -> str:
+def _told(key: str, figures: Figures) -> str:
     """What an axis is called."""
-    if key in units:
-        return f"{title(key)} ({units[key]})"
-    if split_name(key).kind != "other":
-        return title(key)
+    if key in figures:
+        return f"{title(figures[key])} ({entry_of(figures[key]).unit})"
     words, unit = _named(key)
     return f"{words} ({unit})" if unit else words
 
@@ -212,12 +219,14 @@ def _short(text: str) -> str:
     return text if len(text) <= _LETTERS else f"{text[:half]}…{text[-half:]}"
 
 
-def _target_keys(rows: Sequence[Row], quantity: str) -> list[Key]:
-    """Beside costs, the mean target costs of which all cells have the same."""
-    names = sorted({name for row in rows for name in row if _TARGET.fullmatch(name)})
-    found = {name: {row.get(name) for row in rows} for name in names if quantity.startswith("cost_")}
-    same = {name: values.pop() for name, values in found.items() if len(values) == 1}
-    told = [(f"{name[7:-5].replace('_', ' ')} target", cost) for name, cost in same.items() if cost is not None]
+def _target_keys(rows: Sequence[Row], quantity: str, figures: Figures) -> list[Key]:
+    """Beside costs, the mean target costs that are the same in all cells."""
+    if figures[quantity].quantity not in ("cost_mean", "cost_best"):
+        return []
+    targets = {name: key.target for name, key in figures.items() if key.quantity == "target_{target}_mean"}
+    found = {targets[name]: {row.get(name) for row in rows} for name in sorted(targets)}
+    same = {target: values.pop() for target, values in found.items() if len(values) == 1}
+    told = [(f"{target.replace('_', ' ')} target", cost) for target, cost in same.items() if cost is not None]
     dashes = [{"color": LIMIT, "linestyle": dash} for dash in _DASHES]
     return [Key(label, style, float(cost)) for (label, cost), style in zip(told, dashes, strict=False)]
 

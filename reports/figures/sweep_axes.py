@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from reports.format import clean
-from reports.names import scale
+from rig.analysis.catalogue import Entry
 
 Row = Mapping[str, Any]
 HALF = ".half_width_95"
 _WIDE = 30.0  # greatest over least, from which an axis is logarithmic
 _DECADE, _EVEN = 10.0, 2.5  # or from here on, where the steps are alike as factors
 _TICKS = 9  # values that are all written at a logarithmic axis
-_SIGNED = re.compile(r"(?:.*[._])?dynamic_.*|(?:cost|gap|target)_.*", re.S)
 
 
 @dataclass(frozen=True)
@@ -55,15 +53,12 @@ def said(value: Any) -> str:
     return "default" if value is None else clean(value)
 
 
-def bounds(quantity: str, unit: str) -> tuple[float, float]:
-    """The least and the greatest that a quantity can be: times, powers and shares are not negative.
-
-    What is a difference may be, such as dynamic power, and so may costs and gaps.
-    """
-    if _SIGNED.fullmatch(quantity):
+def bounds(quantity: Entry) -> tuple[float, float]:
+    """The least and the greatest that a quantity can be: times, powers and shares are not negative."""
+    if quantity.signed:
         return -math.inf, math.inf
-    if unit == "1":
-        return (0.0, 1.0) if scale(quantity) == "percent" else (-math.inf, math.inf)
+    if quantity.unit == "1":
+        return (0.0, 1.0) if quantity.scale == "percent" else (-math.inf, math.inf)
     return 0.0, math.inf
 
 

@@ -1,4 +1,4 @@
-"""What a run says: quantities by name, refusals, notes, and the series a picture needs."""
+"""The result of a run: figures, refusals, notes, the verdict, and the series that pictures need."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rig.analysis.quantity import Quantity
+from rig.analysis.figure_key import Figures
+from rig.analysis.refusal import Refusal
 from rig.analysis.service.change_detection import Stream
 from rig.analysis.solving.solves import Solve
-from rig.analysis.validity import Validity
+from rig.analysis.verdict import Validity
 from rig.recording.lines import Start
 from rig.types import Floats
 
@@ -17,17 +18,8 @@ SCHEMA = "neurorig-results/1"
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A figure that the recording cannot support, why, and what would."""
-
-    scope: str
-    reason: str
-    remedy: str
-
-
-@dataclass(frozen=True)
 class ClockSummary:
-    """How one clock was placed on the host's: method, offset and rate with their uncertainties."""
+    """How one clock was synchronised with the host's: method, offset and rate with their uncertainties."""
 
     clock: str
     method: str
@@ -36,12 +28,12 @@ class ClockSummary:
     rate_sigma: float
     brackets: int
     considered: Mapping[str, float]
-    """Every method tried, with the sigma it stated."""
+    """Every method that was tried, with the sigma it states."""
 
 
 @dataclass(frozen=True)
 class RailSeries:
-    """One rail for a picture: shapes (n,), seconds since the run's start, watts."""
+    """One rail for a picture: seconds since the run's start and watts, shapes (n,)."""
 
     rail: str
     start_s: Floats
@@ -59,27 +51,25 @@ class Series:
     idle_windows_s: Floats
     mark_windows_s: Floats
     execution_times_s: Floats
-    """Per inference, in the order issued; shape (n,)."""
-    asked_s: Floats
-    """When each answered sample was asked for, and below how long its answer took; shape (n,)."""
+    """Per inference, in the order of issue; shape (n,)."""
+    requested_s: Floats
+    """When each completed sample was requested; shape (n,)."""
     latency_s: Floats
+    """From request to completion, in the same order; shape (n,)."""
     stream: Stream | None
     solves: tuple[Solve, ...]
 
 
 @dataclass(frozen=True)
 class Result:
-    """All figures of one run. Names are dotted: ``active_power_w``, ``phase.inference.active_power_w``,
-
-    ``rail.core.dynamic_power_w``, ``phase.inference.rail.core.idle_power_w``.
-    """
+    """Everything that the rig computes of one run or session."""
 
     run_id: str
     run_digest: str
     complete: bool
     simulated: bool
     start: Start
-    quantities: Mapping[str, Quantity]
+    quantities: Figures
     refusals: tuple[Refusal, ...]
     notes: tuple[str, ...]
     clocks: Mapping[str, ClockSummary]
@@ -103,8 +93,8 @@ class Result:
             "purpose": start.purpose,
             **{name: said for name, said in lab.items() if said},
             "validity": None if self.validity is None else _verdict(self.validity),
-            "quantities": {name: q.to_json() for name, q in self.quantities.items()},
-            "refusals": [asdict(r) for r in self.refusals],
+            "quantities": {str(key): q.to_json() for key, q in self.quantities.items()},
+            "refusals": [r.to_json() for r in self.refusals],
             "notes": list(self.notes),
             "clocks": {name: asdict(c) for name, c in self.clocks.items()},
         }

@@ -1,6 +1,6 @@
-"""A session as one result: times from its performance runs, accuracy from its accuracy run, power from its power
+"""A session as one result: the figures of its runs by purpose, means of trials, and rules over several runs.
 
-runs; the mean of the trials, and the rules that speak of several runs.
+Times come from the performance runs, accuracy from the accuracy run, power from the power runs.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.result import Result
 from rig.analysis.service.queries import queries_of
-from rig.analysis.validity import Check
+from rig.analysis.verdict import Check
 from rig.recording.reader import Run
 from rig.recording.session import SizeProbe
 
-SCORES = ("accuracy", "balanced_accuracy")
+SCORES = (FigureKey("accuracy"), FigureKey("balanced_accuracy"))
 NOISY = 0.1
-"""Of the samples, that a chip's noise may have answered otherwise."""
+"""Share of the samples whose answers the noise of a chip may change."""
 ALIKE = 0.01
-"""By which accuracies may differ, relative, where answers do (TEST01's second criterion)."""
+"""Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
 CACHED = 0.9
-"""A repeated sample answered in less than this part of its time among others speaks of a cache (TEST04: 10 %)."""
+"""Part of its time among others below which a repeated sample shows a cache (TEST04: 10 %)."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,14 @@ class Part:
     result: Result
 
 
-def summarise(name: str, parts: Sequence[Part], tried: Sequence[SizeProbe] = ()) -> Result | None:
-    """The session's result; of a search, that for the largest size it found. None when there is neither."""
+def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()) -> Result | None:
+    """The result of a session, or of a search the result for the largest size found; None if there is neither."""
     by = {p: [part for part in parts if part.purpose == p] for p in ("performance", "accuracy", "power", "compliance")}
     lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
     if lead is None:
-        return _searched(name, parts, tried)
+        return _searched(name, parts, probes)
     figures = _figures(by)
-    checks = [*_of_runs(parts), *_of_session(lead.run, by, figures)]
+    checks = [*_of_runs(parts), *_of_session(lead.run, by)]
     validity = lead.result.validity
     return replace(
         lead.result,
@@ -58,30 +59,30 @@ def summarise(name: str, parts: Sequence[Part], tried: Sequence[SizeProbe] = ())
         notes=tuple(dict.fromkeys([*_about(parts), *(n for part in by["power"] or [lead] for n in part.result.notes)])),
         series=replace(
             lead.result.series,
-            **_served((by["performance"] or [lead])[0]),
+            **_service_series((by["performance"] or [lead])[0]),
         ),
         validity=None if validity is None else replace(validity, checks=tuple(checks)),
     )
 
 
-def _searched(name: str, parts: Sequence[Part], tried: Sequence[SizeProbe]) -> Result | None:
-    """The largest size of which a solution better than cost 0 was found, with what its own run gave."""
+def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
+    """The largest size for which a solution better than cost 0 was found, with figures of its own run."""
     solved = [(part, _nodes(part.run)) for part in parts if _solved(part)]
-    if not tried or not solved:
+    if not probes or not solved:
         return None
     part, nodes = max(solved, key=lambda pair: pair[1])
-    failed = [t for t in tried if not t.held and t.nodes > nodes]
+    failed = [t for t in probes if not t.held and t.nodes > nodes]
     method = "largest tried of which a solution better than cost 0 was found"
     more = min(failed, key=lambda t: t.nodes, default=None)
     note = f"{more.nodes} nodes failed: {more.found}" if more else "The search was ended before a size failed"
-    figures = {"largest_nodes": Quantity(float(nodes), "1", (), 0.0, len(tried), method)}
-    kept = ("cost_best", "overrun_max_s", "execution_time_s")
-    figures |= {n: part.result.quantities[n] for n in kept if n in part.result.quantities}
-    about = f"A search over {', '.join(str(t.nodes) for t in tried)} nodes"
+    figures = {FigureKey("largest_nodes"): Quantity(float(nodes), "1", (), 0.0, len(probes), method)}
+    own = (FigureKey("cost_best"), FigureKey("overrun_max_s"), FigureKey("execution_time_s"))
+    figures |= {key: part.result.quantities[key] for key in own if key in part.result.quantities}
+    about = f"A search over {', '.join(str(t.nodes) for t in probes)} nodes"
     return replace(
         part.result,
         run_id=name,
-        quantities=figures,
+        quantities=Figures(figures),
         notes=(about, note, *part.result.notes),
         refusals=(),
         validity=None,
@@ -93,14 +94,14 @@ def _nodes(run: Run) -> int:
 
 
 def _solved(part: Part) -> bool:
-    best = part.result.quantities.get("cost_best")
+    best = part.result.quantities.get(FigureKey("cost_best"))
     return part.purpose == "probe" and best is not None and best.value < 0
 
 
-def _served(part: Part) -> dict[str, Any]:
+def _service_series(part: Part) -> dict[str, Any]:
     series = part.result.series
     return {
-        "asked_s": series.asked_s, "latency_s": series.latency_s, "execution_times_s": series.execution_times_s,
+        "requested_s": series.requested_s, "latency_s": series.latency_s, "execution_times_s": series.execution_times_s,
     }  # fmt: skip
 
 
@@ -108,25 +109,26 @@ def _about(parts: Sequence[Part]) -> Iterator[str]:
     yield "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
 
 
-def _figures(by: Mapping[str, list[Part]]) -> dict[str, Quantity]:
-    """Times from performance, scores from accuracy, watts and joules from power."""
+def _figures(by: Mapping[str, list[Part]]) -> Figures:
+    """Times from performance runs, accuracy from the accuracy run, watts and joules from power runs."""
     times = _over_trials([p.result.quantities for p in by["performance"]])
     power = _over_trials([p.result.quantities for p in by["power"]])
-    scores = {n: q for p in by["accuracy"] for n, q in p.result.quantities.items() if n in SCORES}
+    scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k in SCORES}
     if not times:
-        times = {n: q for n, q in power.items() if q.unit not in ("W", "J")}
-    return times | scores | {n: q for n, q in power.items() if q.unit in ("W", "J") or n.startswith("peer.")}
+        times = {k: q for k, q in power.items() if q.unit not in ("W", "J")}
+    own = {k: q for k, q in power.items() if q.unit in ("W", "J") or k.method == PEER}
+    return Figures(times | scores | own)
 
 
-def _over_trials(trials: Sequence[Mapping[str, Quantity]]) -> dict[str, Quantity]:
+def _over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
     if len(trials) < 2:
         return dict(trials[0]) if trials else {}
-    common = [name for name in trials[0] if all(name in t for t in trials)]
-    return {name: _mean([t[name] for t in trials]) for name in common}
+    common = [key for key in trials[0] if all(key in t for t in trials)]
+    return {key: _mean([t[key] for t in trials]) for key in common}
 
 
 def _mean(values: Sequence[Quantity]) -> Quantity:
-    """Mean of trials: what they share stays, and their scatter joins where it is more than they state."""
+    """Mean of trials; their scatter becomes a component if it is more than their stated uncertainty."""
     n = len(values)
     mean = linear([(1.0 / n, q) for q in values], values[0].unit, f"{values[0].method}; mean of {n} trials")
     scatter = float(np.std([q.value for q in values], ddof=1)) / math.sqrt(n)
@@ -136,7 +138,7 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
     return replace(mean, components=(*mean.components, Component("scatter of trials", more, n - 1)))
 
 
-# ---- rules that speak of more than one run -------------------------------------------------
+# ---- rules over several runs ---------------------------------------------------------------
 
 
 def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
@@ -146,13 +148,13 @@ def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
                 yield replace(check, rule=f"{part.name}: {check.rule}")
 
 
-def _of_session(run: Run, by: Mapping[str, list[Part]], figures: Mapping[str, Quantity]) -> Iterator[Check]:
+def _of_session(run: Run, by: Mapping[str, list[Part]]) -> Iterator[Check]:
     rules = run.start.rules
     for purpose in ("performance", "power"):
         found = len(by[purpose])
         wanted = 1 if rules is None else rules.trials or 1
         if purpose == "power" and not found and not (rules and rules.submittable):
-            continue  # on the bench one may leave the meter out
+            continue  # a session that is never submitted needs no meter
         yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted)
     if rules is not None and rules.trial_tolerance is not None:
         yield from _within(by, rules.trial_tolerance)
@@ -161,13 +163,14 @@ def _of_session(run: Run, by: Mapping[str, list[Part]], figures: Mapping[str, Qu
 
 
 def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:
-    """Every trial near the mean of all, for the figures that are reported."""
+    """Every trial is near the mean of all, for the figures that are reported."""
     for purpose, name in (
         ("performance", "execution_time_s"),
         ("power", "active_power_w"),
         ("power", "average_power_w"),
     ):
-        values = [p.result.quantities[name].value for p in by[purpose] if name in p.result.quantities]
+        key = FigureKey(name)
+        values = [p.result.quantities[key].value for p in by[purpose] if key in p.result.quantities]
         if len(values) > 1:
             mean = sum(values) / len(values)
             worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
@@ -177,26 +180,26 @@ def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:
 
 
 def _same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
-    """What was answered for speed is what was answered for accuracy (as LoadGen's TEST01)."""
+    """Answers in the performance runs are those of the accuracy run (as LoadGen's TEST01)."""
     if not (by["accuracy"] and by["performance"]):
         return
     expected = _answers(by["accuracy"][0].run)
-    asked = differ = 0
+    compared = differ = 0
     for part in by["performance"]:
         for sample, said in _answers(part.run).items():
             if sample in expected:
-                asked += 1
+                compared += 1
                 differ += not said <= expected[sample]
-    if asked:
-        few = differ <= NOISY * asked and _as_accurate([by["accuracy"][0], *by["performance"]])
+    if compared:
+        few = differ <= NOISY * compared and _as_accurate([by["accuracy"][0], *by["performance"]])
         rule = "samples answered otherwise for speed than for accuracy"
         limit = f"0, or {NOISY:.0%} with accuracies within {ALIKE:.0%}"
-        yield Check(rule, f"{differ} of {asked}", limit, differ == 0 or few)
+        yield Check(rule, f"{differ} of {compared}", limit, differ == 0 or few)
 
 
 def _as_accurate(parts: Sequence[Part]) -> bool:
-    """Where a chip's noise changes an answer now and then, as many must be right."""
-    found = [part.result.quantities.get("accuracy") for part in parts]
+    """Whether as many answers are right in every run, although the noise of a chip changes some of them."""
+    found = [part.result.quantities.get(FigureKey("accuracy")) for part in parts]
     values = [q.value for q in found if q is not None]
     return len(values) == len(parts) and max(values) - min(values) <= ALIKE * max(values)
 
@@ -208,7 +211,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
     out: dict[str, set[str]] = {}
     phases = run.start.device.phases
     ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
-    # what ran only an earlier phase has not decided anything
+    # an issue that ran only an earlier phase has decided nothing
     decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
     use = np.isin(q.issue, decided) & (q.output >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
@@ -224,16 +227,17 @@ def _decided(text: str) -> str:
 
 
 def _no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
-    """What was answered before must not be answered sooner than at first (as LoadGen's TEST04): one sample again
+    """A sample that comes again must not be answered sooner than at first (as LoadGen's TEST04).
 
-    and again against among others, and every sample, once it was asked for accuracy, against then.
+    One sample repeated is compared with the same sample among others, and every sample of the performance runs with
+    its time in the accuracy run.
     """
     repeated = by["compliance"]
-    if not repeated or _apart(repeated[0].run):  # phases by themselves are quicker than all together
+    if not repeated or _per_phase(repeated[0].run):  # one phase is quicker than all of them
         return
     first, among, again = (_median_times(by[name]) for name in ("accuracy", "performance", "compliance"))
     for sample, seconds in again.items():
-        # a stream's frames are no samples of the set: then the accuracy run, where each was asked once
+        # the frames of a stream are not samples of the set; the accuracy run holds each of them once
         if before := (among or first).get(sample, first.get(sample)):
             yield _not_sooner(f"time of sample {sample} repeated, against its time among others", seconds / before)
     ratios = [seconds / first[sample] for sample, seconds in among.items() if first.get(sample)]
@@ -246,16 +250,16 @@ def _not_sooner(rule: str, ratio: float) -> Check:
     return Check(rule, f"{ratio:.3f}", f"at least {CACHED:g}", ratio >= CACHED)
 
 
-def _apart(run: Run) -> bool:
+def _per_phase(run: Run) -> bool:
     return run.start.scenario.per_phase
 
 
 def _median_times(parts: Sequence[Part]) -> dict[str, float]:
-    """Seconds from hand-over to answer, so that no queue counts: the median of each sample, by its id."""
+    """Median seconds from issue to completion by sample id, so that no queue counts."""
     by_sample: dict[str, list[float]] = {}
     for part in parts:
         q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()
-        for sample, seconds in zip(q.sample.tolist(), (q.done_s - q.issued_s).tolist(), strict=True):
+        for sample, seconds in zip(q.sample.tolist(), (q.completed_s - q.issued_s).tolist(), strict=True):
             if math.isfinite(seconds):
                 by_sample.setdefault(ids[sample], []).append(seconds)
     return {name: float(np.median(times)) for name, times in by_sample.items()}

@@ -65,6 +65,7 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
     """
     nodes = _nodes_of(setup.workload)
     from rig.analysis.evaluate import evaluate
+    from rig.analysis.figure_key import FigureKey
     from rig.recording.reader import open_run
 
     count = iter(range(1, 1000))
@@ -74,7 +75,7 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
         try:
             workload = setup.other_workload({SIZE: str(size), "seeds": "0"})
             planned = PlannedRun(f"probe-{next(count):02d}", "probe", workload, False, {"solves": "1"})
-            best = evaluate(open_run(play(planned))).quantities.get("cost_best")
+            best = evaluate(open_run(play(planned))).quantities.get(FigureKey("cost_best"))
             held = best is not None and best.value < 0
             found = "no solution" if best is None else f"cost {best.value:g}"
         except (RigError, MemoryError) as error:

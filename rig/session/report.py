@@ -42,7 +42,7 @@ class Report:
         return (
             result is not None
             and bool(result.start.meters)
-            and not any(name.endswith("active_power_w") for name in result.quantities)
+            and not any(key.quantity == "active_power_w" for key in result.quantities)
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def write_results(folder: Path, grids: Sequence[Frozen], columns: Columns) -> tu
     table = table_of(folder, cells, [entry.grid for entry in grids], columns.all_columns)
     files = write(folder, table)
     if columns.plot is not None or columns.against is not None or "sweep" in names("reports"):
-        figure = load("reports", "sweep")(table.rows, table.varied, table.units, columns.plot, columns.against)
+        figure = load("reports", "sweep")(table.rows, table.varied, table.figures, columns.plot, columns.against)
         if figure is not None:
             keep(folder / FIGURE, figure)
             files.append(folder / FIGURE)

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.errors import IntegrityError, RigError
 from rig.recording.atomic_write import sync_to_disk
@@ -35,11 +36,16 @@ VOLATILE = ("run_id", "created_utc", "argv", "environment", "seq", "prev")
 """Fields in which two recordings of one simulated cell differ."""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """What the table holds of one cell that is done. ``sizes`` and ``runs`` tie it to its recording.
+class Figure(msgspec.Struct, frozen=True):
+    """One figure of a row: its value and the half width of its 95 % interval, None where there is none."""
 
-    ``quantities`` holds value, half width of the 95 % interval (None where there is none) and unit.
-    """
+    key: FigureKey
+    value: float | None
+    half_width: float | None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """What the table says of one cell that is done. ``sizes`` and ``runs`` tie it to its recording."""
 
     key: str
     figures_by: str
@@ -51,7 +57,7 @@ class Row(msgspec.Struct, frozen=True):
     simulated: bool
     refusals: int
     error: str
-    quantities: dict[str, tuple[float | None, float | None, str]]
+    figures: tuple[Figure, ...]
     seconds: float | None = None
 
 
@@ -142,18 +148,18 @@ def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
         simulated=any(start.simulated for start in starts),
         refusals=0 if result is None else len(result.refusals),
         error=error,
-        quantities={} if result is None else {name: _figure(q) for name, q in result.quantities.items()},
+        figures=() if result is None else tuple(_figure(key, q) for key, q in result.quantities.items()),
         seconds=seconds,
     )
 
 
-def _figure(q: Quantity) -> tuple[float | None, float | None, str]:
+def _figure(key: FigureKey, q: Quantity) -> Figure:
     try:
         half = q.half_width()
     except OverflowError:
         half = math.inf
     stated = math.isfinite(half) and half > 0.0
-    return (float(q.value) if math.isfinite(q.value) else None), (float(half) if stated else None), q.unit
+    return Figure(key, float(q.value) if math.isfinite(q.value) else None, float(half) if stated else None)
 
 
 def content_digest(runs: list[Run]) -> str:
@@ -172,9 +178,9 @@ def content_digest(runs: list[Run]) -> str:
 @cache
 def figures_by() -> str:
     """SHA-256 of what a figure depends on beside the recording: the source of the estimators, numpy and scipy."""
-    total = hashlib.sha256()
+    total, root = hashlib.sha256(), Path(__file__).parents[1]
     for path in estimator_sources():
-        total.update(path.name.encode() + path.read_bytes())
+        total.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     for package in ("numpy", "scipy"):
         try:
             total.update(f"{package} {version(package)}".encode())

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rig.analysis.catalogue import entry_of
+from rig.analysis.figure_key import FigureKey
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.rows import Row, kept_row
 from rig.sweep.store import CELLS, State, error_of, keep, state_of
@@ -24,8 +26,8 @@ class Table:
 
     columns: tuple[str, ...]
     varied: tuple[str, ...]
-    quantities: tuple[str, ...]
-    units: Mapping[str, str]
+    figures: Mapping[str, FigureKey]
+    """By the name of the column that holds its value."""
     rows: tuple[Mapping[str, Plain], ...]
     ties: tuple[tuple[str, ...], ...]
     """Cell, run directory, when it was recorded and the digest of its events, run by run."""
@@ -35,7 +37,7 @@ def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_col
     """The table of a sweep: done cells with their figures, failed ones with their error, open ones without either."""
     keys = list(dict.fromkeys(key for grid in grids for key in grid.vary))
     parse = {key: _parser([cell.options[key] for cell in cells if key in cell.options]) for key in keys}
-    units: dict[str, str] = {}
+    figures: dict[str, FigureKey] = {}
     rows: list[dict[str, Plain]] = []
     ties: list[tuple[str, ...]] = []
     for cell in cells:
@@ -45,14 +47,15 @@ def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_col
         row = kept_row(folder, cell) if state == "done" else None
         rows.append(head | {"repetition": cell.repetition} | _said(folder, cell, state, row))
         ties += _ties(cell, row)
-        for name, (value, half, unit) in (row.quantities if row else {}).items():
-            if all_columns or "." not in name:
-                units.setdefault(name, unit)
-                rows[-1] |= {name: value, name + HALF: half}
+        for figure in row.figures if row else ():
+            if all_columns or figure.key.of_whole:
+                name = str(figure.key)
+                figures[name] = figure.key
+                rows[-1] |= {name: figure.value, name + HALF: figure.half_width}
     fixed = ("verdict", "simulated", "refusals", "content_sha256", "error")
-    columns = ("cell", "state", "device", *keys, "repetition", *fixed, *(c for n in units for c in (n, n + HALF)))
+    columns = ("cell", "state", "device", *keys, "repetition", *fixed, *(c for n in figures for c in (n, n + HALF)))
     varied = ("device", *keys) if len({cell.device for cell in cells}) > 1 else tuple(keys)
-    return Table(columns, varied, tuple(units), units, tuple(rows), tuple(ties))
+    return Table(columns, varied, figures, tuple(rows), tuple(ties))
 
 
 def _said(folder: Path, cell: Cell, state: State, row: Row | None) -> dict[str, Plain]:
@@ -118,16 +121,17 @@ def _parquet(table: Table) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    units = {name: entry_of(key).unit for name, key in table.figures.items()}
+    numbers = {*units, *(name + HALF for name in units)}
+
     def kind(column: str) -> Any:
-        if column.removesuffix(HALF) in table.units:
+        if column in numbers:
             return pa.float64()
         kinds = {type(row[column]) for row in table.rows if row.get(column) is not None}
         plain = {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
         return plain.get(kinds.pop(), pa.string()) if len(kinds) == 1 else pa.string()
 
-    fields = [
-        pa.field(c, kind(c), metadata={"unit": table.units[c]} if c in table.units else None) for c in table.columns
-    ]
+    fields = [pa.field(c, kind(c), metadata={"unit": units[c]} if c in units else None) for c in table.columns]
     arrays = [pa.array([row.get(f.name) for row in table.rows], f.type) for f in fields]
     out = io.BytesIO()
     pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), out, compression="zstd")

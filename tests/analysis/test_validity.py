@@ -13,7 +13,9 @@ import pytest
 from rig.analysis.service.early_stopping import needed
 from rig.analysis.service.queries import queries_of
 from rig.analysis.service.serving import service_figures
-from rig.analysis.validity import Validity, judge
+from rig.analysis.terms import terms_of
+from rig.analysis.validity import judge
+from rig.analysis.verdict import Validity
 from rig.errors import DeviceError, UnknownNameError, UsageError
 from rig.plugins import load
 from rig.recording.reader import Run
@@ -58,8 +60,8 @@ def judged(tmp_path: Path) -> Judge:
 
 
 def verdict_of(run: Run) -> Validity | None:
-    q = queries_of(run)
-    return judge(run, q, service_figures(q, run.start.rules))
+    q, terms = queries_of(run), terms_of(run)
+    return judge(terms, q, service_figures(q, terms.percentile))
 
 
 def broken(verdict: Validity) -> list[tuple[str, str, str]]:

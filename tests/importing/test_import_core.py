@@ -14,7 +14,7 @@ from benchmarks.fuzz_importers import attempt, lay_out
 from benchmarks.import_cases import cases
 from drivers.importers.mlperf_power import importer as mlperf_power
 from rig.analysis.evaluate import evaluate
-from rig.analysis.reference_methods import peer_figures
+from rig.analysis.reference_methods import recorder_figures
 from rig.errors import DataError, StoreError, UnknownNameError, UsageError
 from rig.importing.imported import ImportedRun, ImportedSpan, ImportedTrace
 from rig.importing.write import run_import, write
@@ -86,7 +86,7 @@ def test_several_recordings_are_bound_in_a_session(tmp_path: Path) -> None:
     bound = json.loads((tmp_path / "out" / "session.json").read_text())["runs"]
     assert [tmp_path / "out" / r["path"] for r in bound] == paths
     assert [p.name for p in paths] == ["one-r", "two-r"]
-    assert all("peer.energy_per_inference_median_j" in peer_figures(open_run(p)) for p in paths)
+    assert all("peer.energy_per_inference_median_j" in recorder_figures(open_run(p)) for p in paths)
 
 
 def test_nothing_is_left_when_one_of_several_fails(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_the_command_names_what_is_wrong(tmp_path: Path) -> None:
 
 def test_lines_of_other_peers_are_passed_over(tmp_path: Path) -> None:
     run_ = small(peers=({"method": "somebody else's", "rail": "core"},))
-    assert peer_figures(open_run(write(run_, tmp_path / "run"))) == {}
+    assert recorder_figures(open_run(write(run_, tmp_path / "run"))) == {}
 
 
 @pytest.mark.parametrize(
@@ -160,12 +160,12 @@ def test_lines_of_other_peers_are_passed_over(tmp_path: Path) -> None:
 )
 def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="peer line"):
-        peer_figures(open_run(write(small(peers=(peer,)), tmp_path / "run")))
+        recorder_figures(open_run(write(small(peers=(peer,)), tmp_path / "run")))
 
 
 def test_a_peer_without_windows_has_no_figures(tmp_path: Path) -> None:
     peer = {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []}
-    assert peer_figures(open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
+    assert recorder_figures(open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
 
 
 def test_a_peer_line_is_plain_json(tmp_path: Path) -> None:

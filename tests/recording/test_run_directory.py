@@ -208,8 +208,8 @@ def test_frames_hold_the_documented_columns(engine_run: Path) -> None:
 
 
 def test_results_can_be_read_back_as_quantities(engine_run: Path) -> None:
-    for name, q in evaluate(open_run(engine_run)).quantities.items():
-        assert from_json(json.loads(json.dumps(q.to_json()))) == q, name
+    for key, q in evaluate(open_run(engine_run)).quantities.items():
+        assert from_json(json.loads(json.dumps(q.to_json()))) == q, str(key)
 
 
 def test_derived_files_can_be_deleted_and_rebuilt(engine_run: Path) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from reports.figures.trace import envelope
 from reports.format import budget, clean, flatten, quantity_text, si
-from reports.names import brief, groups, ordinal, split_name, target_of, text_of, title
+from reports.names import Group, brief, groups, heading, kind_of, text_of, title
+from rig.analysis.catalogue import entry_of, ordinal
+from rig.analysis.figure_key import PEER, TRIMMED, FigureKey
 from rig.analysis.quantity import Component, Quantity
 
 
@@ -57,21 +59,19 @@ def test_plain_numbers_read_well() -> None:
     assert si(90.0, "s") == "90 s"
 
 
-def test_names_are_taken_apart() -> None:
-    assert split_name("phase.inference.rail.vdd.core.idle_power_w")[:2] == (
+def test_a_figure_stands_under_its_phase_and_rail() -> None:
+    key = FigureKey("idle_power_w", "inference", "vdd.core")
+    assert (kind_of(key), heading(key), title(key)) == (
         "phase and rail",
         "Phase inference, rail vdd.core",
+        "Idle power",
     )
-    assert split_name("trimmed.rail.io.dynamic_power_w").kind == "cross-check"
-    assert split_name("what.is.this").kind == "other"
-    assert split_name("").kind == "other"
-    assert title("rail.io.dynamic_power_w") == "Dynamic power"
-    assert title("time_to_solution_s") == "Time to solution"
-    assert title("target_best_known_mean") == "Cost of the best known target, mean"
-    assert target_of("target_best_known_mean") == "best_known"
-    names = ("x.y.z", "rail.io.a", "trimmed.a", "phase.p.rail.io.a", "accuracy", "phase.p.a")
-    kinds = [g.kind for g in groups(dict.fromkeys(names, Quantity(1.0, "W")))]
-    assert kinds == ["overall", "phase", "rail", "phase and rail", "cross-check", "other"]
+    assert kind_of(FigureKey("dynamic_power_w", rail="io", method=TRIMMED)) == "cross-check"
+    keys = [FigureKey("energy_j", method=PEER), FigureKey("active_power_w", rail="io")]
+    keys += [FigureKey("active_power_w", method=TRIMMED), FigureKey("active_power_w", "p", "io")]
+    keys += [FigureKey("accuracy"), FigureKey("active_power_w", "p")]
+    kinds = [g.kind for g in groups(dict.fromkeys(keys, Quantity(1.0, "W")))]
+    assert kinds == ["overall", "peer", "phase", "rail", "phase and rail", "cross-check"]
 
 
 def test_budget_adds_what_is_shared_with_its_sign() -> None:
@@ -98,101 +98,154 @@ def test_envelope_keeps_extremes_and_gaps() -> None:
     assert mean[20] == pytest.approx(1.0)
 
 
+def latency(percentile: float) -> FigureKey:
+    return FigureKey("latency_p{percentile}_s", percentile=percentile)
+
+
+def gap(quantity: str, target: str, threshold: float = 0.0) -> FigureKey:
+    return FigureKey(quantity, target=target, threshold=threshold)
+
+
+EARLY = FigureKey("latency_p{percentile}_early_stopping_s", percentile=99)
+
+
 @pytest.mark.parametrize(
-    ("name", "kind", "text"),
+    ("key", "name", "kind", "text"),
     [
-        ("execution_time_p50_s", "overall", "Execution time, median"),
-        ("busy_time_per_inference_s", "overall", "Busy time per inference"),
-        ("duration_s", "service", "Duration"),
-        ("throughput_inferences_hz", "service", "Throughput, inferences"),
-        ("latency_mean_s", "service", "Latency, mean"),
-        ("latency_p50_s", "service", "Latency, median"),
-        ("latency_p99_9_s", "service", "Latency, 99.9th percentile"),
-        ("latency_p99_early_stopping_s", "service", "Latency, 99th percentile, early stopping"),
-        ("in_time_share", "service", "Answered in time"),
-        ("slip_p99_s", "arrivals", "Host's slip, 99th percentile"),
-        ("slip_max_s", "arrivals", "Host's slip, greatest"),
-        ("arrival_gap_distance", "arrivals", "Gaps kept from gaps scheduled, Kolmogorov distance"),
-        ("onset_latency_p90_s", "scene changes", "Time to recognise a new scene, 90th percentile"),
-        ("stream_accuracy", "scene changes", "Share of time with the right scene"),
-        ("average_power_w", "average", "Average power"),
-        ("rail.vdd.core.average_power_w", "average", "Average power, rail vdd.core"),
-        ("peer.energy_per_inference_median_j", "peer", "Energy per inference, median"),
-        ("peer.window.1.energy_per_inference_j", "peer", "Energy per inference, window 1"),
-        ("gap_best_known_mean", "solver", "Gap to the best known target, mean"),
-        ("time_to_gap_official_0_05_s", "solver", "Time to a gap of 5 % (official target)"),
         (
+            FigureKey("execution_time_p{percentile}_s", percentile=50),
+            "execution_time_p50_s",
+            "overall",
+            "Execution time, median",
+        ),
+        (FigureKey("duration_s"), "duration_s", "service", "Duration"),
+        (latency(99.9), "latency_p99_9_s", "service", "Latency, 99.9th percentile"),
+        (EARLY, "latency_p99_early_stopping_s", "service", "Latency, 99th percentile, early stopping"),
+        (FigureKey("slip_max_s"), "slip_max_s", "arrivals", "Scheduling delay of the host, greatest"),
+        (
+            FigureKey("onset_latency_p{percentile}_s", percentile=90),
+            "onset_latency_p90_s",
+            "scene changes",
+            "Time to recognise a new scene, 90th percentile",
+        ),
+        (
+            FigureKey("average_power_w", rail="vdd.core"),
+            "rail.vdd.core.average_power_w",
+            "average",
+            "Average power, rail vdd.core",
+        ),
+        (
+            FigureKey("active_power_w", "inference", "core", TRIMMED),
+            "trimmed.phase.inference.rail.core.active_power_w",
+            "cross-check",
+            "Active power",
+        ),
+        (
+            FigureKey("energy_per_inference_j", method=PEER, window=1),
+            "peer.window.1.energy_per_inference_j",
+            "peer",
+            "Energy per inference, window 1",
+        ),
+        (
+            gap("gap_{target}_mean", "best_known"),
+            "gap_best_known_mean",
+            "solver",
+            "Gap to the best known target, mean",
+        ),
+        (
+            gap("time_to_gap_{target}_{threshold}_s", "official", 0.05),
+            "time_to_gap_official_0_05_s",
+            "solver",
+            "Time to a gap of 5 % (official target)",
+        ),
+        (
+            gap("energy_to_gap_{target}_{threshold}_official_j", "official", 0.1),
             "energy_to_gap_official_0_1_official_j",
             "solver",
             "Energy to a gap of 10 % (official target), reached by all",
         ),
-        ("reached_gap_official_0_01_share", "solver", "Reached a gap of 1 % (official target)"),
-        ("overrun_max_s", "solver", "Overrun of the budget, greatest"),
-        ("costly", "other", "Costly"),
+        (
+            gap("reached_gap_{target}_{threshold}_share", "official", 0.01),
+            "reached_gap_official_0_01_share",
+            "solver",
+            "Reached a gap of 1 % (official target)",
+        ),
     ],
 )
-def test_figures_are_called_what_they_are(name: str, kind: str, text: str) -> None:
-    assert (split_name(name).kind, title(name)) == (kind, text)
+def test_a_figure_has_a_name_for_programs_and_a_title_for_people(
+    key: FigureKey, name: str, kind: str, text: str
+) -> None:
+    assert (str(key), kind_of(key), title(key)) == (name, kind, text)
 
 
 @pytest.mark.parametrize(
     ("p", "text"),
     [
-        ("50", "median"),
-        ("1", "1st percentile"),
-        ("12", "12th percentile"),
-        ("92", "92nd percentile"),
-        ("93", "93rd percentile"),
-        ("99.1", "99.1th percentile"),
+        (50, "median"),
+        (1, "1st percentile"),
+        (12, "12th percentile"),
+        (92, "92nd percentile"),
+        (93, "93rd percentile"),
+        (99.1, "99.1th percentile"),
     ],
 )
-def test_percentiles_are_spelt(p: str, text: str) -> None:
+def test_percentiles_are_spelt(p: float, text: str) -> None:
     assert ordinal(p) == text
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "text"),
+    ("key", "value", "text"),
     [
-        ("backlog_max", 1.0, "1 (no uncertainty stated)"),
-        ("arrival_gap_distance", 0.04, "0.04 (no uncertainty stated)"),
-        ("cost_mean", -0.5, "-0.5 (no uncertainty stated)"),
-        ("dropped_share", 0.02, "2 % (no uncertainty stated)"),
-        ("gap_official_mean", 1.5, "150 % (no uncertainty stated)"),
-        ("stream_accuracy", 1.0, "100 % (no uncertainty stated)"),
-        ("latency_p50_s", 0.5, "500 ms (no uncertainty stated)"),
+        (FigureKey("backlog_max"), 1.0, "1 (no uncertainty stated)"),
+        (FigureKey("arrival_gap_distance"), 0.04, "0.04 (no uncertainty stated)"),
+        (FigureKey("cost_mean"), -0.5, "-0.5 (no uncertainty stated)"),
+        (FigureKey("dropped_share"), 0.02, "2 % (no uncertainty stated)"),
+        (gap("gap_{target}_mean", "official"), 1.5, "150 % (no uncertainty stated)"),
+        (FigureKey("stream_accuracy"), 1.0, "100 % (no uncertainty stated)"),
+        (latency(50), 0.5, "500 ms (no uncertainty stated)"),
     ],
 )
-def test_shares_read_in_percent_and_counts_as_they_are(name: str, value: float, text: str) -> None:
-    assert text_of(name, Quantity(value, "s" if name.endswith("_s") else "1")) == text
+def test_shares_read_in_percent_and_counts_as_they_are(key: FigureKey, value: float, text: str) -> None:
+    assert text_of(key, Quantity(value, entry_of(key).unit)) == text
+
+
+def grouped(*keys: FigureKey) -> list[Group]:
+    return groups(dict.fromkeys(keys, Quantity(1.0, "1")))
 
 
 def test_groups_stand_in_one_order_and_figures_of_service_as_they_came() -> None:
-    names = ("peer.a", "slip_p50_s", "latency_p50_s", "duration_s", "average_power_w", "accuracy", "stream_accuracy")
-    found = groups(dict.fromkeys(names, Quantity(1.0, "s")))
+    names = ("duration_s", "average_power_w", "accuracy", "stream_accuracy", "slip_max_s")
+    found = grouped(FigureKey("energy_j", method=PEER), latency(50), *map(FigureKey, names))
     assert [g.kind for g in found] == ["overall", "service", "arrivals", "scene changes", "average", "peer"]
-    assert [name for name, _ in found[1].entries] == ["latency_p50_s", "duration_s"]
+    assert [str(key) for key, _ in found[1].entries] == ["latency_p50_s", "duration_s"]
 
 
 def test_a_terminal_shows_of_one_sample_at_a_time_what_is_asked_for_first() -> None:
-    names = ["duration_s", "throughput_samples_hz", "throughput_inferences_hz", "latency_mean_s", "latency_p50_s"]
-    names += ["latency_p97_s", "latency_p99_s", "latency_p99_9_s", "latency_p90_early_stopping_s"]
-    (service,) = groups(dict.fromkeys(names, Quantity(1.0, "s")))
-    short = [name for name, _ in brief(service, scheduled=False).entries]
-    assert short == ["throughput_samples_hz", "latency_p50_s", "latency_p99_s", "latency_p90_early_stopping_s"]
-    assert len(brief(service, scheduled=True).entries) == len(names) - 1
+    names = ("duration_s", "throughput_samples_hz", "throughput_inferences_hz", "latency_mean_s")
+    keys = [*map(FigureKey, names), *map(latency, (50, 97, 99, 99.9)), EARLY]
+    (service,) = grouped(*keys)
+    short = [str(key) for key, _ in brief(service, scheduled=False).entries]
+    assert short == ["throughput_samples_hz", "latency_p50_s", "latency_p99_s", "latency_p99_early_stopping_s"]
+    assert len(brief(service, scheduled=True).entries) == len(keys) - 1
 
 
 def test_a_terminal_shows_gaps_to_the_official_target_where_there_is_one() -> None:
-    names = ("cost_mean", "gap_official_mean", "gap_mine_mean", "time_to_gap_mine_0_1_s", "gap_official_spread_solves")
-    (solver,) = groups(dict.fromkeys(names, Quantity(1.0, "1")))
-    assert [name for name, _ in brief(solver, False).entries] == ["cost_mean", "gap_official_mean"]
-    (other,) = groups(dict.fromkeys(("gap_mine_mean",), Quantity(1.0, "1")))
+    mine, official = (gap("gap_{target}_mean", target) for target in ("mine", "official"))
+    (solver,) = grouped(
+        FigureKey("cost_mean"),
+        official,
+        mine,
+        gap("time_to_gap_{target}_{threshold}_s", "mine", 0.1),
+        gap("gap_{target}_spread_solves", "official"),
+    )
+    assert [key for key, _ in brief(solver, False).entries] == [FigureKey("cost_mean"), official]
+    (other,) = grouped(mine)
     assert len(brief(other, False).entries) == 1
 
 
 def test_a_single_rail_says_its_average_once() -> None:
-    one = {"average_power_w": Quantity(1.0, "W"), "rail.core.average_power_w": Quantity(1.0, "W")}
-    (alone,) = groups(one)
-    assert [name for name, _ in brief(alone, True).entries] == ["average_power_w"]
-    (both,) = groups({**one, "rail.io.average_power_w": Quantity(1.0, "W")})
+    total, core, io = (FigureKey("average_power_w", rail=rail) for rail in ("", "core", "io"))
+    (alone,) = grouped(total, core)
+    assert [key for key, _ in brief(alone, True).entries] == [total]
+    (both,) = grouped(total, core, io)
     assert len(brief(both, True).entries) == 3

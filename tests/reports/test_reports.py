@@ -19,6 +19,7 @@ import pytest
 from reports.console import print_result
 from reports.figures.draw import draw
 from reports.render import render, write
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import from_json
 from rig.analysis.result import RailSeries, Result
 from rig.recording.lines import ErrorRecord, Stop
@@ -203,7 +204,7 @@ def test_empty_result_still_renders(tmp_path: Any) -> None:
     whole = made_up()
     files = render(None, whole)
     write(whole, tmp_path)
-    bare = replace(without_pictures(whole), quantities={}, clocks={}, notes=(), refusals=())
+    bare = replace(without_pictures(whole), quantities=Figures(), clocks={}, notes=(), refusals=())
     bare = replace(bare, start=start())
     written = write(bare, tmp_path)
     assert {p.name for p in written} == {"results.json", "report.md", "report.html"}
@@ -236,7 +237,9 @@ def test_json_gives_every_quantity_back(tmp_path: Any) -> None:
     paths = write(result, tmp_path / "derived")
     assert all(p.is_file() for p in paths)
     data = json.loads((tmp_path / "derived" / "results.json").read_text())
-    assert {name: from_json(d) for name, d in data["quantities"].items()} == dict(result.quantities)
+    assert {name: from_json(d) for name, d in data["quantities"].items()} == {
+        str(key): q for key, q in result.quantities.items()
+    }
     assert data["refusals"][0]["remedy"] == "Measure at least 662"
     assert not list((tmp_path / "derived").rglob(".*"))
 
@@ -244,17 +247,17 @@ def test_json_gives_every_quantity_back(tmp_path: Any) -> None:
 def test_not_a_number_stays_out_of_sight_and_json_strict() -> None:
     result = made_up()
     bad = {
-        "active_power_w": q(math.nan, "W", 1e-6),
-        "dynamic_power_w": q(1e-4, "W", math.nan),
-        "accuracy": q(cast(float, np.float64(0.5)), "1", n=np.int64(7)),
+        FigureKey("active_power_w"): q(math.nan, "W", 1e-6),
+        FigureKey("dynamic_power_w"): q(1e-4, "W", math.nan),
+        FigureKey("accuracy"): q(cast(float, np.float64(0.5)), "1", n=np.int64(7)),
     }
-    files = render(None, replace(result, quantities={**result.quantities, **bad}))
+    files = render(None, replace(result, quantities=result.quantities | bad))
     data = json.loads(files["results.json"], parse_constant=pytest.fail)
     assert data["quantities"]["active_power_w"]["value"] is None
     assert "n/a" in files["report.html"].decode()
     for name in ("report.html", "report.md"):
         assert not re.search(r"\bnan\b", files[name].decode())
-    assert "n/a" in on_console(replace(result, quantities=bad))
+    assert "n/a" in on_console(replace(result, quantities=Figures(bad)))
 
 
 def test_writing_again_gives_the_same_bytes(tmp_path: Any) -> None:

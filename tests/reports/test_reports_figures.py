@@ -19,6 +19,7 @@ from reports.figures.draw import draw
 from reports.format import clean
 from reports.render import render, write
 from reports.stream import MAX_CLASSES, right_share, shown_of, stream_csv
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.result import Result
 from rig.analysis.service.change_detection import Stream, time_right
 from rig.analysis.solving.solves import Solve
@@ -28,7 +29,7 @@ from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_p
 
 def served(asked: Any, took: Any, **options: float) -> Result:
     result = without_pictures(made_up())
-    series = replace(result.series, asked_s=np.asarray(asked, float), latency_s=np.asarray(took, float))
+    series = replace(result.series, requested_s=np.asarray(asked, float), latency_s=np.asarray(took, float))
     return replace(
         result,
         series=series,
@@ -38,7 +39,7 @@ def served(asked: Any, took: Any, **options: float) -> Result:
 
 def streamed(stream: Stream | None, metered: bool = False) -> Result:
     result = without_pictures(made_up())
-    power = {"idle_power_w": q(3e-4, "W"), "average_power_w": q(4e-4, "W")}
+    power = Figures({FigureKey("idle_power_w"): q(3e-4, "W"), FigureKey("average_power_w"): q(4e-4, "W")})
     rails = made_up().series.rails if metered else ()
     return replace(result, quantities=power, series=replace(result.series, stream=stream, rails=rails))
 

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 from reports.figures import sweep_axes
 from reports.figures.sweep import sweep_figure
+from rig.analysis.catalogue import CATALOGUE
+from rig.analysis.figure_key import FigureKey
 from rig.errors import UsageError
 
 LETTERS = st.characters(max_codepoint=0x24F)
-UNITS = {"execution_time_s": "s", "energy_per_inference_j": "J", "accuracy": "1"}
+FIGURES = {name: FigureKey(name) for name in ("execution_time_s", "energy_per_inference_j", "accuracy")}
+COST, GAP = {"cost_mean": FigureKey("cost_mean")}, FigureKey("gap_{target}_mean", target="best_known")
 
 
 def table(rates: list[Any], loads: list[Any] | None = None, **figures: float) -> list[dict[str, Any]]:
@@ -32,7 +35,7 @@ def table(rates: list[Any], loads: list[Any] | None = None, **figures: float) ->
 
 
 def drawn(rows: list[dict[str, Any]], plot: str | None = None, against: str | None = None) -> str:
-    picture = sweep_figure(rows, ("rate", "load"), UNITS, plot, against)
+    picture = sweep_figure(rows, ("rate", "load"), FIGURES, plot, against)
     assert picture is not None
     ElementTree.fromstring(picture)
     return picture.decode()
@@ -117,7 +120,7 @@ def test_what_is_not_in_the_table_is_named(plot: str | None, against: str | None
     st.floats(-1e9, 1e9),
 )
 def test_any_table_is_drawn_or_not_at_all(rates: list[Any], value: float) -> None:
-    picture = sweep_figure(table(rates, None, execution_time_s=value), ("rate",), UNITS, None, "rate")
+    picture = sweep_figure(table(rates, None, execution_time_s=value), ("rate",), FIGURES, None, "rate")
     if picture is not None:
         ElementTree.fromstring(picture)
 
@@ -135,40 +138,45 @@ def solved(devices: tuple[str, ...] = DEVICES, **figures: Any) -> list[dict[str,
     ]
 
 
-def texts(rows: list[dict[str, Any]], units: dict[str, str], varied: tuple[str, ...], plot: str | None = None) -> Any:
-    picture = sweep_figure(rows, varied, units, plot, None)
+def texts(
+    rows: list[dict[str, Any]], figures: dict[str, FigureKey], varied: tuple[str, ...], plot: str | None = None
+) -> Any:
+    picture = sweep_figure(rows, varied, figures, plot, None)
     assert picture is not None
     return [html.unescape(text) for text in re.findall(r">([^<>]+)</text>", picture.decode())]
 
 
 def test_of_solvers_the_gap_comes_first_then_the_cost() -> None:
-    units = {"latency_p99_s": "s", "execution_time_s": "s", "cost_mean": "1", "gap_best_known_mean": "1"}
-    rows = [row | dict.fromkeys(units, 0.5) for row in solved()]
-    assert any(text.startswith("Gap to the best known target") for text in texts(rows, units, ("device", "timeout_s")))
-    del units["gap_best_known_mean"]
-    assert any(text.startswith("Cost, mean against") for text in texts(rows, units, ("device", "timeout_s")))
+    latency = FigureKey("latency_p{percentile}_s", percentile=99)
+    figures = {str(key): key for key in (latency, FigureKey("execution_time_s"), FigureKey("cost_mean"), GAP)}
+    rows = [row | dict.fromkeys(figures, 0.5) for row in solved()]
+    assert any(
+        text.startswith("Gap to the best known target") for text in texts(rows, figures, ("device", "timeout_s"))
+    )
+    del figures["gap_best_known_mean"]
+    assert any(text.startswith("Cost, mean against") for text in texts(rows, figures, ("device", "timeout_s")))
 
 
 def test_axes_and_lines_are_named_with_units_and_a_device_by_its_name() -> None:
-    units = {"gap_best_known_mean": "1"}
-    found = texts(solved(gap_best_known_mean=0.1), units, ("device", "timeout_s"))
+    figures = {"gap_best_known_mean": GAP}
+    found = texts(solved(gap_best_known_mean=0.1), figures, ("device", "timeout_s"))
     assert {"timeout (s)", "Gap to the best known target, mean (%)", *DEVICES} <= set(found)
     rows = [row | {"timeout_s": 1.0, "nodes": row["timeout_s"]} for row in solved(gap_best_known_mean=0.1)]
     rows = [row | {"timeout_s": k} for row in rows for k in (1.0, 10.0)]
-    assert {"timeout = 1 s", "timeout = 10 s"} <= set(texts(rows, units, ("timeout_s", "nodes")))
+    assert {"timeout = 1 s", "timeout = 10 s"} <= set(texts(rows, figures, ("timeout_s", "nodes")))
 
 
 def test_each_device_has_a_colour_and_each_other_value_a_mark_so_that_all_are_named() -> None:
     rows = [row | {"density": d} for row in solved(cost_mean=-5.0) for d in range(7)]
-    found = texts(rows, {"cost_mean": "1"}, ("device", "density", "timeout_s"), "cost_mean")
+    found = texts(rows, COST, ("device", "density", "timeout_s"), "cost_mean")
     assert {*DEVICES, *(f"timeout = {t:g} s" for t in (0.001, 0.01, 0.1))} <= set(found)
     assert not any("not named" in text for text in found)
 
 
 def test_a_line_simulated_in_part_says_so() -> None:
     rows = solved(("cpu-sa", "loihi2"), cost_mean=-5.0)
-    assert "loihi2 (SIMULATED)" in texts(rows, {"cost_mean": "1"}, ("device", "timeout_s"))
-    picture = sweep_figure(rows, ("device", "timeout_s"), {"cost_mean": "1"}, "cost_mean", "device")
+    assert "loihi2 (SIMULATED)" in texts(rows, COST, ("device", "timeout_s"))
+    picture = sweep_figure(rows, ("device", "timeout_s"), COST, "cost_mean", "device")
     assert picture is not None
     assert "(SIMULATED in part)" in picture.decode()
 
@@ -177,16 +185,17 @@ def test_a_long_name_is_not_cut_off_where_it_tells_lines_apart() -> None:
     rows = [
         row | {"file": f"/a/long/way/to/some/folder/far/away/from/here/{row['device']}"} for row in solved(accuracy=0.5)
     ]
-    found = texts(rows, {"accuracy": "1"}, ("file", "timeout_s"))
+    found = texts(rows, FIGURES, ("file", "timeout_s"))
     assert len({text for text in found if text.endswith(DEVICES)}) == 3
 
 
 def test_targets_are_lines_beside_costs_where_all_cells_have_the_same() -> None:
     rows = solved(cost_mean=-90.0, target_official_mean=-105.0, target_best_known_mean=-115.0)
-    units = dict.fromkeys(("cost_mean", "target_official_mean", "target_best_known_mean"), "1")
-    assert {"official target", "best known target"} <= set(texts(rows, units, ("device", "timeout_s"), "cost_mean"))
+    targets = [FigureKey("target_{target}_mean", target=target) for target in ("official", "best_known")]
+    figures = COST | {str(key): key for key in targets}
+    assert {"official target", "best known target"} <= set(texts(rows, figures, ("device", "timeout_s"), "cost_mean"))
     rows[0]["target_official_mean"] = -104.0
-    assert "official target" not in texts(rows, units, ("device", "timeout_s"), "cost_mean")
+    assert "official target" not in texts(rows, figures, ("device", "timeout_s"), "cost_mean")
 
 
 @pytest.mark.parametrize(
@@ -205,17 +214,17 @@ def test_an_axis_is_logarithmic_over_a_decade_of_even_factors(values: list[float
     assert sweep_axes.logarithmic(values) == logarithmic
 
 
-@given(st.floats(0, 10), st.floats(0, 100), st.sampled_from(["active_power_w", "latency_p99_s", "feasible_share"]))
+@given(st.floats(0, 10), st.floats(0, 100), st.sampled_from(["active_power_w", "latency_mean_s", "feasible_share"]))
 def test_an_interval_does_not_go_where_the_quantity_cannot(value: float, half: float, name: str) -> None:
-    unit = "1" if name.endswith("share") else name[-1].upper()
+    unit = CATALOGUE[name].unit
     value = min(value, 1.0) if unit == "1" else value
-    drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(name, unit))
+    drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(CATALOGUE[name]))
     y, low, high = drawn.interval({name: value, f"{name}.half_width_95": half})
     assert 0.0 <= low <= y <= high
     assert unit != "1" or high <= 1.0
 
 
-@pytest.mark.parametrize("name", ["gap_official_mean", "cost_mean", "dynamic_power_w", "rail.io.dynamic_power_w"])
+@pytest.mark.parametrize("name", ["gap_{target}_mean", "cost_mean", "dynamic_power_w"])
 def test_what_may_be_negative_keeps_its_whole_interval(name: str) -> None:
-    drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(name, "1"))
+    drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(CATALOGUE[name]))
     assert drawn.interval({name: 0.1, f"{name}.half_width_95": 0.5})[1:] == (-0.4, 0.6)

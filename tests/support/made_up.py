@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity
-from rig.analysis.result import ClockSummary, RailSeries, Refusal, Result, Series
+from rig.analysis.refusal import Refusal
+from rig.analysis.result import ClockSummary, RailSeries, Result, Series
 from rig.analysis.service.change_detection import Stream
-from rig.analysis.validity import Check, Validity
+from rig.analysis.verdict import Check, Validity
 from rig.recording.lines import Start
 from tests.support.start_lines import start
 
@@ -42,27 +44,29 @@ def made_up_series(name: str, readings: int, spans: int) -> Series:
         idle_windows_s=np.array([[0.5, 4.5], [36.0, 39.5]]),
         mark_windows_s=np.array([[4.6, 4.7]]),
         execution_times_s=0.9 + 0.01 * rng.standard_normal(spans),
-        asked_s=on - 0.01,
+        requested_s=on - 0.01,
         latency_s=0.92 + 0.01 * rng.standard_normal(spans),
         stream=None,
         solves=(),
     )
 
 
-def made_up_quantities(name: str) -> dict[str, Quantity]:
-    return {
-        "accuracy": q(0.875, "1", 0.006),
-        "execution_time_s": q(0.9, "s", 0.002, 19),
-        "execution_time_p90_s": q(0.912, "s", 0.004),
-        "active_power_w": q(4.0e-4, "W", 2e-6, 19),
-        "dynamic_power_w": q(1.0e-4, "W", 1.5e-6, 19, bias=1e-7),
-        "energy_per_inference_j": q(3.6e-4, "J", 3e-6),
-        f"phase.{name}.active_power_w": q(4.1e-4, "W", 2e-6),
-        f"rail.{name}.idle_power_w": q(3.0e-4, "W", 2e-6),
-        f"phase.inference.rail.{name}.idle_power_w": q(3.0e-4, "W", 2e-6),
-        "trimmed.dynamic_power_w": q(1.01e-4, "W", 1e-6),
-        f"who.knows.{name}": q(12.0, "widgets"),
-    }
+SLOWEST = FigureKey("execution_time_p{percentile}_s", percentile=99)
+
+
+def made_up_quantities(name: str) -> Figures:
+    return Figures({
+        FigureKey("accuracy"): q(0.875, "1", 0.006),
+        FigureKey("execution_time_s"): q(0.9, "s", 0.002, 19),
+        FigureKey("execution_time_p{percentile}_s", percentile=90): q(0.912, "s", 0.004),
+        FigureKey("active_power_w"): q(4.0e-4, "W", 2e-6, 19),
+        FigureKey("dynamic_power_w"): q(1.0e-4, "W", 1.5e-6, 19, bias=1e-7),
+        FigureKey("energy_per_inference_j"): q(3.6e-4, "J", 3e-6),
+        FigureKey("active_power_w", phase=name): q(4.1e-4, "W", 2e-6),
+        FigureKey("idle_power_w", rail=name): q(3.0e-4, "W", 2e-6),
+        FigureKey("idle_power_w", "inference", name): q(3.0e-4, "W", 2e-6),
+        FigureKey("dynamic_power_w", method=TRIMMED): q(1.01e-4, "W", 1e-6),
+    })  # fmt: skip
 
 
 def made_up_start(name: str, mode: str) -> Start:
@@ -100,7 +104,13 @@ def made_up(
         simulated=simulated,
         start=made_up_start(name, "simulator" if simulated else "hardware"),
         quantities=made_up_quantities(name),
-        refusals=(Refusal("execution_time_p99_s", f"too few inferences {name}", "Measure at least 662"),),
+        refusals=(
+            Refusal(
+                SLOWEST,
+                f"too few inferences {name}",
+                "Measure at least 662",
+            ),
+        ),
         notes=(f"a note {name}",),
         clocks={"meter": ClockSummary("meter", f"brackets {name}", 8e-5, 1e-6, 2e-7, 40, considered)},
         series=made_up_series(name, readings, spans),
@@ -112,8 +122,8 @@ def without_pictures(result: Result) -> Result:
     """The same with nothing to draw, for what is not about pictures."""
     none = np.empty((0, 2))
     series = Series((), {}, none, none, none, np.empty(0), np.empty(0), np.empty(0), None, ())
-    given = {name: q(x.value, x.unit) for name, x in result.quantities.items()}
-    return replace(result, quantities=given, series=series)
+    given = {key: q(x.value, x.unit) for key, x in result.quantities.items()}
+    return replace(result, quantities=Figures(given), series=series)
 
 
 def made_up_stream(*, classes: int = 4, scenes: int = 12, answers: int = 120, total_s: float = 30.0) -> Stream:

@@ -28,10 +28,10 @@ from rig.sweep.grid import Cell, cells_of
 from rig.sweep.progress import Progress, span
 from rig.sweep.rows import content_digest, estimator_sources, figures_by
 from rig.sweep.store import frozen, place_of
+from tests.support.paths import ROOT
 from tests.support.sweep_bench import QUICK, aside, column, quick, rows, seals, states, sweep
 
 GRID = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
-ROWS = Path(rig.sweep.rows.__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +78,9 @@ def test_the_table_says_what_evaluate_says(whole: Path) -> None:
     for cell, row in zip(cells(whole), rows(whole), strict=True):
         result = evaluate(open_run(place_of(whole, cell)))
         assert (row["cell"], row["state"], row["verdict"]) == (cell.key, "done", result.validity.verdict)  # type: ignore[union-attr]
-        for name, q in result.quantities.items():
-            if "." not in name:
+        for key, q in result.quantities.items():
+            name = str(key)
+            if key.of_whole:
                 assert row[name] == repr(float(q.value))
                 assert row[f"{name}.half_width_95"] in (repr(float(q.half_width())), "")
         assert not any(name.startswith(("phase.", "rail.", "trimmed.")) for name in row)
@@ -488,7 +489,7 @@ def test_a_session_for_each_cell_when_asked(tmp_path: Path) -> None:
 
 
 def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> None:
-    names = {path.relative_to(ROWS.parents[1]).as_posix() for path in estimator_sources()}
+    names = {path.relative_to(ROOT / "rig").as_posix() for path in estimator_sources()}
     assert {"types.py", "analysis/evaluate.py", "analysis/power/noise.py", "recording/conversion.py"} <= names
     assert {name for name in names if name.startswith("sweep/")} == {"sweep/rows.py"}
 

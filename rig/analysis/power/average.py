@@ -1,4 +1,4 @@
-"""Average power over the time a system served, idle stretches between samples included, and energy per sample."""
+"""Average power while a system serves, idle stretches between samples included, and energy per sample."""
 
 from __future__ import annotations
 
@@ -6,45 +6,43 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rig.analysis.power.budget import BusyTime, active_power, dynamic_power
+from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.power.budget import active_power, dynamic_power
 from rig.analysis.power.estimators import integrated
-from rig.analysis.quantity import Quantity, linear
-from rig.analysis.timing.synchronise import Placed
+from rig.analysis.power.rail_model import RailModel
+from rig.analysis.quantity import linear
+from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.timeline import Activity
 from rig.types import Floats
 
-METHOD = "mean from the first sample asked for to the last answer"
+METHOD = "mean from the first request to the last completion"
 
 
 def average_figures(
-    placed: Sequence[Placed], activity: Activity, window_s: tuple[float, float], samples: int
-) -> dict[str, Quantity]:
-    """Average power by rail and in all over ``window_s`` (run seconds), and energy per sample; none when a rail
+    models: Sequence[RailModel], activity: Activity, window_s: tuple[float, float], samples: int
+) -> Figures:
+    """Average power of each rail and of all over ``window_s``, in run seconds, and energy per sample.
 
-    has no idle on both sides of the window or no whole reading in it.
+    There is no figure if a rail has no idle on both sides of the window or no whole reading in it.
     """
     on_s, off_s = window_s
-    if not (off_s > on_s and samples):
-        return {}
+    if not (off_s > on_s and samples and models):
+        return Figures()
     window = np.array([[on_s, off_s]])
-    rails: dict[str, Quantity] = {}
-    for p in placed:
-        if p.view is None or off_s - on_s < 2.0 * p.readings.period_s:
-            return {}
-        e = integrated(p.view, window, _outside(activity.excluded_s(), window))
-        if e is None:
-            return {}
-        busy = BusyTime(off_s - on_s, {}, samples)
-        dynamic = dynamic_power(p.view, p.rail, e, busy, p.timebase.rate_sigma, METHOD)
-        rails[f"rail.{p.rail.name}.average_power_w"] = active_power(p.view, p.rail, e, dynamic)
-    if not rails:
-        return {}
+    busy = BusyTime(off_s - on_s, {}, samples)
+    rails = Figures()
+    for model in models:
+        e = integrated(model, window, _outside(activity.excluded_s(), window))
+        if e is None or off_s - on_s < 2.0 * model.readings.period_s:
+            return Figures()
+        average = active_power(model, e, dynamic_power(model, e, busy, METHOD))
+        rails |= {FigureKey("average_power_w", rail=model.rail.name): average}
     total = linear([(1.0, q) for q in rails.values()], "W", METHOD)
-    per_sample = total.scaled((off_s - on_s) / samples, "J", "average power x duration over samples answered")
-    return rails | {"average_power_w": total, "average_energy_per_sample_j": per_sample}
+    per_sample = total.scaled((off_s - on_s) / samples, "J", "average power x duration over samples completed")
+    return rails | {FigureKey("average_power_w"): total, FigureKey("average_energy_per_sample_j"): per_sample}
 
 
 def _outside(excluded: Floats, window: Floats) -> Floats:
-    """Excluded windows that do not lie inside the time served."""
+    """Excluded windows that do not lie inside the window of service."""
     inside = (excluded[:, 0] >= window[0, 0]) & (excluded[:, 1] <= window[0, 1])
     return np.asarray(excluded[~inside])

@@ -1,57 +1,47 @@
-"""Estimates to Quantities: every source of error that we know, as a component of its own."""
+"""Estimates to quantities: every known source of error as a component of its own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from rig.analysis.power.coverage import hidden_w
 from rig.analysis.power.estimators import Estimate
-from rig.analysis.power.rail_model import View
+from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Component, Quantity
+from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
-from rig.types import Floats, Rail
+from rig.types import Floats
 
 
-@dataclass(frozen=True)
-class BusyTime:
-    """Total busy time of the windows that count, and its doubt from jittering stamps, by phase."""
-
-    seconds: float
-    jitter_u_s: Mapping[str, float]
-    n: int
-
-
-def dynamic_power(view: View, rail: Rail, e: Estimate, busy: BusyTime, rate_sigma: float, method: str) -> Quantity:
-    """Dynamic power of one rail with its budget. ``rate_sigma``: meter clock against device clock."""
-    parts = _noise_parts(view, e.dynamic)
-    parts += _resolution_parts(view, rail, e.dynamic, 2)
-    parts.append(Component("clock rate, meter to device", e.value_w * rate_sigma, shared=f"rate:{view.clock}"))
+def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) -> Quantity:
+    """Dynamic power of one rail with its budget."""
+    parts = _noise_parts(model, e.dynamic)
+    parts += _resolution_parts(model, e.dynamic, 2)
+    parts.append(Component("clock rate, meter to device", e.value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
     for phase, jitter_s in busy.jitter_u_s.items():
         parts.append(Component("stamp jitter", -e.value_w * jitter_s / busy.seconds, shared=f"stamps:{phase}"))
-    parts.append(Component("idle drift off a straight line", view.bend_w))
-    parts.append(Component("unseen between apertures", _aperture_u(view, e)))
-    parts += _gain_parts(view, rail, e.value_w)
-    if view.readings.supply is not None:
-        parts += [*_offset_parts(view, rail, e.dynamic), *_within_parts(view, view.readings.supply)]
+    parts.append(Component("idle drift off a straight line", model.bend_w))
+    parts.append(Component("unseen between apertures", _aperture_u(model, e)))
+    parts += _gain_parts(model, e.value_w)
+    if model.readings.supply is not None:
+        parts += [*_offset_parts(model, e.dynamic), *_within_parts(model, model.readings.supply)]
     parts.append(_rounding(e))
-    return _quantity(e.value_w, parts, _clip_bias(view, e), busy.n, method)
+    return _quantity(e.value_w, parts, _clip_bias(model, e), busy.n, method)
 
 
-def idle_power(view: View, rail: Rail, e: Estimate) -> Quantity:
-    """Idle power of one rail, taken at the mean moment of activity; n counts readings."""
-    parts = _noise_parts(view, e.idle)
-    parts += _resolution_parts(view, rail, e.idle, 1)
-    parts.append(Component("idle drift off a straight line", -view.bend_w))
-    parts += [*_gain_parts(view, rail, e.idle_w), *_offset_parts(view, rail, e.idle), _rounding(e)]
-    return _quantity(e.idle_w, parts, 0.0, int(np.sum(view.idle)), "straight line through the idle windows")
+def idle_power(model: RailModel, e: Estimate) -> Quantity:
+    """Idle power of one rail at the mean moment of activity; n counts readings."""
+    parts = _noise_parts(model, e.idle)
+    parts += _resolution_parts(model, e.idle, 1)
+    parts.append(Component("idle drift off a straight line", -model.bend_w))
+    parts += [*_gain_parts(model, e.idle_w), *_offset_parts(model, e.idle), _rounding(e)]
+    return _quantity(e.idle_w, parts, 0.0, int(np.sum(model.idle)), "straight line through the idle windows")
 
 
-def active_power(view: View, rail: Rail, e: Estimate, dynamic: Quantity) -> Quantity:
-    """Active power: the same weights as dynamic plus idle, so that what they share cancels."""
+def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
+    """Active power: the weights of dynamic and idle power added, so that shared errors cancel."""
     weight = e.dynamic + e.idle
     own = {
         "white noise",
@@ -63,59 +53,61 @@ def active_power(view: View, rail: Rail, e: Estimate, dynamic: Quantity) -> Quan
         "gain calibration",
         "offset calibration",
     }
-    kept = [c for c in dynamic.components if c.source not in own]
-    parts = _noise_parts(view, weight) + _resolution_parts(view, rail, weight, 1) + kept
+    common = [c for c in dynamic.components if c.source not in own]
+    parts = _noise_parts(model, weight) + _resolution_parts(model, weight, 1) + common
     value = e.value_w + e.idle_w
-    parts += _gain_parts(view, rail, value) + _offset_parts(view, rail, weight)
+    parts += _gain_parts(model, value) + _offset_parts(model, weight)
     return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
 
 
-def noise_u(view: View, weight: Floats) -> float:
+def noise_u(model: RailModel, weight: Floats) -> float:
     """Standard uncertainty of a weighted sum from noise alone."""
-    return math.sqrt(sum(view.variances(weight).values()))
+    return math.sqrt(sum(model.variances(weight).values()))
 
 
-def _noise_parts(view: View, weight: Floats) -> list[Component]:
-    v = view.variances(weight)
+def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
+    v = model.variances(weight)
     parts = [
-        Component("white noise", math.sqrt(v["white"]), view.noise.dof),
+        Component("white noise", math.sqrt(v["white"]), model.noise.dof),
         Component("1/f noise", math.sqrt(v["flicker"])),
         Component("hum", math.sqrt(v["lines"])),
     ]
-    if view.jitter is not None:
-        parts.append(Component("counter jitter", math.sqrt(v["counter"]), view.jitter.dof))
+    if model.jitter is not None:
+        parts.append(Component("counter jitter", math.sqrt(v["counter"]), model.jitter.dof))
     return parts
 
 
-def _resolution_parts(view: View, rail: Rail, weight: Floats, levels: int) -> list[Component]:
-    """A step of the converter where nothing dithers it away, for a figure made of ``levels`` levels.
+def _resolution_parts(model: RailModel, weight: Floats, levels: int) -> list[Component]:
+    """The step of the converter as far as noise does not dither it, for a figure made of ``levels`` levels.
 
     Rounding errs on average by at most step/pi times the dither's characteristic function at 2 pi/step
     (Widrow and Kollar, Quantization Noise, 2008, ch. 4): exp(-2 pi^2 (sigma/step)^2) for white noise,
     a Bessel function, here by its envelope sqrt(2/(pi x)), for hum of phase amplitude x = 2 pi a/step.
 
-    A counter's step is of joules. It enters once for each end of a stretch that the weights hold together, since what
-    a reading of the counter rounds away the next interval finds; a counter that runs on dithers itself.
+    The step of a counter is in joules. It enters once for each end of a stretch of weights, since the next interval
+    holds what one reading of the counter rounds away; a counter that runs on dithers itself.
     """
-    if view.jitter is not None:
-        return [Component("resolution", math.sqrt(view.variances(weight)["step"]))]
+    rail = model.rail
+    if model.jitter is not None:
+        return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
     if not rail.resolution:
         return []
     step = rail.resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
-    if (s := view.readings.supply) is not None:
-        ok = view.readings.ok
+    if (s := model.readings.supply) is not None:
+        ok = model.readings.ok
         volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[ok])))
         step = math.hypot(step * abs(float(np.mean(s.volts[ok]))), volts_step)
-    sigma2 = max(view.noise.white_w**2 - step**2 / 12.0, 0.0)
+    sigma2 = max(model.noise.white_w**2 - step**2 / 12.0, 0.0)
     left = math.exp(-2.0 * math.pi**2 * sigma2 / step**2)
-    for _, amplitude, _ in view.noise.lines:
+    for _, amplitude, _ in model.noise.lines:
         left *= min(1.0, math.sqrt(step / (math.pi**2 * amplitude))) if amplitude > 0 else 1.0
     return [Component("resolution", step / math.sqrt(12.0) * left * math.sqrt(levels))]
 
 
-def _gain_parts(view: View, rail: Rail, value: float) -> list[Component]:
-    """Of the rail, and of the volts that its amperes were multiplied by."""
-    rails = [rail] if view.readings.supply is None else [rail, view.readings.supply.rail]
+def _gain_parts(model: RailModel, value: float) -> list[Component]:
+    """Gain of the rail, and of the volts that its amperes are multiplied by."""
+    supply = model.readings.supply
+    rails = [model.rail] if supply is None else [model.rail, supply.rail]
     return [
         Component(
             "gain calibration", r.accuracy.of_reading * value / math.sqrt(3.0), shared=f"gain:{r.gain_id or r.name}"
@@ -125,12 +117,14 @@ def _gain_parts(view: View, rail: Rail, value: float) -> list[Component]:
     ]
 
 
-def _offset_parts(view: View, rail: Rail, weight: Floats) -> list[Component]:
-    """An offset is the same in every reading; where volts were measured, it counts as the weights sum the other factor.
+def _offset_parts(model: RailModel, weight: Floats) -> list[Component]:
+    """Offset, which is the same in every reading.
 
-    Of constant volts dynamic power is free; an offset of the volts is not, since it goes with the amperes.
+    If volts were measured, an offset is weighted by the other factor: one of the amperes cancels in dynamic power at
+    constant volts, and one of the volts does not, since it goes with the amperes.
     """
-    if (s := view.readings.supply) is not None:
+    rail = model.rail
+    if (s := model.readings.supply) is not None:
         factors = ((rail, float(weight @ s.slope())), (s.rail, float(weight @ s.amperes)))
         return [
             Component(
@@ -146,26 +140,26 @@ def _offset_parts(view: View, rail: Rail, weight: Floats) -> list[Component]:
     return [Component("offset calibration", u, shared=f"offset:{rail.gain_id or rail.name}")]
 
 
-def _within_parts(view: View, s: Supply) -> list[Component]:
-    r = view.readings
-    u = covariance_w(s, view.busy, view.held & r.ok, float(np.median(r.end_s - r.start_s)))
+def _within_parts(model: RailModel, s: Supply) -> list[Component]:
+    r = model.readings
+    u = covariance_w(s, model.busy, model.held & r.ok, float(np.median(r.end_s - r.start_s)))
     return [Component("current and voltage within one aperture", u)]
 
 
-def _aperture_u(view: View, e: Estimate) -> float:
-    """What the meter did not look at, if spans are not flat.
+def _aperture_u(model: RailModel, e: Estimate) -> float:
+    """Uncertainty from what the meter did not see of spans that are not flat.
 
-    Between apertures: a step of height h at a random moment errs by h * unseen / sqrt(12) readings.
-    Dropped readings: the scatter inside windows, for the share that is missing.
+    Between apertures, a step of height h at a random moment errs by h * unseen / sqrt(12) readings. For dropped
+    readings it is the scatter inside windows, for the share that is missing.
     """
-    r = view.readings
-    if r.counter:  # it misses nothing between two looks
+    r = model.readings
+    if r.counter:  # a counter misses nothing between two looks
         return 0.0
-    used = (e.dynamic != 0) & view.held
+    used = (e.dynamic != 0) & model.held
     n = int(np.count_nonzero(used))
     if n < 3:
         return 0.0
-    noise = view.noise.busy_w**2
+    noise = model.noise.busy_w**2
     pair = used[1:] & used[:-1]
     steps = max(float(np.mean(np.diff(r.watts)[pair] ** 2)) - 2.0 * noise, 0.0) if np.any(pair) else 0.0
     scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
@@ -175,15 +169,15 @@ def _aperture_u(view: View, e: Estimate) -> float:
     return math.sqrt((steps * blind**2 / 12.0 + scatter * max(missing, 0.0)) / n)
 
 
-def _clip_bias(view: View, e: Estimate) -> float:
-    """What readings at the end of the range may hide; see ``rig.analysis.power.coverage``."""
-    if not np.any(view.readings.overload):
+def _clip_bias(model: RailModel, e: Estimate) -> float:
+    """What readings at the end of the range may hide, see ``rig.analysis.power.coverage``."""
+    if not np.any(model.readings.overload):
         return 0.0
-    return float(np.abs(e.dynamic) @ hidden_w(view)[0])
+    return float(np.abs(e.dynamic) @ hidden_w(model)[0])
 
 
 def _rounding(e: Estimate) -> Component:
-    """What double precision leaves of sums and differences of the levels."""
+    """Rounding of sums and differences of the levels in double precision."""
     return Component("rounding", 16.0 * float(np.finfo(float).eps) * (abs(e.idle_w) + abs(e.value_w)))
 
 

@@ -1,7 +1,7 @@
-"""What errs in a cumulative counter: each of its readings, and not the watts between them.
+"""The errors of a cumulative counter, which are those of its readings and not of the watts between them.
 
 A counter shows joules as of its last renewal, in steps. So a reading errs by about ``power x age`` and by its step, and
-what one interval has too much, the next has too little. With errors of standard deviation sigma, and a correlation rho
+the excess of one interval is missing in the next. With errors of standard deviation sigma, and a correlation rho
 from one reading to the next, watts over even intervals T have the one-sided spectrum ``2 sigma**2 / T`` times
 ``(2 - 2 cos w) (1 - rho**2) / (1 - 2 rho cos w + rho**2)``, w = 2 pi f T: next to nothing at low frequencies, where
 sums over windows look. Ages are independent (rho = 0) where renewals or looks are irregular, and creep (rho near 1)
@@ -22,20 +22,21 @@ from rig.types import Floats
 RHO = (-0.8, -0.5, 0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
 """Correlations from one reading to the next that are considered."""
 SHOWN = 20.0
-"""Correlation times that the longest idle stretch must hold; what creeps more slowly counts as white noise."""
+"""Correlation times that the longest idle stretch must hold; slower jitter counts as white noise."""
 CALM = 1.0
-"""Odds, before looking, that a sensor behind a counter adds no white noise of its own, and likewise no 1/f noise."""
+"""Prior odds that a sensor behind a counter adds no white noise of its own, and likewise no 1/f noise."""
 SHORTEST = 8
-"""Readings of an idle stretch below which its spectrum is not asked."""
+"""Readings of an idle stretch below which its spectrum is not used."""
 TAPERED = 2.0 / 3.0
 """Independent ordinates for each one of a sine-tapered periodogram."""
 
 
 @dataclass(frozen=True)
 class Jitter:
-    """Errors of single readings of a counter: ``ages`` are (correlation, variance at idle in J**2), ``rise`` the factor
+    """Errors of single readings of a counter.
 
-    from idle to busy on a standard deviation, ``step_j`` that of the step, ``dof`` the degrees of freedom of the ages.
+    ``ages`` are (correlation, variance at idle in J**2), ``rise`` is the factor from idle to busy on a standard
+    deviation, ``step_j`` the standard deviation of the step, ``dof`` the degrees of freedom of the ages.
     """
 
     ages: tuple[tuple[float, float], ...]
@@ -44,18 +45,19 @@ class Jitter:
     dof: float
 
     def watts(self, period_s: float, busy: bool) -> float:
-        """What it does to the mean power between two readings, as a standard deviation."""
+        """Standard deviation of the mean power between two readings, in watts."""
         factor2 = self.rise**2 if busy else 1.0
         return math.sqrt(2.0 * (_neighbours(self.ages) * factor2 + self.step_j**2)) / period_s
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a counter showed of itself: ``idle`` holds one array for each unbroken idle stretch, residual watts
+    """What the readings of a counter show of its errors.
 
-    times length over ``period_s``; ``busy`` differences of neighbours of the same while busy. ``ratio`` is busy power
-    over idle power, ``step`` the counter's step in joules, 0 when not stated; ``slow`` as in ``noise.estimate``.
-    ``age_j`` is what is used at idle in the mean age that was declared, 0 for none.
+    ``idle`` holds one array for each unbroken idle stretch: residual watts times length over ``period_s``. ``busy``
+    holds differences of neighbours of the same while busy. ``ratio`` is busy power over idle power, ``step`` the step
+    in joules, 0 if it is not stated; ``slow`` is as in ``noise.estimate``. ``age_j`` is the energy used at idle in the
+    declared mean age, 0 for none.
     """
 
     idle: Sequence[Floats]
@@ -88,8 +90,9 @@ def variances(jitter: Jitter, weight: Floats, length_s: Floats, busy: Floats) ->
 def estimate(c: Counted) -> tuple[Noise, Jitter]:
     """Fit white + flicker + lines + a counter's jitter to the idle stretches, and scale it to the busy ones.
 
-    Ages know nothing of the power, so what they do grows with it, and so does the noise of a sensor behind the counter.
-    What the busy readings scatter beyond that is jitter too, or the device's own, which a counter does not get wrong.
+    Ages do not depend on the power, so their effect grows with it, and so does the noise of a sensor behind the
+    counter. Scatter of the busy readings beyond that is jitter too, or changes of the device, which a counter gets
+    right.
     """
     step_j, period_s = c.step / math.sqrt(12.0), c.period_s
     n = float(sum(len(r) for r in c.idle))
@@ -103,9 +106,9 @@ def estimate(c: Counted) -> tuple[Noise, Jitter]:
         white_w = math.sqrt(white / (2.0 * period_s))
         ages = [(rho, 0.5 * level * period_s) for rho, level in blue]
         total = sum(j2 for _, j2 in ages)
-        left = max(total - step_j**2, 0.0) / total if total > 0 else 0.0  # the step is in what was found
+        left = max(total - step_j**2, 0.0) / total if total > 0 else 0.0  # the fit holds the step too
         ages = [(rho, left * j2) for rho, j2 in ages if left * j2 > 1e-6 * total]
-    else:  # too few to tell a counter's jitter from noise: counted as noise, which is the larger
+    else:  # too few readings to tell jitter from noise: all counts as noise, which is the larger
         pooled = np.concatenate([*c.idle, np.zeros(0)])
         white_w, flicker, lines = float(np.std(pooled)) if len(pooled) > 1 else 0.0, 0.0, ()
     white_w = math.hypot(white_w, _unseen_w(c, sum(j2 for _, j2 in ages), n))
@@ -114,10 +117,10 @@ def estimate(c: Counted) -> tuple[Noise, Jitter]:
 
 
 def _unseen_w(c: Counted, found_j2: float, n: float) -> float:
-    """Ages that creep jump back by twice their mean now and then: what that adds to white noise, per reading.
+    """White noise per reading from creeping ages that jump back by twice their mean and were not seen to.
 
-    Of jumps that nobody saw in n readings one expects a half in as many (Jeffreys). Where ages were seen over all that
-    they can be, from nothing to twice their mean, nothing is unseen.
+    The expected number of unseen jumps in n readings is one half (Jeffreys). If ages were seen over their whole range,
+    from 0 to twice their mean, nothing is unseen.
     """
     if not c.age_j > 0.0:
         return 0.0
@@ -126,7 +129,7 @@ def _unseen_w(c: Counted, found_j2: float, n: float) -> float:
 
 
 def _neighbours(ages: Sequence[tuple[float, float]]) -> float:
-    """Half of the variance of what a reading differs by from the one before."""
+    """Half of the variance of the difference of a reading and the one before."""
     return sum((1.0 - rho) * j2 for rho, j2 in ages)
 
 
@@ -158,11 +161,11 @@ def _busy(c: Counted, noise: Noise, jitter: Jitter) -> tuple[Noise, Jitter]:
 def _fit(
     long: Sequence[Floats], c: Counted, skip_hz: Sequence[float]
 ) -> tuple[float, float, list[tuple[float, float]]]:
-    """Expected densities (white, flicker, ages by their correlation) under a Whittle likelihood, after ``noise``.
+    """Expected densities (white, flicker, ages by their correlation) under a Whittle likelihood, as in ``noise``.
 
-    The ratios of white and flicker to the ages' lie on a grid, log-uniform, and each is absent in one case of
-    two before looking; the level of all follows from the data. Stretches are tapered by a half sine, without which the
-    two readings at the ends of a stretch leak into its low frequencies.
+    The ratios of white and flicker to the ages' density lie on a log-uniform grid, and the prior has each absent in one
+    case of two; the level of all follows from the data. Stretches are tapered by a half sine, without which the
+    readings at the ends of a stretch leak into its low frequencies.
     """
     spectra = [_tapered(r, c.period_s) for r in long]
     f, power, count = binned(spectra, skip_hz, c.period_s)
@@ -194,9 +197,9 @@ def _fit(
 
 
 def _slow_cost(slow: tuple[Floats, float], white: Floats, flicker: Floats) -> Floats:
-    """What the slow residuals of the whole run say against white and flicker of these densities; shape kept.
+    """Cost of white and flicker densities given the slow residuals of the whole run; shape kept.
 
-    They hold both, and what else the spans and the jitter add, which is at least nothing.
+    The residuals hold both, and what the spans and the jitter add, which is not negative.
     """
     f, power, count = binned([periodogram(slow[0], slow[1], 2)], [], slow[1])
     mean = float(np.sum(count * power) / np.sum(count))
@@ -212,7 +215,7 @@ def _slow_cost(slow: tuple[Floats, float], white: Floats, flicker: Floats) -> Fl
 
 
 def _tapered(x: Floats, period_s: float) -> tuple[Floats, Floats]:
-    """One-sided periodogram behind a half sine, without the mean, whose removal has cost its neighbour 9 %."""
+    """One-sided periodogram after a half-sine taper, without the mean, whose removal costs its neighbour 9 %."""
     n = len(x)
     taper = np.sin(math.pi * np.arange(1, n + 1) / (n + 1.0)) * math.sqrt(2.0 / (n + 1.0))
     power = 2.0 * period_s * np.abs(np.fft.rfft(x * taper)) ** 2

@@ -1,4 +1,4 @@
-"""What a trace did not see: readings at the end of the range, readings that are missing, spans after its end."""
+"""Coverage of a trace: readings at the end of the range, missing readings, and spans outside the trace."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.analysis.power.rail_model import View
+from rig.analysis.power.rail_model import RailModel
 from rig.analysis.timing.activity_signal import merged, touches
 from rig.analysis.timing.timeline import Readings
 from rig.types import Bools, Floats
 
 NOISE_RUN = 3
-"""Readings in a row that noise alone may lift to the end of the range."""
+"""Successive readings that noise alone may lift to the end of the range."""
 NOISE_WIDTHS = 6.0
-"""How far below the end of the range, in widths of noise, the reading beside them may be."""
+"""Widths of noise by which the reading beside them may be below the end of the range."""
 GAP_PERIODS, STEADY = 1.5, 1.2
-"""Periods beyond which readings are missing, where nine in ten follow each other as closely as the second says."""
+"""Readings are missing after a pause of so many periods, if nine in ten pauses are below the second number."""
 
 
-def hidden_w(view: View) -> tuple[Floats, Bools]:
-    """The most that each reading may hide, in watts, shape (n,); and which of them noise does not explain.
+def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
+    """The most that each reading may hide, in watts, shape (n,), and which of them noise does not explain.
 
-    A reading at the end of the range says that the truth is there or above. Where a short run of them stands beside
-    readings that noise could have lifted so far, it hides about a width of the noise. Else, as in an inrush, nothing in
-    the trace bounds it: it is taken to hide as much as it shows once again.
+    A reading at the end of the range is a lower bound. A short run of them beside readings that noise could have lifted
+    as far hides about a width of the noise. Otherwise, as in an inrush, nothing in the trace bounds it, and it is taken
+    to hide as much again as it shows.
     """
-    r = view.readings
+    r = model.readings
     flagged = r.overload & r.ok
     hidden, unexplained = np.zeros(len(r.watts)), np.zeros(len(r.watts), dtype=bool)
     if not np.any(flagged):
         return hidden, unexplained
-    width = view.reading_u_w(True)
+    width = model.reading_u_w(True)
     first, last = np.flatnonzero(np.diff(np.concatenate([[False], flagged, [False]]).astype(np.int8))).reshape(-1, 2).T
     padded = np.concatenate([[-np.inf], r.watts, [-np.inf]])
     beside = np.maximum(padded[first], padded[last + 1])
@@ -45,23 +45,23 @@ def hidden_w(view: View) -> tuple[Floats, Bools]:
     return hidden, unexplained
 
 
-def overload_note(rail: str, view: View) -> str | None:
-    """Said wherever a reading was at the end of the range while the device was busy or idle was measured."""
-    used = (view.busy | view.idle) & view.readings.overload
+def overload_note(rail: str, model: RailModel) -> str | None:
+    """A note if readings were at the end of the range while the device was busy or idle was measured."""
+    used = (model.busy | model.idle) & model.readings.overload
     count = int(np.count_nonzero(used))
     if not count:
         return None
-    share = count / max(int(np.count_nonzero(view.busy | view.idle)), 1)
-    beyond = int(np.count_nonzero(used & hidden_w(view)[1]))
-    more = f"; {beyond} of them higher than noise explains, so each may hide as much again" if beyond else ""
+    share = count / max(int(np.count_nonzero(model.busy | model.idle)), 1)
+    beyond = int(np.count_nonzero(used & hidden_w(model)[1]))
+    more = f"; noise does not explain {beyond} of them, and each may hide as much again" if beyond else ""
     return f"Rail {rail}: {count} readings ({share:.1%} of those used) are at the end of the meter's range{more}"
 
 
 def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
-    """Readings that are no number, gaps between readings, and windows that the trace does not hold."""
+    """Notes on readings that are not numbers, on missing readings, and on windows outside the trace."""
     bad = int(np.count_nonzero(~r.ok))
     if bad:
-        yield f"Rail {rail}: {bad} of {len(r.ok)} readings are no number; they are left out"
+        yield f"Rail {rail}: {bad} of {len(r.ok)} readings are not numbers and are left out"
     pace = np.diff(r.start_s)
     gaps = np.flatnonzero(pace > GAP_PERIODS * r.period_s) if r.period_s > 0 else np.zeros(0, dtype=int)
     if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY * r.period_s:
@@ -70,15 +70,15 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
         within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
         places = f"{len(gaps)} places, {within} of them while busy"
         yield f"Rail {rail}: readings are missing in {places}, {lost_s:.3g} s in all"
-    outside = int(np.count_nonzero(~_held(r, windows_s)))
+    outside = int(np.count_nonzero(~_covered(r, windows_s)))
     if outside:
-        yield f"Rail {rail}: {outside} of {len(windows_s)} spans lie outside the trace and are not powered"
+        yield f"Rail {rail}: {outside} of {len(windows_s)} spans lie outside the trace and have no power figure"
 
 
-def watched(r: Readings, windows_s: Floats) -> float:
+def covered_share(r: Readings, windows_s: Floats) -> float:
     """Share of the windows that lie wholly within the trace."""
-    return float(np.mean(_held(r, windows_s))) if len(windows_s) else 1.0
+    return float(np.mean(_covered(r, windows_s))) if len(windows_s) else 1.0
 
 
-def _held(r: Readings, windows_s: Floats) -> Bools:
+def _covered(r: Readings, windows_s: Floats) -> Bools:
     return np.asarray((windows_s[:, 0] >= r.start_s[0]) & (windows_s[:, 1] <= r.end_s[-1]))

@@ -1,12 +1,11 @@
 """Estimators: readings and windows to idle, active and dynamic power of one rail.
 
-Every estimate is a weighted sum of readings, so that noise of any colour propagates through its
-weights. Two estimators stand side by side:
+Every estimate is a weighted sum of readings, so that noise of any colour propagates through its weights. There are two:
 
-* integrated: everything above idle, from before each window to after it, over the busy time. It needs
-  no sharp edges and loses nothing of a span that is not flat; it needs idle on both sides.
-* trimmed: readings that lie wholly inside a window after the clock's doubt and the filter's settling
-  are cut off. It needs no idle beside the window; what stood in the trimmed ends it cannot see.
+* integrated: everything above idle, from before each window to after it, over the busy time. It needs no sharp edges
+  and loses nothing of a span that is not flat; it needs idle on both sides.
+* trimmed: readings wholly inside a window after the clock's uncertainty and the filter's settling time are cut off. It
+  needs no idle beside the window; it does not see the trimmed ends.
 """
 
 from __future__ import annotations
@@ -16,23 +15,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.power.rail_model import View, idle_line
-from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, merged, reach, seen, touches
+from rig.analysis.power.rail_model import RailModel, idle_line
+from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
 from rig.types import Bools, Floats
 
 MIN_SHARE = 0.5
 """Share of windows that must hold a whole reading after trimming."""
 GAP_ALLOWANCE = 1e-3
-"""Part of dynamic power below which a gap's difference from idle does not matter."""
+"""Part of dynamic power below which the difference of a gap from idle does not matter."""
 CONTRAST = 4.0
-"""Standard errors by which the gaps must differ from idle before they count as something else."""
+"""Standard errors by which gaps must differ from idle to count as another level."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """``dynamic`` and ``idle`` are weights over the readings; ``at_s`` the mean busy moment.
+    """Dynamic power ``value_w`` and idle power ``idle_w`` as weighted sums of the readings.
 
-    ``share`` is the part of the windows that took part, ``value_w`` the dynamic power.
+    ``dynamic`` and ``idle`` are the weights, shape (n,); ``at_s`` is the mean busy moment, ``share`` the part of the
+    windows that took part.
     """
 
     dynamic: Floats
@@ -46,51 +46,51 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TooShort:
-    """Why a set of windows cannot be powered: what one lasts, and what it would have to last."""
+    """Windows too short for a power figure: what one lasts in the median, and what it would have to last."""
 
     window_s: float
     needed_s: float
     share: float
 
 
-def integrated(view: View, windows_s: Floats, other_s: Floats) -> Estimate | None:
-    """Dynamic power by integration outward into idle; None when no window has idle on both sides.
+def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate | None:
+    """Dynamic power by integration outward into idle; None if no window has idle on both sides.
 
-    ``windows_s`` (k, 2) count; stretches that also touch ``other_s`` are left out whole.
+    ``windows_s`` has shape (k, 2). A stretch that also touches ``other_s`` is left out as a whole.
     """
-    r = view.readings
-    margin = reach(view.sigma_s, r.tau_s)
+    r = model.readings
+    margin = margin_s(model.sigma_s, r.tau_s)
     regions = merged(windows_s + margin)
     foreign = merged(other_s + margin)
-    # not even within a reading: one that foreign activity touches says nothing about idle at this edge
+    # a reading that other activity touches says nothing about idle at this edge
     spoiled = touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
     cut = (regions[:, 0] < r.start_s[0]) | (regions[:, 1] > r.end_s[-1])
     regions = regions[~(spoiled | cut)]
     if not len(regions):
         return None
     member = touches(regions, windows_s[:, 0], windows_s[:, 1])
-    z = np.where(touches(regions, r.start_s, r.end_s), view.weight, 0.0)
+    z = np.where(touches(regions, r.start_s, r.end_s), model.weight, 0.0)
     counted = merged(windows_s[member])
-    fill = seen(edges_of(counted), r.start_s, r.end_s, r.tau_s)
+    fill = mean_signal(edges_of(counted), r.start_s, r.end_s, r.tau_s)
     busy = float(np.sum(z * fill))
     if busy <= 0:
         return None
-    at = float(np.sum(z * view.middle_s) / z.sum())
-    # a reading that holds an edge averages the current, and the shunt's drop goes with its square
+    at = float(np.sum(z * model.middle_s) / z.sum())
+    # a reading that holds an edge averages the current, and the drop at the shunt goes with its square
     uneven = float(np.sum(z * fill * (1.0 - fill))) / busy
     del fill
-    dynamic = view.idle_weights(at)
+    dynamic = model.idle_weights(at)
     dynamic *= z.sum()
     np.subtract(z, dynamic, out=dynamic)
     dynamic /= busy
-    return _estimate(view, dynamic, windows_s[member], float(np.mean(member)), uneven)
+    return _estimate(model, dynamic, windows_s[member], float(np.mean(member)), uneven)
 
 
-def trimmed(view: View, windows_s: Floats) -> Estimate | TooShort:
+def trimmed(model: RailModel, windows_s: Floats) -> Estimate | TooShort:
     """Dynamic power from whole readings inside trimmed windows, each window weighted by its length."""
-    r = view.readings
+    r = model.readings
     merged_s = merged(windows_s)
-    lead, tail = 2.0 * view.sigma_s + SETTLE_TAU * r.tau_s, 2.0 * view.sigma_s
+    lead, tail = 2.0 * model.sigma_s + SETTLE_TAU * r.tau_s, 2.0 * model.sigma_s
     inner = merged_s + np.array([lead, -tail])
     usable = inner[:, 1] > inner[:, 0]
     where = inside(inner[usable], r.start_s, r.end_s)
@@ -102,102 +102,102 @@ def trimmed(view: View, windows_s: Floats) -> Estimate | TooShort:
         aperture = float(np.median(r.end_s - r.start_s))
         return TooShort(float(np.median(length)), aperture + r.period_s + lead + tail, share)
     held = count.astype(float)
-    if r.counter:  # by length, so that a window's sum is what the counter rose by
-        held = np.bincount(where[where >= 0], weights=view.weight[where >= 0], minlength=len(count))
+    if r.counter:  # by length, so that the sum over a window is the rise of the counter
+        held = np.bincount(where[where >= 0], weights=model.weight[where >= 0], minlength=len(count))
     each = length[usable] / np.where(count > 0, held, 1.0) * (count > 0)
-    weight = np.where(where >= 0, each[np.clip(where, 0, None)] * (view.weight if r.counter else 1.0), 0.0)
+    weight = np.where(where >= 0, each[np.clip(where, 0, None)] * (model.weight if r.counter else 1.0), 0.0)
     weight = weight / weight.sum()
-    at = float(np.sum(weight * view.middle_s))
-    kept = merged_s[usable][count > 0]
-    return _estimate(view, weight - view.idle_weights(at), kept, share)
+    at = float(np.sum(weight * model.middle_s))
+    used = merged_s[usable][count > 0]
+    return _estimate(model, weight - model.idle_weights(at), used, share)
 
 
-def _estimate(view: View, dynamic: Floats, windows_s: Floats, share: float, uneven: float = 0.0) -> Estimate:
+def _estimate(model: RailModel, dynamic: Floats, windows_s: Floats, share: float, uneven: float = 0.0) -> Estimate:
     length = windows_s[:, 1] - windows_s[:, 0]
     at = float(np.sum(windows_s.mean(axis=1) * length) / length.sum()) if length.sum() > 0 else 0.0
-    idle = view.idle_weights(at)
-    watts = view.readings.watts
+    idle = model.idle_weights(at)
+    watts = model.readings.watts
     value, level = float(dynamic @ watts), float(idle @ watts)
-    if (s := view.readings.supply) is not None:
-        # a reading that holds an edge is a product of means, and power the mean of products
+    if (s := model.readings.supply) is not None:
+        # a reading that holds an edge is a product of means, and power is the mean of products
         amperes, volts = float(dynamic @ s.amperes), float(dynamic @ s.volts)
         value += uneven * amperes * (volts - s.burden_ohm * amperes)
         return Estimate(dynamic, idle, value, level, share, at, windows_s)
-    burden = view.readings.burden_per_w
+    burden = model.readings.burden_per_w
     rise = _before_shunt(level + value, burden) - _before_shunt(level, burden)
     return Estimate(dynamic, idle, value - burden * uneven * rise**2, level, share, at, windows_s)
 
 
 def _before_shunt(power_w: float, burden_per_w: float) -> float:
-    """Current times supply voltage, of which ``power_w`` arrives: the inverse of ``x - b * x**2``."""
+    """Current times supply voltage at which ``power_w`` arrives: the inverse of ``x - b * x**2``."""
     if burden_per_w <= 0.0:
         return power_w
     return (1.0 - math.sqrt(max(1.0 - 4.0 * burden_per_w * power_w, 0.0))) / (2.0 * burden_per_w)
 
 
-def _in_gaps(view: View) -> Bools:
-    """Readings wholly between spans, and not of the idle windows; shape (n,)."""
-    r = view.readings
-    guard = merged(view.all_busy_s + reach(view.sigma_s, r.tau_s))
-    between = (r.start_s > view.all_busy_s[0, 0]) & (r.end_s < view.all_busy_s[-1, 1])
-    return np.asarray(between & r.ok & ~touches(guard, r.start_s, r.end_s) & ~view.idle)
+def _in_gaps(model: RailModel) -> Bools:
+    """Which readings lie wholly between spans and outside the idle windows; shape (n,)."""
+    r = model.readings
+    guard = merged(model.all_busy_s + margin_s(model.sigma_s, r.tau_s))
+    between = (r.start_s > model.all_busy_s[0, 0]) & (r.end_s < model.all_busy_s[-1, 1])
+    return np.asarray(between & r.ok & ~touches(guard, r.start_s, r.end_s) & ~model.idle)
 
 
-def gaps_unseen(view: View, windows_s: Floats) -> bool:
-    """Whether spans follow each other so closely that no reading tells what is drawn between them."""
+def gaps_without_reading(model: RailModel, windows_s: Floats) -> bool:
+    """Whether spans follow each other so closely that no reading lies between them."""
     if len(merged(windows_s)) < 2:
         return False
-    r = view.readings
+    r = model.readings
     among = (r.start_s > windows_s[:, 0].min()) & (r.end_s < windows_s[:, 1].max())
-    return not np.any(among & (_in_gaps(view) | view.idle))
+    return not np.any(among & (_in_gaps(model) | model.idle))
 
 
-def gaps_differ(view: View) -> tuple[bool, float]:
-    """Whether the gaps between spans, where readings fit into them, are at another level than idle.
+def gaps_differ(model: RailModel) -> tuple[bool, float]:
+    """Whether the gaps between spans are at another level than idle, and that level in watts above idle.
 
-    Returns the verdict and the level found, in watts above idle (0 when no reading fits).
+    The level is 0 if no reading fits into a gap.
     """
-    r, gap = view.readings, _in_gaps(view)
+    r, gap = model.readings, _in_gaps(model)
     count = np.count_nonzero(gap)
-    if count == 0 or not np.any(view.busy):
+    if count == 0 or not np.any(model.busy):
         return False, 0.0
-    at = float(view.middle_s[gap].mean())
-    share = view.weight[gap].sum() if r.counter else count
-    weight = np.where(gap, view.weight if r.counter else 1.0, 0.0) / share - view.idle_weights(at)
+    at = float(model.middle_s[gap].mean())
+    share = model.weight[gap].sum() if r.counter else count
+    weight = np.where(gap, model.weight if r.counter else 1.0, 0.0) / share - model.idle_weights(at)
     level = float(weight @ r.watts)
-    doubt = math.sqrt(sum(view.variances(weight).values()))
+    u = math.sqrt(sum(model.variances(weight).values()))
     allowance = (
-        0.2 * abs(view.drift_w)
+        0.2 * abs(model.drift_w)
         + 1e-12 * abs(float(np.mean(r.watts)))
-        + GAP_ALLOWANCE * abs(float(np.mean(r.watts[view.busy]) - r.watts[view.idle].mean()))
+        + GAP_ALLOWANCE * abs(float(np.mean(r.watts[model.busy]) - r.watts[model.idle].mean()))
     )
-    return abs(level) > CONTRAST * doubt + allowance, level
+    return abs(level) > CONTRAST * u + allowance, level
 
 
-def stamp_jitter_s(view: View, windows_s: Floats) -> float:
-    """How much the stamped length of one span jitters, from what the readings near it leave unexplained.
+def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
+    """Jitter of the stamped length of one span, in seconds, from the energy near it that the stamps do not explain.
 
-    A stamp that is late by t leaves dynamic power times t behind, which no true change of a span's
-    length does. The meter's noise does too; it is known and taken off, with the doubt of doing so left
-    in. inf when there are too few spans to tell.
+    A stamp that is late by t leaves dynamic power times t unexplained, which no true change of a span's length does.
+    So does the meter's noise; it is known and subtracted, and the uncertainty of that stays in. inf if there are too
+    few spans.
     """
-    r = view.readings
+    r = model.readings
     if len(windows_s) < 8:
         return math.inf
     spans = windows_s[np.argsort(windows_s[:, 0])]
-    fill = seen(edges_of(merged(spans)), r.start_s, r.end_s, r.tau_s)
-    above = np.where(r.ok, r.watts - idle_line(r, view.middle_s, view.idle, view.drift_u_w), 0.0)
-    margin = reach(view.sigma_s, r.tau_s)
+    fill = mean_signal(edges_of(merged(spans)), r.start_s, r.end_s, r.tau_s)
+    above = np.where(r.ok, r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), 0.0)
+    margin = margin_s(model.sigma_s, r.tau_s)
     near = touches(merged(spans + margin), r.start_s, r.end_s) & r.ok
     power = float(np.sum(above[near]) / np.sum(fill[near])) if np.any(fill[near] > 0) else 0.0
     if power == 0.0:
         return math.inf
-    owner = np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), view.middle_s[near])
+    owner = np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[near])
     each_s = r.end_s - r.start_s if r.counter else np.full(len(r.watts), r.period_s)
     left = (above - power * fill)[near] * (each_s[near] / power)
     each = np.bincount(owner, weights=left, minlength=len(spans))
     typical = np.zeros(len(r.watts))
     mine = np.flatnonzero(near)[owner == len(spans) // 2]
     typical[mine] = each_s[mine] / power
-    noise = sum(view.variances(typical).values())
+    noise = sum(model.variances(typical).values())
     return math.sqrt(max(float(np.var(each, ddof=1)) - noise, 0.0) + noise * math.sqrt(2.0 / len(spans)))

@@ -1,8 +1,8 @@
-"""The meter's noise, found in the idle windows, and what it does to any weighted sum of readings.
+"""The noise of a meter, estimated in the idle windows, and the variance of any weighted sum of readings.
 
-A sum ``sum(w * y)`` over evenly spaced readings has the variance ``integral S(f) |W(f)|^2 df`` with the
-one-sided spectrum S. We take S as white + flicker + a few lines (mains), which idle data can tell
-apart; a standard error from repetition alone would miss the last two, since they repeat.
+A sum ``sum(w * y)`` over evenly spaced readings has the variance ``integral S(f) |W(f)|^2 df`` with the one-sided
+spectrum S. S is white + flicker + a few lines (mains), which idle data can tell apart. A standard error from repetition
+alone would miss the last two, since they are the same in every repetition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LINES = 3
 SEGMENT = 1 << 17
 HORIZON_S = 1000.0
 BLOCK = 1 << 16
-"""Readings looked at together where what is computed on the way would take more memory than the trace."""
+"""Readings in one block where intermediate arrays would take more memory than the trace."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     """Fit the spectrum to idle residuals, one array per unbroken idle stretch (missing readings as 0).
 
     ``busy_differences`` are differences of neighbouring readings inside busy windows, in watts; their
-    median size gives the busy noise, which the steps of a burst cannot move. ``slow`` is what the
-    fitted levels leave of the whole run, averaged over ``slow_period_s``, long against a span: it
-    shows flicker that no idle window is long enough to show.
+    median size gives the busy noise, which the steps of a burst cannot move. ``slow`` is the residual of the whole run
+    after the fitted levels, averaged over ``slow_period_s``, long against a span: it shows flicker that is too slow for
+    an idle window.
     """
     spectra = [periodogram(r, period_s, 1) for r in residuals if len(r) >= 8]
     if not spectra:
@@ -63,8 +63,8 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     idle_differences = np.concatenate([np.diff(r) for r in residuals])
     excess = spread(busy_differences) ** 2 - spread(idle_differences) ** 2
     n = float(sum(len(r) for r in residuals))
-    doubt = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * spread(idle_differences) ** 2
-    busy = math.sqrt(sigma**2 + (excess if excess > doubt else 0.0))
+    u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * spread(idle_differences) ** 2
+    busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
     return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0))
 
 
@@ -87,8 +87,8 @@ def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]
 def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
     """``integral |W(f)|^2 / f df`` from the inverse of ``HORIZON_S`` up.
 
-    Below a fourth of the inverse length of the stretch W is its own sum, so that a difference of levels
-    is blind there and an absolute level is not. What is slower than the horizon counts as calibration.
+    Below a fourth of the inverse length of the stretch, W is the sum of the weights, so that a difference of levels is
+    blind there and an absolute level is not. Anything slower than the horizon counts as calibration.
     """
     last = int(np.round((t_s[-1] - t_s[0]) / period_s))
     stride = max(1, int(np.ceil((last + 1) / SEGMENT)))
@@ -115,7 +115,7 @@ def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
 
 
 def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
-    """One-sided, without the lowest bins, which the fitted levels and drift have eaten."""
+    """One-sided periodogram without the ``skip`` lowest bins, which the fitted levels and drift have removed."""
     n = len(x)
     power = 2.0 * period_s / n * np.abs(np.fft.rfft(x)) ** 2
     f = np.arange(len(power)) / (n * period_s)
@@ -126,7 +126,7 @@ def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
 def lines_of(
     residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float
 ) -> tuple[tuple[float, float, float], ...]:
-    """Up to three ordinates that stand out of their surroundings: frequency in Hz, amplitude in W, spacing in Hz."""
+    """Up to three spectral lines: frequency in Hz, amplitude in W, spacing of the spectrum in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
     data = [r for r in residuals if len(r) >= 8]
     f, power = spectra[longest]
@@ -181,12 +181,11 @@ def binned(
 
 
 def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, float]:
-    """Expected (white, flicker) densities; the expectation holds what is not known of flicker.
+    """Expected (white, flicker) densities over all values of flicker that the data allow.
 
     Whittle likelihood of averaged exponential ordinates. Each set of bins has a white level of its own
-    (spans may add some) and all share the flicker: absent in one case of three before looking, else
-    log-uniform over eight decades below what would explain everything. The white level returned is the
-    first set's.
+    (spans may add some) and all share the flicker. Its prior is none in one case of three, else log-uniform over eight
+    decades below the level that explains everything. The white level returned is that of the first set.
     """
     if not np.any(bins[0][1] > 0):
         return 0.0, 0.0
@@ -199,7 +198,7 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
         cost += own
         level = white if k == 0 else level
     chance = np.exp(-(cost - cost.min()))
-    chance[0] *= 0.5 * len(flicker)  # the least density stands for none at all
+    chance[0] *= 0.5 * len(flicker)  # the least density stands for no flicker
     chance /= chance.sum()
     return float(np.sum(chance * level)), float(np.sum(chance * flicker))
 
@@ -220,7 +219,7 @@ def _profile(f: Floats, power: Floats, count: Floats, flicker: Floats) -> tuple[
 
 
 def spread(differences: Floats) -> float:
-    """Standard deviation of the readings behind differences of neighbours, robustly."""
+    """Robust standard deviation of readings from the differences of neighbours."""
     if not len(differences):
         return 0.0
     return float(np.median(np.abs(differences - np.median(differences)))) * 1.4826 / math.sqrt(2.0)

@@ -1,4 +1,4 @@
-"""A stream whose scene changes: how soon the device is right about a new scene, and for how much of the time."""
+"""Change detection: how soon the device recognises a new scene of a stream, and how often it is right."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Quantity
 from rig.analysis.service.queries import Queries
-from rig.analysis.service.serving import latencies
+from rig.analysis.service.serving import mean_latency, percentile_latency
 from rig.recording.reader import Run
 from rig.types import Floats
 
 SUSTAIN = 3
-"""Answers in a row, or all that are left of a scene, that must be right."""
+"""How many answers in a row must be right; fewer suffice at the end of a scene."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Answers in the order they came. ``at_s`` and ``said`` have shape (k,), ``probability`` (k, classes);
+    """The answers of a stream in the order of completion, and its scenes.
 
-    scenes begin at ``onset_s`` (m,) and are called ``scene`` until the next; seconds are the run's.
+    ``at_s`` and ``said`` have shape (k,), ``probability`` has shape (k, classes). Scene ``scene[j]`` begins at
+    ``onset_s[j]``, shape (m,). Times are in seconds since the run's start.
     """
 
     at_s: Floats
@@ -36,7 +38,7 @@ class Stream:
 
 
 def stream_of(run: Run, q: Queries) -> Stream | None:
-    """The stream that a run played, or None when its samples are no frames of one."""
+    """The stream that a run played; None if its samples are not frames of a stream."""
     age = np.asarray(run.samples["label_age_s"].to_numpy(), dtype=float)
     labels = run.samples["label"].to_pylist()
     if not len(q) or np.any(q.sample < 0) or np.any(np.isnan(age[q.sample])) or not q.scheduled:
@@ -44,45 +46,45 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
     onset = np.round(q.due_s - age[q.sample], 9)
     order = np.argsort(q.due_s, kind="stable")
     starts = [k for j, k in enumerate(order) if j == 0 or abs(onset[k] - onset[order[j - 1]]) > 1e-6]
-    came = np.flatnonzero(q.answered)
-    came = came[np.argsort(q.done_s[came], kind="stable")]
+    came = np.flatnonzero(q.completed)
+    came = came[np.argsort(q.completed_s[came], kind="stable")]
     said = [json.loads(text) for text in q.outputs]
     answers = [said[q.output[k]] if q.output[k] >= 0 else None for k in came]
     scene = tuple(str(labels[q.sample[k]]) for k in starts)
     classes = tuple(sorted({*scene, *(name for a in answers for name in _probabilities(a))}))
     table = np.array([[_probabilities(a).get(c, 0.0) for c in classes] for a in answers]).reshape(-1, len(classes))
     end_s = float(max(q.due_s[order[-1]], q.window_s()[1]))
-    return Stream(q.done_s[came], tuple(str(_label(a)) for a in answers), classes, table, onset[starts], scene, end_s)
+    return Stream(
+        q.completed_s[came], tuple(str(_label(a)) for a in answers), classes, table, onset[starts], scene, end_s
+    )
 
 
-def onset_figures(stream: Stream) -> dict[str, Quantity]:
-    """Latency of the first sustained right answer after each change of scene, and the share of time right."""
-    found = onset_latencies_s(stream)
+def change_figures(stream: Stream | None) -> Figures:
+    """Latency of the first sustained right answer after each scene change, and the share of time that is right."""
+    if stream is None:
+        return Figures()
+    found = change_latencies_s(stream)
     changes = len(stream.onset_s) - 1
-    out: dict[str, Quantity] = {}
+    out: dict[FigureKey, Quantity] = {}
     reached = found[np.isfinite(found)]
     if changes > 0:
         method = f"changes of scene without {SUSTAIN} right answers in a row, or right to the scene's end"
-        out["onset_never_share"] = Quantity(1.0 - len(reached) / changes, "1", (), 0.0, changes, method)
+        out[FigureKey("onset_never_share")] = Quantity(1.0 - len(reached) / changes, "1", (), 0.0, changes, method)
     if len(reached):
-        for name, q in latencies(reached, "onset_latency").items():
-            if name.endswith(("_p50_s", "_p90_s", "_mean_s")):
-                out[name] = q
-    out["stream_accuracy"] = Quantity(
-        time_right(stream),
-        "1",
-        (),
-        0.0,
-        len(stream.at_s),
-        "share of the stream's time in which the last answer is right",
-    )
-    return out
+        ordered = np.sort(reached)
+        out[FigureKey("onset_latency_mean_s")] = mean_latency(ordered)
+        for p in (0.5, 0.9):
+            out[FigureKey("onset_latency_p{percentile}_s", percentile=100 * p)] = percentile_latency(ordered, p)
+    method = "share of the stream's time in which the last answer is right"
+    out[FigureKey("stream_accuracy")] = Quantity(time_right(stream), "1", (), 0.0, len(stream.at_s), method)
+    return Figures(out)
 
 
-def onset_latencies_s(stream: Stream) -> Floats:
-    """Shape (changes,): seconds from each change of scene to the first answer that is right and stays so for
+def change_latencies_s(stream: Stream) -> Floats:
+    """Seconds from each scene change to the first sustained right answer, shape (changes,).
 
-    ``SUSTAIN`` answers or until the scene ends; inf where there is none. The first scene is no change.
+    An answer is sustained if it is right for ``SUSTAIN`` answers or to the end of the scene. A change without such an
+    answer has inf. The first scene is not a change.
     """
     ends = np.append(stream.onset_s[1:], stream.end_s + 1.0)
     heard = np.clip(np.searchsorted(stream.onset_s, stream.at_s, side="right") - 1, 0, None)
@@ -99,7 +101,7 @@ def onset_latencies_s(stream: Stream) -> Floats:
 
 
 def time_right(stream: Stream) -> float:
-    """Share of the time from the first answer on in which the last answer names the scene that is heard."""
+    """Share of the time since the first answer in which the latest answer names the present scene."""
     if not len(stream.at_s):
         return 0.0
     edges = np.unique(np.concatenate([stream.at_s, stream.onset_s, [stream.end_s]]))
@@ -118,7 +120,7 @@ def _label(answer: Any) -> Any:
 
 
 def _probabilities(answer: Any) -> dict[str, float]:
-    """What an answer says of each class: its ``probability`` object, or all on its label."""
+    """The probability that an answer gives to each class; an answer without ``probability`` gives 1 to its label."""
     if isinstance(answer, Mapping) and isinstance(answer.get("probability"), Mapping):
         return {str(k): float(v) for k, v in answer["probability"].items() if isinstance(v, (int, float))}
     label = _label(answer)

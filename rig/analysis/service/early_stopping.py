@@ -9,7 +9,7 @@ import numpy as np
 from rig.types import Floats
 
 CONFIDENCE = 0.99
-"""Of early stopping: one in a hundred verdicts may be wrong."""
+"""Of early stopping: one verdict in a hundred may be wrong."""
 
 
 def needed(over: int, percentile: float, confidence: float = CONFIDENCE) -> int:
@@ -41,23 +41,23 @@ def allowed(n: int, percentile: float, confidence: float = CONFIDENCE) -> int:
 
 
 def discarded(n: int, percentile: float, confidence: float = CONFIDENCE) -> int:
-    """How many of the slowest the estimate leaves out: t - 1; -1 when n is too small for an estimate."""
+    """How many of the slowest queries the estimate leaves out, t - 1; -1 if n is too small for an estimate."""
     return allowed(n, percentile, confidence) - 1
 
 
 def estimate(ordered: Floats, percentile: float, confidence: float = CONFIDENCE) -> float:
-    """The slowest latency that is left, of sorted latencies of shape (n,); nan when n is too small."""
+    """The slowest latency that is left of sorted latencies, shape (n,); NaN if n is too small."""
     out = discarded(len(ordered), percentile, confidence)
     return float(ordered[len(ordered) - 1 - out]) if out >= 0 else math.nan
 
 
 def nearest_rank(ordered: Floats, percentile: float) -> float:
-    """The smallest value that at least ``percentile`` of all do not exceed, of sorted values of shape (n,)."""
+    """The smallest value that at least ``percentile`` of all do not exceed; sorted values, shape (n,)."""
     return float(ordered[min(len(ordered), max(math.ceil(len(ordered) * percentile), 1)) - 1])
 
 
 def interval(ordered: Floats, percentile: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Bounds between which the true percentile lies whatever the distribution, of sorted values (n,).
+    """Distribution-free bounds of the true percentile, from sorted values, shape (n,).
 
     Order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1). Where n
     is too small to bound a side it is -inf or inf.

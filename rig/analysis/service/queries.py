@@ -1,4 +1,4 @@
-"""What was asked and when it was answered, one row per sample handed over, on the host's clock."""
+"""When each sample was requested, issued and completed, on the host's clock."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rig.types import Bools, Floats, Indices
 class Queries:
     """Samples that count (no warm-up), in the order of their issue numbers; arrays have shape (n,).
 
-    Seconds are the run's. ``due_s`` is nan without a schedule, ``issued_s`` where a sample was dropped,
-    ``done_s`` where no answer came. ``sample`` is a row of the samples table, ``output`` a row of ``outputs``
-    (-1: none), ``inferences`` what the sample stands for, looped executions included.
+    Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` where a sample was
+    dropped, ``completed_s`` where no reply came. ``sample`` is a row of the samples table, ``output`` an index into
+    ``outputs`` (-1: none), ``inferences`` counts those of the sample times its executions.
     """
 
     issue: Indices
     sample: Indices
     due_s: Floats
     issued_s: Floats
-    done_s: Floats
+    completed_s: Floats
     inferences: Indices
     output: Indices
     outputs: tuple[str, ...]
-    holds: int | None = None
-    """How many samples the device can hold unanswered; None where it takes one batch at a time."""
+    max_pending: int | None = None
+    """How many samples the device can hold at a time; None where it takes one batch at a time."""
 
     def __len__(self) -> int:
         return len(self.issue)
@@ -40,30 +40,35 @@ class Queries:
         return bool(len(self)) and not np.any(np.isnan(self.due_s))
 
     @property
-    def asked_s(self) -> Floats:
-        """When each was asked for: due where it was scheduled, else issued."""
+    def requested_s(self) -> Floats:
+        """When each sample was requested: when it was due if it was scheduled, else when it was issued."""
         return np.where(np.isnan(self.due_s), self.issued_s, self.due_s)
 
     @property
-    def answered(self) -> Bools:
-        """Which were answered."""
-        return np.isfinite(self.done_s)
+    def completed(self) -> Bools:
+        """Which samples were completed."""
+        return np.isfinite(self.completed_s)
+
+    @property
+    def completed_count(self) -> int:
+        """How many samples were completed."""
+        return int(np.count_nonzero(self.completed))
 
     @property
     def dropped(self) -> Bools:
-        """Which were never handed over."""
+        """Which samples were never issued."""
         return np.isnan(self.issued_s)
 
     def latency_s(self) -> Floats:
-        """From when it was asked for to when the host had the answer, of those answered; the link included."""
-        # host stamps are whole nanoseconds: what is just in time must not be late by a rounding
-        return np.asarray(np.round((self.done_s - self.asked_s)[self.answered], 9))
+        """From request to completion at the host, the link included; shape of those completed."""
+        # host stamps are whole nanoseconds, and rounding must not make a sample late
+        return np.asarray(np.round((self.completed_s - self.requested_s)[self.completed], 9))
 
     def window_s(self) -> tuple[float, float]:
-        """From the first sample asked for to the last answer; (nan, nan) without an answer."""
-        if not np.any(self.answered):
+        """From the first request to the last completion; (nan, nan) if nothing was completed."""
+        if not np.any(self.completed):
             return float("nan"), float("nan")
-        return float(np.nanmin(self.asked_s)), float(np.nanmax(self.done_s))
+        return float(np.nanmin(self.requested_s)), float(np.nanmax(self.completed_s))
 
 
 def queries_of(run: Run) -> Queries:
@@ -81,7 +86,7 @@ def queries_of(run: Run) -> Queries:
     where = np.array([known.get(name, -1) for name in names], dtype=np.int64)
     size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], dtype=np.int64)
     output, outputs = _coded(table["output"])
-    said = _first_said(output[order], first, len(order))
+    first_output = _first_output(output[order], first, len(order))
     executions = np.nan_to_num(_numbers(table["executions"]), nan=1.0).astype(np.int64)
     holds = run.start.device.max_pending
     which = where[sample[rows]] if len(where) else np.full(len(rows), -1, np.int64)
@@ -90,26 +95,26 @@ def queries_of(run: Run) -> Queries:
         sample=which,
         due_s=_seconds(table["due_ns"], rows, t0_ns),
         issued_s=_seconds(table["issued_ns"], rows, t0_ns),
-        done_s=_seconds(table["completed_ns"], rows, t0_ns),
+        completed_s=_seconds(table["completed_ns"], rows, t0_ns),
         inferences=size[which] * executions[rows],
-        output=said,
+        output=first_output,
         outputs=tuple(outputs),
-        holds=holds if holds is not None and holds > 0 else None,
+        max_pending=holds if holds is not None and holds > 0 else None,
     )
 
 
-def _first_said(output: Indices, first: Indices, n: int) -> Indices:
-    """The output of each issue: that of its first row that has one."""
+def _first_output(output: Indices, first: Indices, n: int) -> Indices:
+    """The output of each issue, which is the first one among its rows."""
     ends = np.append(first[1:], n)
-    said = output[first]
-    for k in np.flatnonzero(said < 0):
-        spoken = output[first[k] : ends[k]]
-        said[k] = spoken[spoken >= 0][0] if np.any(spoken >= 0) else -1
-    return said
+    found = output[first]
+    for k in np.flatnonzero(found < 0):
+        rows = output[first[k] : ends[k]]
+        found[k] = rows[rows >= 0][0] if np.any(rows >= 0) else -1
+    return found
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:
-    """Texts by number, -1 for null."""
+    """The index of each text, -1 for null, and the distinct texts."""
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     return coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), coded.dictionary.to_pylist()

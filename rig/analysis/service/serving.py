@@ -1,7 +1,6 @@
-"""How a system serves: throughput, latency by percentile, what was late or dropped. From host stamps alone.
+"""How a system serves: throughput, latency percentiles, late and dropped samples, all from host stamps.
 
-Host stamps of one clock differ by whole nanoseconds, so what is in doubt is the finite sample and, for a
-rate, the two moments between which it is taken.
+Host stamps come from one clock and are whole nanoseconds, so the uncertainty is that of the finite sample.
 """
 
 from __future__ import annotations
@@ -11,102 +10,121 @@ import math
 
 import numpy as np
 
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.service.early_stopping import discarded, estimate, interval, nearest_rank
 from rig.analysis.service.queries import Queries
-from rig.types import Floats, Rules
+from rig.types import Floats
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
-Figures = dict[str, Quantity]
 
 
-def service_figures(q: Queries, rules: Rules | None) -> Figures:
-    """Every figure of service that these queries have, by name."""
-    if not np.any(q.answered):
-        return {}
-    figures = throughput(q) | latencies(q.latency_s(), "latency", None if rules is None else rules.percentile)
+def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
+    """Every figure of service that these queries support; ``early_stopping`` as in ``latencies``."""
+    if not np.any(q.completed):
+        return Figures()
+    figures = throughput(q) | latencies(q.latency_s(), early_stopping)
     if q.scheduled:
-        figures |= arrivals(q)
         dropped, n = int(np.count_nonzero(q.dropped)), len(q)
-        figures["dropped_share"] = Quantity(dropped / n, "1", (), 0.0, n, "samples never handed over, counted")
-        figures["backlog_max"] = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, n, "due and unanswered")
+        share = Quantity(dropped / n, "1", (), 0.0, n, "samples never issued, counted")
+        waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, n, "due and not completed")
+        figures |= arrivals(q) | {FigureKey("dropped_share"): share, FigureKey("backlog_max"): waiting}
     return figures
 
 
 def throughput(q: Queries) -> Figures:
-    """Samples and inferences per second between the first asked for and the last answer."""
+    """Samples and inferences per second between the first request and the last completion."""
     on_s, off_s = q.window_s()
-    n = int(np.count_nonzero(q.answered))
-    out = {"duration_s": Quantity(off_s - on_s, "s", (), 0.0, n, "first sample asked for to last answer, host clock")}
+    n = q.completed_count
+    method = "first request to last completion, host clock"
+    out = {FigureKey("duration_s"): Quantity(off_s - on_s, "s", (), 0.0, n, method)}
     if off_s > on_s:
-        rates = {"throughput_samples_hz": n, "throughput_inferences_hz": int(np.sum(q.inferences[q.answered]))}
-        method = "answers over the time from the first sample asked for to the last answer"
-        out |= {name: Quantity(count / (off_s - on_s), "Hz", (), 0.0, n, method) for name, count in rates.items()}
-    return out
+        inferences = int(np.sum(q.inferences[q.completed]))
+        method = "completions over the time from the first request to the last completion"
+        for quantity, count in (("throughput_samples_hz", n), ("throughput_inferences_hz", inferences)):
+            out[FigureKey(quantity)] = Quantity(count / (off_s - on_s), "Hz", (), 0.0, n, method)
+    return Figures(out)
 
 
-def latencies(times_s: Floats, name: str, stopped: float | None = None) -> Figures:
-    """Mean and percentiles of shape (n,) times; ``stopped`` adds MLPerf's early-stopping estimate of one."""
+def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:
+    """Mean and percentiles of latencies, shape (n,).
+
+    ``early_stopping`` names one percentile, 0 to 1, of which MLPerf's early-stopping estimate is added.
+    """
     ordered, n = np.sort(times_s), len(times_s)
-    mean_u = float(np.std(ordered, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
-    mean = Component("finite sample", mean_u, max(n - 1, 1))
-    out = {f"{name}_mean_s": Quantity(float(ordered.mean()), "s", (mean,) if mean_u else (), 0.0, n, "mean")}
+    out = {FigureKey("latency_mean_s"): mean_latency(ordered)}
     for p in PERCENTILES:
-        value = nearest_rank(ordered, p)
-        sides = [abs(side - value) for side in interval(ordered, p)]
-        bounded = all(map(math.isfinite, sides))
-        u = max(sides) / 1.959964 if bounded else 0.0
-        method = "nearest rank; interval from order statistics" if bounded else "nearest rank; too few to bound it"
-        parts = (Component("finite sample", u),) if u else ()
-        out[f"{name}_p{_label(p)}_s"] = Quantity(value, "s", parts, 0.0, n, method)
-    if stopped is not None and math.isfinite(found := estimate(ordered, stopped)):
-        method = f"early stopping: the {discarded(n, stopped)} slowest of {n} left out (99 % confidence)"
-        out[f"{name}_p{_label(stopped)}_early_stopping_s"] = Quantity(found, "s", (), 0.0, n, method)
-    return out
+        out[FigureKey("latency_p{percentile}_s", percentile=100 * p)] = percentile_latency(ordered, p)
+    if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
+        left_out = discarded(n, early_stopping)
+        method = f"early stopping: the {left_out} slowest of {n} left out (99 % confidence)"
+        key = FigureKey("latency_p{percentile}_early_stopping_s", percentile=100 * early_stopping)
+        out[key] = Quantity(found, "s", (), 0.0, n, method)
+    return Figures(out)
+
+
+def mean_latency(ordered: Floats) -> Quantity:
+    """Mean of sorted latencies, shape (n,), with its standard error."""
+    n = len(ordered)
+    u = float(np.std(ordered, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+    parts = (Component("finite sample", u, max(n - 1, 1)),) if u else ()
+    return Quantity(float(ordered.mean()), "s", parts, 0.0, n, "mean")
+
+
+def percentile_latency(ordered: Floats, share: float) -> Quantity:
+    """Nearest-rank percentile of sorted latencies, shape (n,), with the interval of its order statistics."""
+    value = nearest_rank(ordered, share)
+    sides = [abs(side - value) for side in interval(ordered, share)]
+    bounded = all(map(math.isfinite, sides))
+    u = max(sides) / 1.959964 if bounded else 0.0
+    method = "nearest rank; interval from order statistics" if bounded else "nearest rank; too few to bound it"
+    return Quantity(value, "s", (Component("finite sample", u),) if u else (), 0.0, len(ordered), method)
 
 
 def arrivals(q: Queries) -> Figures:
-    """How well the host kept the schedule: slip, and the distance of the gaps kept from those scheduled."""
-    slip = np.sort(slips_s(q))
-    n = len(slip)
+    """How well the host followed the schedule: scheduling delay, and how far its gaps are from those scheduled."""
+    delay = np.sort(scheduling_delays_s(q))
+    n, method = len(delay), "issued after it was possible"
     out = {
-        f"slip_p{_label(p)}_s": Quantity(nearest_rank(slip, p), "s", (), 0.0, n, "hand-over after it was possible")
+        FigureKey("slip_p{percentile}_s", percentile=100 * p): Quantity(nearest_rank(delay, p), "s", (), 0.0, n, method)
         for p in (0.5, 0.99)
     }
-    out["slip_max_s"] = Quantity(float(slip[-1]), "s", (), 0.0, n, "hand-over after it was possible")
+    out[FigureKey("slip_max_s")] = Quantity(float(delay[-1]), "s", (), 0.0, n, method)
     if n > 2:
         due = q.due_s[~q.dropped]
-        kept = np.diff(np.sort(due + slips_s(q)))
-        distance = gap_distance(np.diff(np.sort(due)), kept)
-        out["arrival_gap_distance"] = Quantity(distance, "1", (), 0.0, n, "Kolmogorov distance, gaps kept to scheduled")
-    return out
+        issued = np.diff(np.sort(due + scheduling_delays_s(q)))
+        distance = gap_distance(np.diff(np.sort(due)), issued)
+        method = "Kolmogorov distance, gaps issued to scheduled"
+        out[FigureKey("arrival_gap_distance")] = Quantity(distance, "1", (), 0.0, n, method)
+    return Figures(out)
 
 
-def slips_s(q: Queries) -> Floats:
-    """How much later than it could have been each sample was handed over: after it was due, and after the
+def scheduling_delays_s(q: Queries) -> Floats:
+    """How much later than possible each sample was issued, shape of those issued.
 
-    device had room for it, as far as it says how many it holds; else after it had answered all before.
+    A sample can be issued when it is due and the device has room for it. The device has room when it holds fewer
+    samples than it declares (``max_pending``), or, if it declares nothing, when all earlier samples are completed.
     """
     went = ~q.dropped
-    due, issued, done = q.due_s[went], q.issued_s[went], q.done_s[went]
-    room = _all_answered_s(issued, done) if q.holds is None else _room_s(done, q.holds)
-    room = np.where(room <= issued, room, -np.inf)  # else it held more than it says, and nothing was waited for
-    return np.asarray(np.maximum(issued - np.maximum(due, room), 0.0))
+    due, issued, done = q.due_s[went], q.issued_s[went], q.completed_s[went]
+    free = _all_completed_s(issued, done) if q.max_pending is None else _room_s(done, q.max_pending)
+    free = np.where(free <= issued, free, -np.inf)  # a device that held more than it declares caused no wait
+    return np.asarray(np.maximum(issued - np.maximum(due, free), 0.0))
 
 
-def _all_answered_s(issued_s: Floats, done_s: Floats) -> Floats:
-    """When everything handed over earlier was answered, of shape (n,)."""
-    ends = np.maximum.accumulate(np.where(np.isnan(done_s), -np.inf, done_s))
+def _all_completed_s(issued_s: Floats, completed_s: Floats) -> Floats:
+    """When everything issued earlier was completed, shape (n,)."""
+    ends = np.maximum.accumulate(np.where(np.isnan(completed_s), -np.inf, completed_s))
     first = np.searchsorted(issued_s, issued_s, side="left")
     return np.where(first > 0, ends[np.clip(first - 1, 0, None)], -np.inf)
 
 
-def _room_s(done_s: Floats, holds: int) -> Floats:
-    """When fewer than ``holds`` of the samples before were unanswered, of shape (n,)."""
-    out = np.full(len(done_s), -np.inf)
-    last: list[float] = []  # the answers that came last, as many as it holds
-    for k, done in enumerate(np.where(np.isnan(done_s), np.inf, done_s).tolist()):
-        if len(last) < holds:
+def _room_s(completed_s: Floats, most: int) -> Floats:
+    """When fewer than ``most`` of the earlier samples were pending, shape (n,)."""
+    out = np.full(len(completed_s), -np.inf)
+    last: list[float] = []  # the latest completions, at most ``most`` of them
+    for k, done in enumerate(np.where(np.isnan(completed_s), np.inf, completed_s).tolist()):
+        if len(last) < most:
             heapq.heappush(last, done)
         else:
             out[k] = last[0]
@@ -124,21 +142,24 @@ def gap_distance(one: Floats, other: Floats) -> float:
 
 
 def backlog(q: Queries) -> Floats:
-    """How many samples were due and unanswered at each moment one became due; shape of those handed over."""
+    """How many samples were due and not completed at each moment one became due; shape of those issued."""
     went = ~q.dropped
-    done = np.sort(np.where(np.isnan(q.done_s[went]), np.inf, q.done_s[went]))
+    done = np.sort(np.where(np.isnan(q.completed_s[went]), np.inf, q.completed_s[went]))
     due = np.sort(q.due_s[went])
     return np.asarray(np.arange(1, len(due) + 1) - np.searchsorted(done, due, side="right"), dtype=float)
 
 
+def deadline_figures(q: Queries, deadline_s: float | None) -> Figures:
+    """The share of samples in time, if they were scheduled and there is a deadline."""
+    if not (q.scheduled and deadline_s):
+        return Figures()
+    return Figures({FigureKey("in_time_share"): in_time_share(q, float(deadline_s))})
+
+
 def in_time_share(q: Queries, deadline_s: float) -> Quantity:
-    """Share of all samples, dropped ones among them, answered within ``deadline_s`` of being asked for."""
+    """Share of all samples, dropped ones included, that were completed within ``deadline_s`` of their request."""
     met = int(np.count_nonzero(q.latency_s() <= deadline_s))
     n = len(q)
     u = math.sqrt(max(met * (n - met), 0) / n) / n if n else 0.0
     parts = (Component("finite sample", u),) if u else ()
-    return Quantity(met / n if n else 0.0, "1", parts, 0.0, n, f"answered within {deadline_s:g} s of being due")
-
-
-def _label(p: float) -> str:
-    return f"{100 * p:g}".replace(".", "_")
+    return Quantity(met / n if n else 0.0, "1", parts, 0.0, n, f"completed within {deadline_s:g} s of being due")

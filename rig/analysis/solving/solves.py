@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity, product
 from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.validity import Check
+from rig.analysis.verdict import Check
 from rig.errors import DataError
 from rig.plugins import load, names
 from rig.recording.reader import Run
 from rig.recording.writer import payload_path
 from rig.types import Floats, Problem
 
-Figures = dict[str, Quantity]
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """Beyond which a solve counts as having overrun its budget."""
 
@@ -138,30 +138,32 @@ def solving_figures(
     they say nothing of closer thresholds, since they looked no further.
     """
     if not solves:
-        return {}
+        return Figures()
     n = len(solves)
     feasible = sum(s.conflicts == 0 for s in solves) / n
+    method = "x^T Q x of the solutions given"
     figures = {
-        "cost_mean": _scattered(solves, [s.cost for s in solves], "1", "x^T Q x of the solutions given"),
-        "cost_best": Quantity(min(s.cost for s in solves), "1", (), 0.0, n, "x^T Q x of the solutions given"),
-        "feasible_share": Quantity(feasible, "1", (), 0.0, n, "solutions that are independent sets"),
+        FigureKey("cost_mean"): _scattered(solves, [s.cost for s in solves], "1", method),
+        FigureKey("cost_best"): Quantity(min(s.cost for s in solves), "1", (), 0.0, n, method),
+        FigureKey("feasible_share"): Quantity(feasible, "1", (), 0.0, n, "solutions that are independent sets"),
     }
     over = np.array([s.over_s for s in solves])
     if np.all(np.isfinite(over)):
         method = "end of the span past the budget's, 0 where it ended in time"
-        figures["overrun_mean_s"] = Quantity(float(over.mean()), "s", (), 0.0, n, method)
-        figures["overrun_max_s"] = Quantity(float(over.max()), "s", (), 0.0, n, method)
+        figures[FigureKey("overrun_mean_s")] = Quantity(float(over.mean()), "s", (), 0.0, n, method)
+        figures[FigureKey("overrun_max_s")] = Quantity(float(over.max()), "s", (), 0.0, n, method)
     for target in sorted({name for s in solves for name in s.targets}):
         costs = {s.sample_id: s.targets[target] for s in solves if target in s.targets}
         method = f"mean of the {target} target costs of {len(costs)} problems"
-        figures[f"target_{target}_mean"] = Quantity(sum(costs.values()) / len(costs), "1", (), 0.0, len(costs), method)
+        key = FigureKey("target_{target}_mean", target=target)
+        figures[key] = Quantity(sum(costs.values()) / len(costs), "1", (), 0.0, len(costs), method)
         figures |= _gaps([s for s in solves if target in s.targets], target)
         if timed:
             figures |= _times_to([s for s in solves if target in s.targets], target, power, to_gap or 0.0)
-    return figures
+    return Figures(figures)
 
 
-def _gaps(solves: Sequence[Solve], target: str) -> Figures:
+def _gaps(solves: Sequence[Solve], target: str) -> dict[FigureKey, Quantity]:
     """Mean gap, the spread between problems, and that between solves of one problem."""
     by_problem: dict[str, list[float]] = {}
     for s in solves:
@@ -173,37 +175,43 @@ def _gaps(solves: Sequence[Solve], target: str) -> Figures:
     within = [float(np.std(g, ddof=1)) for g in by_problem.values() if len(g) > 1]
     method = f"(c - c_target)/|c_target| to the {target} target: worse is positive"
     own = [s for s in solves if s.targets[target]]
-    out = {f"gap_{target}_mean": _scattered(own, [gap(s.cost, s.targets[target]) for s in own], "1", method)}
+    mean_gap = _scattered(own, [gap(s.cost, s.targets[target]) for s in own], "1", method)
+    out = {FigureKey("gap_{target}_mean", target=target): mean_gap}
     if len(means) > 1:
         spread = float(np.std(means, ddof=1))
         problems = "deviation of problems' means"
-        out[f"gap_{target}_spread_problems"] = Quantity(spread, "1", (), 0.0, len(means), problems)
+        out[FigureKey("gap_{target}_spread_problems", target=target)] = Quantity(
+            spread, "1", (), 0.0, len(means), problems
+        )
     if within:
         mean = float(np.sqrt(np.mean(np.square(within))))
         pooled = "deviation within a problem, pooled"
-        out[f"gap_{target}_spread_solves"] = Quantity(mean, "1", (), 0.0, len(solves), pooled)
+        out[FigureKey("gap_{target}_spread_solves", target=target)] = Quantity(mean, "1", (), 0.0, len(solves), pooled)
     return out
 
 
-def _times_to(solves: Sequence[Solve], target: str, power: Quantity | None, to_gap: float) -> Figures:
+def _times_to(solves: Sequence[Solve], target: str, power: Quantity | None, to_gap: float) -> dict[FigureKey, Quantity]:
     """Time and energy to each threshold; by the official rule only where every solve reached it."""
-    out: Figures = {}
+    out: dict[FigureKey, Quantity] = {}
     for threshold in (t for t in THRESHOLDS if t >= to_gap):
         times = [_time_to(s, s.targets[target], threshold) for s in solves]
         reached = [(s, t) for s, t in zip(solves, times, strict=True) if math.isfinite(t)]
-        name = f"gap_{target}_{threshold:g}".replace(".", "_")
+        time_key = FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=threshold)
         share = len(reached) / len(times)
-        out[f"reached_{name}_share"] = Quantity(share, "1", (), 0.0, len(times), "solves that came as close")
+        out[replace(time_key, quantity="reached_gap_{target}_{threshold}_share")] = Quantity(
+            share, "1", (), 0.0, len(times), "solves that came as close"
+        )
         if not reached:
             continue
         found, seconds = [s for s, _ in reached], [t for _, t in reached]
         told = "mean of those that reached it, from graph loaded"
-        out[f"time_to_{name}_s"] = _scattered(found, seconds, "s", told)
+        out[time_key] = _scattered(found, seconds, "s", told)
         if share == 1.0:
-            every = replace(out[f"time_to_{name}_s"], method="mean of all: every solve reached it")
-            out[f"time_to_{name}_official_s"] = every
+            every = replace(out[time_key], method="mean of all: every solve reached it")
+            out[replace(time_key, quantity="time_to_gap_{target}_{threshold}_official_s")] = every
             if power is not None:
-                out[f"energy_to_{name}_official_j"] = product(power, every, "J", "average power x time")
+                key = replace(time_key, quantity="energy_to_gap_{target}_{threshold}_official_j")
+                out[key] = product(power, every, "J", "average power x time")
     return out
 
 

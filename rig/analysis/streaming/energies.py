@@ -15,7 +15,7 @@ from rig.errors import DataError, UsageError
 from rig.types import Floats
 
 BLOCK_BYTES = 1 << 18
-"""Read at once: what the processor's second cache holds together with its conversion to double precision."""
+"""Bytes in one block; the second-level cache holds a block together with its conversion to double precision."""
 KINDS = (np.dtype("<f4"), np.dtype("<f8"))
 AS_IS = Watts()
 
@@ -28,8 +28,8 @@ def window_energies(path: Path, windows_s: Floats, rate_hz: float, *, t0_s: floa
     ``t0_s + (k + 1) / rate_hz``; a reading that a window cuts counts by the part inside. Sums are in double precision,
     pairwise within a block (relative error against exact summation below 1e-12 for readings of one sign).
 
-    Raises ``DataError`` for a file that is no such trace, for windows outside it and for readings that are no numbers,
-    ``UsageError`` for a rate that cannot be.
+    Raises ``DataError`` for a file that is not such a trace, for windows outside it and for readings that are not
+    numbers, ``UsageError`` for an invalid rate.
     """
     check_rate(rate_hz)
     try:
@@ -41,7 +41,7 @@ def window_energies(path: Path, windows_s: Floats, rate_hz: float, *, t0_s: floa
         raise bad(path, f"cannot be read: {error.strerror or error}", None) from error
     broken = np.flatnonzero(found.missing)
     if len(broken):
-        raise bad(path, f"holds readings that are no numbers in window {broken[0]}", int(broken[0]))
+        raise bad(path, f"holds readings that are not numbers in window {broken[0]}", int(broken[0]))
     return np.asarray(found.energy_j, dtype=np.float64)
 
 
@@ -57,8 +57,8 @@ def file_sums(
 ) -> Sums:
     """The same of a raw file of any ``kind`` (little-endian numbers; None: a ``.npy``), in raw units of ``watts``.
 
-    What is missing is counted, not refused. ``told(done, of)`` hears of readings passed, after every block. Raises
-    ``DataError`` and ``UsageError`` as ``window_energies``, and ``OSError``.
+    Missing readings are counted, not refused. ``told(done, of)`` is called with the readings passed after every block.
+    Raises ``DataError`` and ``UsageError`` as ``window_energies``, and ``OSError``.
     """
     check_rate(rate_hz)
     with path.open("rb", buffering=0) as file:
@@ -73,7 +73,7 @@ def file_sums(
 
 
 def check_rate(rate_hz: float) -> None:
-    """Refuse what is no sampling rate. Raises ``UsageError``."""
+    """Raise ``UsageError`` for an invalid sampling rate."""
     if not (math.isfinite(rate_hz) and rate_hz > 0.0):
         raise UsageError(f"rate_hz is {rate_hz}", field="rate_hz", value=rate_hz, remedy="Give the sampling rate in Hz")
 
@@ -102,7 +102,7 @@ def _parts(windows_s: Floats, rate_hz: float, t0_s: float, n: int) -> Parts:
 
 
 def _stretches(parts: Parts, gap: int) -> list[tuple[int, int]]:
-    """Ranges of readings that hold parts; what is less than a block apart is read through."""
+    """Ranges of readings that hold parts; gaps shorter than a block are read too."""
     if not len(parts.start):
         return []
     reach = np.maximum.accumulate(parts.end)
@@ -129,7 +129,7 @@ def _blocks(file: BinaryIO, kind: np.dtype[Any], offset: int, parts: Parts) -> I
 
 
 def heard(blocks: Iterable[Block], n: int, told: Callable[[int, int], None] | None) -> Iterator[Block]:
-    """The same blocks; ``told`` hears how many of ``n`` readings have passed."""
+    """The same blocks; ``told`` is called with how many of ``n`` readings have passed."""
     for start, values in blocks:
         yield start, values
         if told is not None:
@@ -167,7 +167,7 @@ def in_order(arrays: Iterable[NDArray[Any]]) -> Iterator[Block]:
 
 
 def cut(held: Iterable[Block]) -> Iterator[Block]:
-    """Long blocks as several that the cache can hold."""
+    """Long blocks cut into blocks that the cache can hold."""
     for start, values in held:
         step = BLOCK_BYTES // values.itemsize
         for first in range(0, len(values), step):
@@ -175,5 +175,5 @@ def cut(held: Iterable[Block]) -> Iterator[Block]:
 
 
 def bad(path: Path, what: str, value: object) -> DataError:
-    """The error for a file that is no such trace."""
+    """The error for a file that is not such a trace."""
     return DataError(f"{path.name} {what}", field="trace", value=value, remedy="Check the file, its type and length")

@@ -148,13 +148,14 @@ def timebase(run: Run, file: RailFile) -> Timebase:
 
 
 def own_windows(run: Run) -> tuple[list[str], Floats, float]:
-    """Names and run seconds, shape (k, 2), of the run's own spans, warm-up, marks and idle, by their begin; and
+    """Names and windows, shape (k, 2) in run seconds, of the run's spans, warm-up, marks and idle, by their begin.
 
-    the doubt of the device's clock in seconds. Raises ``UsageError`` where the spans stand on a pin.
+    The third is the uncertainty of the device's clock in seconds. Raises ``UsageError`` if the spans are marked on a
+    pin.
     """
     if run.start.device.spans_on_pin:
         raise UsageError(
-            "the spans of this run stand on a pin, which has to be read first",
+            "the spans of this run are marked on a pin, which must be read first",
             field="windows",
             remedy="Use `rig report`, or give --windows FILE",
         )
@@ -194,7 +195,7 @@ def run_sums(file: RailFile, tb: Timebase, windows_s: Floats, told: Told | None 
         return grid_sums(parts, blocks, len(windows_s), 1.0 / period_s, watts, file.path.name)
     if file.rail.kind == "point":
         raise UsageError(
-            f"rail {file.rail.name} holds single points with stamps of their own, which last no time",
+            f"rail {file.rail.name} holds single points with their own stamps, which have no length",
             field="rail",
             value=file.rail.name,
             remedy="Use `rig report`",
@@ -237,13 +238,13 @@ def _stamped(file: RailFile, tb: Timebase, told: Told | None) -> Iterator[tuple[
 
 
 def declared(rail: Rail) -> Mapping[str, Any]:
-    """What is said of the rail beside the figures."""
+    """What the meter declared of the rail."""
     c = rail.conversion
     return {"rail": rail.name, "kind": rail.kind, "unit": c.unit, "supply_v": c.supply_v, "burden_ohm": c.burden_ohm}
 
 
 def overloads(file: RailFile) -> int:
-    """Readings of the whole trace that the instrument flagged, or that stand at the end of its range."""
+    """Count of readings in the trace that the instrument flagged or that are at the end of its range."""
     top, count = file.rail.range_max, 0
     for batch in file.batches():
         if top is None and "flags" not in batch.schema.names:

@@ -18,7 +18,7 @@ Block = tuple[int, NDArray[Any]]
 """Index of its first reading, and readings as they stand in the file, shape (n,)."""
 
 SLACK = 1e-6
-"""Readings by which a window may lie outside the trace: rounding of seconds."""
+"""Readings by which a window may lie outside the trace, since seconds are rounded."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Watts:
 
 @dataclass(frozen=True)
 class Sums:
-    """By window, shapes (k,): the integral of the readings that are numbers, and how long those lasted.
+    """By window, shapes (k,): the integral of the readings that are numbers, and their total length.
 
-    ``readings`` counts those that a window holds whole or in part, ``missing`` those of them that are no numbers.
+    ``readings`` counts those that a window holds whole or in part, ``missing`` those of them that are not numbers.
     """
 
     energy_j: Floats
@@ -60,7 +60,7 @@ class Sums:
 
 
 def check_inside(low: Floats, high: Floats, n: int, extent_s: tuple[float, float]) -> None:
-    """Refuse windows, in units of readings, that are not inside a trace of ``n``. Raises ``DataError``."""
+    """Raise ``DataError`` for windows, in units of readings, that are not inside a trace of ``n`` readings."""
     outside = np.flatnonzero(~((low >= -SLACK) & (low <= high) & (high <= n + SLACK)))
     if len(outside):
         k = int(outside[0])
@@ -87,9 +87,9 @@ def parts_of(low: Floats, high: Floats) -> Parts:
 
 
 def grid_sums(parts: Parts, blocks: Iterable[Block], windows: int, rate_hz: float, watts: Watts, name: str) -> Sums:
-    """Sums over blocks that come in order and leave out nothing that ``parts`` hold.
+    """Sums over blocks that come in order and hold all of ``parts``.
 
-    Raises ``DataError`` when the trace ends before the last part, or a sum is beyond double precision.
+    Raises ``DataError`` if the trace ends before the last part, or if a sum is beyond double precision.
     """
     total, held, count, missing = (array("d", bytes(8 * windows)) for _ in range(4))
     linear, waiting, end = watts.burden_ohm == 0.0, 0, 0
@@ -128,7 +128,7 @@ def grid_sums(parts: Parts, blocks: Iterable[Block], windows: int, rate_hz: floa
 
 
 def _sum(values: NDArray[Any]) -> tuple[float, int]:
-    """The sum of what are numbers, and how many are."""
+    """The sum of the readings that are numbers, and their count."""
     found = float(np.add.reduce(values, dtype=np.float64))
     if math.isfinite(found):
         return found, len(values)
@@ -137,7 +137,7 @@ def _sum(values: NDArray[Any]) -> tuple[float, int]:
 
 
 def stamped_sums(windows_s: Floats, blocks: Iterable[tuple[Floats, Floats, NDArray[Any]]], watts: Watts) -> Sums:
-    """Sums of readings with a begin and an end of their own, in order.
+    """Sums of readings in order, each with its own begin and end.
 
     ``blocks`` are run seconds of begin and end, and raw readings, shapes (n,).
     """

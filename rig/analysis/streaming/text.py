@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
+import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.streaming.sums import Sums
-from rig.errors import DataError
-from rig.recording.atomic_write import not_stored, replacing
+from rig.errors import DataError, StoreError
 from rig.types import Bools, Floats
 
 SCHEMA = "neurorig-reduce/1"
-IDLE, APART = "idle", ("idle", "warmup", "mark")
+IDLE, NOT_SUMMED = "idle", ("idle", "warmup", "mark")
 """Names of windows that enter no sum."""
 NO_BUDGET = (
     "These are plain sums of readings: no uncertainty budget (noise, calibration, resolution, clocks) stands behind "
@@ -72,13 +72,13 @@ def reduced(names: Sequence[str], windows_s: Floats, sums: Sums, duty: float, fi
 
 
 def refusal(found: Reduced, fill: bool) -> DataError | None:
-    """What to say of windows in which readings are missing, unless that was allowed."""
+    """The error for windows in which readings are missing, unless ``fill`` allows them."""
     if fill or not np.any(found.holed):
         return None
     first = int(np.argmax(found.holed))
     return DataError(
-        f"{int(found.holed.sum())} of {len(found.names)} windows miss readings ({int(found.sums.missing.sum())} are no "
-        f"numbers), the first of them window {first + 1}; their energy is not stated",
+        f"{int(found.holed.sum())} of {len(found.names)} windows lack readings, the first of them window {first + 1} "
+        f"({int(found.sums.missing.sum())} readings are not numbers); their energy is not stated",
         field="trace",
         value=first + 1,
         remedy="Choose other windows, or --missing mean to take the mean of a window's other readings for them",
@@ -88,10 +88,10 @@ def refusal(found: Reduced, fill: bool) -> DataError | None:
 def document(
     found: Reduced, about: Mapping[str, Any], notes: Sequence[str], refused: DataError | None, rows: bool = True
 ) -> dict[str, Any]:
-    """Everything, as JSON can hold it; the windows one by one only with ``rows``, a kilobyte each."""
+    """The whole result as JSON; the windows one by one, about a kilobyte each, only with ``rows``."""
     names = np.array(found.names)
     by_name = {name: _total(found, names == name) for name in dict.fromkeys(found.names)}
-    counted = ~np.isin(names, APART)
+    counted = ~np.isin(names, NOT_SUMMED)
     said = [*notes, *_overlaps(found, counted), NO_BUDGET]
     if np.isfinite(found.idle_w):
         said.insert(0, "Idle is the plain mean of the windows named idle; a drift between them is not followed")
@@ -125,11 +125,11 @@ def _overlaps(found: Reduced, which: Bools) -> list[str]:
     windows = found.windows_s[which]
     windows = windows[np.argsort(windows[:, 0], kind="stable")]
     over = windows[1:, 0] < np.maximum.accumulate(windows[:, 1])[:-1] - 1e-9
-    return ["Windows overlap: the sum counts what they share more than once"] if np.any(over) else []
+    return ["Windows overlap: the sum counts the energy in their overlap more than once"] if np.any(over) else []
 
 
 def table(found: Reduced, whole: Mapping[str, Any]) -> str:
-    """The windows (the first few), sums by name, and what is to be said of them."""
+    """The first windows, sums by name, and notes."""
     lines = [f"{'phase':<16}{'start s':>14}{'end s':>14}{'energy J':>14}{'mean W':>12}{'readings':>12}{'missing':>9}"]
     lines[0] += f"{'above idle J':>14}"
     for k, (start, end, name, *rest) in enumerate(found.rows()):
@@ -154,13 +154,20 @@ def _figures(cells: Sequence[Any]) -> str:
 
 
 def write_csv(path: Path, found: Reduced) -> None:
-    """All windows, whole or not at all. Raises ``StoreError``."""
-    with replacing(path, refuse=not_stored) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(COLUMNS)
-        rows.writerows(found.rows())
-        text.detach()
+    """Write all windows to a file, replaced as a whole. Raises ``StoreError``."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with partial.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file, lineterminator="\n")
+            rows.writerow(COLUMNS)
+            rows.writerows(found.rows())
+        os.replace(partial, path)  # noqa: PTH105
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {path}: {error.strerror or error}", field="out", value=str(path), remedy="Choose another"
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _or_none(x: float) -> float | None:

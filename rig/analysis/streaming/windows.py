@@ -15,13 +15,13 @@ from rig.types import Floats
 
 START, END, NAME = ("start", "begin", "start_s", "begin_s"), ("end", "end_s"), ("phase", "name")
 DEFAULT_NAME = "inference"
-REMEDY = "Write start,end[,phase] in seconds of the trace; the phase idle is what is drawn beneath"
+REMEDY = "Write start,end[,phase] in seconds of the trace; windows of the phase idle give the idle power"
 
 
 def read_windows(path: Path) -> tuple[list[str], Floats]:
-    """Names and seconds, shape (k, 2), of a table ``start,end[,phase]``; other columns are passed over.
+    """Names and seconds, shape (k, 2), of a table ``start,end[,phase]``; other columns are ignored.
 
-    Raises ``DataError`` naming the row for what is no number, infinite, or ends before it begins.
+    Raises ``DataError`` that names the row for text, an infinite number or an end before the begin.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -1,4 +1,4 @@
-"""How much of each reading an activity fills, behind the meter's aperture and front-end filter."""
+"""The activity signal: how much of each reading an activity fills, after the front-end filter and the aperture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rig.types import Floats
 
 BLOCK = 1 << 16
-"""Readings looked at together, so that what is computed on the way stays in the cache, whatever the trace's length."""
+"""Readings in one block, so that intermediate arrays fit the cache however long the trace is."""
 SETTLE_TAU = 5.0
 """Filter time constants after which a step counts as settled (0.7 % of it is left)."""
 
@@ -24,7 +24,7 @@ class Edges:
     jump: Floats
 
     def shifted(self, by_s: Floats | float) -> Edges:
-        """Every edge later by ``by_s`` (a scalar or one per edge), kept in order."""
+        """Every edge later by ``by_s``, a scalar or one number per edge, sorted again."""
         at = self.at_s + by_s
         order = np.argsort(at, kind="stable")
         return Edges(at[order], self.jump[order])
@@ -39,11 +39,11 @@ def edges_of(windows_s: Floats, height: Floats | float = 1.0) -> Edges:
     return Edges(at[order], jump[order])
 
 
-def seen(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> Floats:
+def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> Floats:
     """Mean over each reading of the signal behind a single-pole filter; shape of ``start_s``.
 
-    A reading of zero length sees the filtered signal at that instant. The filter stores what it has
-    not yet passed on: integral of output = integral of input - tau * (rise of the output).
+    A reading of zero length is the filtered signal at that instant. The filter stores what it has not yet passed on:
+    integral of output = integral of input - tau * (rise of the output).
     """
     if not len(edges.at_s):
         return np.zeros_like(start_s)
@@ -92,8 +92,8 @@ def _lagged(at: Floats, level: Floats, tau_s: float) -> Floats:
     return np.array(out)
 
 
-def reach(sigma_s: float, tau_s: float) -> Floats:
-    """What to add to a window's begin and end to be sure of all that it does to the readings; shape (2,)."""
+def margin_s(sigma_s: float, tau_s: float) -> Floats:
+    """What to add to a window's begin and end so that it holds all of its effect on the readings; shape (2,)."""
     return np.array([-2.0 * sigma_s, 2.0 * sigma_s + 1.5 * SETTLE_TAU * tau_s])
 
 

@@ -1,9 +1,8 @@
-"""Marks in the trace: shift a meter's clock until the known activity fits what the meter saw.
+"""Alignment by the trace: the shift and rate of a meter's clock that fit the known activity to the readings.
 
-The spans (and mark pulses) that the device stamped are a train of rectangles; the trace holds the same
-train, blurred by the aperture and the front-end filter, which are declared. A rectangle's correlation
-peaks where it belongs whatever positive shape stands inside it; the fit then gives each span's head and
-tail levels of their own, so that bursts hardly pull it.
+The spans and mark pulses that the device stamped are a train of rectangles. The trace holds the same train, blurred by
+the declared aperture and front-end filter. The correlation peaks where the train belongs, whatever positive shape a
+span has; the fit then gives the head and tail of each span levels of their own, so that bursts hardly move it.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, Edges, edges_of, merged, seen, touches
+from rig.analysis.timing.activity_signal import SETTLE_TAU, Edges, edges_of, mean_signal, merged, touches
 from rig.types import Floats
 
 FINEST = 0.25
@@ -23,9 +22,9 @@ FINE_STEPS = 6
 RIVAL = 0.75
 MAX_RIVALS = 6
 MOST_RATES = 16
-"""On either side of the rate that the brackets found, from which fits begin."""
+"""Rates on either side of the bracketed rate from which fits begin."""
 COARSE_POINTS = 1 << 18
-"""Beyond which readings are averaged for the coarse search, as far as the spans allow."""
+"""Readings beyond which the coarse search averages neighbours, as far as the spans allow."""
 CERTAINTY = 25.0
 """Twice the log-likelihood by which the best lag must beat every other (five standard deviations)."""
 
@@ -43,9 +42,9 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Excess:
-    """Readings above idle: start and end in run seconds, watts, shapes (n,); ``noise_w`` per reading.
+    """Readings above idle: start and end in run seconds, watts, shapes (n,); ``noise_w`` is per reading.
 
-    ``level_w`` is the idle level beneath, whose rounding no reading can be better than.
+    ``level_w`` is the idle level beneath; no reading is better than its rounding.
     """
 
     start_s: Floats
@@ -58,7 +57,7 @@ class Excess:
 
 
 def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_reach: float = 0.0) -> Alignment | None:
-    """Fit within +-``reach_s``, and the rate within about +-``rate_reach``; None when the trace does not decide.
+    """Fit the shift within +-``reach_s`` and the rate within about +-``rate_reach``; None if the trace cannot decide.
 
     ``phases`` maps each phase to its windows, shape (k, 2), on the device's clock in run seconds. A
     periodic train fits about as well one period off, so every lag that correlates nearly as well is
@@ -78,7 +77,7 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
         return None
     phase_trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
     trains = phase_trains + _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
-    # where it begins, any level of any phase, and all phases alike: what correlates depends on the rail
+    # which signal correlates best depends on the rail: all phases alike, or each phase at its own level
     starts = {(0.0, 0.0), *_starts(near, edges_of(windows), spans, reach_s, rate_reach)}
     if len(phase_trains) > 1:
         starts |= set(_starts(near, _levelled(near, phase_trains), spans, reach_s, rate_reach))
@@ -89,9 +88,9 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
 
 
 def _ends(windows: Floats, ends_s: float) -> list[Edges]:
-    """Heads and tails of the windows as trains with levels of their own, so that a burst there does not pull.
+    """Heads and tails of the windows as trains with levels of their own, so that bursts there hardly move the fit.
 
-    Only of windows that stand alone: beside another one, a free level would let the edge between them move.
+    Only windows that stand alone get them: between neighbours, a free level would let their common edge move.
     """
     gap = windows[1:, 0] - windows[:-1, 1] > 2.0 * ends_s
     alone = windows[np.append(True, gap) & np.append(gap, True)]
@@ -103,13 +102,13 @@ def _ends(windows: Floats, ends_s: float) -> list[Edges]:
 
 
 def _levelled(e: Excess, trains: list[Edges]) -> Edges:
-    """All phases as one train, each at the level that it has where the clocks stand now."""
-    columns = np.column_stack([seen(t, e.start_s, e.end_s, e.tau_s) for t in trains])
+    """All phases as one train, each at the level that fits at the present shift."""
+    columns = np.column_stack([mean_signal(t, e.start_s, e.end_s, e.tau_s) for t in trains])
     return _joined(trains, np.linalg.lstsq(columns, e.watts, rcond=None)[0])
 
 
 def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:
-    """The best fit, if it beats no train at all and every rival at another lag by more than noise could."""
+    """The best fit, if it beats a flat line and every rival at another lag by more than noise can."""
     if not fits:
         return None
     best = min(fits, key=lambda f: f.misfit)
@@ -135,10 +134,10 @@ def _within(excess: Excess, windows: Floats, margin_s: float) -> Excess | None:
 
 
 def _starts(e: Excess, activity: Edges, spans: Floats, reach_s: float, rate_reach: float) -> list[tuple[float, float]]:
-    """Lags and rates to begin a fit from: at each lag that correlates nearly as well as the best, the best rate.
+    """Lags and rates to begin fits from: each lag that correlates nearly as well as the best, with its best rate.
 
-    A fit that begins where the outer edges are off by more than part of a span may settle there, so rates are tried in
-    steps that move them by half of one.
+    A fit may settle wrongly if it begins with the outer edges off by a large part of a span, so rates are tried in
+    steps that move the outer edges by half a span.
     """
     width, middle = _width(spans), float(spans.mean())
     steps = math.ceil(rate_reach * _half(spans) / (0.5 * width)) if width > 0 else 0
@@ -148,12 +147,12 @@ def _starts(e: Excess, activity: Edges, spans: Floats, reach_s: float, rate_reac
         moved = replace(activity, at_s=activity.at_s - rate * (activity.at_s - middle))
         found += [(score, lag_s, float(rate)) for score, lag_s in _coarse(e, moved, reach_s, width)]
     best = max((score for score, _, _ in found), default=0.0)
-    kept: list[tuple[float, float]] = []
+    chosen: list[tuple[float, float]] = []
     for score, lag_s, rate in sorted(found, key=lambda f: -f[0]):
-        apart = all(abs(lag_s - other) > 0.5 * width for other, _ in kept) or not steps
-        if score >= RIVAL * best and apart and len(kept) < MAX_RIVALS:
-            kept.append((lag_s, rate))
-    return kept
+        distinct = all(abs(lag_s - other) > 0.5 * width for other, _ in chosen) or not steps
+        if score >= RIVAL * best and distinct and len(chosen) < MAX_RIVALS:
+            chosen.append((lag_s, rate))
+    return chosen
 
 
 def _width(spans: Floats) -> float:
@@ -165,7 +164,7 @@ def _half(spans: Floats) -> float:
 
 
 def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tuple[float, float]]:
-    """Scores and lags, in whole readings, whose cross-correlation comes near the best one; best first."""
+    """Scores and lags, in whole readings, whose cross-correlation is close to the best, best first."""
     from scipy.signal import correlate, find_peaks
 
     slot = np.round((e.start_s - e.start_s[0]) / e.period_s).astype(np.int64)
@@ -179,7 +178,7 @@ def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tu
         values = values / np.maximum(np.bincount(slot), 1)
     start = e.start_s[0] + period_s * np.arange(-steps, len(values) + steps)
     length = float(np.median(e.end_s - e.start_s)) if joined == 1 else period_s
-    train = seen(activity, start, start + length, e.tau_s)
+    train = mean_signal(activity, start, start + length, e.tau_s)
     score = correlate(train, values, mode="valid", method="fft")
     if score.max() <= 0:
         return []
@@ -189,7 +188,7 @@ def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tu
 
 
 def _refined(e: Excess, trains: list[Edges], spans: Floats, start: tuple[float, float], rate_reach: float) -> _Fit:
-    """Gauss-Newton on shift and rate with every phase's level alongside, from coarse slopes to fine."""
+    """Gauss-Newton fit of shift, rate and the level of every phase, from coarse slopes to fine ones."""
     lever = 0.5 * (e.start_s + e.end_s) - float(spans.mean())
     half_span = max(float(np.max(np.abs(lever))), 1e-12)
     shift, rate = start
@@ -213,7 +212,7 @@ def _refined(e: Excess, trains: list[Edges], spans: Floats, start: tuple[float, 
 
 
 def _known_rate(width: int, scale: float, rate_reach: float, rate: float) -> tuple[Floats, float]:
-    """One more equation: the brackets know the rate to half of ``rate_reach``."""
+    """One more equation for the fit: the brackets know the rate to half of ``rate_reach``."""
     row = np.zeros(width)
     row[-1] = 2.0 * scale / rate_reach if rate_reach > 0 else 0.0
     return row, -rate * float(row[-1])
@@ -222,17 +221,19 @@ def _known_rate(width: int, scale: float, rate_reach: float, rate: float) -> tup
 def _columns(
     e: Excess, trains: list[Edges], shift: float, rate: float, lever: Floats, eta: float
 ) -> tuple[list[Floats], Floats, Floats, Floats]:
-    """Occupancy of each phase at the present shift, and the slopes for moving rising and falling edges."""
+    """Activity signal of each phase at the present shift, the slopes for rising and falling edges, and the fit."""
     start, end = e.start_s + shift + rate * lever, e.end_s + shift + rate * lever
-    columns = [seen(t, start, end, e.tau_s) for t in trains]
+    columns = [mean_signal(t, start, end, e.tau_s) for t in trains]
     level = np.linalg.lstsq(np.column_stack(columns), e.watts, rcond=None)[0]
     all_edges = _joined(trains, level)
     slopes = []
     for rising in (True, False):
         mask = (all_edges.jump > 0) == rising
-        moved = [seen(all_edges.shifted(np.where(mask, sign * eta, 0.0)), start, end, e.tau_s) for sign in (-1.0, 1.0)]
+        moved = [
+            mean_signal(all_edges.shifted(np.where(mask, sign * eta, 0.0)), start, end, e.tau_s) for sign in (-1.0, 1.0)
+        ]
         slopes.append((moved[0] - moved[1]) / (2.0 * eta))
-    return columns, slopes[0], slopes[1], seen(all_edges, start, end, e.tau_s)
+    return columns, slopes[0], slopes[1], mean_signal(all_edges, start, end, e.tau_s)
 
 
 def _joined(trains: list[Edges], level: Floats) -> Edges:
@@ -244,7 +245,7 @@ def _joined(trains: list[Edges], level: Floats) -> Edges:
 
 
 def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: float) -> Alignment | None:
-    """The fit with its sigmas: noise, the disagreement of rising and falling edges, and what wanders."""
+    """The fit with its sigmas: noise, disagreement of rising and falling edges, and wander."""
     shift, rate = fit.shift_s, fit.rate
     lever = 0.5 * (e.start_s + e.end_s) - ref
     columns, up, down, fitted = _columns(e, trains, shift, rate, lever, FINEST * e.period_s)
@@ -258,7 +259,7 @@ def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: f
     design = np.column_stack([*columns, both, both * lever])
     known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
     cov = np.linalg.pinv(design.T @ design + np.outer(known, known))
-    if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace of rounding errors has no edges to go by
+    if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace of rounding errors has no edges
         return None
     sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
     split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]
@@ -268,7 +269,7 @@ def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: f
 
 
 def _wander(e: Excess, residual: Floats, slope: Floats, noise: float) -> float:
-    """What a straight line leaves between the clocks, beyond what noise explains, over eight stretches."""
+    """Seconds between the clocks that a straight line leaves over eight stretches, beyond what noise explains."""
     parts = np.array_split(np.arange(len(residual)), 8)
     weight = np.array([float(np.sum(slope[p] ** 2)) for p in parts])
     good = weight > 0

@@ -1,12 +1,16 @@
-"""Execution times: per inference, with means, percentiles and what the clock leaves in doubt."""
+"""Execution times per inference: means and percentiles, with the uncertainty of the device's clock."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.quantity import Component, Quantity
+from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.quantity import Component, Quantity, linear
+from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Floats
@@ -14,13 +18,56 @@ from rig.types import Floats
 PERCENTILES = (50, 90, 99)
 
 
-def per_inference_s(activity: Activity) -> Floats:
-    """Execution time of each inference: all phases of an issue over its inferences, in issue order.
+@dataclass(frozen=True)
+class BusyTime:
+    """Total busy time of windows that count, its uncertainty from stamp jitter by phase, and their inferences."""
 
-    When phases were issued apart, or spans of several phases overlapped, no issue holds a whole inference;
-    then the shape is (0,).
+    seconds: float
+    jitter_u_s: Mapping[str, float]
+    n: int
+
+
+def busy_times(activity: Activity, jitter_u_s: Mapping[str, float]) -> dict[str, BusyTime]:
+    """Busy time of each phase, and of all phases under the name ""; ``jitter_u_s`` is by phase."""
+    if not activity.phases:
+        return {}
+    busy = {name: BusyTime(p.busy_s, {name: jitter_u_s[name]}, p.n) for name, p in activity.phases.items()}
+    seconds, n = sum(b.seconds for b in busy.values()), max(b.n for b in busy.values())
+    union = merged(activity.busy_windows_s())
+    together_s = float(np.sum(union[:, 1] - union[:, 0]))
+    overlap = together_s < seconds * (1.0 - 1e-9)
+    return busy | {"": BusyTime(together_s if overlap else seconds, dict(jitter_u_s), n)}
+
+
+def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTime]) -> Figures:
+    """Execution times by phase and in all."""
+    if not activity.phases:
+        return Figures()
+    figures = Figures()
+    means = {}
+    for name, phase in activity.phases.items():
+        means[name] = mean_time(phase, device, busy[name].jitter_u_s[name], f"stamps:{name}")
+        each = (phase.windows_s[:, 1] - phase.windows_s[:, 0]) / phase.inferences
+        figures |= {FigureKey("execution_time_s", name): means[name]}
+        figures |= spread(each, device, name, float(np.median(phase.inferences)))
+    figures |= {FigureKey("execution_time_s"): linear([(1.0, q) for q in means.values()], "s", "sum over phases")}
+    looped = min(float(np.median(p.inferences)) for p in activity.phases.values())
+    figures |= spread(per_inference_s(activity), device, looped=looped)
+    whole = busy[""]
+    if whole.seconds < sum(b.seconds for name, b in busy.items() if name):
+        method = "time in which any phase ran, over inferences: phases of different samples overlapped"
+        value = Quantity(whole.seconds / max(whole.n, 1), "s", (), 0.0, whole.n, method)
+        figures |= {FigureKey("busy_time_per_inference_s"): value}
+    return figures
+
+
+def per_inference_s(activity: Activity) -> Floats:
+    """Execution time of each inference: all phases of an issue over its inferences, in issue order, shape (n,).
+
+    The shape is (0,) if no issue holds a whole inference: phases were issued one at a time, or spans of several
+    phases overlapped.
     """
-    if not activity.phases or activity.apart or (activity.joined and len(activity.phases) > 1):
+    if not activity.phases or activity.per_phase or (activity.joined and len(activity.phases) > 1):
         return np.zeros(0)
     total: dict[int, float] = {}
     count: dict[int, int] = {}
@@ -35,7 +82,7 @@ def per_inference_s(activity: Activity) -> Floats:
 
 
 def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Quantity:
-    """Mean execution time of one phase per inference (spec: averaged over all samples)."""
+    """Mean execution time of one phase per inference, averaged over all samples."""
     mean = phase.busy_s / max(phase.n, 1)
     resolution = math.sqrt(len(phase.windows_s) / 6.0) * device.step_s / max(phase.n, 1)
     parts = (
@@ -46,17 +93,17 @@ def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Qu
     return Quantity(mean, "s", tuple(p for p in parts if p.u), 0.0, phase.n, "sum of spans over inferences")
 
 
-def spread(times_s: Floats, device: Timebase, prefix: str, looped: float = 1.0) -> dict[str, Quantity]:
-    """Standard error of the mean and percentiles (nearest rank) over inferences; ``looped`` stood in one span."""
+def spread(times_s: Floats, device: Timebase, phase: str = "", looped: float = 1.0) -> Figures:
+    """Standard error of the mean and percentiles (nearest rank) over inferences, ``looped`` of them in one span."""
     n = len(times_s)
     if n == 0:
-        return {}
+        return Figures()
     resolution = device.step_s / math.sqrt(6.0) / looped
-    out: dict[str, Quantity] = {}
+    out: dict[FigureKey, Quantity] = {}
     if n > 1:
         se = max(float(np.std(times_s, ddof=1)), resolution) / math.sqrt(n)
         method = "sample deviation over root n, no finer than the timer"
-        out[f"{prefix}execution_time_se_s"] = Quantity(se, "s", (), 0.0, n, method)
+        out[FigureKey("execution_time_se_s", phase)] = Quantity(se, "s", (), 0.0, n, method)
     ordered = np.sort(times_s)
     for p in PERCENTILES:
         value, finite = _percentile(ordered, p / 100.0)
@@ -65,22 +112,23 @@ def spread(times_s: Floats, device: Timebase, prefix: str, looped: float = 1.0) 
             Component("timer resolution", resolution),
             Component("finite sample", finite),
         )
-        out[f"{prefix}execution_time_p{p}_s"] = Quantity(
-            value, "s", tuple(c for c in parts if c.u), 0.0, n, "nearest rank; doubt from order statistics"
-        )
-    return out
+        key = FigureKey("execution_time_p{percentile}_s", phase, percentile=p)
+        method = "nearest rank; uncertainty from order statistics"
+        out[key] = Quantity(value, "s", tuple(c for c in parts if c.u), 0.0, n, method)
+    return Figures(out)
 
 
 def _percentile(ordered: Floats, share: float) -> tuple[float, float]:
-    """Nearest-rank percentile, and its sampling doubt: half the distance between the order statistics one
+    """Nearest-rank percentile and its sampling uncertainty.
 
-    binomial standard deviation of ranks to either side (David and Nagaraja, Order Statistics, 7.1).
+    The uncertainty is half the distance between the order statistics one binomial standard deviation of ranks to
+    either side (David and Nagaraja, Order Statistics, 7.1).
     """
     n = len(ordered)
     wide = math.sqrt(n * share * (1.0 - share))
     rank = min(n - 1, math.ceil(n * share) - 1)
     low = max(min(math.ceil(n * share - wide) - 1, rank - 1), 0)
     high = min(max(math.ceil(n * share + wide) - 1, rank + 1), n - 1)
-    # beyond the last sample nothing bounds it from above: the distance below stands for both sides
+    # nothing bounds the last sample from above, so the distance below stands for both sides
     sides = 0.5 if high > rank or low == rank else 1.0
     return float(ordered[rank]), sides * float(ordered[high] - ordered[low])

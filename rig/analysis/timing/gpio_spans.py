@@ -1,11 +1,11 @@
-"""Spans of a device that stamps nothing and marks them on a pin: read from the edges that a meter recorded.
+"""GPIO spans: those of a device without time stamps, read from the edges of a pin that a meter recorded.
 
-Its clock is then the meter's: nothing has to be aligned, and what that clock runs wrong enters every time.
+The device's clock is then the meter's. Nothing needs alignment, and the rate error of that clock enters every time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,39 +18,31 @@ from rig.recording.reader import Run, Trace
 from rig.types import Floats, Indices
 
 WIDE = 3.0
-"""Sigmas of the brackets by which an edge may stand outside the host's stamps of its issue."""
+"""Sigmas of the brackets by which an edge may lie outside the host's stamps of its issue."""
 
 
-@dataclass(frozen=True)
-class Pinned:
-    """A run whose replies hold the spans of the pin, and the clock that they are on."""
+def on_device_clock(run: Run) -> tuple[Run, Timebase]:
+    """The run with the spans that its device marked on a pin, if it did, and the timebase of the spans' clock.
 
-    run: Run
-    timebase: Timebase
-
-
-def pinned(run: Run) -> Pinned | None:
-    """The run with its spans, where the device marks them on a pin and a meter watched that; else None.
-
-    Raises ``DataError`` for pins that are not one, and for an issue without exactly one begin and one end.
+    Raises ``DataError`` if several pins are declared to hold the spans, and for an issue without exactly one begin and
+    one end.
     """
-    if not run.start.device.spans_on_pin:
-        return None
     pins = [t for t in run.traces.values() if t.rail.kind == "edges" and t.rail.pin is not None]
-    if not pins:
-        return None
+    if not (pins and run.start.device.spans_on_pin):
+        device_clock = run.start.device.clock
+        return run, timebase_of(run, device_clock.name if device_clock else "host")
     if len(pins) > 1:
         names = ", ".join(sorted(t.rail.name for t in pins))
         raise DataError(
-            f"the device marks its spans on one pin, and {names} are declared as such",
+            f"the device marks its spans on one pin, and {names} are all declared to be that pin",
             field="pin",
             value=names,
-            remedy="Declare what the pin does (`pin`) for the input that it is wired to, and for no other",
+            remedy="Declare `pin` for the input that the pin is wired to, and for no other input",
         )
     pin = pins[0]
     beside = (n for n, t in run.traces.items() if t.clock == pin.clock and t.rail.kind != "edges" and len(t.value) > 1)
     timebase = timebase_of(run, pin.clock, next(beside, None))
-    return Pinned(_with_spans(run, pin, timebase), _stamped(timebase, pin))
+    return _with_spans(run, pin, timebase), _stamped(timebase, pin)
 
 
 def _stamped(timebase: Timebase, pin: Trace) -> Timebase:
@@ -60,9 +52,9 @@ def _stamped(timebase: Timebase, pin: Trace) -> Timebase:
 
 def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
     t = run.replies
-    asked = np.asarray(t["issued_ns"].is_valid()) & np.asarray(t["completed_ns"].is_valid())
-    asked &= ~np.asarray(t["on_tick"].is_valid())
-    rows = np.flatnonzero(asked)
+    unstamped = np.asarray(t["issued_ns"].is_valid()) & np.asarray(t["completed_ns"].is_valid())
+    unstamped &= ~np.asarray(t["on_tick"].is_valid())
+    rows = np.flatnonzero(unstamped)
     t0_ns = run.start.t0_ns
     hosts = [t[name].to_numpy(zero_copy_only=False)[rows].astype(np.int64) for name in ("issued_ns", "completed_ns")]
     rows = rows[np.argsort(hosts[0], kind="stable")]
@@ -82,7 +74,7 @@ def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
 
 
 def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:
-    """Ticks of the edges that mark, half a look earlier than seen; and the level after each, -1 where any will do."""
+    """Ticks of the edges that mark spans, half a look before they were seen, and the level after each (-1: either)."""
     use = pin.value == 0 if pin.rail.pin == "stamp" else np.ones(len(pin.value), bool)
     half = round(0.5 * timebase.clock.tick_hz / pin.rail.rate_hz) if pin.rail.rate_hz > 0 else 0
     level = pin.value[use] if pin.rail.pin == "level" else np.full(np.count_nonzero(use), -1)
@@ -90,7 +82,7 @@ def _edges(pin: Trace, timebase: Timebase) -> tuple[Indices, Indices]:
 
 
 def _near(windows_s: Floats, at_s: Floats, wide_s: float) -> tuple[Indices, Indices]:
-    """Numbers of the edges within ``wide_s`` of an issue's window, shape (n,), and the issue each is nearest to."""
+    """Indices of the edges within ``wide_s`` of an issue's window, shape (n,), and the nearest issue of each."""
     k = np.searchsorted(windows_s[:, 0], at_s, side="right") - 1
     before, after = np.clip(k, 0, None), np.clip(k + 1, None, len(windows_s) - 1)
     late_s = np.where(k < 0, np.inf, np.maximum(at_s - windows_s[before, 1], 0.0))
@@ -100,7 +92,7 @@ def _near(windows_s: Floats, at_s: Floats, wide_s: float) -> tuple[Indices, Indi
 
 
 def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) -> Indices:
-    """Begin and end of each issue in ticks, shape (k, 2). Raises ``DataError`` naming the first that has not both."""
+    """Begin and end of each issue in ticks, shape (k, 2). Raises ``DataError`` for an issue that lacks either."""
     tick, level = _edges(pin, timebase)
     if not len(issue):
         return np.zeros((0, 2), np.int64)
@@ -108,7 +100,7 @@ def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) ->
     wide_s = WIDE * max(timebase.sigma_at(float(windows_s.min())), timebase.sigma_at(float(windows_s.max())))
     near, owner = _near(windows_s, at_s, wide_s)
     if len(near) == 2 * len(issue):
-        # as many as are due, in order: a doubt of the brackets wider than the gaps then moves none to a neighbour
+        # with exactly as many edges as are due, their order decides, however uncertain the brackets are
         on, off = near[0::2], near[1::2]
         within = (at_s[on] >= windows_s[:, 0] - wide_s) & (at_s[off] <= windows_s[:, 1] + wide_s)
         if np.all(within) and np.all(level[on] != 0) and np.all(level[off] != 1):
@@ -119,10 +111,10 @@ def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) ->
     wrong = np.flatnonzero((begins != 1) | (ends != 1))
     first = int(wrong[0]) if len(wrong) else 0
     raise DataError(
-        f"issue {issue[first]} has {begins[first]} begins and {ends[first]} ends on the pin {pin.rail.name}, and one "
-        f"of each is due; so it is with {max(len(wrong), 1)} of {len(issue)} issues",
+        f"issue {issue[first]} has {begins[first]} begins and {ends[first]} ends on the pin {pin.rail.name} instead of "
+        f"one each; {max(len(wrong), 1)} of {len(issue)} issues are wrong",
         field="pin",
         value=int(issue[first]),
-        remedy="Check the wire and its ground, a filter against bounces, and whether the device marks each span as "
-        f"`pin` = {pin.rail.pin} says",
+        remedy="Check the wire, its ground and a filter against bounces, and that the device marks each span as "
+        f"`pin` = {pin.rail.pin} declares",
     )

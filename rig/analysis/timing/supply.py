@@ -1,7 +1,7 @@
-"""The volts of a supply, brought to each reading of the amperes that it carries, and what their product leaves out.
+"""The volts of a supply at each reading of its amperes, and the error of their product.
 
 A rail of amperes that names a rail of volts (``Conversion.supply_rail``) has the power ``i * v - i**2 * r``, reading by
-reading. Between the readings of the volts a straight line is taken; a reading is held over its aperture.
+reading. The volts are constant over an aperture and follow a straight line between readings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rig.errors import DataError
 from rig.types import Bools, Floats, Rail
 
 FARTHEST = 2.5
-"""Periods of the volts beyond which the time between two of their readings, or after the last, has no volts."""
+"""Periods of the volts after which a pause between two of their readings has no known volts."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Volts:
 
 @dataclass(frozen=True)
 class Supply:
-    """Of a rail of amperes, reading by reading, shapes (n,): its amperes, and its volts behind ``rail``.
+    """Amperes and volts of a rail of amperes, reading by reading, shapes (n,); ``rail`` is that of the volts.
 
-    ``window_s`` is how long one reading of the volts looks, ``burden_ohm`` the shunt between volts and device.
+    ``window_s`` is the length of one reading of the volts, ``burden_ohm`` the shunt between volts and device.
     """
 
     rail: Rail
@@ -48,9 +48,9 @@ class Supply:
 
 
 def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools, Bools]:
-    """Mean volts over each interval, where they are known, and where any of them was overload; shapes of ``start_s``.
+    """Mean volts over each interval, where they are known, and where one is an overload; shapes of ``start_s``.
 
-    Raises ``DataError`` when there is not one reading of the volts.
+    Raises ``DataError`` if there is no reading of the volts.
     """
     good = np.flatnonzero(v.ok)
     if not len(good):
@@ -81,7 +81,7 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
 
 
 def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
-    """Integral of the broken line through the knots up to each time; its ends go on level."""
+    """Integral of the line through the knots up to each time; the line goes on level beyond its ends."""
     k = np.clip(np.searchsorted(at, t, side="right") - 1, 0, len(at) - 1)
     nxt = np.minimum(k + 1, len(at) - 1)
     gap = at[nxt] - at[k]
@@ -91,12 +91,12 @@ def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
 
 
 def covariance_w(s: Supply, busy: Bools, whole: Bools, length_s: float) -> float:
-    """What the product of means misses of the mean of products while busy, in watts, by what the readings resolve.
+    """Difference of the mean product and the product of means while busy, in watts, as far as the readings show it.
 
-    ``busy`` are the readings that touch a span, ``whole`` those that lie inside one, shapes (n,); ``length_s`` is one's
-    aperture. Inside an aperture current and voltage are taken to move together as they do from one reading to the
-    next: half the mean product of their differences, in which independent noise averages out. Where one reading of
-    the volts looks at several of the amperes, the resistance of the supply times the variance of those joins.
+    ``busy`` are the readings that touch a span, ``whole`` those inside one, shapes (n,); ``length_s`` is the aperture
+    of a reading. Inside an aperture, current and voltage are taken to move together as they do from one reading to the
+    next: half the mean product of their differences, in which independent noise averages out. If one reading of the
+    volts spans several of the amperes, the resistance of the supply times the variance of those is added.
     """
     pair = whole[1:] & whole[:-1]
     together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]
@@ -111,13 +111,13 @@ def covariance_w(s: Supply, busy: Bools, whole: Bools, length_s: float) -> float
 
 
 def _running(x: Floats, many: int) -> Floats:
-    """Means over so many readings that follow each other, from every one on."""
+    """Means over ``many`` successive readings, beginning at each of them."""
     total = np.concatenate([[0.0], np.cumsum(x)])
     return np.asarray((total[many:] - total[:-many]) / many)
 
 
 def _sag_ohm(amperes: Floats, volts: Floats) -> float:
-    """The resistance of the supply: how its volts fall with the amperes, by a straight line."""
+    """The resistance of the supply, from a straight line of volts over amperes."""
     lever = amperes - amperes.mean()
     square = float(np.sum(lever**2))
     return -float(np.sum(lever * volts)) / square if square > 0 else 0.0

@@ -17,11 +17,11 @@ ERAS = 24
 
 @dataclass(frozen=True)
 class Timebase:
-    """``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, seconds counted from the run's start.
+    """``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, in seconds since the run's start.
 
     ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``.
-    A meter's map that ``synchronise`` has moved states its sigmas against the device's clock. Of a clock whose spans
-    stand on a pin, ``look_s`` is the time between looks at it and ``lag_s`` the limit of what it lags or leads.
+    A meter's map that ``synchronise`` moved states its sigmas against the device's clock. If spans are marked on a pin,
+    ``look_s`` is the time between looks at it and ``lag_s`` the most that it lags or leads.
     """
 
     clock: ClockInfo
@@ -38,7 +38,7 @@ class Timebase:
 
     @property
     def step_s(self) -> float:
-        """Between two stamps that it can tell apart."""
+        """The shortest time between two stamps that the clock can tell apart."""
         return self.look_s or 1.0 / self.clock.tick_hz
 
     def seconds(self, ticks: Floats | NDArray[np.int64]) -> Floats:
@@ -70,9 +70,9 @@ def host_timebase(t0_ns: int) -> Timebase:
 def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arrivals: Floats | None = None) -> Timebase:
     """Regress the middles of the quickest round trips on the ticks.
 
-    A reading may have been latched anywhere in its round trip, so half of the shortest one, taken as
-    rectangular, joins the sigma: an asymmetric link biases every middle alike and no repetition shows
-    it. ``arrivals`` (shape (k, 2): tick of the latest reading, run second by which the host had it)
+    The clock may have been read anywhere in its round trip, so half of the shortest round trip, as a rectangular
+    distribution, is part of sigma: an asymmetric link biases every middle alike, and no repetition shows it.
+    ``arrivals``, shape (k, 2), hold the tick of the latest reading and the run second by which the host had it; they
     bound the rate of an instrument that cannot be asked for its time.
 
     Raises ``ValueError`` when there is no bracket.
@@ -129,7 +129,7 @@ def _slope(x: Floats, y: Floats, half: Floats, tolerance: float) -> tuple[float,
     sxx = float(np.sum(weight * (x - mean) ** 2))
     rate = float(np.sum(weight * (x - mean) * (y - np.average(y, weights=weight))) / sxx)
     residual = y - np.average(y, weights=weight) - rate * (x - mean)
-    # what a round trip exceeds the best one by may all lie on one side
+    # the excess of a round trip over the shortest may all lie on one side
     spare = (half - half.min()) / math.sqrt(3.0)
     excess = np.hypot(spare, 1e-9)
     if len(x) > 2:

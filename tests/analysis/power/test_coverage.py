@@ -17,12 +17,13 @@ from fixtures.bench.plant import SimPlant, open_plant
 from fixtures.worlds.truth import blank
 from rig.analysis.evaluate import evaluate
 from rig.analysis.power import coverage
-from rig.analysis.power.coverage import hidden_w, missing_notes, watched
+from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes
 from rig.analysis.result import Result
 from rig.analysis.timing.timeline import Readings
 from rig.engine.collect import Bench
 from rig.engine.record import record
 from rig.recording.reader import open_run
+from rig.types import Rail
 from scenarios.rules import quick
 from scenarios.single_stream import single_stream
 
@@ -53,7 +54,7 @@ def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(measure: M
     """Nothing in the trace bounds it: without the range's end dynamic power is 15 % higher."""
     _, result = measure({"clip": 1.2, "noise": 0.01}, burst=4.0, burst_share=0.05)
     assert "active_power_w" not in result.quantities
-    assert "higher than noise explains" in told(result)
+    assert "noise does not explain" in told(result)
     assert "Choose a higher range" in told(result)
 
 
@@ -105,7 +106,9 @@ def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Pat
 
 def readings(n: int = 1000, **changed: Any) -> Readings:
     start = np.arange(n) * 1e-3
-    flat = Readings("core", start, start + 1e-3, np.ones(n), np.ones(n), np.ones(n, bool), np.zeros(n, bool), 1e-3, 0.0)
+    flat = Readings(
+        Rail("core"), start, start + 1e-3, np.ones(n), np.ones(n), np.ones(n, bool), np.zeros(n, bool), 1e-3, 0.0
+    )
     return replace(flat, **changed)
 
 
@@ -123,14 +126,14 @@ def test_readings_that_are_no_number_are_counted() -> None:
     ok = np.ones(1000, dtype=bool)
     ok[3:7] = False
     (note,) = missing_notes("core", readings(ok=ok), np.zeros((0, 2)))
-    assert note == "Rail core: 4 of 1000 readings are no number; they are left out"
+    assert note == "Rail core: 4 of 1000 readings are not numbers and are left out"
 
 
 def test_spans_outside_the_trace_are_named() -> None:
     windows = np.array([[0.1, 0.2], [0.9, 1.1], [1.5, 1.6], [-0.1, 0.1]])
     (note,) = missing_notes("core", readings(), windows)
     assert note.startswith("Rail core: 3 of 4 spans lie outside the trace")
-    assert watched(readings(), windows) == 0.25
+    assert covered_share(readings(), windows) == 0.25
 
 
 def test_a_meter_whose_readings_come_when_they_come_has_no_gaps() -> None:

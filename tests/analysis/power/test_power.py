@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power import figures as fig
+from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import Estimate, TooShort, gaps_differ, integrated, trimmed
-from rig.analysis.power.rail_model import View, view_of
-from rig.analysis.quantity import Quantity
-from rig.analysis.result import Refusal
-from rig.analysis.timing.synchronise import Placed
+from rig.analysis.power.rail_model import RailModel, model_of
+from rig.analysis.refusal import Refusal
+from rig.analysis.timing.execution_time import busy_times, time_figures
 from rig.analysis.timing.timebase import host_timebase
 from rig.analysis.timing.timeline import Activity, Phase, Readings
 from rig.types import Accuracy, Floats, Rail
@@ -57,27 +58,28 @@ def activity_of(spans: Floats) -> Activity:
 
 
 def readings_of(
-    plant: SimPlant, spans: Floats, rail: str = "core", period_s: float = 1e-3, aperture: float = 1.0,
+    plant: SimPlant, spans: Floats, rail: Rail | str = "core", period_s: float = 1e-3, aperture: float = 1.0,
     tau: float = 0.0, first_s: float = 3e-5, late_s: float = 0.0, noise: float = 0.0,
 ) -> Readings:  # fmt: skip
     """What a meter without faults reads; ``tau`` in readings, stamped ``late_s`` late."""
+    rail = Rail(rail) if isinstance(rail, str) else rail
     n = int((spans[-1, 1] + LEAD_S) / period_s) - 1
     start = first_s + np.arange(n) * period_s
     end = start + aperture * period_s
-    watts = plant.idle_mean_w(rail, start, end) + plant.dynamic(rail, tau * period_s).mean_over(start, end)
-    watts = watts + noise * BUSY_W[rail] * np.random.default_rng(len(rail)).normal(size=n)
+    watts = plant.idle_mean_w(rail.name, start, end) + plant.dynamic(rail.name, tau * period_s).mean_over(start, end)
+    watts = watts + noise * BUSY_W[rail.name] * np.random.default_rng(len(rail.name)).normal(size=n)
     fine, never = np.ones(n, bool), np.zeros(n, bool)
     return Readings(rail, start + late_s, end + late_s, watts, watts, fine, never, period_s, tau * period_s)
 
 
-def seen_by(readings: Readings, spans: Floats, sigma_s: float = 1e-5) -> View:
-    view = view_of(readings, activity_of(spans), "host", sigma_s, sigma_s)
-    assert view is not None
-    return view
+def seen_by(readings: Readings, spans: Floats, sigma_s: float = 1e-5) -> RailModel:
+    model = model_of(readings, activity_of(spans), "host", sigma_s, sigma_s)
+    assert model is not None
+    return model
 
 
-def both(view: View, spans: Floats) -> tuple[Estimate, Estimate]:
-    whole, cut = integrated(view, spans, NONE), trimmed(view, spans)
+def both(model: RailModel, spans: Floats) -> tuple[Estimate, Estimate]:
+    whole, cut = integrated(model, spans, NONE), trimmed(model, spans)
     assert whole is not None
     assert isinstance(cut, Estimate)
     return whole, cut
@@ -88,19 +90,16 @@ def mean_added_w(plant: SimPlant, spans: Floats) -> float:
     return sum(added) / float(np.sum(spans[:, 1] - spans[:, 0]))
 
 
-def figures_of(plant: SimPlant, spans: Floats, rails: dict[str, Rail], **how: Any) -> tuple[dict[str, Quantity], Any]:
-    """All figures of a plant whose clocks are right, and the notes and refusals by rail."""
+def figures_of(plant: SimPlant, spans: Floats, rails: list[Rail], **how: Any) -> tuple[Figures, tuple[str, ...]]:
+    """All figures of a plant whose clocks are right, and the notes."""
     host, activity = host_timebase(0), activity_of(spans)
-    placed = []
-    for name, rail in rails.items():
-        readings = readings_of(plant, spans, name, **how)
-        placed.append(Placed(rail, readings, host, view_of(readings, activity, "host", 1e-5, 1e-5)))
-    found, busy = fig.timing(activity, host, [p.view for p in placed if p.view is not None])
-    said = {p.rail.name: fig.rail_figures(p, activity, busy) for p in placed}
-    for one in said.values():
-        found = found | one.figures
-    found |= fig.totals(found, list(rails), ["inference"])[0]
-    return found | fig.energies(found, list(rails), ["inference"]), said
+    readings = [readings_of(plant, spans, rail, **how) for rail in rails]
+    models = {r.rail.name: seen_by(r, spans) for r in readings}
+    busy = busy_times(activity, fig.stamp_jitters_u_s(activity, host, list(models.values())))
+    times = time_figures(activity, host, busy)
+    power = fig.power_figures(readings, models, activity, busy)
+    energies = energy_figures(times, power.figures, [rail.name for rail in rails], activity)
+    return times | power.figures | energies, power.notes
 
 
 def rail_of(name: str, gain_id: str | None = None, accuracy: Accuracy | None = LIMITS) -> Rail:
@@ -117,8 +116,8 @@ def test_flat_spans_without_noise_are_met_exactly(
 ) -> None:
     spans = spans_of(width_s=width_s)
     plant = plant_of(spans, idle_drift_per_s=drift)
-    view = seen_by(readings_of(plant, spans, aperture=aperture, tau=tau, first_s=first * 1e-3), spans)
-    whole, cut = both(view, spans)
+    model = seen_by(readings_of(plant, spans, aperture=aperture, tau=tau, first_s=first * 1e-3), spans)
+    whole, cut = both(model, spans)
     assert whole.value_w == pytest.approx(2e-3, rel=1e-9 if tau == 0 else 1e-4)
     assert cut.value_w == pytest.approx(2e-3, rel=1e-9 if tau == 0 else 3e-3)
     middle = np.array([whole.at_s])
@@ -130,7 +129,7 @@ def test_flat_spans_without_noise_are_met_exactly(
     burst=st.floats(-0.5, 1.0), share=st.floats(0.05, 0.5), at=st.sampled_from([0.0, 0.5, 1.0, -1.0]),
     first=st.floats(0.0, 1.0), late=st.floats(-0.9, 0.9),
 )  # fmt: skip
-def test_integration_is_unmoved_by_bursts_and_by_the_clock_s_doubt(
+def test_integration_is_unmoved_by_bursts_and_by_the_clock_s_uncertainty(
     burst: float, share: float, at: float, first: float, late: float
 ) -> None:
     spans = spans_of()
@@ -154,9 +153,9 @@ def test_trimming_loses_a_burst_at_the_start_which_integration_keeps() -> None:
 
 def test_trimming_is_diluted_by_a_clock_that_is_off_by_more_than_it_says() -> None:
     spans = spans_of()
-    view = seen_by(readings_of(plant_of(spans), spans, late_s=2e-3), spans, sigma_s=1e-5)
-    assert trimmed(view, spans).value_w < 0.97 * 2e-3  # type: ignore[union-attr]
-    honest = replace(view, sigma_s=1e-3)
+    model = seen_by(readings_of(plant_of(spans), spans, late_s=2e-3), spans, sigma_s=1e-5)
+    assert trimmed(model, spans).value_w < 0.97 * 2e-3  # type: ignore[union-attr]
+    honest = replace(model, sigma_s=1e-3)
     assert trimmed(honest, spans).value_w == pytest.approx(2e-3, rel=1e-9)  # type: ignore[union-attr]
 
 
@@ -164,12 +163,12 @@ def test_whole_stretches_that_also_hold_something_else_are_left_out() -> None:
     spans = spans_of()
     foreign = spans[10:12]
     counted = np.delete(spans, [10, 11], axis=0)
-    view = seen_by(readings_of(plant_of(spans), spans), spans)
-    found = integrated(view, counted, foreign)
+    model = seen_by(readings_of(plant_of(spans), spans), spans)
+    found = integrated(model, counted, foreign)
     assert found is not None
     assert found.value_w == pytest.approx(2e-3, rel=1e-9)
     touching = np.column_stack([spans[5:6, 1], spans[5:6, 1] + 1e-3])
-    less = integrated(view, counted, np.concatenate([foreign, touching]))
+    less = integrated(model, counted, np.concatenate([foreign, touching]))
     assert less is not None
     assert less.share < found.share == 1.0
 
@@ -185,33 +184,33 @@ def test_a_window_shorter_than_a_reading_says_how_long_it_must_be() -> None:
 
 def test_gaps_at_another_level_than_idle_are_noticed_and_not_integrated_into() -> None:
     spans = spans_of()
-    rails = {"core": rail_of("core")}
-    leaking, said = figures_of(plant_of(spans, leak_w=5e-4), spans, rails, noise=0.005)
+    rails = [rail_of("core")]
+    leaking, notes = figures_of(plant_of(spans, leak_w=5e-4), spans, rails, noise=0.005)
     assert gaps_differ(seen_by(readings_of(plant_of(spans, leak_w=5e-4), spans, noise=0.005), spans))[0]
-    assert "between spans the device draws" in "".join(said["core"].notes)
-    assert leaking["dynamic_power_w"].method == fig.TRIMMED
+    assert "between spans the device draws" in "".join(notes)
+    assert leaking["dynamic_power_w"].method == fig.TRIMMED_METHOD
     assert leaking["dynamic_power_w"].value == pytest.approx(2e-3, rel=0.01)
-    honest, said = figures_of(plant_of(spans), spans, rails, noise=0.005)
-    assert honest["dynamic_power_w"].method == fig.INTEGRATED
-    assert said["core"].notes == ()
+    honest, notes = figures_of(plant_of(spans), spans, rails, noise=0.005)
+    assert honest["dynamic_power_w"].method == fig.INTEGRATED_METHOD
+    assert notes == ()
 
 
 def test_a_meter_without_calibration_is_noted_and_claims_no_gain() -> None:
     spans = spans_of()
-    rails = {"core": rail_of("core", accuracy=None), "io": rail_of("io")}
-    found, said = figures_of(plant_of(spans), spans, rails, noise=0.01)
-    assert "instrument uncertainty not stated" in said["core"].notes[0]
-    assert said["io"].notes == ()
+    rails = [rail_of("core", accuracy=None), rail_of("io")]
+    found, notes = figures_of(plant_of(spans), spans, rails, noise=0.01)
+    assert len(notes) == 1
+    assert notes[0].startswith("Rail core: instrument uncertainty not stated")
     for name, wanted in (("core", False), ("io", True)):
-        sources = {c.source for c in found[f"rail.{name}.active_power_w"].components}
+        sources = {c.source for c in found[FigureKey("active_power_w", rail=name)].components}
         assert ("gain calibration" in sources, "offset calibration" in sources) == (wanted, wanted)
 
 
 def test_rails_add_up_and_their_gains_stay_apart() -> None:
     spans = spans_of()
-    found, _ = figures_of(plant_of(spans), spans, {r: rail_of(r) for r in IDLE_W}, noise=0.01)
+    found, _ = figures_of(plant_of(spans), spans, [rail_of(r) for r in IDLE_W], noise=0.01)
     for name in fig.POWERS:
-        parts = [found[f"rail.{rail}.{name}"] for rail in IDLE_W]
+        parts = [found[FigureKey(name, rail=rail)] for rail in IDLE_W]
         assert found[name].value == pytest.approx(sum(p.value for p in parts), rel=1e-12)
         gains = [c for c in found[name].components if c.source.startswith("gain calibration")]
         assert {c.shared for c in gains} == {"gain:core", "gain:io"}
@@ -221,8 +220,8 @@ def test_rails_add_up_and_their_gains_stay_apart() -> None:
 def test_rails_behind_one_shunt_err_together() -> None:
     spans = spans_of()
     plant = plant_of(spans)
-    apart, _ = figures_of(plant, spans, {r: rail_of(r) for r in IDLE_W})
-    joint, _ = figures_of(plant, spans, {r: rail_of(r, "shunt") for r in IDLE_W})
+    apart, _ = figures_of(plant, spans, [rail_of(r) for r in IDLE_W])
+    joint, _ = figures_of(plant, spans, [rail_of(r, "shunt") for r in IDLE_W])
     alone, together = ([c.u for c in f["dynamic_power_w"].components if "gain" in c.source] for f in (apart, joint))
     assert len(alone) == 2
     assert together == pytest.approx([sum(alone)])
@@ -233,7 +232,7 @@ def test_rails_behind_one_shunt_err_together() -> None:
 @given(st.sampled_from([2.0, 0.25, 3.7]), st.sampled_from([0.0, 0.3]))
 def test_twice_the_watts_are_twice_the_powers_and_energies(times: float, burst: float) -> None:
     spans = spans_of()
-    rails = {r: rail_of(r) for r in IDLE_W}
+    rails = [rail_of(r) for r in IDLE_W]
     once, _ = figures_of(plant_of(spans, burst=burst, burst_at=0.3), spans, rails)
     more, _ = figures_of(plant_of(spans, times=times, burst=burst, burst_at=0.3), spans, rails)
     assert once.keys() == more.keys()
@@ -245,12 +244,11 @@ def test_twice_the_watts_are_twice_the_powers_and_energies(times: float, burst: 
 def test_without_a_reading_in_idle_the_rail_is_refused_with_what_to_change() -> None:
     spans = spans_of()
     readings = readings_of(plant_of(spans), spans)
-    placed = Placed(rail_of("core"), readings, host_timebase(0), None)
-    refused = fig.rail_figures(placed, activity_of(spans), {}).refusals
+    refused = fig.rail_figures(readings, None, activity_of(spans), {}).refusals
     assert refused == (
         Refusal(
             "rail core", "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
         ),
     )
     nowhere = replace(activity_of(spans), idle_s=np.array([[0.0, 5e-4]]))
-    assert view_of(readings, nowhere, "host", 1e-5, 1e-5) is None
+    assert model_of(readings, nowhere, "host", 1e-5, 1e-5) is None

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import TRIMMED, FigureKey
 from rig.analysis.result import Result
 from rig.analysis.timing.supply import Supply, Volts, covariance_w, mean_volts
 from rig.errors import DataError, StoreError
@@ -89,16 +90,19 @@ def test_power_is_the_product_of_both_reading_by_reading(tmp_path: Path) -> None
 
     assert result.refusals == ()
     for name, real in (("idle_power_w", idle_w), ("active_power_w", busy_w), ("dynamic_power_w", busy_w - idle_w)):
-        for figure in (name, f"trimmed.{name}") if name != "idle_power_w" else (name,):
+        for method in ("", TRIMMED) if name != "idle_power_w" else ("",):
+            figure = FigureKey(name, method=method)
             assert result.quantities[figure].value == pytest.approx(real, rel=2e-4), figure
-    assert "Rail core: power is its amperes times the volts of vdd, reading by reading" in result.notes
+    assert "Rail core: power is its current times the voltage of vdd, reading by reading" in result.notes
 
 
 def test_volts_are_no_rail_of_power_and_enter_no_total(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run")
 
-    assert not [name for name in result.quantities if "vdd" in name]
-    assert result.quantities["active_power_w"].value == result.quantities["rail.core.active_power_w"].value
+    assert not [key for key in result.quantities if key.rail == "vdd"]
+    assert (
+        result.quantities["active_power_w"].value == result.quantities[FigureKey("active_power_w", rail="core")].value
+    )
     assert [s.rail for s in result.series.rails] == ["core"]
 
 

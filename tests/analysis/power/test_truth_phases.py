@@ -13,6 +13,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
 from fixtures.worlds.truth import blank, steps
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
@@ -71,7 +72,7 @@ def misses(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
         row = []
         for phase in ("preprocess", "inference"):
             real = truth(plant, phase)
-            quantities = {name: found[f"phase.{phase}.{name}"] for name in FIGURES}
+            quantities = {name: found[FigureKey(name, phase)] for name in FIGURES}
             row += [abs(q.value - real[name]) / q.half_width() for name, q in quantities.items()]
         rows.append(row)
     return np.array(rows)

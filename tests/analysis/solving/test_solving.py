@@ -67,7 +67,7 @@ def test_one_solve_that_stays_away_leaves_a_share_and_no_official_time() -> None
 
 def test_of_gaps_closer_than_where_solves_were_told_to_stop_nothing_is_told() -> None:
     figures = solving_figures([solve("p", -50.0)], FLAT, True, to_gap=0.05)
-    told = {name for name in figures if name.startswith("reached_")}
+    told = {str(key) for key in figures if key.quantity == "reached_gap_{target}_{threshold}_share"}
     assert told == {"reached_gap_official_0_1_share", "reached_gap_official_0_05_share"}
 
 

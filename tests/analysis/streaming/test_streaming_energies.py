@@ -73,7 +73,7 @@ def test_windows_outside_the_trace_are_refused(window: list[float], files: dict[
 
 def test_readings_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     np.array([1.0, np.nan, 1.0], np.float32).tofile(tmp_path / "a.f32")
-    with pytest.raises(DataError, match="no numbers"):
+    with pytest.raises(DataError, match="not numbers"):
         window_energies(tmp_path / "a.f32", np.array([[0.0, 3.0]]), 1.0)
     assert window_energies(tmp_path / "a.f32", np.array([[0.0, 1.0]]), 1.0).tolist() == [1.0]
 

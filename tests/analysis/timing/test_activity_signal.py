@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.timing.activity_signal import Edges, edges_of, inside, merged, seen, touches
+from rig.analysis.timing.activity_signal import Edges, edges_of, inside, mean_signal, merged, touches
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -63,7 +63,7 @@ def test_without_windows_nothing_is_touched_or_inside() -> None:
     assert not touches(none, t, t + 1).any()
     assert inside(none, t, t + 1).tolist() == [-1, -1, -1]
     assert merged(none).shape == (0, 2)
-    assert seen(edges_of(none), t, t + 1, 0.5).tolist() == [0.0, 0.0, 0.0]
+    assert mean_signal(edges_of(none), t, t + 1, 0.5).tolist() == [0.0, 0.0, 0.0]
 
 
 @CALM
@@ -74,7 +74,7 @@ def test_what_is_seen_without_a_filter_is_the_overlap(windows: Floats, readings:
         height * sum(max(0.0, min(e, b) - max(s, a)) for a, b in windows) / (e - s)
         for s, e in zip(start, end, strict=True)
     ]
-    assert seen(edges_of(windows, height), start, end) == pytest.approx(np.array(plain), abs=1e-9)
+    assert mean_signal(edges_of(windows, height), start, end) == pytest.approx(np.array(plain), abs=1e-9)
 
 
 def filtered(windows: Floats, tau_s: float, t: float) -> float:
@@ -89,7 +89,7 @@ def test_what_is_seen_behind_a_filter_is_the_mean_of_its_output(
     windows: Floats, readings: Floats, tau_s: float
 ) -> None:
     start, end = readings[:5, 0] + 0.25, readings[:5, 1] + 0.5
-    found = seen(edges_of(windows), start, end, tau_s)
+    found = mean_signal(edges_of(windows), start, end, tau_s)
     for s, e, value in zip(start, end, found, strict=True):
         n = 2000
         t = s + (e - s) * (np.arange(n) + 0.5) / n
@@ -102,14 +102,14 @@ def test_what_is_seen_behind_a_filter_is_the_mean_of_its_output(
 def test_a_point_reading_sees_the_filter_at_that_instant(windows: Floats, at: list[float], tau_s: float) -> None:
     t = np.array(at)
     plain = [filtered(windows, tau_s, x) for x in at]
-    assert seen(edges_of(windows), t, t, tau_s) == pytest.approx(np.array(plain), abs=1e-9)
+    assert mean_signal(edges_of(windows), t, t, tau_s) == pytest.approx(np.array(plain), abs=1e-9)
 
 
 @CALM
 @given(WINDOWS, st.floats(0.05, 5.0), st.integers(1, 50))
 def test_a_filter_delays_and_loses_nothing(windows: Floats, tau_s: float, parts: int) -> None:
     cuts = np.linspace(-1.0, 80.0 + 40.0 * tau_s, parts + 1)
-    total = float(np.sum(seen(edges_of(windows), cuts[:-1], cuts[1:], tau_s) * np.diff(cuts)))
+    total = float(np.sum(mean_signal(edges_of(windows), cuts[:-1], cuts[1:], tau_s) * np.diff(cuts)))
     assert total == pytest.approx(float(np.sum(windows[:, 1] - windows[:, 0])), abs=1e-9)
 
 
@@ -120,8 +120,8 @@ def test_moving_edges_and_readings_together_changes_nothing(
 ) -> None:
     start, end = readings[:, 0] + 0.25, readings[:, 1] + 0.5
     edges = edges_of(windows)
-    moved = seen(edges.shifted(by_s), start + by_s, end + by_s, tau_s)
-    assert moved == pytest.approx(seen(edges, start, end, tau_s), abs=1e-9)
+    moved = mean_signal(edges.shifted(by_s), start + by_s, end + by_s, tau_s)
+    assert moved == pytest.approx(mean_signal(edges, start, end, tau_s), abs=1e-9)
 
 
 def test_edges_may_move_past_one_another() -> None:

@@ -16,8 +16,9 @@ from fixtures.bench.mock_meter import MockMeter, open_meter
 from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
 from fixtures.worlds.truth import blank, steps, truth
 from rig.analysis.evaluate import evaluate
+from rig.analysis.power.rail_model import baseline
 from rig.analysis.result import Result
-from rig.analysis.timing.synchronise import place
+from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timeline import activity_of, timebase_of
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
@@ -50,7 +51,7 @@ class Measured:
     def offset(self) -> tuple[float, float, str]:
         """How far the meter's map is from the device's stamps in the middle, its sigma, and by which method."""
         device = timebase_of(self.run, "device")
-        placed = place(self.run, activity_of(self.run, device), device)[0].timebase
+        placed = aligned_rails(self.run, activity_of(self.run, device), device, baseline)[0].timebase
         spans = [on for name, on, _ in self.plant.activity if name == "inference"]
         at = np.array([(spans[len(spans) // 2] - ORIGIN_NS) * 1e-9])
         here = placed.seconds(self.meter._clock.ticks_at(at)) - device.seconds(self.device._clock.ticks_at(at) - 0.5)
@@ -58,7 +59,7 @@ class Measured:
 
 
 def values(result: Result) -> dict[str, float]:
-    return {name: q.value for name, q in result.quantities.items()}
+    return {str(key): q.value for key, q in result.quantities.items()}
 
 
 # ---- recorded beside the power ------------------------------------------------------------
@@ -69,7 +70,7 @@ def test_an_input_is_recorded_and_is_no_supply(tmp_path: Path) -> None:
     trace = found.run.traces["pin"]
     assert len(trace.value) == 2 * (N + 24)
     assert np.array_equal(trace.start_tick, trace.end_tick) and set(trace.value) == {0.0, 1.0}
-    assert not [name for name in found.result().quantities if "pin" in name]
+    assert not [name for name in found.result().quantities if name.rail == "pin"]
     assert [r.rail for r in found.result().series.rails] == ["core"]
 
 
@@ -125,7 +126,7 @@ def test_edges_place_a_slow_meter_to_a_look_though_some_are_missing_and_some_bou
 
 def test_a_trace_and_a_pin_that_disagree_are_told_apart(tmp_path: Path) -> None:
     late = Measured(tmp_path / "late", {"pin": "level", "pin_delay_s": 3e-4}, {"pin": "level", "noise": 1e-3}, n=60)
-    assert any("apart, which doubts of" in note for note in late.result().notes)
+    assert any("and their combined uncertainty is" in note for note in late.result().notes)
     right = Measured(tmp_path / "right", {"pin": "level"}, {"pin": "level", "noise": 1e-3}, n=60)
     assert not any("apart" in note for note in right.result().notes)
 

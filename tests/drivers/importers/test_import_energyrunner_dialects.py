@@ -15,7 +15,7 @@ import pytest
 
 from drivers.importers.energyrunner.importer import open_import
 from rig.analysis.evaluate import evaluate
-from rig.analysis.reference_methods import peer_figures
+from rig.analysis.reference_methods import recorder_figures
 from rig.errors import DataError, UsageError
 from rig.importing.write import write
 from rig.recording.reader import Run, open_run
@@ -75,7 +75,7 @@ def recorded(source: Path, out: Path, **options: object) -> Run:
 
 
 def stated(run: Run, windows: int) -> list[tuple[str, str, str]]:
-    figures = {name: f"{q.value * 1e6:.3f}" for name, q in peer_figures(run).items()}
+    figures = {str(key): f"{q.value * 1e6:.3f}" for key, q in recorder_figures(run).items()}
     names = ("energy_j", "power_w", "energy_per_inference_j")
     return [tuple(figures[f"peer.window.{k}.{n}"] for n in names) for k in range(1, windows + 1)]  # type: ignore[misc]
 
@@ -95,7 +95,7 @@ def test_every_figure_comes_out_to_the_digits_printed(rate_hz: float, stamps: li
     run = recorded(tmp_path / "s", tmp_path / "run")
     assert stated(run, len(expected)) == expected
     each = [float(e) for e, _, _ in expected]
-    found = peer_figures(run)["peer.energy_per_inference_median_j"].value
+    found = recorder_figures(run)["peer.energy_per_inference_median_j"].value
     assert found * 1e6 == pytest.approx(median(each) / COUNT, abs=5e-4)
 
 
@@ -162,7 +162,7 @@ def test_a_dropped_sample_leaves_out_its_window_alone(tmp_path: Path) -> None:
     raw[1 + 4000] = np.nan
     path.write_bytes(b"\xf1" + raw.tobytes())
     run = recorded(tmp_path / "s", tmp_path / "run", idle="13.6:14.9")
-    figures = peer_figures(run)
+    figures = recorder_figures(run)
     assert "peer.window.1.energy_j" not in figures
     assert "peer.energy_per_inference_median_j" not in figures
     assert [f"{figures[f'peer.window.{k}.energy_j'].value * 1e6:.3f}" for k in (2, 3, 4, 5)] == [
@@ -206,7 +206,7 @@ TRIALS = [trial(0, [("00", 30), ("01", 1200), ("02", 11_776)]), trial(1, [("03",
 def test_the_successor_of_the_runner_writes_its_samples_into_its_results(tmp_path: Path) -> None:
     expected = successor(tmp_path / "s", TRIALS)
     run = recorded(tmp_path / "s", tmp_path / "run", idle="11.9:12.9,24.6:25.9")
-    figures = peer_figures(run)
+    figures = recorder_figures(run)
     found = [(figures[f"peer.window.{k}.energy_j"], figures[f"peer.window.{k}.energy_per_inference_j"]) for k in (1, 2)]
     assert [(f"{a.value * 1e6:.3f}", f"{b.value * 1e6:.3f}") for a, b in found] == expected
     middle = median(float(x) for _, x in expected)

@@ -11,7 +11,7 @@ import pytest
 
 from drivers.importers.mlperf_power.importer import open_import
 from rig.analysis.evaluate import evaluate
-from rig.analysis.reference_methods import peer_figures
+from rig.analysis.reference_methods import recorder_figures
 from rig.errors import DataError, UsageError
 from rig.importing.write import write
 from rig.recording.reader import open_run
@@ -59,14 +59,14 @@ def folder(
 
 def figures(source: Path, out: Path, **options: object) -> dict[str, float]:
     (run,) = open_import(source, **options)  # type: ignore[arg-type]
-    return {name: q.value for name, q in peer_figures(open_run(write(run, out))).items()}
+    return {str(key): q.value for key, q in recorder_figures(open_run(write(run, out))).items()}
 
 
 @real
 def test_published_average_and_comparison_with_ranging(tmp_path: Path) -> None:
     (imported,) = open_import(REAL)
     run = open_run(write(imported, tmp_path / "run"))
-    found = peer_figures(run)
+    found = recorder_figures(run)
     assert f"{found['peer.average_power_w'].value:.4f}" == "5531.2473"
     assert found["peer.average_power_w"].n == 659
     assert f"{found['peer.testing_over_ranging'].value:.2%}" == "0.06%"
@@ -95,7 +95,7 @@ def test_several_runs_share_the_ranging_run_beside_them(tmp_path: Path) -> None:
         folder(tmp_path / "s" / f"run_{k}", BEGIN + timedelta(minutes=5 * k), end="\r\n")
     runs = open_import(tmp_path / "s")
     assert [r.name for r in runs] == ["run_1", "run_2"]
-    found = peer_figures(open_run(write(runs[1], tmp_path / "out")))
+    found = recorder_figures(open_run(write(runs[1], tmp_path / "out")))
     assert found["peer.testing_over_ranging"].value == pytest.approx(150.0 / 151.0 - 1.0)
     assert [s.warmup for s in runs[1].spans] == [True, False]
 
@@ -137,7 +137,7 @@ def test_a_meter_in_another_zone_is_asked_for_and_moved(zone: str, hours: float,
         open_import(source)
     assert caught.value.field == "timezone"
     (run,) = open_import(source, timezone=zone)
-    found = peer_figures(open_run(write(run, tmp_path / "out")))
+    found = recorder_figures(open_run(write(run, tmp_path / "out")))
     assert found["peer.average_power_w"].value == 150.0
 
 

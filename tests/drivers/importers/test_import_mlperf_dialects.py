@@ -15,7 +15,7 @@ import pytest
 
 from drivers.importers.mlperf_power.importer import open_import
 from rig.analysis.evaluate import evaluate
-from rig.analysis.reference_methods import peer_figures
+from rig.analysis.reference_methods import recorder_figures
 from rig.errors import DataError, UsageError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write
@@ -101,7 +101,7 @@ def only(source: Path, **options: object) -> ImportedRun:
 
 
 def average(run: ImportedRun, out: Path) -> tuple[float, int]:
-    found = peer_figures(open_run(write(run, out)))["peer.average_power_w"]
+    found = recorder_figures(open_run(write(run, out)))["peer.average_power_w"]
     return found.value, found.n
 
 
@@ -139,7 +139,7 @@ def test_loadgen_1_0_which_counts_no_queries(said: dict[str, object], samples: i
     assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
     assert [s.executions for s in run.spans] == [samples]
     assert "counts none" in run.details["counted"]
-    assert "peer.energy_per_query_j" not in peer_figures(open_run(tmp_path / "out"))
+    assert "peer.energy_per_query_j" not in recorder_figures(open_run(tmp_path / "out"))
 
 
 def test_what_nothing_counts_has_the_peers_average_and_no_energy_of_ours(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_phases_of_the_session_place_either_log(
     assert run.t0_ns == round((RANGED - timedelta(seconds=20, milliseconds=-420)).timestamp() * 1000) * 1_000_000
     assert run.meters[0].name == "YokogawaWT330E"
     assert "power/server.json" in run.originals
-    comparison = peer_figures(open_run(tmp_path / "out"))["peer.testing_over_ranging"].value
+    comparison = recorder_figures(open_run(tmp_path / "out"))["peer.testing_over_ranging"].value
     assert comparison == pytest.approx(150 / 151 - 1, abs=2e-3)
 
 
@@ -230,7 +230,7 @@ def test_raw_folders_of_a_session_are_paired(ranged: datetime, tmp_path: Path) -
     run = only(tmp_path)
     assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
     assert sorted(s.warmup for s in run.spans) == [False, True]
-    assert "peer.testing_over_ranging" in peer_figures(open_run(tmp_path / "out"))
+    assert "peer.testing_over_ranging" in recorder_figures(open_run(tmp_path / "out"))
 
 
 def test_a_tree_of_a_submission_makes_a_run_of_each(tmp_path: Path) -> None:

@@ -1,0 +1,113 @@
+"""Every quantity that the rig computes: its unit, its title, and the family that it is shown with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from rig.analysis.figure_key import FigureKey
+
+Family = Literal["overall", "service", "arrivals", "scene changes", "average", "solver", "recorder"]
+Scale = Literal["auto", "percent", "number"]
+"""How a number without a unit reads: in percent up to 1, always in percent, or never."""
+
+
+class Entry(NamedTuple):
+    """One quantity. ``title`` may hold the parameters of the key; ``signed`` quantities can be below zero."""
+
+    unit: str
+    title: str
+    family: Family = "overall"
+    scale: Scale = "auto"
+    signed: bool = False
+
+
+CATALOGUE: Mapping[str, Entry] = {
+    "accuracy": Entry("1", "Accuracy", scale="percent"),
+    "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent"),
+    "execution_time_s": Entry("s", "Execution time, mean"),
+    "execution_time_se_s": Entry("s", "Execution time, standard error of the mean"),
+    "execution_time_p{percentile}_s": Entry("s", "Execution time, {percentile}"),
+    "busy_time_per_inference_s": Entry("s", "Busy time per inference"),
+    "idle_power_w": Entry("W", "Idle power"),
+    "active_power_w": Entry("W", "Active power"),
+    "dynamic_power_w": Entry("W", "Dynamic power", signed=True),
+    "energy_per_inference_j": Entry("J", "Energy per inference"),
+    "energy_per_inference_integrated_j": Entry("J", "Energy per inference, integrated"),
+    "dynamic_energy_per_inference_j": Entry("J", "Dynamic energy per inference", signed=True),
+    "duration_s": Entry("s", "Duration", "service"),
+    "throughput_samples_hz": Entry("Hz", "Throughput, samples", "service"),
+    "throughput_inferences_hz": Entry("Hz", "Throughput, inferences", "service"),
+    "latency_mean_s": Entry("s", "Latency, mean", "service"),
+    "latency_p{percentile}_s": Entry("s", "Latency, {percentile}", "service"),
+    "latency_p{percentile}_early_stopping_s": Entry("s", "Latency, {percentile}, early stopping", "service"),
+    "dropped_share": Entry("1", "Samples dropped", "service", "percent"),
+    "backlog_max": Entry("1", "Backlog, greatest", "service", "number"),
+    "in_time_share": Entry("1", "Answered in time", "service", "percent"),
+    "slip_p{percentile}_s": Entry("s", "Scheduling delay of the host, {percentile}", "arrivals"),
+    "slip_max_s": Entry("s", "Scheduling delay of the host, greatest", "arrivals"),
+    "arrival_gap_distance": Entry("1", "Gaps issued to gaps scheduled, Kolmogorov distance", "arrivals", "number"),
+    "onset_never_share": Entry("1", "Scene changes never recognised", "scene changes", "percent"),
+    "onset_latency_mean_s": Entry("s", "Time to recognise a new scene, mean", "scene changes"),
+    "onset_latency_p{percentile}_s": Entry("s", "Time to recognise a new scene, {percentile}", "scene changes"),
+    "stream_accuracy": Entry("1", "Share of time with the right scene", "scene changes", "percent"),
+    "average_power_w": Entry("W", "Average power", "average"),
+    "average_energy_per_sample_j": Entry("J", "Energy per sample, idle stretches included", "average"),
+    "largest_nodes": Entry("1", "Largest problem solved, nodes", "solver"),
+    "cost_mean": Entry("1", "Cost, mean", "solver", "number", signed=True),
+    "cost_best": Entry("1", "Cost, best", "solver", "number", signed=True),
+    "feasible_share": Entry("1", "Solutions that are feasible", "solver", "percent"),
+    "overrun_mean_s": Entry("s", "Overrun of the budget, mean", "solver"),
+    "overrun_max_s": Entry("s", "Overrun of the budget, greatest", "solver"),
+    "target_{target}_mean": Entry("1", "Cost of the {target} target, mean", "solver", "number", signed=True),
+    "gap_{target}_mean": Entry("1", "Gap to the {target} target, mean", "solver", "percent", signed=True),
+    "gap_{target}_spread_problems": Entry(
+        "1", "Gap to the {target} target, deviation between problems", "solver", "percent", signed=True
+    ),
+    "gap_{target}_spread_solves": Entry(
+        "1", "Gap to the {target} target, deviation within a problem", "solver", "percent", signed=True
+    ),
+    "reached_gap_{target}_{threshold}_share": Entry(
+        "1", "Reached a gap of {threshold} ({target} target)", "solver", "percent"
+    ),
+    "time_to_gap_{target}_{threshold}_s": Entry("s", "Time to a gap of {threshold} ({target} target)", "solver"),
+    "time_to_gap_{target}_{threshold}_official_s": Entry(
+        "s", "Time to a gap of {threshold} ({target} target), reached by all", "solver"
+    ),
+    "energy_to_gap_{target}_{threshold}_official_j": Entry(
+        "J", "Energy to a gap of {threshold} ({target} target), reached by all", "solver"
+    ),
+    "energy_j": Entry("J", "Energy", "recorder"),
+    "power_w": Entry("W", "Power", "recorder"),
+    "throughput_hz": Entry("Hz", "Throughput", "recorder"),
+    "energy_per_inference_median_j": Entry("J", "Energy per inference, median", "recorder"),
+    "throughput_median_hz": Entry("Hz", "Throughput, median", "recorder"),
+    "ranging.average_power_w": Entry("W", "Average power, ranging", "recorder"),
+    "energy_per_query_j": Entry("J", "Energy per query", "recorder"),
+    "testing_over_ranging": Entry("1", "Testing over ranging", "recorder", signed=True),
+}
+
+
+def entry_of(key: FigureKey) -> Entry:
+    """The catalogue's entry for a figure. Raises ``KeyError`` for a quantity that it does not hold."""
+    return CATALOGUE[key.quantity]
+
+
+def title_of(key: FigureKey) -> str:
+    """The title of a figure, without its phase and rail: ``Latency, 99th percentile``."""
+    title = entry_of(key).title.format(
+        target=key.target.replace("_", " "),
+        threshold=f"{100 * key.threshold:g} %",
+        percentile=ordinal(key.percentile),
+    )
+    return f"{title}, window {key.window}" if key.window else title
+
+
+def ordinal(percentile: float) -> str:
+    """A percentile in words: 50 is the median, 99.9 the 99.9th percentile."""
+    text = f"{percentile:g}"
+    if text == "50":
+        return "median"
+    irregular = "." not in text and text[-2:] not in ("11", "12", "13")
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(text[-1], "th") if irregular else "th"
+    return f"{text}{ending} percentile"

@@ -1,0 +1,78 @@
+"""What a figure is called: which quantity, of which phase and rail, by which method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rig.analysis.quantity import Quantity
+
+TRIMMED = "trimmed"
+"""The cross-check of powers and energies from trimmed windows."""
+PEER = "peer"
+"""The figures of the program that recorded the trace, by its own method."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class FigureKey:
+    """The key of one figure. ``quantity`` is an entry of ``rig.analysis.catalogue``.
+
+    An empty ``phase`` or ``rail`` means all of them, an empty ``method`` the rig's own. A quantity whose name holds
+    ``{target}``, ``{threshold}`` or ``{percentile}`` takes the field of that name; ``window`` counts from 1.
+    ``str(key)`` is the name of the figure in ``results.json``.
+    """
+
+    quantity: str
+    phase: str = ""
+    rail: str = ""
+    method: str = ""
+    target: str = ""
+    threshold: float = 0.0
+    percentile: float = 0.0
+    window: int = 0
+
+    @property
+    def of_whole(self) -> bool:
+        """Whether the figure is the rig's own, of the whole device."""
+        return not (self.phase or self.rail or self.method)
+
+    def __str__(self) -> str:
+        target = self.target.replace(".", "_") if self.threshold else self.target
+        quantity = self.quantity.format(
+            target=target, threshold=_digits(self.threshold), percentile=_digits(self.percentile)
+        )
+        where = [self.method] if self.method else []
+        where += ["phase", self.phase] if self.phase else []
+        where += ["rail", self.rail] if self.rail else []
+        where += ["window", str(self.window)] if self.window else []
+        return ".".join([*where, quantity])
+
+
+class Figures(Mapping[FigureKey, Quantity]):
+    """Quantities by key, in the order in which they were computed.
+
+    A figure is also found by its name in ``results.json``, such as ``figures["active_power_w"]``.
+    """
+
+    def __init__(self, quantities: Mapping[FigureKey, Quantity] | None = None) -> None:
+        self._quantities = dict(quantities or {})
+        self._by_name = {str(key): quantity for key, quantity in self._quantities.items()}
+
+    def __getitem__(self, key: FigureKey | str) -> Quantity:
+        return self._by_name[str(key)]
+
+    def __iter__(self) -> Iterator[FigureKey]:
+        return iter(self._quantities)
+
+    def __len__(self) -> int:
+        return len(self._quantities)
+
+    def __or__(self, other: Mapping[FigureKey, Quantity]) -> Figures:
+        return Figures({**self._quantities, **other})
+
+    def __repr__(self) -> str:
+        return f"Figures({self._by_name})"
+
+
+def _digits(number: float) -> str:
+    return f"{number:g}".replace(".", "_")

@@ -1,0 +1,78 @@
+"""The noise of one rail, from its idle stretches, its busy stretches and the slow residual of the whole run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rig.analysis.power.counter import Counted, Jitter
+from rig.analysis.power.counter import estimate as estimate_counter
+from rig.analysis.power.noise import Noise
+from rig.analysis.power.noise import estimate as estimate_noise
+from rig.analysis.timing.timeline import Readings
+from rig.types import Bools, Floats, Indices
+
+
+def rail_noise(
+    r: Readings, residual: Floats, idle: Bools, where: Indices, held: Indices, slow: tuple[Floats, float]
+) -> tuple[Noise, Jitter | None]:
+    """Noise of a rail, and the jitter of a counter's readings; arrays have the shape of the readings, (n,).
+
+    ``residual`` is in watts above the idle line, ``where`` names the idle window and ``held`` the span that holds a
+    reading, -1 for none; ``slow`` comes from ``slow_residual``.
+    """
+    pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1]
+    if r.counter:
+        return _counted(r, residual, idle, where, pair, slow)
+    stretches = []
+    for k in np.unique(where[idle]):
+        use = idle & (where == k)
+        slot = np.round((r.start_s[use] - r.start_s[use][0]) / r.period_s).astype(np.int64)
+        grid = np.zeros(slot[-1] + 1)
+        grid[slot] = residual[use] - residual[use].mean()
+        stretches.append(grid)
+    return estimate_noise(stretches, r.period_s, np.diff(r.watts)[pair], *slow), None
+
+
+def _counted(
+    r: Readings, residual: Floats, idle: Bools, where: Indices, pair: Bools, slow: tuple[Floats, float]
+) -> tuple[Noise, Jitter]:
+    """Noise of a counter, from joules: its intervals are uneven, and its errors are alike only in joules."""
+    share = (r.end_s - r.start_s) / r.period_s
+    stretches = []
+    for k in np.unique(where[idle]):
+        at = np.flatnonzero(idle & (where == k))
+        grid = np.zeros(at[-1] - at[0] + 1)
+        grid[at - at[0]] = residual[at] * share[at]
+        stretches.append(np.where(grid != 0.0, grid - grid[at - at[0]].mean(), 0.0))
+    quiet_w, busy_w = float(np.mean(r.watts[idle])), 0.0
+    loud = np.append(pair, False) | np.append(False, pair)
+    if np.any(loud):
+        busy_w = float(np.median(r.watts[loud]))
+    ratio = abs(busy_w) / max(abs(quiet_w), 1e-12 * abs(busy_w), 1e-300)
+    # lengths are uneven, so what differs within a pair is taken at the power of that pair
+    joules = r.watts * share
+    drop = np.diff(joules) - 0.5 * (r.watts[1:] + r.watts[:-1]) * np.diff(share)
+    # a filter slower than the looks is no age of a counter
+    age_j = abs(quiet_w) * r.tau_s if 2.0 * r.tau_s < 1.01 * r.period_s else 0.0
+    return estimate_counter(Counted(stretches, drop[pair], r.period_s, ratio, r.step_j, slow, age_j))
+
+
+def slow_residual(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, float]:
+    """What the fitted levels leave, averaged over at least two spans and the gaps after them.
+
+    For a counter one span is enough, since its readings lose nothing at the ends of spans.
+    """
+    if len(busy_s) < 2:
+        return np.zeros(0), 0.0
+    cycle_s = (1.0 if r.counter else 2.0) * float(np.median(np.diff(busy_s[:, 0])))
+    bins = int((r.end_s[-1] - r.start_s[0]) / max(cycle_s, 8.0 * r.period_s))
+    if bins < 12:
+        return np.zeros(0), 0.0
+    step_s = (r.end_s[-1] - r.start_s[0]) / bins
+    slot = np.clip(((r.start_s - r.start_s[0]) / step_s).astype(np.int64), 0, bins - 1)
+    if r.counter:
+        share_s = np.where(r.ok, r.end_s - r.start_s, 0.0)
+        total_s = np.bincount(slot, weights=share_s, minlength=bins)
+        return np.bincount(slot, weights=left * share_s, minlength=bins) / np.maximum(total_s, 1e-300), float(step_s)
+    count = np.bincount(slot, minlength=bins)
+    return np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1), float(step_s)

@@ -1,0 +1,48 @@
+"""Notes on a recording as a whole: how it ended, and traces or outputs that look wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rig.analysis.accuracy import answer_of
+from rig.recording.lines import Note
+from rig.recording.reader import Run
+
+
+def remarks_of(run: Run) -> list[str]:
+    """Every note on a recording."""
+    return [*_end(run), *_phases(run), *_labels(run), *_traces(run)]
+
+
+def _end(run: Run) -> Iterator[str]:
+    for name in run.truncated:
+        yield f"{name} ends in a torn batch, which was left out"
+    yield from (note.text for note in run.of_type(Note) if note.about == "files")
+    if run.stop is None:
+        yield "The recording has no stop line: it ended in a crash, and its last whole batch is the last one read"
+    elif not run.sealed:
+        yield "The recording is not sealed: events.jsonl.sha256 is absent"
+
+
+def _phases(run: Run) -> Iterator[str]:
+    declared = run.start.device.phases
+    found = {p for p in run.replies["phase"].unique().to_pylist() if p is not None}
+    if declared and (other := sorted(found - set(declared))):
+        yield f"The device declares the phases {', '.join(declared)} and also ran {', '.join(other)}"
+
+
+def _labels(run: Run) -> Iterator[str]:
+    labels = {label for label in run.samples["label"].to_pylist() if label is not None}
+    answers = [answer_of(output) for output in run.replies["output"].drop_null().to_pylist()]
+    if labels and answers and not any(isinstance(a, str) and a in labels for a in answers):
+        yield f"No output is a label of the workload, such as {min(labels)!r}; the first output was {answers[0]!r}"
+
+
+def _traces(run: Run) -> Iterator[str]:
+    for name, trace in run.traces.items():
+        if trace.rail.kind == "edges" and not len(trace.value):
+            yield f"Input {name}: no edge was seen; check that the pin is connected and that the device uses it"
+        elif trace.rail.kind != "edges" and len(trace.value) > 2 and np.ptp(trace.value) == 0.0:
+            yield f"Rail {name}: every reading is the same; check the wires of the meter and its declared resolution"
