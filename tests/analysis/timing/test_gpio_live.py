@@ -15,7 +15,7 @@ from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
 from drivers.meters.joulescope import meter as joulescope
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.plant import ORIGIN_NS
-from fixtures.instruments.tiny_board import Chip, TinyBoard
+from fixtures.instruments.tiny_board import Chip, TinyBoardSim
 from fixtures.worlds.truth import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.engine.acquisition import Bench
@@ -41,7 +41,7 @@ def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch:
     chip = Chip(energy_mode=True, hold_s=HOLD_S, inference_s=0.03)
     samples = tuple(Sample(f"s{k}", np.arange(16, dtype=np.int8) + k) for k in range(N))
     with (
-        TinyBoard(chip, plant, baud=115200) as board,  # as quick as in performance mode, for the test's sake
+        TinyBoardSim(chip, plant, baud=115200) as board,  # as quick as in performance mode, for the test's sake
         closing(mlperf_tiny.open_device(port=board.port, mode="energy", baud=115200, labels="a,b,c,d")) as device,
         closing(joulescope.open_meter(plant.clock, rate_hz=10_000.0, mark_input=0, pin="stamp")) as meter,
         Recorder(tmp_path / "run") as recorder,

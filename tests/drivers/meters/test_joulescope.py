@@ -21,14 +21,14 @@ from drivers.meters.joulescope import meter as joulescope
 from drivers.meters.joulescope.inputs import Bits
 from fixtures.bench.live_plant import LivePlant, live_plant
 from fixtures.bench.plant import ORIGIN_NS
-from fixtures.instruments.scpi_bench import TICK_HZ, Bench, Probe
+from fixtures.instruments.front_end import TICK_HZ, FrontEnd, Wiring
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, MissingExtraError, SetupError, UsageError
 from rig.types import Meter
 
 IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
 BASE_HZ, PATH, BLOCK_S = 2_000_000, "u/js220/000123", 0.01
-BENCH = Bench(noise=0.0, gain_limit=0.0, offset_limit=0.0, resolution=0.0, supply_v=SUPPLY_V)
+BENCH = Wiring(noise=0.0, gain_limit=0.0, offset_limit=0.0, resolution=0.0, supply_v=SUPPLY_V)
 
 
 class FakeDriver:
@@ -43,7 +43,7 @@ class FakeDriver:
         self.state: dict[str, Any] = {f"{PATH}/h/filter": 1}
         self.listeners: dict[str, list[Callable[[str, Any], None]]] = {}
         self.skip_s, self.mute, self.from_tick, self.finalized = 0.0, False, 0.0, False
-        self.probe = Probe(self.plant, BENCH)
+        self.probe = FrontEnd(self.plant, BENCH)
         self.origin: float | None = None
         self._live: dict[str, tuple[threading.Thread, threading.Event]] = {}
 
@@ -117,7 +117,7 @@ class FakeDriver:
             until_s = (self.probe.tick(0.02) - self.origin) / TICK_HZ
             while not self.mute and (k + n) / hz <= until_s:
                 tick = self.origin + (k + np.arange(n)) * TICK_HZ / hz
-                value = self.probe.seen("CURR", 1.0, tick, 1.0 / hz) * (SUPPLY_V if signal == "p" else 1.0)
+                value = self.probe.read("CURR", 1.0, tick, 1.0 / hz) * (SUPPLY_V if signal == "p" else 1.0)
                 self._send(signal, k, factor, value.astype(np.float32))
                 skipped = round(self.skip_s * hz)
                 self.skip_s = 0.0

@@ -17,7 +17,6 @@ from drivers.meters.nvml import gpu as nvml_gpu
 from drivers.meters.nvml.meter import open_meter
 from fixtures.bench.live_plant import LivePlant, live_plant
 from fixtures.bench.plant import VirtualClock
-from fixtures.instruments.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
 from fixtures.worlds.truth import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
@@ -27,6 +26,7 @@ from rig.engine.record import record
 from rig.errors import MeterError, MissingExtraError, RigError, SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk, DeviceInfo, Idle, Issue, Meter, Reply, Sample, Span, Step
+from tests.support.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
 
 NEW = FakeGpu(name="SIM RTX 6000", arch=8)
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.instruments.scpi_server import (
-    Dispatcher,
     ScpiError,
+    ScpiParser,
     ScpiServer,
     block,
     choice,
@@ -28,8 +28,8 @@ def refuse(_: object) -> None:
     raise ScpiError(-222, "Data out of range")
 
 
-def language() -> Dispatcher:
-    said = Dispatcher(
+def language() -> ScpiParser:
+    said = ScpiParser(
         {
             "*IDN?": lambda a: "me",
             "[SENSe:]CURRent[:DC]:APERture?": lambda a: "1",
