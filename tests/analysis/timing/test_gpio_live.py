@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -24,7 +22,7 @@ from rig.engine.record import start_document
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Idle, Issue, Sample
-from tests.drivers.meters.test_joulescope import FakeDriver
+from tests.support.joulescope_driver import installed
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 
@@ -35,9 +33,7 @@ HOLD_S = 2e-3
 def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
     plant = live_plant()
-    package = ModuleType("pyjoulescope_driver")
-    package.Driver = type("Driver", (FakeDriver,), {"plant": plant})  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyjoulescope_driver", package)
+    installed(plant, monkeypatch)
     chip = Chip(energy_mode=True, hold_s=HOLD_S, inference_s=0.03)
     samples = tuple(Sample(f"s{k}", np.arange(16, dtype=np.int8) + k) for k in range(N))
     with (

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
-from rig.errors import MeterError, RigError, SetupError, UsageError
+from rig.errors import SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk, Idle, Issue, Meter, Sample, Step
+from tests.support.meters import error_of, refusal, values
 from tests.support.scpi_bench import calibration
 
 pytest.importorskip("serial", reason="extra serial is not installed")
@@ -48,6 +50,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 CALM = settings(deadline=None, derandomize=True, database=None)
 EXACT = Wiring(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
 PROMPT = Wiring(supply_v=3.3, resolution=0.0, ready_s=1e-3)
+refused = partial(refusal, open_meter)
 
 
 @contextmanager
@@ -66,25 +69,6 @@ def taken(meter: Meter, seconds: float) -> list[Chunk]:
         chunks += meter.read()
         time.sleep(0.005)
     return chunks + list(meter.stop())
-
-
-def values(chunks: Sequence[Chunk]) -> Any:
-    return np.concatenate([chunk.value for chunk in chunks])
-
-
-def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
-    until_s = time.monotonic() + limit_s
-    with pytest.raises(MeterError) as caught:
-        while time.monotonic() < until_s:
-            meter.read()
-            time.sleep(0.005)
-    return caught.value
-
-
-def refused(**options: Any) -> RigError:
-    with pytest.raises(RigError) as caught:
-        open_meter(**options)
-    return caught.value
 
 
 # ---- the two formats ----------------------------------------------------------------------
