@@ -10,7 +10,7 @@ from pathlib import Path
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.plant import SimPlant
-from fixtures.instruments.front_end import Wiring
+from fixtures.instruments.front_end import WIRING, Wiring
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer
 
@@ -46,7 +46,7 @@ class Fixed:
 
 @contextmanager
 def live(
-    wiring: Wiring | None = None,
+    wiring: Wiring = WIRING,
     options: Sequence[str] = ("DIG", "MEM"),
     inference_s: float = 0.03,
     memory: int | None = None,

@@ -21,7 +21,7 @@ from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.meters.rapl import EnergyCounter, Zone, open_meter, zones_of
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.plant import SimPlant, VirtualClock
-from fixtures.instruments.powercap_tree import DESKTOP, SERVER, PowercapTree, TreeZone
+from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from fixtures.worlds.truth import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
@@ -32,6 +32,7 @@ from rig.errors import MeterError, SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk, Conversion, DeviceInfo, Idle, Issue, Meter, MeterInfo, Rail, Reply, Sample, Span, Step
 from tests.support.meters import error_of, refusal
+from tests.support.powercap_zones import DESKTOP, SERVER
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 refused = partial(refusal, open_meter)
