@@ -22,7 +22,19 @@ from rig.recording.lines import IdleWindow, declared_start
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
 from rig.types import (
-    Budget, Clock, ClockInfo, Device, DeviceInfo, Issue, Meter, MeterInfo, Reply, Rules, Sample, Span, Step,
+    Budget,
+    Clock,
+    ClockInfo,
+    Device,
+    DeviceInfo,
+    Issue,
+    Meter,
+    MeterInfo,
+    Reply,
+    Rules,
+    Sample,
+    Span,
+    Step,
 )  # fmt: skip
 from tests.support.start_lines import LEAST, start
 

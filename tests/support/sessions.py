@@ -7,13 +7,14 @@ from pathlib import Path
 
 from rig.recording.session import bind
 from rig.recording.writer import Recorder
+from tests.support.start_lines import start
 
 
 def bound(folder: Path, runs: Sequence[tuple[str, str]]) -> Path:
     """A session in ``folder`` of runs, each with a name and a purpose."""
     for name, _ in runs:
         with Recorder(folder / name) as recorder:
-            recorder.event("start", run_id=name)
+            recorder.event(start(run_id=name))
             recorder.stop()
     bind(folder, runs)
     return folder

@@ -88,8 +88,8 @@ def test_an_early_stopping_estimate_needs_enough_queries() -> None:
 
 
 def test_without_an_answer_there_is_no_figure() -> None:
-    assert service_figures(queries([0.0], [0.0], [NAN]), {}) == {}
-    assert service_figures(queries([], [], []), {}) == {}
+    assert service_figures(queries([0.0], [0.0], [NAN]), None) == {}
+    assert service_figures(queries([], [], []), None) == {}
 
 
 def test_a_share_in_time_counts_the_dropped_and_the_exactly_just_in_time() -> None:
@@ -103,7 +103,7 @@ def test_a_share_in_time_counts_the_dropped_and_the_exactly_just_in_time() -> No
 def test_backlog_counts_what_is_due_and_unanswered_at_each_arrival() -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 2.5, 5.0, 7.5], [2.5, 5.0, 7.5, 10.0])
     assert backlog(q).tolist() == [1, 2, 3, 3]
-    assert service_figures(q, {})["backlog_max"].value == 3
+    assert service_figures(q, None)["backlog_max"].value == 3
 
 
 def test_an_answer_at_the_moment_of_an_arrival_is_no_backlog() -> None:
@@ -112,7 +112,7 @@ def test_an_answer_at_the_moment_of_an_arrival_is_no_backlog() -> None:
 
 def test_the_dropped_are_a_share_of_all_and_no_backlog() -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, NAN, 3.0], [0.5, 1.5, NAN, 3.5])
-    found = service_figures(q, {})
+    found = service_figures(q, None)
     assert (found["dropped_share"].value, found["backlog_max"].value) == (0.25, 1)
     assert found["latency_p50_s"].n == 3
 
