@@ -16,6 +16,7 @@ from rig.conformance.device import ConformanceError, check_device, check_meter
 from rig.engine.blocking import blocking
 from rig.plugins import names
 from rig.types import DeviceInfo, Sample
+from tests.support.paths import ROOT
 
 SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
 HAS_ROCKPOOL = all(find_spec(name) is not None for name in ("rockpool", "xylosim", "bitstruct"))
