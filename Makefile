@@ -14,7 +14,7 @@ test: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy rig drivers scenarios reports fixtures benchmarks examples
+	$(BIN)/mypy rig drivers scenarios reports fixtures benchmarks examples tests
 	$(BIN)/lint-imports
 
 format: $(STAMP)

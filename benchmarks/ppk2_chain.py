@@ -33,7 +33,8 @@ from drivers.meters.ppk2.meter import open_meter
 from drivers.meters.ppk2.words import RATE_HZ
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import open_device
-from fixtures.instruments.ppk2_sim import BENCH, Ppk2Sim
+from fixtures.instruments.front_end import EXACT
+from fixtures.instruments.ppk2_sim import Ppk2Sim
 from fixtures.worlds.truth import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
@@ -97,7 +98,7 @@ def measured(folder: Path, seed: int, spans: int, burners: int, lost: int, noise
     out = Outcome(seed, burners, lost)
     plant = live_plant()
     device = open_device(plant, device_seed=seed, idle_w=IDLE_W, inference_w=BUSY_W, inference_s=0.1, marks=True)
-    with burning(burners), Ppk2Sim(plant, replace(BENCH, seed=seed, noise=noise_a)) as sim:
+    with burning(burners), Ppk2Sim(plant, replace(EXACT, seed=seed, noise=noise_a)) as sim:
         meter = open_meter(plant.clock, port=sim.port, supply_v=SUPPLY_V, largest_a=LARGEST_A)
         assert isinstance(meter, Ppk2Meter)
         bench = Bench(device, (meter,), plant.clock)

@@ -61,7 +61,7 @@ def simulator(options: str, seed: int, gain: float) -> Iterator[tuple[int, FarPl
         plant = FarPlant(plant_port)
         try:
             yield port, plant
-            plant.tell("end")
+            plant.ask("end")
         finally:
             plant.hang_up()
             try:
@@ -89,7 +89,7 @@ def steps(plant: FarPlant, n: int, stall_s: float) -> Iterator[Step]:
     yield Idle(IDLE_S)
     for number, sample in enumerate(blank(n).samples):
         if stall_s and number == n // 2:
-            plant.tell("stall", seconds=stall_s)
+            plant.ask("stall", seconds=stall_s)
         yield Issue([sample])
     yield Idle(IDLE_S)
     yield Mark()

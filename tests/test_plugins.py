@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ def test_whatever_a_factory_raises_is_a_setup_error_and_our_own_pass_through() -
 
 
 def test_an_option_goes_to_everyone_who_declares_it_or_to_the_one_named() -> None:
-    takers = {"device": factory, "scenario": needs_nothing}
+    takers: dict[str, Callable[..., Any]] = {"device": factory, "scenario": needs_nothing}
     both = split_options(["count=2", "loud=yes"], takers)
     assert both == {"device": {"count": "2", "loud": "yes"}, "scenario": {"count": "2"}}
     assert split_options(["scenario.count=5"], takers) == {"device": {}, "scenario": {"count": "5"}}

@@ -34,7 +34,7 @@ def summary(tmp_path: Path) -> Summarise:
     def make(*played: Played, rules: Rules = LOOSE, **about: Any) -> Result:
         parts = []
         for name, purpose, asked in played:
-            given_ = {"size": 4, "known": samples(4), "options": {}} | about
+            given_: dict[str, Any] = {"size": 4, "known": samples(4), "options": {}} | about
             run = recording(tmp_path / name, asked, rules=rules, purpose=purpose, **given_)
             parts.append(Part(name, purpose, run, evaluate(run)))
         whole = summarise("session", parts)

@@ -309,7 +309,7 @@ def not_audio(root: Path) -> Path:
     return root
 
 
-BAD_DATA = {
+BAD_DATA: dict[str, Callable[[Path], Path]] = {
     "is no folder": lambda root: root,
     "holds neither meta.csv nor labels.csv": no_labels,
     "1 of 1 listed audio files are missing": missing_clip,

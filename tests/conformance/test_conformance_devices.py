@@ -101,7 +101,12 @@ def spans(times: int = 1, **changes: Callable[[Span], Any]) -> Spoil:
 def slow(name: str) -> Spoil:
     def make(d: GoodDevice) -> Any:
         own = getattr(d, name)
-        return lambda *given: (d.clock.sleep_until(d.clock.now_ns() + 200_000_000), own(*given))[1]
+
+        def method(*given: Any) -> Any:
+            d.clock.sleep_until(d.clock.now_ns() + 200_000_000)
+            return own(*given)
+
+        return method
 
     return does(name, make)
 

@@ -121,7 +121,7 @@ def test_a_poll_that_finds_nothing_returns_after_its_timeout(gate: threading.Eve
 
 def test_what_the_function_raises_surfaces_when_polled() -> None:
     with pytest.raises(KeyError, match="gone"):
-        ask(blocking(lambda s: {}["gone"]), "a")
+        ask(blocking(lambda s: dict[str, str]()["gone"]), "a")
 
 
 def test_replies_before_an_exception_are_handed_out_first(gate: threading.Event) -> None:

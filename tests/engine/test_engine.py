@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_what_is_due_is_issued_when_it_is_due(play: Play, plant: SimPlant) -> No
 
 
 def test_reading_clocks_does_not_delay_what_is_due(play: Play, plant: SimPlant) -> None:
-    slow = {"device_forward_s": 0.02, "device_back_s": 0.02}
+    slow: dict[str, Any] = {"device_forward_s": 0.02, "device_back_s": 0.02}
     steps = [Issue([s], due_ns=k * S) for k, s in enumerate(samples(30))]
     run, _ = play(open_device(plant, marks=False, **slow), [Mark(), *steps], [], (open_meter(plant),))
     assert max(issued - due for due, issued in rows(run, "due_ns", "issued_ns")) == 0

@@ -85,7 +85,12 @@ def test_whatever_was_answered_is_read_back_equal_and_in_order(
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: {"label": x}, lambda x: [x]])
 def test_outputs_that_are_equal_in_python_and_not_in_json_stay_apart(wrap: Callable[[Any], Any]) -> None:
     said = [True, 1, 1.0, False, 0, 0.0, "1", "true", None, "", np.float64(1.0), np.int32(1)]
-    run = written(lambda r: [answer(r, k, wrap(value)) for k, value in enumerate(said * 2)])
+
+    def write(recorder: Recorder) -> None:
+        for k, value in enumerate(said * 2):
+            answer(recorder, k, wrap(value))
+
+    run = written(write)
     plain = [value.item() if isinstance(value, np.generic) else value for value in said]
     assert run.replies["output"].to_pylist() == [json.dumps(wrap(value)) for value in plain * 2]
 
@@ -107,7 +112,11 @@ def test_more_rows_than_the_buffer_holds_are_all_kept(shape: int) -> None:
 
 
 def test_what_was_never_answered_fills_the_buffer_too() -> None:
-    run = written(lambda r: [r.unanswered(k, "s", k, None) for k in range(ROWS + 5)])
+    def write(recorder: Recorder) -> None:
+        for k in range(ROWS + 5):
+            recorder.unanswered(k, "s", k, None)
+
+    run = written(write)
     assert run.replies["due_ns"].to_pylist() == list(range(ROWS + 5))
     for name in ("issued_ns", "completed_ns", "on_tick", "off_tick", "executions", "phase", "output"):
         assert run.replies[name].null_count == ROWS + 5

@@ -9,20 +9,15 @@ import pytest
 
 from rig.errors import IntegrityError, StoreError
 from rig.recording.session import FILE, bind, runs_in
-from rig.recording.writer import EVENTS, Recorder
-from tests.support.start_lines import start
+from rig.recording.writer import EVENTS
+from tests.support.sessions import bound
 
 PURPOSES = [("performance", "performance"), ("power", "power")]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, _ in PURPOSES:
-        with Recorder(tmp_path / name) as recorder:
-            recorder.event(start(run_id=name))
-            recorder.stop()
-    bind(tmp_path, PURPOSES)
-    return tmp_path
+    return bound(tmp_path, PURPOSES)
 
 
 def test_a_session_stands_for_its_runs_in_their_order(folder: Path) -> None:

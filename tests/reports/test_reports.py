@@ -153,9 +153,9 @@ def test_hostile_names_inject_nothing(hostile: dict[str, bytes]) -> None:
             assert "\u202e" not in content.decode(), name
     for name in ("power", "latency", "service", "budget"):
         ET.fromstring(hostile[f"figures/{name}.svg"])
-    shown = on_console(made_up(name=HOSTILE))
-    assert "\x1b" not in shown
-    assert "alert" in shown
+    console = on_console(made_up(name=HOSTILE))
+    assert "\x1b" not in console
+    assert "alert" in console
 
 
 def test_markdown_tables_keep_their_columns(hostile: dict[str, bytes]) -> None:

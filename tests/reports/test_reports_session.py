@@ -14,9 +14,8 @@ from msgspec import structs
 from reports.render import render, write
 from rig.analysis.result import Result
 from rig.recording.session import bind
-from rig.recording.writer import Recorder
 from tests.support.made_up import made_up, without_pictures
-from tests.support.start_lines import start
+from tests.support.sessions import bound
 
 RUNS = [
     ("accuracy", "accuracy"),
@@ -31,13 +30,7 @@ RUNS = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "session"
-    for name, _ in RUNS:
-        with Recorder(folder / name) as recorder:
-            recorder.event(start(run_id=name))
-            recorder.stop()
-    bind(folder, RUNS)
-    return folder
+    return bound(tmp_path / "session", RUNS)
 
 
 def merged(folder: Path) -> tuple[Any, Result]:

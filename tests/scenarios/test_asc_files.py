@@ -32,7 +32,8 @@ def write_audio(path: Path, seconds: float = 3.0, seed: int = 0) -> None:
 def write_tau(root: Path, *, train: int = 3, test: int = 2, absent: int = 1) -> Path:
     """Per scene: ``train`` and ``test`` clips of 3 s, of which the last ``absent`` test clips lie in
     no fold; and clips that do not belong (another device, another scene)."""
-    names, folds = [], {"train": [], "evaluate": []}
+    names: list[tuple[str, str, str]] = []
+    folds: dict[str, list[tuple[str, str]]] = {"train": [], "evaluate": []}
     for scene in (*CLASSES, "tram"):
         for part in range(train + test):
             for device in ("a", "s1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,9 +137,10 @@ def test_frames_are_a_sequence() -> None:
      ({"stride_s": float("nan")}, "stride_s"), ({"window_s": float("inf")}, "window_s"),
      ({"duration_s": 0.9}, "stream_s"), ({"duration_s": float("nan")}, "stream_s")],
 )  # fmt: skip
-def test_lengths_that_make_no_stream_are_refused_by_name(change: dict[str, float], field: str) -> None:
+def test_lengths_that_make_no_stream_are_refused_by_name(change: dict[str, Any], field: str) -> None:
+    lengths: dict[str, Any] = {"window_s": 1.0, "stride_s": 0.5, "scene_s": 2.0, "duration_s": 5.0} | change
     with pytest.raises(UsageError) as caught:
-        stream(**{"window_s": 1.0, "stride_s": 0.5, "scene_s": 2.0, "duration_s": 5.0} | change)
+        stream(**lengths)
     assert (caught.value.field, bool(caught.value.remedy)) == (field, True)
 
 

@@ -215,7 +215,7 @@ def test_offline_throughput_is_the_devices_batches() -> None:
 def heard(path: Path, seconds: float, scenes: AscWorkload, **options: Any) -> tuple[SimPlant, Result]:
     """The stream played to a device that takes so long for each frame, its link without delay."""
     plant = open_plant()
-    links = {"device_forward_s": 0, "device_back_s": 0, "device_jitter_s": 0}
+    links: dict[str, Any] = {"device_forward_s": 0, "device_back_s": 0, "device_jitter_s": 0}
     device = open_device(plant, inference_s=seconds - SETTLE_S, hit_rate=1.0, marks=False, **links)
     rules = quick("real-time")
     given_ = {"window_s": 1.0, "stride_s": 0.5, "scene_s": 4.0, "stream_s": 30.5, "deadline_s": None} | options

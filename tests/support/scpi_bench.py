@@ -10,7 +10,7 @@ from pathlib import Path
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.plant import SimPlant
-from fixtures.instruments.scpi_bench import Bench
+from fixtures.instruments.front_end import WIRING, Wiring
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer
 
@@ -46,7 +46,7 @@ class Fixed:
 
 @contextmanager
 def live(
-    bench: Bench | None = None,
+    wiring: Wiring = WIRING,
     options: Sequence[str] = ("DIG", "MEM"),
     inference_s: float = 0.03,
     memory: int | None = None,
@@ -54,7 +54,7 @@ def live(
     """A plant in real time, a device on it, a multimeter that shows it, and the multimeter's socket."""
     plant = live_plant()
     device = open_device(plant, idle_w=0.02, inference_w=0.06, inference_s=inference_s)
-    sim = TruevoltSim(plant, bench, options=options, memory=memory)
+    sim = TruevoltSim(plant, wiring, options=options, memory=memory)
     with ScpiServer(sim) as server:
         yield plant, device, sim, server
 

@@ -14,14 +14,28 @@ import numpy as np
 import pytest
 
 from fixtures.bench.mock_device import MockDevice, open_device
-from fixtures.bench.plant import SimPlant, VirtualClock, open_plant
+from fixtures.bench.plant import SimPlant, open_plant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
 from rig.errors import RigError
 from rig.recording.lines import IdleWindow, declared_start
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
-from rig.types import Budget, ClockInfo, Device, DeviceInfo, Issue, Meter, Reply, Rules, Sample, Span, Step
+from rig.types import (
+    Budget,
+    Clock,
+    ClockInfo,
+    Device,
+    DeviceInfo,
+    Issue,
+    Meter,
+    MeterInfo,
+    Reply,
+    Rules,
+    Sample,
+    Span,
+    Step,
+)  # fmt: skip
 from tests.support.start_lines import LEAST, start
 
 S = 1_000_000_000
@@ -50,7 +64,7 @@ class Queue:
     """
 
     def __init__(
-        self, clock: VirtualClock, seconds: float = 0.1, *, batch: int = 1, holds: int | None = None,
+        self, clock: Clock, seconds: float = 0.1, *, batch: int = 1, holds: int | None = None,
         stage_s: float = 0.0, lost: Sequence[int] = (), timeout_s: float = 5.0,
     ) -> None:  # fmt: skip
         self.clock, self.service_ns, self.stage_ns = clock, round(seconds * S), round(stage_s * S)
@@ -102,7 +116,7 @@ def played(
         path = Path(folder) / "run"
         bench = Bench(device, meters, plant.clock)
         with Recorder(path) as recorder:
-            infos = [device.info(), *(meter.info() for meter in meters)]
+            infos: list[DeviceInfo | MeterInfo] = [device.info(), *(meter.info() for meter in meters)]
             clocks = [ClockInfo("host", 1e9, 0.0), *(i.clock for i in infos if i.clock)]
             given = {"t0_ns": plant.clock.now_ns(), "device": infos[0], "meters": infos[1:], "clocks": clocks}
             recorder.event(declared_start(LEAST | {"run_id": "run", "scenario": {"name": "by hand"}, **given}))

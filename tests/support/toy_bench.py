@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fixtures.bench.mock_meter import MockMeter
-from fixtures.bench.plant import VirtualClock
 from rig.recording.lines import Line
 from rig.recording.reader import Run
 from rig.recording.rows import ReplyRows
@@ -27,7 +26,7 @@ def samples(n: int) -> list[Sample]:
 class Toy:
     """A device without a clock, a mark or a loop of its own: it takes ``seconds`` for each hand-over."""
 
-    def __init__(self, clock: VirtualClock, log: Log, seconds: float = 0.1, batch: int = 1, mute: int = 0) -> None:
+    def __init__(self, clock: Clock, log: Log, seconds: float = 0.1, batch: int = 1, mute: int = 0) -> None:
         self.clock, self.log, self.seconds, self.batch, self.mute = clock, log, seconds, batch, mute
         self.pending: list[Reply] = []
         self.done_ns = 0

@@ -111,7 +111,7 @@ def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signal
     (broken,) = aside(tmp_path / "s")
     run = open_run(tmp_path / "s" / "broken" / broken)
     assert run.sealed
-    assert (run.error or {})["error"] == Interrupted.__name__
+    assert run.error is not None and run.error.error == Interrupted.__name__
     assert states(tmp_path / "s") == ["open"] * 3
 
 

@@ -58,7 +58,7 @@ def truth_w(plant: SimPlant, run: Run) -> float:
     table = [row for row in run.replies.to_pylist() if not row["warmup"]]
     on_ns = min(row["issued_ns"] if row["due_ns"] is None else row["due_ns"] for row in table)
     off_ns = max(row["completed_ns"] for row in table)
-    return plant.energy_j(on_ns, off_ns) / ((off_ns - on_ns) * 1e-9)
+    return plant.energy_j(on_ns, off_ns) / (float(off_ns - on_ns) * 1e-9)
 
 
 def held(q: Quantity, real: float) -> bool:
@@ -71,7 +71,13 @@ def held(q: Quantity, real: float) -> bool:
 def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path, name: str, seed: int) -> None:
     plant = open_plant(seed=seed, idle_drift_per_s=1e-4 * (seed % 2), burst=0.3)
     device = open_device(plant, device_seed=seed, inference_s=0.05, span_spread=0.2)
-    faults = {"noise": 0.02, "gain_limit": 2e-3, "offset_limit": 2e-4, "meter_seed": seed + 7, "rate_hz": 2000.0}
+    faults: dict[str, Any] = {
+        "noise": 0.02,
+        "gain_limit": 2e-3,
+        "offset_limit": 2e-4,
+        "meter_seed": seed + 7,
+        "rate_hz": 2000.0,
+    }
     run, result = measured(tmp_path / "run", plant, device, PLAYS[name], **faults)
     real_w, q = truth_w(plant, run), result.quantities
     assert held(q["average_power_w"], real_w)
@@ -84,7 +90,7 @@ def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path,
 def test_without_a_fault_the_average_is_the_truth_to_a_part_in_a_thousand(tmp_path: Path) -> None:
     plant = open_plant()
     device = open_device(plant, inference_s=0.05)
-    still = {"noise": 0.0, "gain_limit": 0.0, "offset_limit": 0.0}
+    still: dict[str, Any] = {"noise": 0.0, "gain_limit": 0.0, "offset_limit": 0.0}
     run, result = measured(tmp_path / "run", plant, device, by_server, **still)
     assert result.quantities["average_power_w"].value == pytest.approx(truth_w(plant, run), rel=1e-3)
 

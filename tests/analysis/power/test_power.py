@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
+from fixtures.bench.plant import ORIGIN_NS, SimPlant, ns_of, open_plant
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power import figures as fig
 from rig.analysis.power.energy import energy_figures
@@ -86,7 +86,7 @@ def both(model: RailModel, spans: Floats) -> tuple[Estimate, Estimate]:
 
 
 def mean_added_w(plant: SimPlant, spans: Floats) -> float:
-    added = [plant.dynamic_j(*(ORIGIN_NS + round(t * 1e9) for t in span), "core") for span in spans]
+    added = [plant.dynamic_j(ns_of(on_s), ns_of(off_s), "core") for on_s, off_s in spans]
     return sum(added) / float(np.sum(spans[:, 1] - spans[:, 0]))
 
 

@@ -17,10 +17,10 @@ from fixtures.worlds.truth import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
-from rig.engine.collect import Bench
+from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.recording.reader import open_run
-from rig.types import MARK_PHASE, Idle, Issue, Mark
+from rig.types import MARK_PHASE, Idle, Issue, Mark, Step
 from scenarios.rules import quick
 from scenarios.single_stream import single_stream
 
@@ -34,12 +34,15 @@ def measure(tmp_path: Path) -> Measure:
     """Measure a fresh plant: options of device, meter and scenario, and how many samples."""
     runs = iter(range(100))
 
-    def run(device: Options, meter: Options, scenario: Options | None = None, samples: int = 20, **plant_options: Any):
+    def run(
+        device: Options, meter: Options, scenario: Options | None = None, samples: int = 20, **plant_options: Any
+    ) -> tuple[SimPlant, Result]:
         plant = open_plant(**plant_options)
         bench = Bench(open_device(plant, **device), (open_meter(plant, **meter),), plant.clock)
         path, workload = tmp_path / str(next(runs)), blank(samples)
         phases = bench.device.info().phases
-        steps = single_stream(workload, quick("single-stream"), phases=phases, **{"idle_s": 1.0} | (scenario or {}))
+        chosen: Options = {"idle_s": 1.0} | (scenario or {})
+        steps = single_stream(workload, quick("single-stream"), phases=phases, **chosen)
         record(path, bench, workload, steps, scenario={"name": "single-stream"}, argv=[])
         return plant, evaluate(open_run(path))
 
@@ -168,7 +171,7 @@ def test_a_warm_up_that_is_much_slower_moves_nothing(tmp_path: Path) -> None:
     device = open_device(plant, inference_s=0.05, marks=False)
     bench = Bench(device, (open_meter(plant, **STILL),), plant.clock)
     samples = blank(20).samples
-    steps = [
+    steps: list[Step] = [
         Mark(), Issue(samples[:1], repeat=20, warmup=True), Idle(1.0), *(Issue([s]) for s in samples), Idle(1.0),
         Mark(),
     ]  # fmt: skip
@@ -183,7 +186,7 @@ def test_a_rail_that_the_activity_does_not_touch_places_no_other_rail(tmp_path: 
     worst = 0.0
     for seed in (4, 10, 14):
         plant = open_plant(seed=seed)
-        links = {"device_forward_s": 5e-3, "device_back_s": 1e-4}
+        links: Options = {"device_forward_s": 5e-3, "device_back_s": 1e-4}
         device = open_device(plant, device_seed=seed, inference_s=0.004, marks=False, **links)
         busy = {"core": 3e-3, "io": 1e-3}
         plant.install({"core": 1e-3, "io": 1e-3}, {"inference": busy, MARK_PHASE: busy})

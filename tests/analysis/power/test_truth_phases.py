@@ -50,7 +50,7 @@ def measured(seed: int, folder: Path) -> tuple[dict[str, Quantity], SimPlant]:
     workload = blank(60)
     path = folder / str(seed)
     record(path, Bench(device, (meter,), plant.clock), workload, steps(workload, 1.5), scenario={"name": "x"}, argv=[])
-    return dict(evaluate(open_run(path)).quantities), plant
+    return evaluate(open_run(path)).quantities, plant
 
 
 def truth(plant: SimPlant, phase: str) -> dict[str, float]:

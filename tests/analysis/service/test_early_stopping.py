@@ -71,7 +71,7 @@ def test_the_estimate_is_below_the_true_percentile_in_one_of_a_hundred() -> None
 @settings(deadline=None)
 @given(n=st.integers(1, 1_000_000), percentile=percentiles)
 def test_nearest_rank_is_the_smallest_value_that_enough_do_not_exceed(n: int, percentile: float) -> None:
-    rank = int(nearest_rank(np.arange(1, n + 1), percentile))
+    rank = int(nearest_rank(np.arange(1.0, n + 1), percentile))
     exact = Fraction(str(percentile))
     assert Fraction(rank, n) >= exact
     assert rank == 1 or Fraction(rank - 1, n) < exact

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 from scipy.stats import ks_2samp
 
 from rig.analysis.service.queries import Queries, queries_of
@@ -29,10 +29,10 @@ NAN = math.nan
 
 
 def queries(
-    due_s: Sequence[float], issued_s: Sequence[float], completed_s: Sequence[float], most: int | None = None,
+    due_s: ArrayLike, issued_s: ArrayLike, completed_s: ArrayLike, most: int | None = None,
     inferences: int = 1,
 ) -> Queries:  # fmt: skip
-    n = len(due_s)
+    n = len(np.asarray(due_s))
     zero = np.zeros(n, np.int64)
     return Queries(
         np.arange(n), zero, np.array(due_s, float), np.array(issued_s, float), np.array(completed_s, float),

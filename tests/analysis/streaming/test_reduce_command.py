@@ -20,8 +20,9 @@ from rig.analysis.streaming.run import rail_file
 from rig.commands import main as cli
 from rig.commands.reduce import progress
 from rig.recording.reader import open_run
-from tests.support import run_by_hand
 from tests.support.paths import EXAMPLES
+from tests.support.run_by_hand import trace as hand_trace
+from tests.support.run_by_hand import write as write_by_hand
 
 RATE_HZ, N = 1e4, 100_000  # two blocks of float32 and a part of one
 POWER = 1.0 + np.random.default_rng(0).normal(0.0, 0.3, N)
@@ -184,8 +185,8 @@ def test_readings_with_stamps_of_their_own_are_weighed_by_their_lengths(rig: Rig
     begin = {"type": "start", "schema": "neurorig-run/1", "run_id": "r", "t0_ns": 0, "meters": [{"name": "m"}]}
     begin |= {"clocks": [{"name": "host", "tick_hz": 1e9}], "workload": {"name": "w"}}
     begin |= {"device": {"name": "d"}, "scenario": {"name": "s"}}
-    traces = {"traces/core.arrows": run_by_hand.trace(rail, columns, clock="host")}
-    path = run_by_hand.write(tmp_path / "run", [begin], traces)
+    traces = {"traces/core.arrows": hand_trace(rail, columns, clock="host")}
+    path = write_by_hand(tmp_path / "run", [begin], traces)
     low, high = 0.0123, 0.3456
     _, found = rig(path, "--windows", table(tmp_path, (low, high)))
     seconds = np.clip(np.minimum(start[1:] * 1e-9, high) - np.maximum(start[:-1] * 1e-9, low), 0.0, None)

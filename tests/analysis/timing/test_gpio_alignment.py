@@ -74,11 +74,11 @@ class Scene:
         edges.sort()
         if self.pin == "toggle":
             edges = [(at, k % 2) for k, (at, _) in enumerate(edges)]
-        at, level = (np.array(part) for part in zip(*edges, strict=True))
-        wrong = self.middle_s + (at - self.middle_s - self.shift_s) / (1.0 + self.rate)
+        times, levels = (np.array(part) for part in zip(*edges, strict=True))
+        wrong = self.middle_s + (times - self.middle_s - self.shift_s) / (1.0 + self.rate)
         look, which = np.unique(np.ceil(wrong / self.step_s) * self.step_s, return_index=True)
         wanted = expected(np.floor(spans / TICK_S) * TICK_S, self.pin)
-        seen = observed(look, level[which].astype(float), self.pin, self.step_s, quiet_s(wanted))
+        seen = observed(look, levels[which].astype(float), self.pin, self.step_s, quiet_s(wanted))
         return match(wanted, seen, self.reach_s, 5e-5, GpioInput(self.step_s, self.lag_s, TICK_S))
 
     @property
@@ -194,7 +194,7 @@ def test_edges_that_have_nothing_to_do_with_the_spans_place_nothing() -> None:
     rng = np.random.default_rng(1)
     wanted = expected(Scene().spans(), "level")
     at = np.sort(rng.uniform(1.0, 2.0, 150))
-    seen = observed(at, np.arange(150) % 2, "level", 1e-6, quiet_s(wanted))
+    seen = observed(at, np.arange(150) % 2.0, "level", 1e-6, quiet_s(wanted))
     assert isinstance(match(wanted, seen, 0.02, 5e-5, GpioInput(1e-6)), str)
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from drivers.devices.mlperf_tiny import device as mlperf_tiny
-from drivers.devices.mlperf_tiny import wire as mlperf_tiny_wire
+from drivers.devices.mlperf_tiny import greeting
 from drivers.meters.joulescope import meter as joulescope
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.plant import ORIGIN_NS
-from fixtures.instruments.tiny_board import Chip, TinyBoard
+from fixtures.instruments.tiny_board import Chip, TinyBoardSim
 from fixtures.worlds.truth import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.engine.acquisition import Bench
@@ -24,7 +22,7 @@ from rig.engine.record import start_document
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Idle, Issue, Sample
-from tests.drivers.meters.test_joulescope import FakeDriver
+from tests.support.joulescope_driver import installed
 
 pytest.importorskip("serial", reason="extra serial is not installed")
 
@@ -33,15 +31,13 @@ HOLD_S = 2e-3
 
 
 def test_a_board_in_energy_mode_is_timed_by_its_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mlperf_tiny_wire, "QUIET_S", 0.015)
+    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
     plant = live_plant()
-    package = ModuleType("pyjoulescope_driver")
-    package.Driver = type("Driver", (FakeDriver,), {"plant": plant})  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyjoulescope_driver", package)
+    installed(plant, monkeypatch)
     chip = Chip(energy_mode=True, hold_s=HOLD_S, inference_s=0.03)
     samples = tuple(Sample(f"s{k}", np.arange(16, dtype=np.int8) + k) for k in range(N))
     with (
-        TinyBoard(chip, plant, baud=115200) as board,  # as quick as in performance mode, for the test's sake
+        TinyBoardSim(chip, plant, baud=115200) as board,  # as quick as in performance mode, for the test's sake
         closing(mlperf_tiny.open_device(port=board.port, mode="energy", baud=115200, labels="a,b,c,d")) as device,
         closing(joulescope.open_meter(plant.clock, rate_hz=10_000.0, mark_input=0, pin="stamp")) as meter,
         Recorder(tmp_path / "run") as recorder,

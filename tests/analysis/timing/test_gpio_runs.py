@@ -79,7 +79,7 @@ def test_an_input_whose_pin_nobody_declared_places_nothing_and_changes_no_figure
     beside = Measured(tmp_path / "with", {"pin": "level"}, {"pin": "level"})
     trace = beside.run.traces["pin"]
     mute = replace(trace, rail=replace(trace.rail, pin=None))
-    undeclared = evaluate(replace(beside.run, traces=beside.run.traces | {"pin": mute}))
+    undeclared = evaluate(replace(beside.run, traces={**beside.run.traces, "pin": mute}))
     assert values(undeclared) == values(without.result())
 
 
@@ -186,8 +186,10 @@ def test_what_the_pin_may_lag_enters_the_time_and_cancels_in_no_repetition(tmp_p
 
 def without_edge(run: Run, k: int) -> Run:
     trace = run.traces["pin"]
-    fewer = {n: np.delete(getattr(trace, n), k) for n in ("value", "start_tick", "end_tick", "overload")}
-    return replace(run, traces=run.traces | {"pin": replace(trace, **fewer)})
+    fewer: dict[str, Any] = {
+        n: np.delete(getattr(trace, n), k) for n in ("value", "start_tick", "end_tick", "overload")
+    }
+    return replace(run, traces={**run.traces, "pin": replace(trace, **fewer)})
 
 
 def test_an_issue_without_its_edges_is_named(tmp_path: Path) -> None:
@@ -206,7 +208,7 @@ def test_an_edge_too_many_is_named_and_one_far_from_every_issue_is_nobodys(tmp_p
     early = {"value": [1, 0], "start_tick": trace.start_tick[0] - np.array([5_000_000, 4_000_000])}
     early |= {"end_tick": early["start_tick"], "overload": [False, False]}
     more = {n: np.concatenate([v, getattr(trace, n)]) for n, v in early.items()}
-    run = replace(quiet.run, traces=quiet.run.traces | {"pin": replace(trace, **more)})
+    run = replace(quiet.run, traces={**quiet.run.traces, "pin": replace(trace, **more)})
     assert values(evaluate(run))["execution_time_s"] == values(quiet.result())["execution_time_s"]
 
 

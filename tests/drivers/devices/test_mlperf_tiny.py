@@ -18,7 +18,7 @@ from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.device import open_device
 from drivers.devices.mlperf_tiny.model import model_of
 from fixtures.instruments.pty_wire import PtyWire
-from fixtures.instruments.tiny_board import Chip, Spoil, TinyBoard, scores
+from fixtures.instruments.tiny_board import Chip, Spoil, TinyBoardSim, scores
 from rig.conformance.device import check_device
 from rig.errors import (
     DataError,
@@ -50,9 +50,9 @@ def sample(k: int = 0) -> Sample:
 
 
 @contextmanager
-def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Iterator[tuple[TinyBoard, Device]]:
+def bench(chip: Chip | None = None, baud: int = 921600, **options: Any) -> Iterator[tuple[TinyBoardSim, Device]]:
     options = {"baud": baud} | OPTIONS | options
-    with TinyBoard(chip, baud=baud) as board, closing(open_device(port=board.port, **options)) as device:
+    with TinyBoardSim(chip, baud=baud) as board, closing(open_device(port=board.port, **options)) as device:
         yield board, device
 
 
@@ -337,24 +337,24 @@ def test_the_clock_is_not_read_during_an_inference() -> None:
 
 
 def test_a_command_that_an_earlier_run_left_half_done_is_got_over() -> None:
-    with TinyBoard() as board:
+    with TinyBoardSim() as board:
         board._command = "db 00ff"
         with closing(open_device(port=board.port, **OPTIONS)) as device:
             assert asked(device, sample()).sample_id == "s0"
 
 
 def test_a_board_that_is_booting_is_waited_for() -> None:
-    with TinyBoard() as board:
+    with TinyBoardSim() as board:
         board.restart()
         with closing(open_device(port=board.port, **OPTIONS)) as device:
             assert asked(device, sample()).sample_id == "s0"
 
 
 def test_a_board_that_stamps_otherwise_than_its_mode_says_is_refused() -> None:
-    with TinyBoard(Chip(energy_mode=True), baud=9600) as board:
+    with TinyBoardSim(Chip(energy_mode=True), baud=9600) as board:
         error = error_of(lambda: open_device(port=board.port, baud=9600, **OPTIONS))
     assert isinstance(error, SetupError) and error.field == "mode" and "mode=energy" in error.remedy
-    with TinyBoard(Chip(), baud=9600) as board:
+    with TinyBoardSim(Chip(), baud=9600) as board:
         error = error_of(lambda: open_device(port=board.port, mode="energy", **OPTIONS))
     assert isinstance(error, SetupError) and error.field == "mode" and "mode=performance" in error.remedy
 
@@ -362,7 +362,7 @@ def test_a_board_that_stamps_otherwise_than_its_mode_says_is_refused() -> None:
 def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> None:
     chip = Chip(energy_mode=True, input_bytes=4)
     options = OPTIONS | {"mode": "energy", "iterations": 3}
-    with TinyBoard(chip, baud=9600) as board, closing(open_device(port=board.port, **options)) as device:
+    with TinyBoardSim(chip, baud=9600) as board, closing(open_device(port=board.port, **options)) as device:
         info, reply = device.info(), asked(device, Sample("s", np.arange(4, dtype=np.int8)))
         assert isinstance(device, Clocked) and "sends no time" in error_of(device.timer).message
     assert info.details["baud"] == 9600 and info.clock is None and info.spans_on_pin

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def figures(document: dict[str, Path]) -> dict[str, Quantity]:
 
 @pytest.mark.parametrize("phase", ["preprocess", "inference"])
 def test_the_power_of_each_phase_and_rail_is_the_declared_one(
-    document: dict[str, dict[str, dict[str, float]]], figures: dict[str, Quantity], phase: str
+    document: dict[str, Any], figures: dict[str, Quantity], phase: str
 ) -> None:
     declared = document["profile"]["phase_w"][phase]
     for rail, watts in declared.items():

@@ -261,24 +261,6 @@ def test_performance_and_accuracy_beside_energy_do_not_matter(tmp_path: Path) ->
     assert [r.name for r in open_import(tmp_path)] == ["kws/energy"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "hint"),
-    [
-        ("run_1/spl.txt", "Time,", "mlperf-power"),
-        ("a.csv", "Timestamp(ms),Current(uA)\n", "ppk2"),
-        ("log.txt", "m-ready", "performance or accuracy"),
-        ("notes.md", "x", "no known format"),
-        ("", "", "empty"),
-    ],
-)
-def test_a_wrong_folder_is_told_by_what_it_looks_like(name: str, content: str, hint: str, tmp_path: Path) -> None:
-    if name:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(content)
-    with pytest.raises(DataError, match=hint):
-        open_import(tmp_path)
-
-
 def test_a_text_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
     session(tmp_path / "s", 1000.0, LPM01A[:3])
     with pytest.raises(DataError, match=r"name its folder, which looks like --format energyrunner"):

@@ -86,7 +86,7 @@ def jls(path: Path, signals: dict[str, tuple[str, np.ndarray]], rate_hz: int = i
 def test_jls_takes_power_or_what_makes_it(tmp_path: Path) -> None:
     _, watts, _ = trace()
     amps, volts = watts / SUPPLY_V, np.full(len(watts), SUPPLY_V)
-    given_ = {"windows": windows(tmp_path)}
+    given_: dict[str, Any] = {"windows": windows(tmp_path)}
     full = {"current": ("A", amps), "voltage": ("V", volts), "power": ("W", watts)}
     check(joulescope_jls.open_import(jls(tmp_path / "a.jls", full), **given_), tmp_path / "a")
     two = {"current": ("A", amps), "voltage": ("V", volts)}

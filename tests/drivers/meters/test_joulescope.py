@@ -1,17 +1,14 @@
 """A Joulescope by its driver package: numbered blocks from another thread become a grid without silent gaps.
 
-``FakeDriver`` stands for the package, with its signatures, and streams in time.
+``FakeDriver`` stands for the package, with its signatures, and streams in real time.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from types import ModuleType
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,145 +16,18 @@ import pytest
 
 from drivers.meters.joulescope import meter as joulescope
 from drivers.meters.joulescope.inputs import Bits
-from fixtures.bench.live_plant import LivePlant, live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.bench.plant import ORIGIN_NS
-from fixtures.instruments.scpi_bench import TICK_HZ, Bench, Probe
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, MissingExtraError, SetupError, UsageError
 from rig.types import Meter
-
-IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
-BASE_HZ, PATH, BLOCK_S = 2_000_000, "u/js220/000123", 0.01
-BENCH = Bench(noise=0.0, gain_limit=0.0, offset_limit=0.0, resolution=0.0, supply_v=SUPPLY_V)
-
-
-class FakeDriver:
-    """One instrument, streaming a plant's rail in blocks of 10 ms from a thread of its own."""
-
-    plant: LivePlant
-    paths: tuple[str, ...] = (PATH,)
-    latest: FakeDriver
-
-    def __init__(self, timeout: Any = None) -> None:
-        type(self).latest = self
-        self.state: dict[str, Any] = {f"{PATH}/h/filter": 1}
-        self.listeners: dict[str, list[Callable[[str, Any], None]]] = {}
-        self.skip_s, self.mute, self.from_tick, self.finalized = 0.0, False, 0.0, False
-        self.probe = Probe(self.plant, BENCH)
-        self.origin: float | None = None
-        self._live: dict[str, tuple[threading.Thread, threading.Event]] = {}
-
-    def device_paths(self, timeout: Any = None) -> list[str]:
-        return list(self.paths)
-
-    def open(self, device_prefix: str, mode: Any = None, timeout: Any = None) -> None:
-        self.state["open"] = device_prefix
-
-    def close(self, device_prefix: str, timeout: Any = None) -> None:
-        self.state["open"] = None
-
-    def finalize(self, timeout: Any = None) -> None:
-        self._stop()
-        self.finalized = True
-
-    def query(self, topic: str, timeout: Any = None) -> Any:
-        if topic not in self.state:
-            raise RuntimeError("jsdrv_query failed 16 NOT_FOUND")
-        return self.state[topic]
-
-    def subscribe(self, topic: str, flags: Any, fn: Any, timeout: Any = None) -> None:
-        self.listeners.setdefault(topic, []).append(fn)
-
-    def unsubscribe(self, topic: str, fn: Any, timeout: Any = None) -> None:
-        self.listeners[topic].remove(fn)
-
-    def publish(self, topic: str, value: Any, timeout: Any = None) -> None:
-        if topic.endswith("h/fs") and BASE_HZ % value:
-            raise RuntimeError("jsdrv_publish failed 5 PARAMETER_INVALID")
-        self.state[topic] = value
-        if topic.endswith("/ctrl"):
-            signal = topic.removeprefix(f"{PATH}/s/").removesuffix("/ctrl")
-            self._stop(signal)
-            if value and signal != "gpi/3":
-                halt = threading.Event()
-                target = self._bits if signal.startswith("gpi") else self._values
-                self._live[signal] = threading.Thread(target=target, args=(signal, halt), daemon=True), halt
-                self._live[signal][0].start()
-
-    def unplug(self) -> None:
-        self._stop()
-        for fn in self.listeners.get("@/!remove", []):
-            fn("@/!remove", PATH)
-
-    def _stop(self, signal: str | None = None) -> None:
-        for name in [signal] if signal is not None else list(self._live):
-            thread, halt = self._live.pop(name, (None, None))
-            if thread is not None and halt is not None:
-                halt.set()
-                thread.join(2.0)
-
-    def _begun(self, hz: float) -> int:
-        """The number, at a rate, of the first sample from now on; the instrument's own count goes on by itself."""
-        now = self.probe.tick()
-        self.origin = now if self.origin is None else self.origin
-        return math.ceil((now - self.origin) / TICK_HZ * hz)
-
-    def _send(self, signal: str, k: int, factor: int, data: np.ndarray) -> None:
-        block = {"sample_id": 4_000_000 + k * factor, "sample_rate": BASE_HZ, "decimate_factor": factor, "utc": 0}
-        for fn in list(self.listeners.get(f"{PATH}/s/{signal}/!data", [])):
-            fn(f"{PATH}/s/{signal}/!data", block | {"data": data})
-
-    def _values(self, signal: str, halt: threading.Event) -> None:
-        hz = self.state[f"{PATH}/h/fs"]
-        factor, n, k = BASE_HZ // hz, max(1, round(hz * BLOCK_S)), self._begun(hz)
-        assert self.origin is not None
-        self.from_tick = self.origin + k * TICK_HZ / hz
-        while True:
-            ended = halt.wait(BLOCK_S / 2)
-            until_s = (self.probe.tick(0.02) - self.origin) / TICK_HZ
-            while not self.mute and (k + n) / hz <= until_s:
-                tick = self.origin + (k + np.arange(n)) * TICK_HZ / hz
-                value = self.probe.seen("CURR", 1.0, tick, 1.0 / hz) * (SUPPLY_V if signal == "p" else 1.0)
-                self._send(signal, k, factor, value.astype(np.float32))
-                skipped = round(self.skip_s * hz)
-                self.skip_s = 0.0
-                k += n + skipped
-            if ended:
-                return
-
-    def _bits(self, signal: str, halt: threading.Event) -> None:
-        """An input at half the instrument's rate; blocks that are no whole number of bytes."""
-        hz, n = BASE_HZ // 2, 9_997
-        k = self._begun(hz)
-        assert self.origin is not None
-        while True:
-            ended = halt.wait(BLOCK_S / 2)
-            until_s = (self.probe.tick(0.05) - self.origin) / TICK_HZ
-            while (k + n) / hz <= until_s:
-                pin = list(self.plant.pin)
-                began, over = (self.probe.true_ns(self.origin + at * TICK_HZ / hz) for at in (k, k + n))
-                at_s = (began - ORIGIN_NS) * 1e-9 + np.arange(n) * ((over - began) * 1e-9 / n)
-                level = np.array([self.plant.pin_rest, *(after for _, after in pin)], np.uint8)
-                seen = level[np.searchsorted([at for at, _ in pin], at_s, side="right")]
-                self._send(signal, k, 2, np.packbits(seen, bitorder="little"))
-                k += n
-            if ended:
-                return
-
-
-@pytest.fixture
-def plant() -> LivePlant:
-    plant = live_plant()
-    plant.install({"core": IDLE_W}, {"inference": {"core": RUN_W}})
-    return plant
+from tests.support.joulescope_driver import PATH, FakeDriver, installed
+from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
 
 
 @pytest.fixture
 def fake(plant: LivePlant, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeDriver]]:
-    driver: type[FakeDriver] = type("Driver", (FakeDriver,), {"plant": plant})
-    module = ModuleType("pyjoulescope_driver")
-    module.Driver, module.__version__ = driver, "2.2.12"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyjoulescope_driver", module)
+    driver = installed(plant, monkeypatch)
     yield driver
     latest = vars(driver).get("latest")
     if latest is not None:
@@ -166,14 +36,6 @@ def fake(plant: LivePlant, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Fak
 
 def opened(**options: Any) -> Meter:
     return joulescope.open_meter(**({"rate_hz": 20_000.0} | options))
-
-
-def recorded(meter: Meter, seconds: float) -> np.ndarray:
-    meter.start()
-    time.sleep(seconds)
-    got = [*meter.read(), *meter.stop()]
-    meter.close()
-    return np.concatenate([chunk.value for chunk in got])
 
 
 def test_the_fake_has_the_signatures_of_the_package() -> None:
@@ -201,7 +63,7 @@ def test_its_readings_are_the_plants(plant: LivePlant, fake: type[FakeDriver], s
     plant.occupy("inference", on_ns, on_ns + 50_000_000)
     time.sleep(0.18)
     got = np.concatenate([chunk.value for chunk in [*meter.read(), *meter.stop()]])
-    began_ns = fake.latest.probe.true_ns(fake.latest.from_tick)
+    began_ns = fake.latest.front_end.true_ns(fake.latest.from_tick)
     meter.close()
     assert bracket.before_ns <= began_ns <= bracket.after_ns
     at_s = (began_ns - on_ns) * 1e-9 + np.arange(len(got)) / 20_000
@@ -317,7 +179,7 @@ def test_edges_of_an_input_stand_on_the_clock_of_the_readings(plant: LivePlant, 
     )
     ticks, levels, now_ns = edges_of(meter, plant)
     meter.close()
-    began_ns = fake.latest.probe.true_ns(fake.latest.from_tick) - ORIGIN_NS
+    began_ns = fake.latest.front_end.true_ns(fake.latest.from_tick) - ORIGIN_NS
     assert levels.tolist() == [1, 0]
     # the instrument runs 30 ppm fast, and sees an edge when it looks next, a microsecond later at most
     due = (np.array([now_ns + 20_000_000, now_ns + 50_000_000]) - began_ns) * (1 + 30e-6)
@@ -340,8 +202,8 @@ def test_bits_that_only_fill_the_last_byte_are_no_level() -> None:
 
 def test_an_edge_among_bits_that_were_lost_is_not_made_up() -> None:
     bits = Bits()
-    for first, level in ((100, 0), (116, 0), (148, 1), (164, 0)):
-        bits.add(block(first, 8 * [level]))
+    for first, bit in ((100, 0), (116, 0), (148, 1), (164, 0)):
+        bits.add(block(first, 8 * [bit]))
     at, level = bits.edges(ended=False)
     assert len(at) == 0
     bits.add(block(180, 8 * [1]))

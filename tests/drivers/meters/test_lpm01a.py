@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,19 @@ from drivers.meters.lpm01a.meter import open_meter
 from drivers.meters.lpm01a.stream import AsciiStream, BinaryStream, Parsed, Stamp, StreamError, Timekeeper, step_at
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.plant import SimPlant
+from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.lpm01a_sim import Lpm01aSim, _ascii, _binary
 from fixtures.instruments.pty_wire import PtyWire
-from fixtures.instruments.scpi_bench import Bench
-from fixtures.instruments.tiny_board import Chip, TinyBoard
+from fixtures.instruments.tiny_board import Chip, TinyBoardSim
 from fixtures.worlds.truth import BlankWorkload, truth
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
-from rig.engine.acquisition import Bench as Opened
+from rig.engine.acquisition import Bench
 from rig.engine.record import record
-from rig.errors import MeterError, RigError, SetupError, UsageError
+from rig.errors import SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk, Idle, Issue, Meter, Sample, Step
+from tests.support.meters import error_of, refusal, values
 from tests.support.scpi_bench import calibration
 
 pytest.importorskip("serial", reason="extra serial is not installed")
@@ -46,15 +48,16 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CALM = settings(deadline=None, derandomize=True, database=None)
-EXACT = Bench(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
-PROMPT = Bench(supply_v=3.3, resolution=0.0, ready_s=1e-3)
+EXACT = Wiring(supply_v=3.3, noise=1e-6, gain_limit=0.0, offset_limit=0.0, resolution=0.0)
+PROMPT = Wiring(supply_v=3.3, resolution=0.0, ready_s=1e-3)
+refused = partial(refusal, open_meter)
 
 
 @contextmanager
-def live(bench: Bench | None = None, **options: Any) -> Iterator[tuple[SimPlant, Lpm01aSim]]:
+def live(wiring: Wiring | None = None, **options: Any) -> Iterator[tuple[SimPlant, Lpm01aSim]]:
     plant = live_plant()
     plant.install({"core": 0.02}, {"inference": {"core": 0.06}})
-    with Lpm01aSim(plant, bench or EXACT, **options) as sim:
+    with Lpm01aSim(plant, wiring or EXACT, **options) as sim:
         yield plant, sim
 
 
@@ -66,25 +69,6 @@ def taken(meter: Meter, seconds: float) -> list[Chunk]:
         chunks += meter.read()
         time.sleep(0.005)
     return chunks + list(meter.stop())
-
-
-def values(chunks: Sequence[Chunk]) -> Any:
-    return np.concatenate([chunk.value for chunk in chunks])
-
-
-def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
-    until_s = time.monotonic() + limit_s
-    with pytest.raises(MeterError) as caught:
-        while time.monotonic() < until_s:
-            meter.read()
-            time.sleep(0.005)
-    return caught.value
-
-
-def refused(**options: Any) -> RigError:
-    with pytest.raises(RigError) as caught:
-        open_meter(**options)
-    return caught.value
 
 
 # ---- the two formats ----------------------------------------------------------------------
@@ -290,12 +274,12 @@ def test_the_energy_of_a_board_is_what_it_used(tmp_path: Path, prints_first: boo
     workload = BlankWorkload(tuple(Sample(f"s{k}", row, str(k % 4)) for k, row in enumerate(inputs)))
     plant = live_plant()
     with (
-        TinyBoard(Chip(inference_s=0.025, prints_first=prints_first), plant) as board,
-        Lpm01aSim(plant, Bench(supply_v=3.3, noise=1e-4, gain_limit=0.0, offset_limit=0.0, resolution=0.0)) as sim,
+        TinyBoardSim(Chip(inference_s=0.025, prints_first=prints_first), plant) as board,
+        Lpm01aSim(plant, Wiring(supply_v=3.3, noise=1e-4, gain_limit=0.0, offset_limit=0.0, resolution=0.0)) as sim,
         closing(open_device(port=board.port, prints_first=prints_first)) as device,
         closing(open_meter(plant.clock, port=sim.port, rate_hz=1e4)) as meter,
     ):
-        bench = Opened(device, (meter,), plant.clock)
+        bench = Bench(device, (meter,), plant.clock)
         record(tmp_path / "run", bench, workload, steps(workload), scenario={"name": "x"}, argv=[])
     result, real = evaluate(open_run(tmp_path / "run")), truth(plant, "inference", 6)
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,20 @@ from drivers.meters.nvml import gpu as nvml_gpu
 from drivers.meters.nvml.meter import open_meter
 from fixtures.bench.live_plant import LivePlant, live_plant
 from fixtures.bench.plant import VirtualClock
-from fixtures.instruments.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
 from fixtures.worlds.truth import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
 from rig.engine.blocking import blocking
 from rig.engine.record import record
-from rig.errors import MeterError, MissingExtraError, RigError, SetupError, UsageError
+from rig.errors import MissingExtraError, SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk, DeviceInfo, Idle, Issue, Meter, Reply, Sample, Span, Step
+from tests.support.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
+from tests.support.meters import error_of, refusal
 
 NEW = FakeGpu(name="SIM RTX 6000", arch=8)
+refused = partial(refusal, open_meter)
 
 
 @contextmanager
@@ -36,7 +39,7 @@ def live(monkeypatch: pytest.MonkeyPatch, **how: Any) -> Iterator[tuple[LivePlan
     plant = live_plant()
     plant.install({"core": 50.0, "other": 10.0}, {"inference": {"core": 250.0}})
     nvml = FakeNvml(plant, **how)
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
     yield plant, nvml
     assert nvml.opened == 0
 
@@ -49,21 +52,6 @@ def taken(meter: Meter, seconds: float) -> list[Chunk]:
 
 def joined(chunks: Sequence[Chunk], name: str, rail: str = "gpu0") -> Any:
     return np.concatenate([getattr(chunk, name) for chunk in chunks if chunk.rail == rail])
-
-
-def refused(**options: Any) -> RigError:
-    with pytest.raises(RigError) as caught:
-        open_meter(**options)
-    return caught.value
-
-
-def error_of(meter: Meter, limit_s: float = 2.0) -> MeterError:
-    until_s = time.monotonic() + limit_s
-    with pytest.raises(MeterError) as caught:
-        while time.monotonic() < until_s:
-            meter.read()
-            time.sleep(0.005)
-    return caught.value
 
 
 # ---- the contract with the real module ----------------------------------------------------

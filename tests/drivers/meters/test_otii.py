@@ -11,21 +11,13 @@ import numpy as np
 import pytest
 
 from drivers.meters.otii import meter as otii
-from fixtures.bench.live_plant import LivePlant, live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.otii_server import OtiiServer
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, SetupError, UsageError
 from rig.plugins import build
 from rig.types import Meter
-
-IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
-
-
-@pytest.fixture
-def plant() -> LivePlant:
-    plant = live_plant()
-    plant.install({"core": IDLE_W}, {"inference": {"core": RUN_W}})
-    return plant
+from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, recorded
 
 
 @pytest.fixture
@@ -36,14 +28,6 @@ def server(plant: LivePlant) -> Iterator[OtiiServer]:
 
 def opened(server: OtiiServer, **options: Any) -> Meter:
     return otii.open_meter(port=server.port, **({"supply_v": SUPPLY_V} | options))
-
-
-def recorded(meter: Meter, seconds: float) -> np.ndarray:
-    meter.start()
-    time.sleep(seconds)
-    got = [*meter.read(), *meter.stop()]
-    meter.close()
-    return np.concatenate([chunk.value for chunk in got])
 
 
 def test_it_keeps_the_rules_of_a_meter(server: OtiiServer) -> None:

@@ -12,14 +12,12 @@ from drivers.meters.ppk2 import meter as ppk2
 from drivers.meters.ppk2.acquisition import Ppk2Meter
 from drivers.meters.ppk2.loss_detection import UNSEEN
 from drivers.meters.ppk2.words import HELD, SURE, modifiers_of
-from fixtures.bench.live_plant import LivePlant, live_plant
+from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.ppk2_sim import Ppk2Sim
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Chunk
-
-IDLE_W, RUN_W, SUPPLY_V = 0.0018, 0.09, 1.8
-
+from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
 
 # ---- its calibration --------------------------------------------------------------------------
 
@@ -36,13 +34,6 @@ def test_old_firmware_without_user_gains_is_read(sim: Ppk2Sim) -> None:
 
 
 # ---- live -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def plant() -> LivePlant:
-    plant = live_plant()
-    plant.install({"core": IDLE_W}, {"inference": {"core": RUN_W}})
-    return plant
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace as changed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,21 @@ from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.meters.rapl import EnergyCounter, Zone, open_meter, zones_of
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.plant import SimPlant, VirtualClock
-from fixtures.instruments.powercap_tree import DESKTOP, SERVER, PowercapTree, TreeZone
+from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from fixtures.worlds.truth import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
 from rig.engine.blocking import blocking
 from rig.engine.record import record
-from rig.errors import MeterError, RigError, SetupError, UsageError
+from rig.errors import MeterError, SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk, Conversion, DeviceInfo, Idle, Issue, Meter, MeterInfo, Rail, Reply, Sample, Span, Step
+from tests.support.meters import error_of, refusal
+from tests.support.powercap_zones import DESKTOP, SERVER
 
 CALM = settings(deadline=None, derandomize=True, database=None)
+refused = partial(refusal, open_meter)
 
 
 @contextmanager
@@ -55,21 +59,6 @@ def taken(meter: Meter, seconds: float) -> dict[str, list[Chunk]]:
 
 def joined(chunks: list[Chunk], name: str) -> Any:
     return np.concatenate([getattr(chunk, name) for chunk in chunks])
-
-
-def refused(**options: Any) -> RigError:
-    with pytest.raises(RigError) as caught:
-        open_meter(**options)
-    return caught.value
-
-
-def error_of(meter: Meter, limit_s: float = 2.0) -> MeterError:
-    until_s = time.monotonic() + limit_s
-    with pytest.raises(MeterError) as caught:
-        while time.monotonic() < until_s:
-            meter.read()
-            time.sleep(0.005)
-    return caught.value
 
 
 # ---- unwrapping ---------------------------------------------------------------------------

@@ -16,14 +16,14 @@ import pytest
 from drivers.meters.scpi.dmm.meter import open_meter
 from drivers.meters.scpi.smu import meter as scpi_smu
 from fixtures.bench.live_plant import FarPlant, PlantServer, live_plant, open_device
-from fixtures.instruments.scpi_bench import Bench
-from fixtures.instruments.scpi_dmm_sim import TruevoltSim
+from fixtures.instruments.front_end import Wiring
+from fixtures.instruments.scpi_dmm_sim import TruevoltSim, actions_of
 from fixtures.instruments.scpi_elog_sim import ElogSim
 from fixtures.instruments.scpi_server import ScpiServer
 from fixtures.worlds.truth import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
-from rig.engine.acquisition import Bench as Opened
+from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import MeterError, RigError, SetupError
 from rig.recording.reader import Run, open_run
@@ -33,8 +33,8 @@ from tests.support.scpi_bench import calibration, live
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
-EXACT = Bench(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
-PROMPT = Bench(ready_s=1e-3)
+EXACT = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
+PROMPT = Wiring(ready_s=1e-3)
 IDLE_S, SPANS = 0.25, 8
 
 
@@ -50,7 +50,7 @@ def steps(at: Callable[[int], None] = lambda k: None, n: int = SPANS, marks: boo
 def recorded(path: Path, device: Device, meter: Meter, clock: Any, played: Iterator[Step]) -> RigError | None:
     """Record a run; the error that ended it."""
     try:
-        record(path, Opened(device, (meter,), clock), blank(SPANS), played, scenario={"name": "x"}, argv=[])
+        record(path, Bench(device, (meter,), clock), blank(SPANS), played, scenario={"name": "x"}, argv=[])
     except RigError as error:
         return error
     finally:
@@ -83,7 +83,7 @@ def error_of(meter: Meter) -> MeterError:
 
 
 def test_the_energy_that_was_measured_is_the_energy_that_was_used(tmp_path: Path) -> None:
-    with live(Bench(gain_limit=5e-4, offset_limit=1e-4)) as (plant, device, sim, server):
+    with live(Wiring(gain_limit=5e-4, offset_limit=1e-4)) as (plant, device, sim, server):
         meter = open_meter(
             plant.clock, address=server.address, rate_hz=20_000, supply_v=1.8, calibration=calibration(tmp_path)
         )
@@ -319,7 +319,7 @@ def test_the_data_log_multiplies_what_belongs_together() -> None:
 
 
 def test_a_far_plant_knows_what_its_device_does() -> None:
-    with live() as (plant, _, sim, server), PlantServer(plant, 0, server, sim) as plants:
+    with live() as (plant, _, sim, server), PlantServer(plant, 0, actions_of(sim, server)) as plants:
         far = FarPlant(plants.port)
         far.install({"core": 0.5}, {"inference": {"core": 1.5}})
         far.occupy("inference", 1_000_000_000_000, 1_002_000_000_000)
@@ -327,8 +327,8 @@ def test_a_far_plant_knows_what_its_device_does() -> None:
         assert plant.energy_j(1_000_000_000_000, 1_003_000_000_000) == pytest.approx(3.5)
         assert far.energy_j(1_000_000_000_000, 1_003_000_000_000) == pytest.approx(3.5)
         assert far.ask("counts") == {"taken": 0, "dropped": 0}
-        with pytest.raises(SetupError, match="nobody can 'dance'"):
-            far.tell("dance")
+        with pytest.raises(SetupError, match="unknown action 'dance'"):
+            far.ask("dance")
         far.hang_up()
 
 
@@ -345,10 +345,10 @@ def test_what_an_instrument_has_seen_cannot_have_been_otherwise() -> None:
 def test_a_device_for_the_command_line_lives_on_a_far_plant() -> None:
     with (
         live() as (plant, _, sim, server),
-        PlantServer(plant, 0, server, sim) as plants,
+        PlantServer(plant, 0, actions_of(sim, server)) as plants,
         closing(open_device(plant_port=plants.port, idle_w=0.03)) as device,
     ):
         assert device.info().mode == "simulator"
         assert plant.idle_w == {"core": 0.03}
-    with pytest.raises(SetupError, match="no plant listens"):
+    with pytest.raises(SetupError, match="no simulated bench listens"):
         open_device(plant_port=plants.port)

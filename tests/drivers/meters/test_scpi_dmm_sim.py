@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.plant import SimPlant, VirtualClock
-from fixtures.instruments.scpi_bench import Bench
+from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from rig.types import Floats
 
 IDLE_W, SUPPLY_V = 0.018, 1.8
-QUIET = Bench(
+QUIET = Wiring(
     supply_v=SUPPLY_V, noise=0.0, gain_limit=0.0, offset_limit=0.0, resolution=0.0, drift_ppm=0.0, ready_s=0.0
 )
 S = 1_000_000_000
@@ -47,16 +47,16 @@ class Desk:
         return np.frombuffer(answer[2 + digits : -1], ">f8")
 
 
-def desk(bench: Bench = QUIET, options: Sequence[str] = ("DIG", "MEM")) -> Desk:
+def desk(wiring: Wiring = QUIET, options: Sequence[str] = ("DIG", "MEM")) -> Desk:
     plant = SimPlant(VirtualClock())
     open_device(plant, idle_w=IDLE_W, inference_w=0.054)
-    return Desk(plant, TruevoltSim(plant, bench, options=options))
+    return Desk(plant, TruevoltSim(plant, wiring, options=options))
 
 
 def running(
-    rate_hz: float = 1000.0, bench: Bench = QUIET, options: Sequence[str] = ("DIG", "MEM"), **more: str
+    rate_hz: float = 1000.0, wiring: Wiring = QUIET, options: Sequence[str] = ("DIG", "MEM"), **more: str
 ) -> Desk:
-    d = desk(bench, options)
+    d = desk(wiring, options)
     aperture_s = max(20e-6, 0.5 / rate_hz)
     d.say("*RST", "CONF:CURR:DC 0.1", f"CURR:APER {aperture_s}", "SAMP:COUN 1000000000", "SAMP:SOUR TIM")
     d.say(f"SAMP:TIM {1 / rate_hz}", "TRIG:SOUR BUS", "FORM:DATA REAL,64", "INIT", "*TRG")
@@ -261,7 +261,7 @@ def test_past_120_percent_of_the_range_it_says_overload() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000))
 def test_its_errors_stay_within_its_limits(seed: int) -> None:
-    limits = Bench(supply_v=SUPPLY_V, noise=0.0, gain_limit=1e-3, offset_limit=1e-3, resolution=1e-5, seed=seed)
+    limits = Wiring(supply_v=SUPPLY_V, noise=0.0, gain_limit=1e-3, offset_limit=1e-3, resolution=1e-5, seed=seed)
     d = running(1000.0, limits)
     d.wait(0.1)
     off = np.abs(d.taken() - IDLE_W / SUPPLY_V)

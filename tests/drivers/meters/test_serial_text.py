@@ -30,6 +30,7 @@ from rig.engine.record import record
 from rig.errors import DataError, MeterError, MeterSilentError, RigError, SetupError, UsageError
 from rig.recording.reader import open_run
 from rig.types import Chunk, Meter
+from tests.support.meters import error_of, values
 from tests.support.scpi_bench import calibration
 
 pytest.importorskip("serial", reason="extra serial is not installed")
@@ -63,21 +64,8 @@ def taken(meter: Meter, seconds: float, then: Callable[[], object] = lambda: Non
     return chunks + list(meter.stop())
 
 
-def values(chunks: Sequence[Chunk]) -> Any:
-    return np.concatenate([chunk.value for chunk in chunks])
-
-
 def ticks(chunks: Sequence[Chunk]) -> Any:
     return np.concatenate([chunk.end_tick for chunk in chunks if chunk.end_tick is not None])
-
-
-def error_of(meter: Meter, limit_s: float = 4.0) -> MeterError:
-    until_s = time.monotonic() + limit_s
-    with pytest.raises(MeterError) as caught:
-        while time.monotonic() < until_s:
-            meter.read()
-            time.sleep(0.005)
-    return caught.value
 
 
 def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes], bytes]:

@@ -1,0 +1,20 @@
+"""Sessions whose runs hold nothing but their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rig.recording.session import bind
+from rig.recording.writer import Recorder
+from tests.support.start_lines import start
+
+
+def bound(folder: Path, runs: Sequence[tuple[str, str]]) -> Path:
+    """A session in ``folder`` of runs, each with a name and a purpose."""
+    for name, _ in runs:
+        with Recorder(folder / name) as recorder:
+            recorder.event(start(run_id=name))
+            recorder.stop()
+    bind(folder, runs)
+    return folder
