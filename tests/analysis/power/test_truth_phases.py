@@ -13,8 +13,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
 from fixtures.worlds.truth import blank, steps
 from rig.analysis.evaluate import evaluate
-from rig.analysis.figure_key import FigureKey
-from rig.analysis.quantity import Quantity
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.recording.reader import open_run
@@ -28,7 +27,7 @@ PHASE_W = {
 FIGURES = ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
 
 
-def measured(seed: int, folder: Path) -> tuple[dict[str, Quantity], SimPlant]:
+def measured(seed: int, folder: Path) -> tuple[Figures, SimPlant]:
     rng = np.random.default_rng(seed)
     rate_hz = float(rng.uniform(500.0, 5000.0))
     readings = rng.uniform(12.0, 200.0, 2)
