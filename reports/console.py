@@ -1,4 +1,4 @@
-"""A result on the terminal: the verdict, one compact table by group, refusals with their remedies underneath."""
+"""A result on the terminal: the verdict and the figures of the scenario, or with ``verbose`` all of them by group."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 from reports.format import NO_NUMBER, clean
 from reports.names import Group, brief, groups, parts_of, title
+from reports.results import headlines
 from reports.verdict import Verdict, verdict_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
@@ -15,30 +16,58 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+NOTES = 3
+"""Notes and failed rules on the first screen. The report has them all."""
+ROUTINE = ("A session of",)
+"""How notes begin that tell nothing about the figures."""
 
-def table(result: Result) -> RenderableType:
-    """The result as something rich can print: verdict, figures by group, then refusals and notes."""
+
+def lines(result: Result, verbose: bool = False) -> RenderableType:
+    """The result as something rich can print: verdict, figures, then refusals and notes."""
     from rich.console import Group
     from rich.text import Text
 
     verdict = verdict_of(result.validity)
-    parts: list[RenderableType] = [_heading(result), *(_verdict(verdict) if verdict is not None else ())]
-    parts.append(_figures(result))
+    parts: list[RenderableType] = [_heading(result)]
+    parts += _verdict(verdict, verbose) if verdict is not None else ()
+    parts.append(_figures(result) if verbose else _headlines(result))
     if not result.complete:
         parts.append(Text("INCOMPLETE RECORDING: the run did not end as planned.", style="bold red"))
     parts += [_refusal(str(r.scope), r.reason, r.remedy) for r in result.refusals]
-    parts += [Text(f"note: {clean(note)}", style="dim") for note in result.notes]
+    notes = [n for n in result.notes if verbose or not n.startswith(ROUTINE)]
+    shown = notes if verbose else notes[:NOTES]
+    parts += [Text(f"note: {clean(note)}", style="dim") for note in shown]
+    if len(shown) < len(notes):
+        parts.append(Text(f"{len(notes) - len(shown)} more notes are in the report (or --verbose)", style="dim"))
     return Group(*parts)
 
 
-def print_result(result: Result, file: IO[str] | None = None) -> None:
-    """Print ``table(result)`` to ``file``, or to standard output."""
+def print_result(result: Result, file: IO[str] | None = None, verbose: bool = False) -> None:
+    """Print ``lines(result)`` to ``file``, or to standard output."""
     from rich.console import Console
 
     console = Console(file=file, highlight=False)
     if not console.is_terminal:
         console = Console(file=file, highlight=False, width=100)
-    console.print(table(result))
+    console.print(lines(result, verbose))
+
+
+def _headlines(result: Result) -> Table:
+    """The figures that a reader of this scenario looks for first, one line each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    figures = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    figures.add_column(overflow="fold")
+    figures.add_column(justify="right", no_wrap=True)
+    figures.add_column(no_wrap=True)
+    for card in headlines(result):
+        if card["state"] == "given":
+            half = f" ± {card['half']}" if card["half"] else ""
+            figures.add_row(Text(card["title"]), Text(f"{card['value']}{half}"), Text(clean(card["unit"])))
+        elif card["state"] == "refused":
+            figures.add_row(Text(card["title"]), Text("refused", style="yellow"), Text(""))
+    return figures
 
 
 def _figures(result: Result) -> Table:
@@ -82,20 +111,20 @@ def _heading(result: Result) -> Text:
     return heading
 
 
-def _verdict(verdict: Verdict) -> list[Text]:
-    """One line, then the rules that were broken, all of them."""
+def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
+    """One line, then the rules that were broken; the first of them only unless ``verbose``."""
     from rich.text import Text
 
     broken, total = len(verdict.broken), verdict.total
+    shown = verdict.broken if verbose else verdict.broken[:NOTES]
+    more = [Text(f"  {broken - len(shown)} more are in the report (or --verbose)")] if len(shown) < broken else []
     count = f"{broken} of {total} rules broken" if broken else f"{total} rules kept"
     caveat = f", {verdict.caveat}" if verdict.caveat else ""
     said = (f"{verdict.sign} {verdict.verdict}", "bold green" if verdict.valid else "bold red")
     return [
         Text.assemble(said, f" by {verdict.rules}{caveat}: {count}"),
-        *(
-            Text.assemble(("  ✗ ", "bold red"), f"{rule.rule}: {rule.found}, allowed: {rule.allowed}")
-            for rule in verdict.broken
-        ),
+        *(Text.assemble(("  ✗ ", "bold red"), f"{rule.rule}: {rule.found}, allowed: {rule.allowed}") for rule in shown),
+        *more,
     ]
 
 

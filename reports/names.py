@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from reports.format import clean, quantity_parts, quantity_text
@@ -25,6 +26,11 @@ KINDS = {  # in the order in which they are shown
 }
 _ORDER = list(CATALOGUE)
 _THROUGHPUT = ("throughput_samples_hz", "throughput_inferences_hz")
+_TWINS = {
+    "energy_per_inference_integrated_j": "energy_per_inference_j",
+    "throughput_inferences_hz": "throughput_samples_hz",
+}
+"""Quantities that often equal another one."""
 _PERCENTILES = (50, 90, 99)
 _DETAILS = (  # of a solver, that a terminal leaves out
     "gap_{target}_spread_problems",
@@ -71,9 +77,12 @@ def title(key: FigureKey) -> str:
 
 
 def groups(quantities: Mapping[FigureKey, Quantity]) -> list[Group]:
-    """Figures grouped for tables in the order of ``KINDS``."""
+    """Figures grouped for tables in the order of ``KINDS``; a figure that another one repeats is left out."""
     found: dict[tuple[str, str], list[tuple[FigureKey, Quantity]]] = {}
     for key, q in quantities.items():
+        twin = quantities.get(replace(key, quantity=_TWINS.get(key.quantity, "")))
+        if twin is not None and (twin.value, twin.half_width()) == (q.value, q.half_width()):
+            continue
         found.setdefault((kind_of(key), heading(key)), []).append((key, q))
     kinds = list(KINDS)
     ranked = sorted(found.items(), key=lambda item: kinds.index(item[0][0]))
@@ -97,10 +106,7 @@ def brief(group: Group, scheduled: bool) -> Group:
     """
     entries = list(group.entries)
     if group.kind == "service":
-        rates = [q.value for key, q in entries if key.quantity in _THROUGHPUT]
         entries = [e for e in entries if scheduled or e[0].quantity in _THROUGHPUT or _is_latency(e[0])]
-        if len(rates) == 2 and rates[0] == rates[1]:
-            entries = [e for e in entries if e[0].quantity != "throughput_inferences_hz"]
     if group.kind == "solver":
         official = any(key.target == "official" for key, _ in entries)
         entries = [e for e in entries if not official or e[0].target in ("", "official")]
@@ -118,10 +124,18 @@ def _is_latency(key: FigureKey) -> bool:
 
 
 def parts_of(key: FigureKey, q: Quantity) -> tuple[str, str, str]:
-    """(value, half width, unit) of a figure, as text."""
-    return quantity_parts(q, entry_of(key).scale)
+    """(value, half width, unit) of a figure, as text. A throughput below 1/s reads as seconds per sample."""
+    return quantity_parts(_readable(key, q), entry_of(key).scale)
 
 
 def text_of(key: FigureKey, q: Quantity) -> str:
     """A figure for people: ``341.2 ± 3.1 µW``."""
-    return quantity_text(q, entry_of(key).scale)
+    return quantity_text(_readable(key, q), entry_of(key).scale)
+
+
+def _readable(key: FigureKey, q: Quantity) -> Quantity:
+    """The quantity, or the time per sample or inference where fewer than one a second pass."""
+    if key.quantity not in _THROUGHPUT or not 0.0 < q.value < 1.0:
+        return q
+    per = "s/sample" if key.quantity == _THROUGHPUT[0] else "s/inference"
+    return replace(q.scaled(1.0 / q.value**2, per), value=1.0 / q.value)

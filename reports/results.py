@@ -78,6 +78,7 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
     targets = [key.target for key in quantities if key.target]
     target = "official" if FigureKey("gap_{target}_mean", target="official") in quantities else (targets or [""])[0]
     solver = (
+        FigureKey("largest_nodes"),
         FigureKey("gap_{target}_mean", target=target),
         FigureKey("feasible_share"),
         FigureKey("reached_gap_{target}_{threshold}_share", target=target, threshold=0.01),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from textwrap import shorten
 from typing import Any
 
 from rig.bench.registered import SHOWN, describe
 from rig.errors import UnknownNameError
 from rig.plugins import load, names, options_of
+
+WIDTH = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,14 +31,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as aligned text."""
+    """The rows as aligned text of at most ``WIDTH`` columns."""
     lines = []
     for group in SHOWN:
         lines.append(f"{group}")
         for r in (r for r in rows if r["group"] == group):
-            extra = f"extra {r['extra']}: {'installed' if r['installed'] else 'missing'}" if r["extra"] else "built in"
-            modes = ", ".join(r["modes"]) or "-"
-            lines.append(f"  {r['name']:16} {modes:20} {extra:24} {r['description']}")
+            missing = "" if r["installed"] else f"[not installed: pip install 'neurorig[{r['extra']}]'] "
+            simulated = "[simulator] " if r["modes"] == ["simulator"] else ""
+            text = shorten(f"{missing}{simulated}{r['description']}", WIDTH - 19, placeholder=" ...")
+            lines.append(f"  {r['name']:16} {text}")
     lines.append("\n`rig list NAME` shows the options of one; path.py:function names one of your own.")
     return "\n".join(lines) + "\n"
 

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--find-size", action="store_true", help="search the largest problem that a solver takes")
     add("--speed", type=float, metavar="X", help="simulated time against the wall's; 0: as fast as possible")
     add("--keep-identity", action="store_true", help="record home directories and absolute paths too")
+    add("--verbose", action="store_true", help="print every figure and every note")
     add("--out", type=Path, metavar="DIR", help="the new directory; default: runs/NAME")
 
 
@@ -69,4 +70,4 @@ def run(args: argparse.Namespace) -> int:
         find_size=args.find_size,
         keep_identity=args.keep_identity,
     )
-    return show(report(measure(request, quiet=args.json)), args.json)
+    return show(report(measure(request, quiet=args.json)), args.json, args.verbose)

@@ -118,7 +118,7 @@ def test_with_json_the_error_is_one_object_with_the_code(rig: Rig) -> None:
         (option("rate_hz=0"), "option rate_hz is 0.0. Give a number from"),
         (option("audio_hz=0"), "audio_hz 0.0 is no usable rate"),
         (option("samples=0"), "samples 0 is not positive"),
-        (option("inference_s=0"), "a span must last longer than 0 s"),
+        (option("inference_s=0"), "option inference_s is 0.0"),
         ((*MOCK, "--amortise", "0"), "seconds 0.0 is no positive whole number"),
         ((*MOCK, "--amortise", "nan"), "seconds nan is no positive whole number"),
         ((*MOCK, "--amortise", "-1"), "seconds -1.0 is no positive whole number"),

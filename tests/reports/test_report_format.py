@@ -9,7 +9,7 @@ import pytest
 
 from reports.figures.trace import envelope
 from reports.format import budget, clean, flatten, quantity_text, si
-from reports.names import Group, brief, groups, heading, kind_of, text_of, title
+from reports.names import Group, brief, groups, heading, kind_of, parts_of, text_of, title
 from rig.analysis.catalogue import entry_of, ordinal
 from rig.analysis.figure_key import PEER, TRIMMED, FigureKey
 from rig.analysis.quantity import Component, Quantity
@@ -249,3 +249,16 @@ def test_a_single_rail_says_its_average_once() -> None:
     assert [key for key, _ in brief(alone, True).entries] == [total]
     (both,) = grouped(total, core, io)
     assert len(brief(both, True).entries) == 3
+
+
+def test_fewer_than_one_sample_a_second_read_as_seconds_per_sample() -> None:
+    slow = Quantity(0.5, "Hz", (Component("scatter", 0.05),))
+
+    assert parts_of(FigureKey("throughput_samples_hz"), slow) == ("2.00", "0.39", "s/sample")
+
+
+def test_a_figure_that_repeats_another_is_listed_once() -> None:
+    energy = Quantity(1e-3, "J", (Component("white noise", 1e-6),))
+    twins = {FigureKey("energy_per_inference_j"): energy, FigureKey("energy_per_inference_integrated_j"): energy}
+
+    assert [key.quantity for group in groups(twins) for key, _ in group.entries] == ["energy_per_inference_j"]
