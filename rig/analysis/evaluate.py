@@ -57,7 +57,7 @@ def evaluate(run: Run) -> Result:
     # figures, concern by concern
     busy = busy_times(activity, stamp_jitters_u_s(activity, device, list(models.values())))
     times = time_figures(activity, device, busy)
-    power = power_figures(readings, models, activity, busy)
+    power = power_figures(readings, models, activity, busy, terms.end_s)
     figures = accuracy_figures(run) | times | power.figures
     figures |= energy_figures(times, power.figures, [r.rail.name for r in readings], activity)
     figures |= recorder_figures(run)
@@ -81,7 +81,7 @@ def evaluate(run: Run) -> Result:
         notes=tuple(dict.fromkeys(notes)),
         clocks=_clocks(device, rails),
         series=_series(activity, readings, queries, stream, solves),
-        validity=judge(terms, queries, figures, tuple(solving_checks(solves))),
+        validity=judge(terms, queries, figures, (*power.checks, *solving_checks(solves))),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow.compute as pc
 
+from rig.recording.lines import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
 from rig.types import Rules
 
@@ -31,6 +34,8 @@ class Terms:
     set_size: int
     warmup_samples: int
     shortest_idle_s: float
+    end_s: float
+    """The last moment that the host stamped, on the run's time."""
     solves_to_gap: float | None
     gap_times_known: bool
     workload_notes: tuple[str, ...]
@@ -63,7 +68,17 @@ def terms_of(run: Run) -> Terms:
         set_size=start.workload.samples,
         warmup_samples=len(set(run.replies.filter(run.replies["warmup"])["issue"].to_pylist())),
         shortest_idle_s=float(np.min(idle_ns[:, 1] - idle_ns[:, 0])) / 1e9 if len(idle_ns) else 0.0,
+        end_s=_end_s(run),
         solves_to_gap=to_gap,
         gap_times_known=to_gap is not None or start.device.schedule_depends_on_budget is False,
         workload_notes=tuple(start.workload.notes),
     )
+
+
+def _end_s(run: Run) -> float:
+    """Clock readings, idle windows, arrivals and answers all count; a run without any has no known end."""
+    stamps = [row[2] for e in run.of_type(Brackets) for row in e.rows]
+    stamps += [e.off_ns for e in run.of_type(IdleWindow)] + [e.arrived_ns for e in run.of_type(ChunkArrived)]
+    answered = pc.max(run.replies["completed_ns"]).as_py()
+    last_ns = max([*stamps, *([answered] if answered is not None else [])], default=None)
+    return math.inf if last_ns is None else (last_ns - run.start.t0_ns) * 1e-9

@@ -21,12 +21,14 @@ from rig.analysis.power.estimators import (
     stamp_jitter_s,
     trimmed,
 )
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.rail_model import RailModel, idle_line
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
+from rig.analysis.timing.consistency import REMEDY, after_end, displaced
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase, Readings
+from rig.analysis.verdict import Check
 from rig.types import Floats
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
@@ -62,6 +64,8 @@ class PowerFigures:
     figures: Figures = field(default_factory=Figures)
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    """What of a recording contradicts itself; each check fails."""
 
 
 def stamp_jitters_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]) -> dict[str, float]:
@@ -83,21 +87,29 @@ def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel
 
 
 def power_figures(
-    readings: Sequence[Readings], models: Mapping[str, RailModel], activity: Activity, busy: Mapping[str, BusyTime]
+    readings: Sequence[Readings],
+    models: Mapping[str, RailModel],
+    activity: Activity,
+    busy: Mapping[str, BusyTime],
+    end_s: float = math.inf,
 ) -> PowerFigures:
-    """Power of every rail, then of their sum. A rail without a model by its name is refused."""
-    found = [rail_figures(r, models.get(r.rail.name), activity, busy) for r in readings]
+    """Power of every rail, then of their sum. A rail without a model by its name is refused.
+
+    So is one whose readings contradict the spans, or the end of the recording at ``end_s``.
+    """
+    found = [rail_figures(r, models.get(r.rail.name), activity, busy, end_s) for r in readings]
     figures = Figures()
     for one in found:
         figures |= one.figures
     sums, missing = totals(figures, [r.rail.name for r in readings], list(activity.phases))
     refusals = [refusal for one in found for refusal in one.refusals]
     notes = [note for one in found for note in one.notes]
-    return PowerFigures(figures | sums, (*refusals, *missing), tuple(notes))
+    checks = tuple(check for one in found for check in one.checks)
+    return PowerFigures(figures | sums, (*refusals, *missing), tuple(notes), checks)
 
 
 def rail_figures(
-    readings: Readings, model: RailModel | None, activity: Activity, busy: Mapping[str, BusyTime]
+    readings: Readings, model: RailModel | None, activity: Activity, busy: Mapping[str, BusyTime], end_s: float
 ) -> PowerFigures:
     """Idle, active and dynamic power of one rail, for all phases together and for each."""
     name = readings.rail.name
@@ -108,6 +120,9 @@ def rail_figures(
         return PowerFigures(refusals=(refusal,), notes=tuple(notes))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
+    if checks := _contradictions(model, activity, end_s):
+        reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
+        return PowerFigures(Figures(), (Refusal(f"power on rail {name}", reason, REMEDY),), tuple(notes), checks)
     differ, level_w = gaps_differ(model)
     notes += _trace_notes(model, activity, level_w if differ else None)
     figures = Figures()
@@ -121,6 +136,13 @@ def rail_figures(
     if len(activity.phases) == 1:
         figures |= _as_phase(figures, next(iter(activity.phases)))
     return PowerFigures(figures, tuple(refusals), tuple(notes))
+
+
+def _contradictions(model: RailModel, activity: Activity, end_s: float) -> tuple[Check, ...]:
+    """What of the readings does not fit the recorded time or the recorded spans."""
+    r = model.readings
+    above_w = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w)
+    return (*after_end(r, end_s), *displaced(r, above_w, [p.windows_s for p in activity.phases.values()]))
 
 
 def _instrument_notes(readings: Readings) -> Iterator[str]:

@@ -1,0 +1,118 @@
+"""Do stated intervals hold the truth on benches of every kind that labs have? See ``fixtures.worlds.kinds``.
+
+    python -m benchmarks.kinds --plants 200 [--kind gated_late ...]
+
+Each recording is written by hand in the documented format and evaluated. A figure counts as held when its interval,
+bias included, holds the truth. A miss beyond two half-widths is silent, since nothing in the result covers it. A
+recording or a figure that is refused counts as refused. Prints a row for each kind and, last, one JSON line; exits 1
+when a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta
+
+from fixtures.worlds.kinds import KINDS
+from fixtures.worlds.lab import plain_lab, write
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.errors import RigError
+from rig.recording.reader import open_run
+
+FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
+ASKED, LEAST = 0.935, 0.90
+
+
+def one(task: tuple[str, int]) -> dict[str, Any]:
+    """One recording of a kind: relative error and relative half-width of each figure, or why there is none."""
+    kind, seed = task
+    lab = plain_lab(seed, kind)
+    KINDS[kind](lab)
+    row: dict[str, Any] = {"kind": kind, "seed": seed, "figures": {}, "refused": ""}
+    with tempfile.TemporaryDirectory() as folder:
+        write(lab, Path(folder) / "run")
+        try:
+            result = evaluate(open_run(Path(folder) / "run"))
+        except RigError as error:
+            return row | {"refused": f"{type(error).__name__}: {error.message}"}
+    row["refused"] = "; ".join(r.reason for r in result.refusals)
+    real = lab.truth()
+    for name in FIGURES:
+        q = result.quantities.get(FigureKey(name))
+        if q is not None:
+            scale = abs(real[name])
+            row["figures"][name] = {"error": (q.value - real[name]) / scale, "half": q.half_width() / scale}
+    return row
+
+
+def summary(rows: list[dict[str, Any]], kinds: int) -> dict[str, Any]:
+    """Shares held by figure, refused and silent, with the corrected upper bound of each share held."""
+    found: dict[str, Any] = {"n": len(rows), "held": {}, "upper": {}}
+    misses = 0
+    for name in FIGURES:
+        stated = [r["figures"][name] for r in rows if name in r["figures"]]
+        held = sum(abs(f["error"]) <= f["half"] for f in stated)
+        found["held"][name] = held / len(stated) if stated else None
+        found["upper"][name] = (
+            1.0 if held == len(stated) else float(beta.ppf(1.0 - 0.05 / kinds, held + 1, len(stated) - held))
+        )
+    for r in rows:
+        misses += any(abs(f["error"]) > 2.0 * f["half"] for f in r["figures"].values())
+    stated = [f for r in rows for f in [r["figures"].get(FIGURES[0])] if f]
+    found["silent"] = misses / len(rows)
+    found["refused"] = 1.0 - len(stated) / len(rows)
+    error = float(np.median([abs(f["error"]) for f in stated])) if stated else 0.0
+    found["sharpness"] = float(np.median([f["half"] for f in stated])) / error if error else None
+    return found
+
+
+def missed(found: dict[str, Any]) -> bool:
+    """Whether a kind misses the goal: below 90 % with an upper bound below 93.5 %, or refused too often."""
+    low = [
+        found["upper"][n] < ASKED and (found["held"][n] or 0.0) < LEAST for n in FIGURES if found["held"][n] is not None
+    ]
+    return any(low) or found["refused"] > 0.5
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plants", type=int, default=50, help="recordings of each kind")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", action="append", choices=list(KINDS))
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    kinds, began = args.kind or list(KINDS), time.monotonic()
+    first = args.seed * 1_000_000
+    table: dict[str, dict[str, Any]] = {}
+    print(f"{'kind':30}{'dynamic':>9}{'active':>8}{'energy':>8}{'silent':>8}{'refused':>9}{'sharp':>7}")
+    with ProcessPoolExecutor(args.workers) as pool:
+        for kind in kinds:
+            rows = list(pool.map(one, [(kind, first + k) for k in range(args.plants)], chunksize=4))
+            found = table[kind] = summary(rows, len(kinds))
+            held = "".join(f"{'-' if h is None else f'{h:.0%}':>8}" for h in found["held"].values())
+            sharp = "-" if found["sharpness"] is None else f"{found['sharpness']:.1f}"
+            tail = "  MISSED" if missed(found) else ""
+            print(f"{kind:31}{held}{found['silent']:>8.0%}{found['refused']:>9.0%}{sharp:>7}{tail}", flush=True)
+    silent = float(np.mean([f["silent"] for f in table.values()]))
+    refused = float(np.mean([f["refused"] for f in table.values()]))
+    below = [kind for kind, found in table.items() if missed(found)]
+    goals = {"kinds": not below, "silent": silent <= 0.01, "refused": refused <= 0.2}
+    print(f"silent {silent:.1%}, refused {refused:.1%}, {len(below)} kinds missed; {time.monotonic() - began:.0f} s")
+    said = {"benchmark": "kinds", "plants": args.plants, "kinds": table, "missed": below, "goals": goals}
+    print(json.dumps(said | {"pass": all(goals.values())}))
+    return 0 if all(goals.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

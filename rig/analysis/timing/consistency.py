@@ -1,0 +1,143 @@
+"""Whether the readings of a rail fit the recorded time and the recorded spans.
+
+A meter that loses readings without saying so, delivers them twice or runs at another rate than declared puts later
+readings at wrong times. Two things show it: readings after the end of the recording, and spans that no longer stand
+where the trace rises.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.analysis.timing.activity_signal import Edges, edges_of, mean_signal, merged
+from rig.analysis.timing.timeline import Readings
+from rig.analysis.verdict import Check
+from rig.types import Floats
+
+GROUPS = 12
+"""Stretches of spans that are looked at one by one."""
+LEAST_SPANS = 4
+"""In a stretch."""
+LAGS_PER_SPAN = 8
+CERTAINTY = 25.0
+"""Twice the log-likelihood by which another place must fit better than the recorded one (five standard deviations)."""
+CLEAR = 0.5
+"""Share of the variance that the spans of most stretches must explain before a stretch that fits less is judged."""
+ELSEWHERE = 0.25
+"""Part of what spans explain at the best place, below which they do not stand where they were recorded."""
+APART = 2.0
+"""Reading intervals by which stretches may be displaced against each other; a shape of its own displaces all alike."""
+AFTER_END_S, AFTER_END_SHARE = 0.5, 0.01
+"""Time after the last stamp of the host, absolute and of the run, that the last readings of a meter may cover."""
+
+
+REMEDY = (
+    "Check that the driver delivers every reading once and at the declared rate (rate_hz, tick_hz), and measure again"
+)
+"""What to do where a check fails."""
+
+
+def after_end(readings: Readings, end_s: float) -> Iterator[Check]:
+    """Readings that were taken after the recording had ended, on the run's time."""
+    last_s = float(readings.end_s[-1])
+    allowed_s = AFTER_END_S + AFTER_END_SHARE * (end_s - float(readings.start_s[0]))
+    if last_s - end_s > allowed_s:
+        yield Check(
+            f"readings of rail {readings.rail.name} after the end of the recording",
+            f"{last_s - end_s:.3g} s",
+            f"at most {allowed_s:.3g} s",
+            False,
+        )
+
+
+def displaced(readings: Readings, above_w: Floats, phases_s: Sequence[Floats]) -> Iterator[Check]:
+    """Stretches of spans that fit the trace at another place than the recorded one.
+
+    ``above_w`` are watts above the idle level, shape (n,). ``phases_s`` are the spans of each phase on the device's
+    time, shapes (k, 2); each phase has a level of its own. Displacements are judged against their median, since a
+    device that is not flat displaces all alike.
+    """
+    windows_s = np.concatenate([*phases_s, np.zeros((0, 2))])
+    spans = merged(windows_s)
+    count = min(GROUPS, len(spans) // LEAST_SPANS)
+    if count < 3:
+        return
+    signal = _levelled(readings, above_w, phases_s)
+    groups = np.array_split(spans, count)
+    fits = [f for group in groups if (f := _fit(readings, above_w, signal, group)) is not None]
+    if len(fits) < 3:
+        return
+    usual_s = float(np.median([f.lag_s for f in fits]))
+    clear = float(np.median([f.explained for f in fits]))
+    bad = 0
+    for f in fits:
+        moved = f.better and abs(f.lag_s - usual_s) > APART * readings.period_s
+        elsewhere = f.better and f.explained < ELSEWHERE * f.best
+        unlike = f.certain and clear > CLEAR and f.explained < 0.5 * clear
+        bad += moved or elsewhere or unlike
+    if bad:
+        yield Check(
+            f"stretches of spans that rail {readings.rail.name} shows at another time",
+            f"{bad} of {len(fits)}",
+            "0",
+            False,
+        )
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A stretch: the lag at which its spans fit best, and the share of variance that they explain where they are."""
+
+    lag_s: float
+    explained: float
+    best: float
+    """The same at the best lag."""
+    better: bool
+    """The best lag fits better than the recorded place by more than noise could."""
+    certain: bool
+    """The stretch holds enough readings for ``explained`` to be judged."""
+
+
+def _levelled(r: Readings, above_w: Floats, phases_s: Sequence[Floats]) -> Edges:
+    """All phases as one signal, each at the mean level of its readings."""
+    parts = []
+    for windows_s in phases_s:
+        fill = mean_signal(edges_of(windows_s), r.start_s, r.end_s, r.tau_s)
+        level_w = float(np.sum((fill * above_w)[r.ok])) / max(float(np.sum(fill[r.ok])), 1e-300)
+        parts.append(edges_of(windows_s, level_w))
+    at_s, jump = (np.concatenate(columns) for columns in zip(*((p.at_s, p.jump) for p in parts), strict=True))
+    return Edges(at_s, jump).shifted(0.0)
+
+
+def _fit(r: Readings, above_w: Floats, signal: Edges, spans: Floats) -> _Fit | None:
+    width_s = float(np.median(spans[:, 1] - spans[:, 0]))
+    cycle_s = float(np.median(np.diff(spans[:, 0])))
+    first, last = np.searchsorted(r.start_s, [spans[0, 0], spans[-1, 1]])  # what is drawn outside is another matter
+    ok = r.ok[first:last]
+    start_s, end_s, watts = r.start_s[first:last][ok], r.end_s[first:last][ok], above_w[first:last][ok]
+    if len(watts) < 4 * LEAST_SPANS or cycle_s < 4.0 * r.period_s or not np.ptp(watts) > 0.0:
+        return None
+    step_s = max(r.period_s, width_s / LAGS_PER_SPAN)
+    steps = math.ceil(0.5 * cycle_s / step_s)
+    lags_s = step_s * np.arange(-steps, steps + 1)
+    near = (signal.at_s > spans[0, 0] - cycle_s) & (signal.at_s < spans[-1, 1] + cycle_s)
+    edges = Edges(signal.at_s[near], signal.jump[near])
+    explained = np.array(
+        [_explained(mean_signal(edges.shifted(-lag), start_s, end_s, r.tau_s), watts) for lag in lags_s]
+    )
+    best, here = int(np.argmax(explained)), float(explained[steps])
+    gain = len(watts) * math.log(max(1.0 - here, 1e-12) / max(1.0 - float(explained[best]), 1e-12))
+    most = float(explained[best])
+    return _Fit(float(lags_s[best]), here, most, gain > CERTAINTY, len(watts) * most > CERTAINTY)
+
+
+def _explained(signal: Floats, watts: Floats) -> float:
+    """Share of the variance of the readings that the signal explains, 0 to 1; 0 if they move in opposite directions."""
+    spread = float(np.std(signal) * np.std(watts))
+    if spread <= 0.0:
+        return 0.0
+    return max(float(np.mean((signal - signal.mean()) * (watts - watts.mean()))) / spread, 0.0) ** 2
