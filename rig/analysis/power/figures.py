@@ -109,7 +109,11 @@ def power_figures(
 
 
 def rail_figures(
-    readings: Readings, model: RailModel | None, activity: Activity, busy: Mapping[str, BusyTime], end_s: float
+    readings: Readings,
+    model: RailModel | None,
+    activity: Activity,
+    busy: Mapping[str, BusyTime],
+    end_s: float = math.inf,
 ) -> PowerFigures:
     """Idle, active and dynamic power of one rail, for all phases together and for each."""
     name = readings.rail.name
