@@ -177,6 +177,7 @@ def _of_jls(args: argparse.Namespace) -> Streamed:
 
 def _of_run(args: argparse.Namespace) -> Streamed:
     from rig.analysis.streaming import run as recorded
+    from rig.recording.reader import open_run
 
     _refuse_raw(args, "a run directory")
     if not (args.trace / EVENTS).is_file():
@@ -185,7 +186,7 @@ def _of_run(args: argparse.Namespace) -> Streamed:
         )
     if sum(p.stat().st_size for p in (args.trace / "traces").glob("*.arrows")) > 1e9:
         sys.stderr.write("verifying the hashes of the recording\n")
-    recording = recorded.opened(args.trace)
+    recording = open_run(args.trace, traces=False)
     file = recorded.rail_file(recording, args.rail)
     clock = recorded.timebase(recording, file)
     doubt_s, notes = clock.sigma_s, list[str]()
