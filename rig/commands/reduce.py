@@ -23,7 +23,7 @@ from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, pa
 from rig.analysis.streaming.text import document, reduced, refusal, table, write_csv
 from rig.analysis.streaming.windows import read_windows
 from rig.errors import DataError, UsageError
-from rig.recording.writer import EVENTS
+from rig.recording.layout import EVENTS
 from rig.types import Floats
 
 FORMATS: dict[str, np.dtype[Any] | None] = {

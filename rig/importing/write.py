@@ -14,7 +14,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -26,7 +25,8 @@ from rig.importing.checks import check_overlap, check_windows, checked, idle_wit
 from rig.importing.gaps import Gaps
 from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.identity import without_place, without_places
-from rig.recording.lines import SCHEMA, Environment, IdleWindow, Note, Start, declared_start, reference_windows
+from rig.recording.lines import IdleWindow, Note, Start, declared_start, reference_windows
+from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
 
@@ -140,9 +140,7 @@ def _start(
 ) -> Start:
     digests = "".join(kept["sha256"] for kept in imported["originals"].values())
     document = {
-        "schema": SCHEMA,
         "run_id": run_id,
-        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "t0_ns": run.t0_ns,
         "argv": list(argv),
         "environment": environment,
