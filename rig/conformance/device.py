@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from rig.conformance.meter import check_meter
 from rig.conformance.rules import (
@@ -31,6 +30,7 @@ from rig.conformance.rules import (
 )
 from rig.engine.clock import HostClock
 from rig.errors import RigError, UsageError
+from rig.recording.rows import as_list
 from rig.types import (
     MARK_PHASE,
     UNSTAMPED,
@@ -205,7 +205,7 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
 
 def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket | None) -> None:
     c, spans = run.c, reply.spans
-    error = raised(lambda: json.dumps(reply.output, default=_listed, allow_nan=False))
+    error = raised(lambda: json.dumps(reply.output, default=as_list, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
     for span in spans:
         known = span.phase in run.info.phases
@@ -241,10 +241,3 @@ def _lengths(reply: Reply) -> dict[str, int]:
 
 def _tick_hz(info: DeviceInfo) -> float:
     return info.clock.tick_hz if info.clock is not None else 1e9
-
-
-def _listed(value: Any) -> Any:
-    """Arrays and their scalars as lists and numbers, as the recorder writes them."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -48,13 +48,15 @@ def record(
     Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises; the directory is
     whole either way.
     """
-    said = replace(
-        start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity),
-        **_of_the_lab((artifacts or {}).get("bench.toml")),
-    )
+    from rig.bench.read import lab_of
+
+    files = artifacts or {}
+    start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity)
+    if "bench.toml" in files:
+        start = replace(start, **lab_of(files["bench.toml"]))
     with Recorder(path, keep_identity) as recorder:
-        recorder.event(said)
-        for name, content in (artifacts or {}).items():
+        recorder.event(start)
+        for name, content in files.items():
             recorder.artifact(name, content)
         collect(steps, bench, recorder, progress)
     return path
@@ -100,13 +102,6 @@ def start_document(
         "environment": environment(),
     }
     return declared_start(document)
-
-
-def _of_the_lab(bench_file: bytes | None) -> dict[str, Any]:
-    """Lab, operator and ambient temperature, as far as the bench file that was used names them."""
-    from rig.bench.read import lab_of
-
-    return {} if bench_file is None else lab_of(bench_file)
 
 
 def run_name(device: str, scenario: str) -> str:

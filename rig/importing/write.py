@@ -25,6 +25,7 @@ from rig.importing.checks import check_overlap, check_windows, checked, idle_wit
 from rig.importing.gaps import Gaps
 from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.identity import without_place, without_places
+from rig.recording.layout import sha256_of
 from rig.recording.lines import IdleWindow, Note, Start, declared_start, reference_windows
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
@@ -219,9 +220,7 @@ def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-        with target.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"sha256": digest, "bytes": target.stat().st_size}
+        return {"sha256": sha256_of(target), "bytes": target.stat().st_size}
     except OSError as error:
         raise DataError(f"cannot keep {path}: {error}", field="source", value=str(path), remedy="Check it") from error
 

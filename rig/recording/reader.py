@@ -145,7 +145,7 @@ def _opened(path: Path, with_traces: bool) -> Run:
     check_files(path, log.stop, [f for f in (*tables.values(), *traces) if f.is_file()])
     truncated: list[str] = []
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
-    read = {name: _or_empty(_read_stream(file, truncated), name) for name, file in tables.items()}
+    read = {name: _table(file, name, truncated) for name, file in tables.items()}
     return Run(
         path=path,
         **vars(log),
@@ -171,7 +171,8 @@ def _read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     return None if schema is None else pa.Table.from_batches(batches, schema)
 
 
-def _or_empty(table: pa.Table | None, name: str) -> pa.Table:
+def _table(file: Path, name: str, truncated: list[str]) -> pa.Table:
+    table = _read_stream(file, truncated)
     return TABLES[name].empty_table() if table is None else validation.fitted_table(table, name, TABLES[name])
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from rig.errors import RigError, StoreError
-from rig.recording.batches import table_batch, trace_batch
+from rig.recording.columns import table_batch, trace_batch
 from rig.recording.identity import without_identity
 from rig.recording.layout import EVENTS, GENESIS, SEAL, payload_path, recorded_files, sha256_of, trace_path
 from rig.recording.lines import Brackets, ChunkArrived, Line, Note, Start, Stop, plain
@@ -106,19 +106,8 @@ class Recorder:
         if sample.keep:
             self._keep(sample)
         digest = hashlib.sha256(sample.payload.tobytes()).hexdigest()
-        self._rows["samples"].append(
-            (
-                sample.id,
-                digest,
-                sample.label,
-                sample.target_cost,
-                sample.duration_s,
-                sample.rate_hz,
-                sample.inferences,
-                sample.seed,
-                sample.label_age_s,
-            )
-        )
+        described = (getattr(sample, name) for name in TABLES["samples"].names[2:])
+        self._rows["samples"].append((sample.id, digest, *described))
 
     def reply(
         self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool = False
@@ -181,9 +170,8 @@ class Recorder:
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
         """Declare one rail; its readings follow by ``chunk``."""
-        from rig.recording.validation import (
-            rail_from_json,  # needs the part of Arrow that a run without meters does not
-        )
+        # a run without meters does not need this part of Arrow
+        from rig.recording.validation import rail_from_json
 
         try:
             rail_from_json(dataclasses.asdict(rail))
