@@ -169,7 +169,7 @@ def _pulse(run: _DeviceRun, device: Marks) -> None:
     c = run.c
     before, span, after = run.stamp(), device.pulse(PULSE_S), run.stamp()
     c.rule("pulse.phase", span.phase == MARK_PHASE, f"phase {span.phase!r}", repr(MARK_PHASE))
-    lasted_s = (span.off_tick - span.on_tick) / _tick_hz(run.info)
+    lasted_s = (span.off_tick - span.on_tick) / (run.info.clock.tick_hz if run.info.clock is not None else 1e9)
     near = 0.5 * PULSE_S <= lasted_s <= 2.0 * PULSE_S
     c.rule("pulse.length", near, f"{lasted_s:.3g} s", f"about the {PULSE_S} s requested")
     _inside(c, "pulse.clock", span, before, after)
@@ -237,7 +237,3 @@ def _slack(*spans: Span) -> int:
 
 def _lengths(reply: Reply) -> dict[str, int]:
     return {s.phase: s.off_tick - s.on_tick for s in reply.spans}
-
-
-def _tick_hz(info: DeviceInfo) -> float:
-    return info.clock.tick_hz if info.clock is not None else 1e9
