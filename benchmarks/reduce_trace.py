@@ -1,6 +1,6 @@
 """How long do window energies of a long trace take, beside only reading its file, and in how much memory?
 
-    python -m benchmarks.reduce_trace [--samples 1000000000] [--format f32|npy|arrows] [--folder /tmp]
+    python -m benchmarks.reduce_trace [--samples 1000000000] [--format f32|npy] [--folder /tmp]
 
 Makes a float32 trace, reads it once to warm the cache, then in turn reads it by ``readinto`` into one buffer and
 reduces it (``rig.analysis.streaming.energies``), five times each; checks every energy against ``math.fsum`` on a
@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from rig.analysis.streaming.energies import BLOCK_BYTES, window_energies
+from rig.analysis.streaming.energies import BLOCK_BYTES, file_sums
+from rig.types import Floats
 
 GOAL_RATIO, GOAL_MIB, GOAL_ERROR = 3.0, 512.0, 1e-9
 RATE_HZ = 1e6
@@ -36,7 +36,7 @@ def main() -> int:
     """Make, measure, compare; the exit code is 1 when a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--samples", type=int, default=1_000_000_000)
-    parser.add_argument("--format", choices=("f32", "npy", "arrows"), default="f32")
+    parser.add_argument("--format", choices=("f32", "npy"), default="f32")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--windows", type=int, default=1000)
     args = parser.parse_args()
@@ -56,36 +56,30 @@ def make(path: Path, samples: int) -> None:
     """Float32 watts: a level, a slow drift and noise. Written in pieces."""
     rng = np.random.default_rng(7)
     noise = rng.normal(0.0, 0.05, PIECE).astype(np.float32)
-    kind = pa.schema([("value", pa.float32())])
     with path.open("wb") as file:
         if path.suffix == ".npy":
             layout: Any = np.lib.format
             layout.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (samples,)})
-        stream = pa.ipc.new_stream(file, kind) if path.suffix == ".arrows" else None
         for start in range(0, samples, PIECE):
             count = min(PIECE, samples - start)
             values = np.float32(1.0 + 0.5 * start / samples) + np.roll(noise, start % 997)[:count]
-            if stream is None:
-                file.write(values.tobytes())
-            else:
-                stream.write_batch(pa.record_batch([pa.array(values)], schema=kind))
-        if stream is not None:
-            stream.close()
+            file.write(values.tobytes())
 
 
 def measure(path: Path, samples: int, count: int) -> int:
     """Time both in turn, check the sums, print."""
     edges = np.linspace(0.0, samples / RATE_HZ, count + 1)
     windows = np.column_stack([edges[:-1], edges[1:]])  # they cover the whole trace, most cut a reading
+    kind = np.dtype("<f4") if path.suffix == ".f32" else None
     read(path)
     reading, reducing = [], []
-    energies = np.zeros(count)
+    energies: Floats = np.zeros(count)
     for _ in range(ROUNDS):
         began = time.perf_counter()
         read(path)
         reading.append(time.perf_counter() - began)
         began = time.perf_counter()
-        energies = window_energies(path, windows, RATE_HZ)
+        energies = file_sums(path, kind, windows, RATE_HZ).energy_j
         reducing.append(time.perf_counter() - began)
     memory_mib = anonymous_mib()
     error = max(abs(energies[k] / exact(path, windows[k]) - 1.0) for k in range(0, count, max(count // 20, 1)))
@@ -124,11 +118,7 @@ def slice_of(path: Path, first: int, last: int) -> np.ndarray:
     """Readings ``first`` to ``last`` by another way than ``rig.analysis.streaming.energies``'s."""
     if path.suffix == ".npy":
         return np.asarray(np.load(path, mmap_mode="r")[first:last])
-    if path.suffix == ".f32":
-        return np.asarray(np.memmap(path, "<f4", "r")[first:last])
-    with pa.memory_map(str(path)) as source:
-        table = pa.ipc.open_stream(source).read_all()
-        return np.asarray(table["value"].slice(first, last - first).to_numpy())
+    return np.asarray(np.memmap(path, "<f4", "r")[first:last])
 
 
 def anonymous_mib() -> float:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rig.recording.writer import SEAL
+from rig.recording.layout import SEAL
 from rig.sweep.grid import cells_of
 from rig.sweep.store import BROKEN, CELLS, frozen, torn
 

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from reports.format import clean
 from rig.analysis.result import Result
+from rig.recording.layout import DERIVED
 from rig.recording.reader import Run
 from rig.recording.session import is_session, runs_in
-from rig.recording.writer import DERIVED
 
 _GAVE: Mapping[str, str] = {
     "performance": "times, throughput and latency",

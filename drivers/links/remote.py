@@ -13,14 +13,19 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from drivers.links.remote_link import WorkerLink
 from drivers.links.remote_start import Worker
 from rig.errors import DeviceError, RigError
-from rig.types import Budget, ClockInfo, DeviceInfo, Mode, Progress, Reply, Sample, Span
+from rig.recording.lines import Count
+from rig.types import Budget, ClockInfo, DeviceInfo, Number, Progress, Reply, Sample, Span
+
+T = TypeVar("T")
 
 TICK_HZ = 1e9
 _TIMER_S = 10.0
@@ -54,20 +59,19 @@ def described(link: WorkerLink) -> DeviceInfo:
     about, worker = dict(link.hello["about"]), link.worker
     clock = ClockInfo(f"{worker.name}-host", TICK_HZ) if worker.host else None
     link_details = {"host": worker.host, "python": link.hello.get("python"), "protocol": link.hello["protocol"]}
+    known = {"name": worker.name, "mode": "hardware"} | {k: about.pop(k) for k in _ABOUT if k in about}
     try:
-        info = DeviceInfo(**{"name": worker.name, "mode": "hardware"} | {k: about.pop(k) for k in _ABOUT if k in about})
-        info = replace(info, clock=clock, phases=tuple(info.phases), details={**info.details, "worker": link_details})
-        sane = isinstance(info.name, str) and info.mode in get_args(Mode) and 0 < info.timeout_s < math.inf
-    except (TypeError, ValueError):
-        sane = False
-    if not sane or about:
+        info = msgspec.convert(known, DeviceInfo)
+    except msgspec.ValidationError:
+        info = None
+    if info is None or about or not 0 < info.timeout_s < math.inf:
         raise DeviceError(
             f"the worker of {worker.name} does not describe a device: {link.hello['about']!r:.200}",
             field="about",
             value=worker.name,
             remedy=f"Its about may hold {', '.join(_ABOUT)}, as in rig.types.DeviceInfo",
         )
-    return info
+    return replace(info, clock=clock, details={**info.details, "worker": link_details})
 
 
 class RemoteDevice:
@@ -144,7 +148,7 @@ class RemoteDevice:
         self._drained("read the clock")
         self._link.send({"do": "timer"})
         message = self._link.expect("tick", _TIMER_S, "reading its clock")
-        return _whole("tick", message.get("tick"), self._info.name)
+        return _as(_Tick, message, self._info.name).tick
 
     def close(self) -> None:
         """End the worker: at once if it is at work, else in good order. May be called twice."""
@@ -187,45 +191,37 @@ def _encoded(sample: Sample) -> dict[str, Any]:
     }
 
 
+class _Tick(msgspec.Struct):
+    tick: Count
+
+
+class _Answer(msgspec.Struct):
+    """A worker's answer as it must come over the link."""
+
+    say: Literal["reply"]
+    id: str
+    output: Any
+    spans: list[tuple[str, Count, Count, Annotated[int, Meta(ge=1)]]] = []
+    progress: list[tuple[Count, Number, bytes]] = []
+
+
 def _reply(message: Mapping[str, Any], sample_id: str, info: DeviceInfo) -> Reply:
     """A worker's answer as a ``Reply``. Raises ``DeviceError`` for one of another shape."""
-    if message["say"] != "reply" or message.get("id") != sample_id:
-        raise _wrong("id", message.get("id", message["say"]), f"an answer to {sample_id}", info.name)
-    spans = tuple(_span(row, info) for row in _rows("spans", message, 4, info))
-    progress = tuple(_claim(row, info) for row in _rows("progress", message, 3, info))
-    if "output" not in message:
-        raise _wrong("output", None, "an output", info.name)
-    return Reply(sample_id, message["output"], spans, progress)
+    answer = _as(_Answer, message, info.name)
+    if answer.id != sample_id:
+        raise _wrong("id", answer.id, f"an answer to {sample_id}", info.name)
+    spans = tuple(Span(*row) for row in answer.spans)
+    for span in spans:
+        if span.phase not in info.phases or span.off_tick < span.on_tick:
+            raise _wrong("span", span, f"of {' or '.join(info.phases)}, with off >= on", info.name)
+    return Reply(sample_id, answer.output, spans, tuple(Progress(*row) for row in answer.progress))
 
 
-def _rows(name: str, message: Mapping[str, Any], width: int, info: DeviceInfo) -> Sequence[Sequence[Any]]:
-    rows = message.get(name, [])
-    if not isinstance(rows, (list, tuple)) or not all(isinstance(r, (list, tuple)) and len(r) == width for r in rows):
-        raise _wrong(name, rows, f"a list of rows of {width}", info.name)
-    return rows
-
-
-def _span(row: Sequence[Any], info: DeviceInfo) -> Span:
-    phase, on, off, executions = row
-    if phase not in info.phases:
-        raise _wrong("phase", phase, " or ".join(info.phases), info.name)
-    on_tick, off_tick = _whole("on_tick", on, info.name), _whole("off_tick", off, info.name)
-    if off_tick < on_tick or _whole("executions", executions, info.name) < 1:
-        raise _wrong("span", row, "off >= on, and one execution or more", info.name)
-    return Span(phase, on_tick, off_tick, executions)
-
-
-def _claim(row: Sequence[Any], info: DeviceInfo) -> Progress:
-    tick, cost, solution = row
-    if not isinstance(cost, (int, float)) or not math.isfinite(cost) or not isinstance(solution, bytes):
-        raise _wrong("progress", row, "a tick, a finite cost and a packed solution", info.name)
-    return Progress(_whole("tick", tick, info.name), float(cost), solution)
-
-
-def _whole(field: str, value: Any, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise _wrong(field, value, "nanoseconds as a whole number", name)
-    return value
+def _as(type_: type[T], message: Mapping[str, Any], name: str) -> T:
+    try:
+        return msgspec.convert(message, type_)
+    except msgspec.ValidationError as error:
+        raise _wrong("message", message, f"as the protocol says: {error}", name) from error
 
 
 def _wrong(field: str, value: Any, wanted: str, name: str) -> DeviceError:

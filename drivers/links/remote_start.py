@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import IO, Any
@@ -128,9 +129,8 @@ def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, A
 
 def ended(process: Process, grace_s: float) -> None:
     """End a process that leads its session, and everything in its group, after ``grace_s`` to end by itself."""
-    until_s = time.monotonic() + grace_s
-    while process.poll() is None and time.monotonic() < until_s:
-        time.sleep(0.002)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s)
     # SIGTERM first: what cleans up shared memory after its owner ignores it, and ends when the others have
     if _signalled(process.pid, signal.SIGTERM):
         until_s = time.monotonic() + 1.0
@@ -140,7 +140,8 @@ def ended(process: Process, grace_s: float) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            _closed(pipe)
+            with suppress(OSError):  # what was left to write has no reader
+                pipe.close()
 
 
 def unstartable(interpreter: str, host: str, why: str) -> SetupError:
@@ -207,10 +208,3 @@ def _signalled(group: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):
         return False
     return True
-
-
-def _closed(pipe: IO[bytes]) -> None:
-    try:
-        pipe.close()
-    except OSError:  # what was left to write has no reader
-        pipe.close()

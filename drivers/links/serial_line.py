@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,10 +116,8 @@ class SerialLine:
         self._broken = self._broken or "was closed"
         handle, self._handle = self._handle, None
         if handle is not None:
-            try:
+            with suppress(Exception):  # a port that is gone cannot be closed well
                 handle.close()
-            except Exception:  # a port that is gone cannot be closed well
-                return
 
     def _usable(self) -> None:
         if self._broken is not None or self._handle is None:

@@ -12,7 +12,7 @@ from reports.figures.style import COLOURS, INK, LIMIT, TRACE, WIDTH_IN, Floats, 
 from reports.format import prefix, quantity_text, si
 from rig.analysis.result import Result
 from rig.analysis.service.serving import percentile_latency
-from rig.recording.lines import ScenarioRecord
+from rig.recording.records import ScenarioRecord
 
 _HEIGHT_IN, _KEY_IN = 3.9, 1.95
 _MARKS = 1200  # samples drawn one by one; more are drawn by columns

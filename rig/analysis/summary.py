@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -49,6 +48,9 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     figures = _figures(by)
     checks = [*_of_runs(parts), *_of_session(lead.run, by)]
     validity = lead.result.validity
+    about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
+    own = (note for part in by["power"] or [lead] for note in part.result.notes)
+    served = (by["performance"] or [lead])[0].result.series
     return replace(
         lead.result,
         run_id=name,
@@ -56,10 +58,12 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         simulated=any(part.result.simulated for part in parts),
         quantities=figures,
         refusals=tuple(dict.fromkeys(r for part in parts for r in part.result.refusals)),
-        notes=tuple(dict.fromkeys([*_about(parts), *(n for part in by["power"] or [lead] for n in part.result.notes)])),
+        notes=tuple(dict.fromkeys([about, *own])),
         series=replace(
             lead.result.series,
-            **_service_series((by["performance"] or [lead])[0]),
+            requested_s=served.requested_s,
+            latency_s=served.latency_s,
+            execution_times_s=served.execution_times_s,
         ),
         validity=None if validity is None else replace(validity, checks=tuple(checks)),
     )
@@ -67,7 +71,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
 
 def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
     """The largest size for which a solution better than cost 0 was found, with figures of its own run."""
-    solved = [(part, _nodes(part.run)) for part in parts if _solved(part)]
+    solved = [(part, part.run.start.workload.nodes or 0) for part in parts if _solved(part)]
     if not probes or not solved:
         return None
     part, nodes = max(solved, key=lambda pair: pair[1])
@@ -89,24 +93,9 @@ def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> 
     )
 
 
-def _nodes(run: Run) -> int:
-    return run.start.workload.nodes or 0
-
-
 def _solved(part: Part) -> bool:
     best = part.result.quantities.get(FigureKey("cost_best"))
     return part.purpose == "probe" and best is not None and best.value < 0
-
-
-def _service_series(part: Part) -> dict[str, Any]:
-    series = part.result.series
-    return {
-        "requested_s": series.requested_s, "latency_s": series.latency_s, "execution_times_s": series.execution_times_s,
-    }  # fmt: skip
-
-
-def _about(parts: Sequence[Part]) -> Iterator[str]:
-    yield "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
 
 
 def _figures(by: Mapping[str, list[Part]]) -> Figures:
@@ -233,7 +222,7 @@ def _no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
     its time in the accuracy run.
     """
     repeated = by["compliance"]
-    if not repeated or _per_phase(repeated[0].run):  # one phase is quicker than all of them
+    if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase is quicker than all of them
         return
     first, among, again = (_median_times(by[name]) for name in ("accuracy", "performance", "compliance"))
     for sample, seconds in again.items():
@@ -248,10 +237,6 @@ def _no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
 
 def _not_sooner(rule: str, ratio: float) -> Check:
     return Check(rule, f"{ratio:.3f}", f"at least {CACHED:g}", ratio >= CACHED)
-
-
-def _per_phase(run: Run) -> bool:
-    return run.start.scenario.per_phase
 
 
 def _median_times(parts: Sequence[Part]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, pa
 from rig.analysis.streaming.text import document, reduced, refusal, table, write_csv
 from rig.analysis.streaming.windows import read_windows
 from rig.errors import DataError, UsageError
-from rig.recording.writer import EVENTS
+from rig.recording.layout import EVENTS
 from rig.types import Floats
 
 FORMATS: dict[str, np.dtype[Any] | None] = {
@@ -177,6 +177,7 @@ def _of_jls(args: argparse.Namespace) -> Streamed:
 
 def _of_run(args: argparse.Namespace) -> Streamed:
     from rig.analysis.streaming import run as recorded
+    from rig.recording.reader import open_run
 
     _refuse_raw(args, "a run directory")
     if not (args.trace / EVENTS).is_file():
@@ -185,7 +186,7 @@ def _of_run(args: argparse.Namespace) -> Streamed:
         )
     if sum(p.stat().st_size for p in (args.trace / "traces").glob("*.arrows")) > 1e9:
         sys.stderr.write("verifying the hashes of the recording\n")
-    recording = recorded.opened(args.trace)
+    recording = open_run(args.trace, traces=False)
     file = recorded.rail_file(recording, args.rail)
     clock = recorded.timebase(recording, file)
     doubt_s, notes = clock.sigma_s, list[str]()

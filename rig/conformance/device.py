@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from rig.conformance.meter import check_meter
 from rig.conformance.rules import (
@@ -31,6 +30,7 @@ from rig.conformance.rules import (
 )
 from rig.engine.clock import HostClock
 from rig.errors import RigError, UsageError
+from rig.recording.rows import as_list
 from rig.types import (
     MARK_PHASE,
     UNSTAMPED,
@@ -169,7 +169,7 @@ def _pulse(run: _DeviceRun, device: Marks) -> None:
     c = run.c
     before, span, after = run.stamp(), device.pulse(PULSE_S), run.stamp()
     c.rule("pulse.phase", span.phase == MARK_PHASE, f"phase {span.phase!r}", repr(MARK_PHASE))
-    lasted_s = (span.off_tick - span.on_tick) / _tick_hz(run.info)
+    lasted_s = (span.off_tick - span.on_tick) / (run.info.clock.tick_hz if run.info.clock is not None else 1e9)
     near = 0.5 * PULSE_S <= lasted_s <= 2.0 * PULSE_S
     c.rule("pulse.length", near, f"{lasted_s:.3g} s", f"about the {PULSE_S} s requested")
     _inside(c, "pulse.clock", span, before, after)
@@ -205,7 +205,7 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
 
 def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket | None) -> None:
     c, spans = run.c, reply.spans
-    error = raised(lambda: json.dumps(reply.output, default=_listed, allow_nan=False))
+    error = raised(lambda: json.dumps(reply.output, default=as_list, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
     for span in spans:
         known = span.phase in run.info.phases
@@ -237,14 +237,3 @@ def _slack(*spans: Span) -> int:
 
 def _lengths(reply: Reply) -> dict[str, int]:
     return {s.phase: s.off_tick - s.on_tick for s in reply.spans}
-
-
-def _tick_hz(info: DeviceInfo) -> float:
-    return info.clock.tick_hz if info.clock is not None else 1e9
-
-
-def _listed(value: Any) -> Any:
-    """Arrays and their scalars as lists and numbers, as the recorder writes them."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -11,11 +11,10 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-import msgspec
-
 from rig.engine import device_errors
 from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, sleep
 from rig.engine.device_errors import guard
+from rig.engine.pending import Pending, Query
 from rig.errors import DeviceError, RigError
 from rig.types import Inspects, Issue, Repeats, Reply, Sample
 
@@ -28,22 +27,12 @@ WRITING_NS = 2_000_000
 NEARLY_FULL = 0.75
 
 
-class Query(msgspec.Struct, frozen=True):
-    """One sample to be completed. ``due_ns`` and ``issued_ns`` are host nanoseconds; not due: as soon as possible."""
-
-    issue: int
-    sample: Sample
-    step: Issue
-    due_ns: int | None
-    issued_ns: int | None = None
-
-
 class Dispatcher:
     """Issues samples to one device: ``play`` issues a step, ``settle`` waits until all is completed."""
 
     __slots__ = (
-        "_acquisition", "_alive_ns", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects",
-        "_issued", "_max_pending", "_max_wait_s", "_now", "_origin_ns", "_pending", "_poll", "_put", "_recorder",
+        "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects",
+        "_max_pending", "_max_wait_s", "_now", "_origin_ns", "_pending", "_poll", "_put", "_recorder",
         "_seen", "_spin_ns", "_stage", "_submit",
     )  # fmt: skip
 
@@ -62,9 +51,7 @@ class Dispatcher:
         self._max_wait_s = 2.0
         self._origin_ns: int | None = None
         self._due: deque[Query] = deque()
-        self._issued: dict[str, deque[Query]] = {}
-        self._pending = 0
-        self._alive_ns = 0
+        self._pending = Pending(acquisition.device)
         self._completed_ns = 0
 
     # ---- one step -------------------------------------------------------------------------
@@ -115,12 +102,12 @@ class Dispatcher:
                     return
         except (KeyboardInterrupt, Exception) as error:
             if issued_ns is not None:
-                self._register(Query(issue, sample, step, due_ns, issued_ns))
+                self._pending.add(Query(issue, sample, step, due_ns, issued_ns), issued_ns)
                 acquisition.uncounted += 1
             if isinstance(error, (RigError, KeyboardInterrupt)):
                 raise
             raise device_errors.failed_on(sample.id, error) from error
-        self._register(Query(issue, sample, step, due_ns, issued_ns))
+        self._pending.add(Query(issue, sample, step, due_ns, issued_ns), issued_ns)
         acquisition.uncounted += 1
         self._take(replies, completed_ns)
         if due_ns is None:
@@ -139,11 +126,11 @@ class Dispatcher:
             self._wait_until(due_ns)
         else:  # a late schedule drains and polls here alone
             self._background_work(0)
-            if self._pending:
+            if self._pending.count:
                 self._take(self._polled(0.0), self._now())
         if self._due:
             self._issue_due()
-        return not (self._pending or self._due)
+        return not (self._pending.count or self._due)
 
     def _play_any(self, step: Issue) -> None:
         if step.due_ns is not None:
@@ -193,7 +180,7 @@ class Dispatcher:
         """Put the samples of a step that is due into the queue, and drop those that do not fit."""
         for sample in step.samples:
             query = self._query(sample, step, due_ns)
-            if step.queue is not None and self._pending + len(self._due) >= step.queue:
+            if step.queue is not None and self._pending.count + len(self._due) >= step.queue:
                 self._recorder.unanswered(query.issue, sample.id, due_ns, None, step.warmup)
             else:
                 self._due.append(query)
@@ -213,24 +200,24 @@ class Dispatcher:
 
     def settle(self) -> None:
         """Wait until every sample that is due was issued and completed."""
-        while self._due or self._pending:
+        while self._due or self._pending.count:
             self._issue_due()
-            wait_s = min(self._max_wait_s, max(self._left_s(), 0.0))
+            wait_s = min(self._max_wait_s, max(self._pending.left_s(self._now()), 0.0))
             self._take(self._polled(wait_s), self._now())
-            self._check_alive()
+            self._pending.check_alive(self._now())
             undrained_s = (self._now() - self._acquisition.last_drain_ns) * 1e-9
-            if (self._pending or self._due) and undrained_s >= self._max_wait_s:
+            if (self._pending.count or self._due) and undrained_s >= self._max_wait_s:
                 drain(self._acquisition)
 
     def _wait_until(self, due_ns: int) -> None:
         """Wait until ``due_ns``: take replies, issue what fits, and drain and write while the device is idle."""
         if self._now() > due_ns:  # a late host must still serve meters and replies
             self._background_work(0)
-            if self._pending:
+            if self._pending.count:
                 self._take(self._polled(0.0), self._now())
         while (left_ns := due_ns - self._now()) > 0:
             self._background_work(left_ns)
-            if not (self._pending or self._due):
+            if not (self._pending.count or self._due):
                 self._clock.sleep_until(due_ns)
                 return
             self._issue_due()
@@ -238,8 +225,8 @@ class Dispatcher:
             spin = left_ns <= self._spin_ns
             wait_s = 0.0 if spin else min(self._max_wait_s, (left_ns - self._spin_ns) * 1e-9)
             self._take(self._polled(wait_s), self._now())
-            self._check_alive()
-            if spin and self._pending:
+            self._pending.check_alive(self._now())
+            if spin and self._pending.count:
                 self._clock.sleep_until(0)
             self._issue_due()
 
@@ -247,28 +234,17 @@ class Dispatcher:
         """Drain and write while there is time, or when a buffer would overflow."""
         acquisition = self._acquisition
         now_ns = self._now()
-        if left_ns > AHEAD_NS and not self._pending:
+        if left_ns > AHEAD_NS and not self._pending.count:
             sleep(acquisition, (left_ns - AHEAD_NS) * 1e-9)
         elif acquisition.bench.meters and (now_ns - acquisition.last_drain_ns) * 1e-9 >= self._max_wait_s:
             drain(acquisition)
-        elif left_ns > QUIET_NS and now_ns >= acquisition.next_work_ns and not self._pending:
+        elif left_ns > QUIET_NS and now_ns >= acquisition.next_work_ns and not self._pending.count:
             housekeep(acquisition)
         elif (left_ns > WRITING_NS and now_ns >= acquisition.next_work_ns) or self._recorder.waiting > NEARLY_FULL:
             acquisition.recorder.flush()
             acquisition.next_work_ns = now_ns + AHEAD_NS
             if acquisition.progress is not None:
                 acquisition.progress(acquisition.done, acquisition.live_w)
-
-    def _left_s(self) -> float:
-        return self._allowed_s() - (self._now() - self._alive_ns) * 1e-9
-
-    def _allowed_s(self) -> float:
-        steps = [queries[0].step for queries in self._issued.values()]
-        return self._acquisition.device.timeout_s * max((s.repeat for s in steps), default=1)
-
-    def _check_alive(self) -> None:
-        if self._pending and self._left_s() <= 0:
-            raise device_errors.silent(self._acquisition.device.name, next(iter(self._issued)), self._allowed_s())
 
     # ---- issued and completed -------------------------------------------------------------
 
@@ -280,19 +256,17 @@ class Dispatcher:
             while size < most and _alike(due[size].step, step):
                 size += 1
             batch = [due.popleft() for _ in range(size)]
-            if not self._pending:
-                self._alive_ns = self._now()
             issued_ns = self._now()
             for query in batch:
-                self._register(Query(query.issue, query.sample, query.step, query.due_ns, issued_ns))
+                self._pending.add(Query(query.issue, query.sample, query.step, query.due_ns, issued_ns), issued_ns)
             samples = [query.sample for query in batch]
             guard(partial(self._send, samples, step), DeviceError, f"the device failed on sample {samples[0].id}")
 
     def _capacity(self) -> int:
         """How many samples the device takes now: a batch when it is free, or as many as it declares to hold."""
         if self._max_pending is None:
-            return 0 if self._pending else self._batch
-        return min(self._batch, self._max_pending - self._pending)
+            return 0 if self._pending.count else self._batch
+        return min(self._batch, self._max_pending - self._pending.count)
 
     def _send(self, samples: Sequence[Sample], step: Issue) -> None:
         if step.repeat == 1 and step.phase is None:
@@ -304,30 +278,16 @@ class Dispatcher:
         else:
             self._submit(samples, step.budget)
 
-    def _register(self, query: Query) -> None:
-        if not self._pending:
-            self._alive_ns = query.issued_ns or self._now()
-        self._issued.setdefault(query.sample.id, deque()).append(query)
-        self._pending += 1
-
     def _polled(self, wait_s: float) -> Sequence[Reply]:
-        first = next(iter(self._issued), "none")
-        return guard(partial(self._poll, wait_s), DeviceError, f"the device failed on sample {first}")
+        return guard(partial(self._poll, wait_s), DeviceError, f"the device failed on sample {self._pending.first}")
 
     def _take(self, replies: Sequence[Reply], completed_ns: int) -> None:
         """Match replies to issued samples; where one sample was issued twice, the oldest is completed first."""
         acquisition = self._acquisition
         last: Query | None = None
         for reply in replies:
-            device_errors.check_reply(reply, next(iter(self._issued), "none"))
-            queries = self._issued.get(reply.sample_id)
-            if not queries:
-                raise device_errors.not_issued(reply.sample_id)
-            last = queries.popleft()
-            if not queries:
-                del self._issued[reply.sample_id]
-            self._pending -= 1
-            self._alive_ns = self._completed_ns = completed_ns
+            last = self._pending.complete(reply, completed_ns)
+            self._completed_ns = completed_ns
             assert last.issued_ns is not None
             warmup = last.step.warmup
             self._recorder.reply(last.issue, reply, last.due_ns, last.issued_ns, completed_ns, warmup)
@@ -342,7 +302,7 @@ class Dispatcher:
 
     def abandon(self, error: RigError | None) -> RigError | None:
         """Record the samples that were not completed; return the error that ended the run."""
-        queries = [query for same in self._issued.values() for query in same] + list(self._due)
+        queries = [*self._pending, *self._due]
         try:
             for query in sorted(queries, key=lambda o: o.issue):
                 self._recorder.unanswered(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from msgspec.structs import replace
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.collect import collect
 from rig.recording.identity import without_place, without_places
-from rig.recording.lines import SCHEMA, Environment, Start, declared_start
+from rig.recording.lines import Start, declared_start
+from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import ClockInfo, Rules, Step, Workload
 
@@ -46,13 +48,15 @@ def record(
     Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises; the directory is
     whole either way.
     """
-    said = replace(
-        start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity),
-        **_of_the_lab((artifacts or {}).get("bench.toml")),
-    )
+    from rig.bench.read import lab_of
+
+    files = artifacts or {}
+    start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity)
+    if "bench.toml" in files:
+        start = replace(start, **lab_of(files["bench.toml"]))
     with Recorder(path, keep_identity) as recorder:
-        recorder.event(said)
-        for name, content in (artifacts or {}).items():
+        recorder.event(start)
+        for name, content in files.items():
             recorder.artifact(name, content)
         collect(steps, bench, recorder, progress)
     return path
@@ -75,9 +79,7 @@ def start_document(
     given = list(sys.argv if argv is None else argv)
     options = scenario.get("options") or {}
     document = {
-        "schema": SCHEMA,
         "run_id": run_id,
-        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "t0_ns": bench.clock.now_ns(),
         "argv": given if keep_identity else without_places(given),
         "purpose": purpose,
@@ -100,13 +102,6 @@ def start_document(
         "environment": environment(),
     }
     return declared_start(document)
-
-
-def _of_the_lab(bench_file: bytes | None) -> dict[str, Any]:
-    """Lab, operator and ambient temperature, as far as the bench file that was used names them."""
-    from rig.bench.read import lab_of
-
-    return {} if bench_file is None else lab_of(bench_file)
 
 
 def run_name(device: str, scenario: str) -> str:
@@ -140,13 +135,10 @@ def _commit() -> tuple[str | None, bool | None]:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():
         return None, None
+    git = partial(subprocess.run, capture_output=True, text=True, timeout=5, check=True)
     try:
-        head = subprocess.run(
-            ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True
-        )
-        state = subprocess.run(
-            ["git", "-C", root, "status", "--porcelain"], capture_output=True, text=True, timeout=5, check=True
-        )
+        head = git(["git", "-C", root, "rev-parse", "HEAD"])
+        state = git(["git", "-C", root, "status", "--porcelain"])
     except (OSError, subprocess.SubprocessError):
         return None, None
     return head.stdout.strip(), bool(state.stdout.strip())

@@ -14,7 +14,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -26,7 +25,9 @@ from rig.importing.checks import check_overlap, check_windows, checked, idle_wit
 from rig.importing.gaps import Gaps
 from rig.importing.imported import ImportedRun, ImportedTrace
 from rig.recording.identity import without_place, without_places
-from rig.recording.lines import SCHEMA, Environment, IdleWindow, Note, Start, declared_start, reference_windows
+from rig.recording.layout import sha256_of
+from rig.recording.lines import IdleWindow, Note, Start, declared_start, reference_windows
+from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
 
@@ -140,9 +141,7 @@ def _start(
 ) -> Start:
     digests = "".join(kept["sha256"] for kept in imported["originals"].values())
     document = {
-        "schema": SCHEMA,
         "run_id": run_id,
-        "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "t0_ns": run.t0_ns,
         "argv": list(argv),
         "environment": environment,
@@ -221,9 +220,7 @@ def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-        with target.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"sha256": digest, "bytes": target.stat().st_size}
+        return {"sha256": sha256_of(target), "bytes": target.stat().st_size}
     except OSError as error:
         raise DataError(f"cannot keep {path}: {error}", field="source", value=str(path), remedy="Check it") from error
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import index
 from typing import Any
@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.types import Bools
+from rig.recording.tables import TABLES
+from rig.types import Bools, Chunk
 
 
 def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
@@ -70,9 +71,19 @@ class Texts:
         return pa.DictionaryArray.from_arrays(numbers(self._codes[which], self._null[which]), self._distinct)
 
 
-def texts(which: NDArray[np.int32], known: Sequence[str | None]) -> pa.Array:
-    """``known[which]``, shape (n,), dictionary-encoded: each text is stored once, None is null."""
-    return Texts(known).column(which)
+def table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    """Rows in the order of a table's columns. Raises what ``of`` does."""
+    schema = TABLES[name]
+    arrays = [of(values, f.type) for values, f in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
+    """Readings of one rail; ``meta`` goes into the schema. Raises ``TypeError`` for what is no array of numbers."""
+    given = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
+    arrays = {name: numbers(values) for name, values in given.items() if values is not None}
+    schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))
+    return pa.record_batch(list(arrays.values()), schema=schema)
 
 
 def _bytes(values: Sequence[Any], null: Bools, type_: pa.DataType) -> pa.Array:

@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from rig.errors import DataError, StoreError
-from rig.types import Calibration, ClockInfo, Mode, Rail, Rules
+from rig.recording.records import (
+    DeviceRecord,
+    Environment,
+    ErrorRecord,
+    ImportRecord,
+    MeterRecord,
+    Object,
+    ScenarioRecord,
+    WorkloadRecord,
+)
+from rig.types import ClockInfo, Rules
 
 SCHEMA = "neurorig-run/1"
 REMEDY = "See docs/reference/run-directory.md for what it must hold"
@@ -21,7 +32,9 @@ Integer = Annotated[int, Meta(gt=-LIMIT, lt=LIMIT)]
 """Inside +-2^62, so that the difference of any two fits 64 bits."""
 Count = Annotated[int, Meta(ge=0, lt=LIMIT)]
 InsidePath = Annotated[str, Meta(pattern=r"^(?!/)(?!([^\0]*/)?\.\.(/|$))[^\0]+$")]
-Object = dict[str, Any]
+
+
+T = TypeVar("T")
 
 
 def plain(value: Any) -> Any:
@@ -29,175 +42,6 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     return dict(value) if isinstance(value, Mapping) else str(value)
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the start or stop line. Fields that it does not name are allowed and passed over."""
-
-
-class Algorithm(Record, frozen=True, omit_defaults=True):
-    """What a device runs, as far as its driver says."""
-
-    algorithm: Any = None
-    model: Any = None
-    encoder: Any = None
-    network: Any = None
-    tuning: Any = None
-    training: Any = None
-    solver: Any = None
-    parameters: Any = None
-
-
-class DeviceRecord(Record, frozen=True):
-    """The system under test."""
-
-    name: str = ""
-    mode: Mode | None = None
-    """Anything but hardware marks every figure as simulated."""
-    description: str = ""
-    clock: ClockInfo | None = None
-    """The clock of on_tick and off_tick; null means host nanoseconds."""
-    phases: list[str] = []
-    """Names of the phases that it can tell apart, in the order in which they run."""
-    max_batch: int = 1
-    """Samples that it takes at once."""
-    max_pending: int | None = None
-    """Samples that it can hold unanswered; null means one batch at a time."""
-    timeout_s: float | None = 60.0
-    """How long to wait for an answer (s)."""
-    onboard_meter: str | None = None
-    """Name of the meter on its board."""
-    versions: Object = {}
-    """Software and firmware versions by name."""
-    artifacts: Object = {}
-    """Digest of each thing that results depend on, by name."""
-    details: Object = {}
-    """Anything else that a report should print."""
-    spans_on_pin: bool = False
-    """It stamps no span but marks each on a pin, which a logic input of a meter records."""
-    schedule_depends_on_budget: bool | None = None
-    """Whether a solver works differently when it is given more time; null means not stated."""
-    algorithm: Algorithm = Algorithm()
-    """What it runs. In older recordings these stand in details."""
-
-
-class MeterRecord(Record, frozen=True):
-    """One instrument."""
-
-    name: str = ""
-    mode: Mode | None = None
-    """Anything but hardware marks every figure as simulated."""
-    clock: ClockInfo | None = None
-    rails: list[Rail] = []
-    """What it sees. Figures use the copy in each trace's metadata."""
-    omitted: list[str] = []
-    """Supplies that it leaves out."""
-    description: str = ""
-    buffer_s: float | None = None
-    """How long it can go undrained (s)."""
-    versions: Object = {}
-    details: Object = {}
-    serial_number: str | None = None
-    firmware: str | None = None
-    calibration: Calibration | None = None
-    """The certificate of its last calibration."""
-
-
-class ScenarioRecord(Record, frozen=True):
-    """How samples were issued."""
-
-    name: str = ""
-    options: Object = {}
-    """Every option it ran with."""
-    amortise_s: float | UnsetType = UNSET
-    """Length of the sequences over which the cost of configuring is spread (s)."""
-
-    @property
-    def deadline_s(self) -> float | None:
-        """When an answer is due after its sample, in seconds: the deadline, or else the stride of a stream."""
-        return self.options.get("deadline_s") or self.options.get("stride_s") or None
-
-    @property
-    def latency_bound_s(self) -> float | None:
-        """The latency that the scenario allows, in seconds."""
-        return self.options.get("latency_bound_s")
-
-    @property
-    def to_gap(self) -> float | None:
-        """The gap to the target at which solvers were told to stop, relative."""
-        return self.options.get("to_gap")
-
-    @property
-    def per_phase(self) -> bool:
-        """Each phase was issued by itself."""
-        return bool(self.options.get("apart"))
-
-
-class WorkloadRecord(Record, frozen=True):
-    """What was streamed."""
-
-    name: str = ""
-    task: str = ""
-    """What it asks of the device."""
-    version: str = ""
-    digest_sha256: str = ""
-    """Digest of all samples."""
-    samples: int = 0
-    """Number of samples."""
-    details: Object = {}
-    targets: dict[str, dict[str, float | None]] = {}
-    """Of solvers: other costs to reach besides target_cost, by the target's name and the sample's id."""
-    notes: list[str] = []
-    """Sentences for every report."""
-    nodes: int | None = None
-    """Of solvers: the size of each problem."""
-
-
-class Environment(Record, frozen=True):
-    """What ran the recording."""
-
-    python: str | None = None
-    platform: str | None = None
-    processor: str | None = None
-    cpus: int | None = None
-    packages: Object = {}
-    """Versions by name."""
-    commit: str | None = None
-    """Of the rig's source, when it is a checkout."""
-    dirty: bool | None = None
-    """Whether that checkout held changes."""
-
-
-class OriginalFile(Record, frozen=True):
-    """A file that an import keeps."""
-
-    sha256: str
-    bytes: int
-
-
-class ImportRecord(Record, frozen=True):
-    """From what a run was imported."""
-
-    format: str = ""
-    source: str = ""
-    options: Object = {}
-    recording: str = ""
-    originals: dict[str, OriginalFile] = {}
-
-
-class ErrorRecord(Record, frozen=True):
-    """What ended a run early."""
-
-    error: str = ""
-    """Kind of error."""
-    message: str = ""
-    field: str | None = None
-    value: Any = None
-    remedy: str | None = None
-    exit_code: int | None = None
-
-
-# ---- lines --------------------------------------------------------------------------------
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -342,7 +186,6 @@ LINES: dict[str, type[Line]] = {
     "start": Start, "brackets": Brackets, "idle": IdleWindow, "marks": MarkPulses, "chunk": ChunkArrived,
     "note": Note, "peer": ReferenceWindows, "stop": Stop,
 }  # fmt: skip
-_DECODERS = {type_: msgspec.json.Decoder(line) for type_, line in LINES.items()}
 
 
 # ---- decoding -----------------------------------------------------------------------------
@@ -353,22 +196,27 @@ def decode(line: bytes, type_: str, number: int) -> Line | None:
 
     Raises ``StoreError`` that names the line, the field and the value, and ``DataError`` for time that runs backwards.
     """
-    decoder = _DECODERS.get(type_)
-    if decoder is None:
+    struct = LINES.get(type_)
+    if struct is None:
         return None
     try:
         if type_ == "start":
             return start_of(json.loads(line))
-        try:
-            found: Line = decoder.decode(line)
-        except msgspec.ValidationError:
-            raise
-        except msgspec.DecodeError:  # what Python's json takes for JSON: NaN, half of a surrogate pair
-            found = msgspec.convert(json.loads(line), LINES[type_])
+        found = from_json(line, struct)
     except (ValueError, RecursionError) as error:
         raise _refused(line, type_, number, error) from error
     _check_order(found, type_, number)
     return found
+
+
+def from_json(line: bytes, type_: type[T]) -> T:
+    """A line as a struct. Raises ``msgspec.ValidationError`` for another shape, ``ValueError`` for what is no JSON."""
+    try:
+        return msgspec.json.decode(line, type=type_)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # what Python's json takes for JSON: NaN, half of a surrogate pair
+        return msgspec.convert(json.loads(line), type_)
 
 
 def start_of(document: Mapping[str, Any]) -> Start:
@@ -382,9 +230,10 @@ def start_of(document: Mapping[str, Any]) -> Start:
 
 
 def declared_start(document: Mapping[str, Any]) -> Start:
-    """A start line from what drivers, workload and rules declare. Raises ``StoreError`` for what no line can hold."""
+    """A start line of now, from what drivers, workload and rules declare; ``StoreError`` for what no line can hold."""
+    made = {"schema": SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
-        return start_of(msgspec.to_builtins(document, enc_hook=plain))
+        return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StoreError(
             f"the start line cannot be written: {error}",
@@ -459,19 +308,3 @@ def _check_order(found: Line, type_: str, number: int) -> None:
                 value=row[-1] - row[0],
                 remedy="Check the clock that stamped it",
             )
-
-
-def check_counters(lines: Sequence[Line]) -> None:
-    """Refuse a clock whose counter went back between two brackets. Raises ``DataError``."""
-    last: dict[str, tuple[int, int, int]] = {}
-    for line in (line for line in lines if isinstance(line, Brackets)):
-        for row in line.rows:
-            before = last.setdefault(line.clock, row)
-            if row[0] >= before[2] and row[1] < before[1]:
-                raise DataError(
-                    f"the clock {line.clock!r} went back from {before[1]} to {row[1]}",
-                    field="brackets",
-                    value=line.clock,
-                    remedy="Unwrap its counter, and do not reset it during a run",
-                )
-            last[line.clock] = row

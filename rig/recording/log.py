@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import msgspec
 
-from rig.errors import IntegrityError, StoreError
-from rig.recording.lines import SCHEMA, Line, Start, Stop, check_counters, decode
-from rig.recording.writer import EVENTS, GENESIS, SEAL, sha256_of
+from rig.errors import DataError, IntegrityError, StoreError
+from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
+from rig.recording.lines import SCHEMA, Brackets, Line, Start, Stop, decode, from_json
 
 
 class _Head(msgspec.Struct):
     type: str
     seq: int
     prev: str
-
-
-_HEAD = msgspec.json.Decoder(_Head)
 
 
 @dataclass(frozen=True)
@@ -51,10 +49,26 @@ def read_log(path: Path) -> Log:
         )
     decoded = [decode(line, head.type, head.seq) for line, head in zip(lines, heads, strict=True)]
     known = [line for line in decoded if line is not None]
-    check_counters(known)
+    _check_counters(known)
     start, stop = known[0], known[-1] if isinstance(known[-1], Stop) else None
     events = known[1:] if stop is None else known[1:-1]
     return Log(cast(Start, start), tuple(lines), tuple(events), stop, sealed, digest)
+
+
+def _check_counters(lines: Sequence[Line]) -> None:
+    """Refuse a clock whose counter went back between two brackets. Raises ``DataError``."""
+    last: dict[str, tuple[int, int, int]] = {}
+    for line in (line for line in lines if isinstance(line, Brackets)):
+        for row in line.rows:
+            before = last.setdefault(line.clock, row)
+            if row[0] >= before[2] and row[1] < before[1]:
+                raise DataError(
+                    f"the clock {line.clock!r} went back from {before[1]} to {row[1]}",
+                    field="brackets",
+                    value=line.clock,
+                    remedy="Unwrap its counter, and do not reset it during a run",
+                )
+            last[line.clock] = row
 
 
 def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
@@ -64,7 +78,7 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
     prev = GENESIS
     for number, line in enumerate(lines):
         try:
-            head = _head(line)
+            head = from_json(line, _Head)
         except msgspec.ValidationError as error:
             raise altered(path, f"{EVENTS} line {number + 1} is not an event") from error
         except (ValueError, RecursionError) as error:
@@ -81,15 +95,6 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
     if ends and (ends[0] < len(heads) - 1 or lines[len(heads) :] not in ([], [b""])):
         raise altered(path, f"{EVENTS} goes on after its stop line")
     return heads, lines[: len(heads)]
-
-
-def _head(line: bytes) -> _Head:
-    try:
-        return _HEAD.decode(line)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:  # what Python's json takes for JSON: NaN, half of a surrogate pair
-        return msgspec.convert(json.loads(line), _Head)
 
 
 def _seal(path: Path, digest: str) -> bool:

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from rig.errors import RigError, StoreError
 from rig.recording import validation
-from rig.recording.lines import REMEDY, Brackets, ChunkArrived, ErrorRecord, IdleWindow, Line, MarkPulses, Start, Stop
+from rig.recording.layout import EVENTS
+from rig.recording.lines import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
 from rig.recording.log import check_files, read_log
+from rig.recording.records import ErrorRecord
 from rig.recording.tables import TABLES
-from rig.recording.writer import EVENTS
 from rig.types import Bracket, ClockInfo, Floats, Rail
 
 if TYPE_CHECKING:
@@ -96,27 +97,17 @@ class Run:
         """pandas DataFrames: samples, replies, progress, activity, and ``trace.RAIL`` for each rail."""
         import pandas as pd
 
-        tables = {
-            "samples": self.samples,
-            "replies": self.replies,
-            "progress": self.progress,
-            "activity": self.activity,
-        }
-        frames = {name: table.to_pandas() for name, table in tables.items()}
+        frames = {name: getattr(self, name).to_pandas() for name in TABLES}
+        columns = ("start_tick", "end_tick", "value", "overload")
         for name, trace in self.traces.items():
-            frames[f"trace.{name}"] = pd.DataFrame(
-                {
-                    "start_tick": trace.start_tick,
-                    "end_tick": trace.end_tick,
-                    "value": trace.value,
-                    "overload": trace.overload,
-                }
-            )
+            frames[f"trace.{name}"] = pd.DataFrame({column: getattr(trace, column) for column in columns})
         return frames
 
 
-def open_run(path: Path | str) -> Run:
+def open_run(path: Path | str, *, traces: bool = True) -> Run:
     """Read and verify a run directory.
+
+    Without ``traces`` their files are verified, and their readings are left where they stand.
 
     Raises ``StoreError`` when it is not one, ``IntegrityError`` when a byte is not as recorded and
     ``DataError`` when a stretch of time runs backwards.
@@ -130,7 +121,7 @@ def open_run(path: Path | str) -> Run:
     """
     path = Path(path)
     try:
-        return _opened(path)
+        return _opened(path, traces)
     except OSError as error:
         raise StoreError(
             f"cannot read {path}: {error}",
@@ -140,7 +131,7 @@ def open_run(path: Path | str) -> Run:
         ) from error
 
 
-def _opened(path: Path) -> Run:
+def _opened(path: Path, with_traces: bool) -> Run:
     if not (path / EVENTS).is_file():
         raise StoreError(
             f"{path} is not a run directory: it has no {EVENTS}",
@@ -150,16 +141,16 @@ def _opened(path: Path) -> Run:
         )
     log = read_log(path)
     tables = {name: path / f"{name}.arrows" for name in TABLES}
-    traces = sorted((path / "traces").glob("*.arrows")) if (path / "traces").is_dir() else []
+    traces = sorted((path / "traces").glob("*.arrows"))
     check_files(path, log.stop, [f for f in (*tables.values(), *traces) if f.is_file()])
     truncated: list[str] = []
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
-    read = {name: _or_empty(_read_stream(file, truncated), name) for name, file in tables.items()}
+    read = {name: _table(file, name, truncated) for name, file in tables.items()}
     return Run(
         path=path,
         **vars(log),
         **read,
-        traces=_by_rail(path, [_trace(p, truncated, hz) for p in traces]),
+        traces=_by_rail(path, [_trace(p, truncated, hz) for p in traces if with_traces]),
         truncated=tuple(truncated),
     )
 
@@ -180,7 +171,8 @@ def _read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     return None if schema is None else pa.Table.from_batches(batches, schema)
 
 
-def _or_empty(table: pa.Table | None, name: str) -> pa.Table:
+def _table(file: Path, name: str, truncated: list[str]) -> pa.Table:
+    table = _read_stream(file, truncated)
     return TABLES[name].empty_table() if table is None else validation.fitted_table(table, name, TABLES[name])
 
 

@@ -167,7 +167,7 @@ def _split(kinds: list[Kind]) -> tuple[list[columns.Texts], NDArray[np.bool_]]:
 def json_of(output: Any) -> str:
     """An output as it is recorded. Raises ``DeviceError`` for what JSON cannot hold."""
     try:
-        return json.dumps(output, default=_plain)
+        return json.dumps(output, default=as_list)
     except (TypeError, ValueError, RecursionError) as error:
         raise DeviceError(
             f"the output is no JSON: {error}",
@@ -177,7 +177,8 @@ def json_of(output: Any) -> str:
         ) from error
 
 
-def _plain(value: Any) -> Any:
+def as_list(value: Any) -> Any:
+    """An array or a scalar of one as lists and numbers. Raises ``TypeError`` for anything else."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"it holds a {type(value).__name__}")

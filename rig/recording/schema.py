@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rig import types
-from rig.recording import lines
+from rig.recording import lines, records
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parent / "schemas"
@@ -72,7 +72,7 @@ def _whole(name: str, body: Json, parts: dict[str, Json]) -> Json:
 
 def _describe(parts: dict[str, Json]) -> None:
     """Give each property the docstring that stands below its field."""
-    for module in (types, lines):
+    for module in (types, records, lines):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef) and node.name in parts:
                 for field, below in zip(node.body, node.body[1:], strict=False):

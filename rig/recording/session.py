@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rig.errors import IntegrityError, StoreError
 from rig.recording.atomic_write import not_stored, write_whole
-from rig.recording.writer import EVENTS, sha256_of
+from rig.recording.layout import EVENTS, sha256_of
 
 SCHEMA = "neurorig-session/1"
 FILE = "session.json"

@@ -21,17 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from rig.errors import RigError, StoreError
-from rig.recording.batches import table_batch, trace_batch
+from rig.recording.columns import table_batch, trace_batch
 from rig.recording.identity import without_identity
-from rig.recording.lines import Brackets, ChunkArrived, ErrorRecord, Line, Note, Start, Stop, plain
+from rig.recording.layout import EVENTS, GENESIS, SEAL, payload_path, recorded_files, sha256_of, trace_path
+from rig.recording.lines import Brackets, ChunkArrived, Line, Note, Start, Stop, plain
+from rig.recording.records import ErrorRecord
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
-
-GENESIS = "0" * 64
-EVENTS = "events.jsonl"
-SEAL = "events.jsonl.sha256"
-DERIVED = "derived"
 
 
 class Recorder:
@@ -109,19 +106,8 @@ class Recorder:
         if sample.keep:
             self._keep(sample)
         digest = hashlib.sha256(sample.payload.tobytes()).hexdigest()
-        self._rows["samples"].append(
-            (
-                sample.id,
-                digest,
-                sample.label,
-                sample.target_cost,
-                sample.duration_s,
-                sample.rate_hz,
-                sample.inferences,
-                sample.seed,
-                sample.label_age_s,
-            )
-        )
+        described = (getattr(sample, name) for name in TABLES["samples"].names[2:])
+        self._rows["samples"].append((sample.id, digest, *described))
 
     def reply(
         self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool = False
@@ -184,9 +170,8 @@ class Recorder:
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
         """Declare one rail; its readings follow by ``chunk``."""
-        from rig.recording.validation import (
-            rail_from_json,  # needs the part of Arrow that a run without meters does not
-        )
+        # a run without meters does not need this part of Arrow
+        from rig.recording.validation import rail_from_json
 
         try:
             rail_from_json(dataclasses.asdict(rail))
@@ -302,33 +287,6 @@ class Recorder:
             file = (self.path / name).open("wb", buffering=0)
             self._streams[name] = (file, pa.ipc.new_stream(file, schema))
         return self._streams[name][1]
-
-
-def trace_path(rail: str) -> str:
-    """Where a rail's readings stand, relative to the run directory."""
-    return f"traces/{_safe(rail)}.arrows"
-
-
-def payload_path(sample_id: str) -> str:
-    """Where a payload that is kept stands, relative to the run directory."""
-    return f"artifacts/payloads/{_safe(sample_id)}.npy"
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
-
-
-def recorded_files(path: Path) -> list[Path]:
-    """Every file of a run that the stop line vouches for, sorted."""
-    own = {path / EVENTS, path / SEAL}
-    derived = path / DERIVED
-    return sorted(p for p in path.rglob("*") if p.is_file() and p not in own and derived not in p.parents)
-
-
-def sha256_of(path: Path) -> str:
-    """Hex digest of a file, read in pieces."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unwritable(what: str, error: Exception, remedy: str) -> StoreError:

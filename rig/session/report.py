@@ -13,9 +13,9 @@ from rig.analysis.result import Result
 from rig.analysis.summary import Part, summarise
 from rig.errors import StoreError
 from rig.plugins import load
+from rig.recording.layout import DERIVED
 from rig.recording.reader import Run, open_run
 from rig.recording.session import is_session, runs_in, size_probes_in
-from rig.recording.writer import DERIVED
 
 
 @dataclass(frozen=True)

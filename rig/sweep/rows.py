@@ -23,8 +23,8 @@ from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.errors import IntegrityError, RigError
 from rig.recording.atomic_write import sync_to_disk
+from rig.recording.layout import DERIVED, SEAL
 from rig.recording.reader import Run
-from rig.recording.writer import DERIVED, SEAL
 from rig.sweep.grid import Cell
 from rig.sweep.store import keep, place_of, sizes, torn
 

@@ -22,9 +22,9 @@ import msgspec
 
 from rig.errors import IntegrityError, RigError, StoreError
 from rig.recording.atomic_write import not_stored, sync_to_disk, unwritten, write_whole
+from rig.recording.layout import EVENTS, SEAL
 from rig.recording.log import check_files, read_log
 from rig.recording.session import is_session, runs_in
-from rig.recording.writer import EVENTS, SEAL
 from rig.sweep.grid import Cell, Grid, digest
 
 SCHEMA = "neurorig-sweep/1"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rig.errors import IntegrityError, StoreError
+from rig.recording.layout import EVENTS
 from rig.recording.session import FILE, bind, runs_in
-from rig.recording.writer import EVENTS
 from tests.support.sessions import bound
 
 PURPOSES = [("performance", "performance"), ("power", "power")]

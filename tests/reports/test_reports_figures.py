@@ -23,7 +23,7 @@ from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.result import Result
 from rig.analysis.service.change_detection import Stream, time_right
 from rig.analysis.solving.solves import Solve
-from rig.recording.lines import ScenarioRecord
+from rig.recording.records import ScenarioRecord
 from tests.support.made_up import HOSTILE, made_up, made_up_stream, q, without_pictures
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rig.commands.sweep import add_arguments, run
-from rig.recording.writer import SEAL
+from rig.recording.layout import SEAL
 from tests.support.paths import ROOT
 
 QUICK = (

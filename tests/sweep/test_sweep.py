@@ -18,8 +18,8 @@ import rig.sweep.cells
 import rig.sweep.rows
 from rig.analysis.evaluate import evaluate
 from rig.errors import DeviceError, IntegrityError, Interrupted, MissingExtraError, SetupError, StoreError, UsageError
+from rig.recording.layout import EVENTS, SEAL
 from rig.recording.reader import open_run
-from rig.recording.writer import EVENTS, SEAL
 from rig.session.locks import claimed, device_lock, locked
 from rig.session.measure import measure
 from rig.session.setup import Request

@@ -13,7 +13,6 @@ from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import linear
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.timeline import Activity
-from rig.types import Floats
 
 METHOD = "mean from the first request to the last completion"
 
@@ -30,9 +29,11 @@ def average_figures(
         return Figures()
     window = np.array([[on_s, off_s]])
     busy = BusyTime(off_s - on_s, {}, samples)
+    excluded_s = activity.excluded_s()
+    other_s = excluded_s[(excluded_s[:, 0] < on_s) | (excluded_s[:, 1] > off_s)]
     rails = Figures()
     for model in models:
-        e = integrated(model, window, _outside(activity.excluded_s(), window))
+        e = integrated(model, window, other_s)
         if e is None or off_s - on_s < 2.0 * model.readings.period_s:
             return Figures()
         average = active_power(model, e, dynamic_power(model, e, busy, METHOD))
@@ -40,9 +41,3 @@ def average_figures(
     total = linear([(1.0, q) for q in rails.values()], "W", METHOD)
     per_sample = total.scaled((off_s - on_s) / samples, "J", "average power x duration over samples completed")
     return rails | {FigureKey("average_power_w"): total, FigureKey("average_energy_per_sample_j"): per_sample}
-
-
-def _outside(excluded: Floats, window: Floats) -> Floats:
-    """Excluded windows that do not lie inside the window of service."""
-    inside = (excluded[:, 0] >= window[0, 0]) & (excluded[:, 1] <= window[0, 1])
-    return np.asarray(excluded[~inside])

@@ -28,7 +28,8 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
     if model.readings.supply is not None:
         parts += [*_offset_parts(model, e.dynamic), *_within_parts(model, model.readings.supply)]
     parts.append(_rounding(e))
-    return _quantity(e.value_w, parts, _clip_bias(model, e), busy.n, method)
+    hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0])
+    return _quantity(e.value_w, parts, hidden, busy.n, method)
 
 
 def idle_power(model: RailModel, e: Estimate) -> Quantity:
@@ -58,11 +59,6 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
     value = e.value_w + e.idle_w
     parts += _gain_parts(model, value) + _offset_parts(model, weight)
     return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
-
-
-def noise_u(model: RailModel, weight: Floats) -> float:
-    """Standard uncertainty of a weighted sum from noise alone."""
-    return math.sqrt(sum(model.variances(weight).values()))
 
 
 def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
@@ -167,13 +163,6 @@ def _aperture_u(model: RailModel, e: Estimate) -> float:
     pace = np.diff(r.start_s) / r.period_s
     missing = 1.0 - len(pace) / max(float(np.sum(np.round(pace))), 1.0)
     return math.sqrt((steps * blind**2 / 12.0 + scatter * max(missing, 0.0)) / n)
-
-
-def _clip_bias(model: RailModel, e: Estimate) -> float:
-    """What readings at the end of the range may hide, see ``rig.analysis.power.coverage``."""
-    if not np.any(model.readings.overload):
-        return 0.0
-    return float(np.abs(e.dynamic) @ hidden_w(model)[0])
 
 
 def _rounding(e: Estimate) -> Component:

@@ -47,7 +47,8 @@ class Jitter:
     def watts(self, period_s: float, busy: bool) -> float:
         """Standard deviation of the mean power between two readings, in watts."""
         factor2 = self.rise**2 if busy else 1.0
-        return math.sqrt(2.0 * (_neighbours(self.ages) * factor2 + self.step_j**2)) / period_s
+        apart = sum((1.0 - rho) * j2 for rho, j2 in self.ages)  # half the variance of the difference of neighbours
+        return math.sqrt(2.0 * (apart * factor2 + self.step_j**2)) / period_s
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,6 @@ def _unseen_w(c: Counted, found_j2: float, n: float) -> float:
         return 0.0
     hidden = max(1.0 - 3.0 * found_j2 / c.age_j**2, 0.0)
     return 2.0 * c.age_j / c.period_s * math.sqrt(hidden * 0.5 / (n + 1.0))
-
-
-def _neighbours(ages: Sequence[tuple[float, float]]) -> float:
-    """Half of the variance of the difference of a reading and the one before."""
-    return sum((1.0 - rho) * j2 for rho, j2 in ages)
 
 
 def _busy(c: Counted, noise: Noise, jitter: Jitter) -> tuple[Noise, Jitter]:

@@ -31,8 +31,7 @@ CONTRAST = 4.0
 class Estimate:
     """Dynamic power ``value_w`` and idle power ``idle_w`` as weighted sums of the readings.
 
-    ``dynamic`` and ``idle`` are the weights, shape (n,); ``at_s`` is the mean busy moment, ``share`` the part of the
-    windows that took part.
+    ``dynamic`` and ``idle`` are the weights, shape (n,); ``share`` is the part of the windows that took part.
     """
 
     dynamic: Floats
@@ -40,8 +39,6 @@ class Estimate:
     value_w: float
     idle_w: float
     share: float
-    at_s: float
-    windows_s: Floats
 
 
 @dataclass(frozen=True)
@@ -122,10 +119,10 @@ def _estimate(model: RailModel, dynamic: Floats, windows_s: Floats, share: float
         # a reading that holds an edge is a product of means, and power is the mean of products
         amperes, volts = float(dynamic @ s.amperes), float(dynamic @ s.volts)
         value += uneven * amperes * (volts - s.burden_ohm * amperes)
-        return Estimate(dynamic, idle, value, level, share, at, windows_s)
+        return Estimate(dynamic, idle, value, level, share)
     burden = model.readings.burden_per_w
     rise = _before_shunt(level + value, burden) - _before_shunt(level, burden)
-    return Estimate(dynamic, idle, value - burden * uneven * rise**2, level, share, at, windows_s)
+    return Estimate(dynamic, idle, value - burden * uneven * rise**2, level, share)
 
 
 def _before_shunt(power_w: float, burden_per_w: float) -> float:
@@ -165,7 +162,7 @@ def gaps_differ(model: RailModel) -> tuple[bool, float]:
     share = model.weight[gap].sum() if r.counter else count
     weight = np.where(gap, model.weight if r.counter else 1.0, 0.0) / share - model.idle_weights(at)
     level = float(weight @ r.watts)
-    u = math.sqrt(sum(model.variances(weight).values()))
+    u = model.noise_u_w(weight)
     allowance = (
         0.2 * abs(model.drift_w)
         + 1e-12 * abs(float(np.mean(r.watts)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
-from rig.analysis.power.budget import active_power, dynamic_power, idle_power, noise_u
+from rig.analysis.power.budget import active_power, dynamic_power, idle_power
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, overload_note
 from rig.analysis.power.estimators import (
     MIN_SHARE,
@@ -138,7 +138,8 @@ def rail_figures(
         else:
             figures |= found
     if len(activity.phases) == 1:
-        figures |= _as_phase(figures, next(iter(activity.phases)))
+        (only,) = activity.phases
+        figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
     return PowerFigures(figures, tuple(refusals), tuple(notes))
 
 
@@ -191,11 +192,6 @@ def _scopes(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]
             yield Scope(name, phase.windows_s, other, busy[name], float(np.median(phase.executions)))
 
 
-def _as_phase(figures: Figures, phase: str) -> Figures:
-    """The figures of the only phase, which are those of all phases."""
-    return Figures({replace(key, phase=phase): q for key, q in figures.items() if not key.method})
-
-
 def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> Figures | Refusal:
     """Power of one rail over one scope; ``differ`` says that gaps between spans are not at idle."""
     cut = trimmed(model, scope.windows_s)
@@ -211,7 +207,7 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> Figures | Re
     if whole is not None and whole.share >= MIN_SHARE:
         chosen = whole
         difference_w = abs(cut.value_w - whole.value_w)
-        bias_w = max(difference_w - noise_u(model, cut.dynamic - whole.dynamic), 0.0)
+        bias_w = max(difference_w - model.noise_u_w(cut.dynamic - whole.dynamic), 0.0)
         crossed = replace(dynamic, bias=dynamic.bias + bias_w)
         dynamic = dynamic_power(model, whole, scope.busy, INTEGRATED_METHOD)
         if gaps_without_reading(model, scope.windows_s):

@@ -90,6 +90,8 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
     Below a fourth of the inverse length of the stretch, W is the sum of the weights, so that a difference of levels is
     blind there and an absolute level is not. Anything slower than the horizon counts as calibration.
     """
+    from scipy.fft import next_fast_len
+
     last = int(np.round((t_s[-1] - t_s[0]) / period_s))
     stride = max(1, int(np.ceil((last + 1) / SEGMENT)))
     slot = np.empty(len(t_s), dtype=np.int64)
@@ -97,7 +99,7 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
         slot[part] = np.round((t_s[part] - t_s[0]) / period_s).astype(np.int64) // stride
     grid = np.bincount(slot, weights=weight)
     del slot
-    n = 4 * _fast_length(len(grid))
+    n = 4 * int(next_fast_len(len(grid), real=True))
     gain = np.abs(np.fft.rfft(grid, n)[1:]) ** 2
     lowest_hz = 1.0 / (n * period_s * stride)
     level = float(weight.sum()) ** 2 * max(math.log(lowest_hz * 2.0 * math.pi * HORIZON_S), 0.0)
@@ -223,9 +225,3 @@ def spread(differences: Floats) -> float:
     if not len(differences):
         return 0.0
     return float(np.median(np.abs(differences - np.median(differences)))) * 1.4826 / math.sqrt(2.0)
-
-
-def _fast_length(n: int) -> int:
-    from scipy.fft import next_fast_len
-
-    return int(next_fast_len(n, real=True))

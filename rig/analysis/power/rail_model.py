@@ -62,6 +62,10 @@ class RailModel:
         length = self.readings.end_s - self.readings.start_s
         return found | counter_variances(self.jitter, weight, length, self.at_looks)
 
+    def noise_u_w(self, weight: Floats) -> float:
+        """Standard uncertainty of ``sum(weight * watts)`` from noise alone, in watts."""
+        return math.sqrt(sum(self.variances(weight).values()))
+
     def reading_u_w(self, busy: bool) -> float:
         """Standard deviation of one reading by noise, in watts."""
         own = self.noise.busy_w if busy else self.noise.white_w
@@ -262,7 +266,7 @@ def _unsettled(model: RailModel, residual: Floats, where: Indices) -> float:
     weight[near] = model.weight[near] / model.weight[near].sum() if model.readings.counter else 1.0 / len(near)
     off = float(weight @ residual)
     weight = weight - model.idle_weights(float(model.middle_s[near].mean()))
-    u = math.sqrt(sum(model.variances(weight).values()))
+    u = model.noise_u_w(weight)
     return abs(off) if abs(off) > 2.5 * u else 0.0
 
 

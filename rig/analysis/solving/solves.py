@@ -18,8 +18,8 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import Check
 from rig.errors import DataError
 from rig.plugins import load, names
+from rig.recording.layout import payload_path
 from rig.recording.reader import Run
-from rig.recording.writer import payload_path
 from rig.types import Floats, Problem
 
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01

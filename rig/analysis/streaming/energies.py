@@ -20,31 +20,6 @@ KINDS = (np.dtype("<f4"), np.dtype("<f8"))
 AS_IS = Watts()
 
 
-def window_energies(path: Path, windows_s: Floats, rate_hz: float, *, t0_s: float = 0.0) -> NDArray[np.float64]:
-    """Joules in each window of a trace in watts, shape (k,) for ``windows_s`` of shape (k, 2), in any order.
-
-    The trace is raw little-endian float32 (``.f32``), ``.npy`` (one axis, float32 or float64), or an Arrow IPC stream
-    with a column ``value`` (``.arrows``, as in a run directory). Reading k is the mean over ``t0_s + k / rate_hz`` to
-    ``t0_s + (k + 1) / rate_hz``; a reading that a window cuts counts by the part inside. Sums are in double precision,
-    pairwise within a block (relative error against exact summation below 1e-12 for readings of one sign).
-
-    Raises ``DataError`` for a file that is not such a trace, for windows outside it and for readings that are not
-    numbers, ``UsageError`` for an invalid rate.
-    """
-    check_rate(rate_hz)
-    try:
-        if path.suffix == ".arrows":
-            found = _arrow(path, windows_s, rate_hz, t0_s)
-        else:
-            found = file_sums(path, None if path.suffix == ".npy" else KINDS[0], windows_s, rate_hz, t0_s=t0_s)
-    except OSError as error:
-        raise bad(path, f"cannot be read: {error.strerror or error}", None) from error
-    broken = np.flatnonzero(found.missing)
-    if len(broken):
-        raise bad(path, f"holds readings that are not numbers in window {broken[0]}", int(broken[0]))
-    return np.asarray(found.energy_j, dtype=np.float64)
-
-
 def file_sums(
     path: Path,
     kind: np.dtype[Any] | None,
@@ -55,10 +30,13 @@ def file_sums(
     watts: Watts = AS_IS,
     told: Callable[[int, int], None] | None = None,
 ) -> Sums:
-    """The same of a raw file of any ``kind`` (little-endian numbers; None: a ``.npy``), in raw units of ``watts``.
+    """Sums over windows, shape (k, 2), of a raw file: little-endian numbers of ``kind``, or a ``.npy`` (None).
 
-    Missing readings are counted, not refused. ``told(done, of)`` is called with the readings passed after every block.
-    Raises ``DataError`` and ``UsageError`` as ``window_energies``, and ``OSError``.
+    Reading k is the mean over ``t0_s + k / rate_hz`` to ``t0_s + (k + 1) / rate_hz``, in raw units of ``watts``; a
+    reading that a window cuts counts by the part inside. Sums are in double precision, pairwise within a block
+    (relative error against exact summation below 1e-12 for readings of one sign). Missing readings are counted, not
+    refused. ``told(done, of)`` is called with the readings passed after every block. Raises ``DataError`` for a file
+    that is not such a trace and for windows outside it, ``UsageError`` for an invalid rate, and ``OSError``.
     """
     check_rate(rate_hz)
     with path.open("rb", buffering=0) as file:
@@ -67,7 +45,7 @@ def file_sums(
         if length % kind.itemsize:
             raise bad(path, f"ends within a reading: {length} bytes are not a multiple of {kind.itemsize}", length)
         n = length // kind.itemsize
-        parts = _parts(np.asarray(windows_s, dtype=np.float64), rate_hz, t0_s, n)
+        parts = _parts(windows_s, rate_hz, t0_s, n)
         blocks = _blocks(file, kind, offset, parts)
         return grid_sums(parts, heard(blocks, n, told), len(windows_s), rate_hz, watts, path.name)
 
@@ -134,28 +112,6 @@ def heard(blocks: Iterable[Block], n: int, told: Callable[[int, int], None] | No
         yield start, values
         if told is not None:
             told(start + len(values), n)
-
-
-def _arrow(path: Path, windows_s: Floats, rate_hz: float, t0_s: float) -> Sums:
-    """A stream of record batches, mapped rather than read, twice: to count the readings, and to sum them."""
-    import pyarrow as pa
-
-    def batches() -> Iterator[pa.Array]:
-        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
-            for batch in reader:
-                yield batch.column("value")
-
-    try:
-        counts = []
-        for values in batches():
-            if not pa.types.is_floating(values.type) or values.null_count:
-                raise bad(path, f"has a column value of {values.type} with {values.null_count} nulls", None)
-            counts.append(len(values))
-        parts = _parts(np.asarray(windows_s, dtype=np.float64), rate_hz, t0_s, sum(counts))
-        held = in_order(v.to_numpy() for v in batches())
-        return grid_sums(parts, cut(held), len(windows_s), rate_hz, AS_IS, path.name)
-    except (pa.ArrowException, KeyError, EOFError) as error:
-        raise bad(path, f"is no trace in Arrow: {str(error)[:100]}", None) from error
 
 
 def in_order(arrays: Iterable[NDArray[Any]]) -> Iterator[Block]:

@@ -18,11 +18,8 @@ from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, pa
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.analysis.timing.timeline import activity_of, timebase_of
 from rig.errors import DataError, RigError, StoreError, UsageError
-from rig.recording import reader as runs
 from rig.recording import validation
-from rig.recording.log import check_files, read_log
 from rig.recording.reader import Run
-from rig.recording.tables import TABLES
 from rig.types import Floats, Rail
 
 Told = Callable[[int, int], None]
@@ -47,26 +44,6 @@ class RailFile:
                 yield from reader
         except (pa.ArrowException, EOFError, OSError):
             return
-
-
-def opened(path: Path) -> Run:
-    """A run without its traces; chain, seal and hashes verified as ever. Raises what ``open_run`` raises."""
-    try:
-        return _opened(path)
-    except OSError as error:
-        raise StoreError(
-            f"cannot read {path}: {error}", field="run", value=str(path), remedy="Check its files and permissions"
-        ) from error
-
-
-def _opened(path: Path) -> Run:
-    """The steps of ``rig.recording.reader`` but for the traces, which it would hold whole."""
-    log = read_log(path)
-    files = {name: path / f"{name}.arrows" for name in TABLES}
-    check_files(path, log.stop, [f for f in (*files.values(), *(path / "traces").glob("*.arrows")) if f.is_file()])
-    torn: list[str] = []
-    tables = {name: runs._or_empty(runs._read_stream(file, torn), name) for name, file in files.items()}
-    return Run(path=path, **vars(log), **tables, traces={}, truncated=tuple(torn))
 
 
 def rail_file(run: Run, name: str | None) -> RailFile:

@@ -120,10 +120,8 @@ def grid_sums(parts: Parts, blocks: Iterable[Block], windows: int, rate_hz: floa
     raw, lasted = np.array(total), np.array(held)
     energy = (watts.scale * raw + watts.offset * lasted) * watts.volts if linear else raw
     if not np.all(np.isfinite(energy)):
-        what = "which cannot be"
-        raise DataError(
-            f"{name} holds readings beyond 1e300, {what}", field="trace", value=name, remedy="Check --format"
-        )
+        what = f"{name} holds readings beyond 1e300, which cannot be"
+        raise DataError(what, field="trace", value=name, remedy="Check --format")
     return Sums(energy / rate_hz, lasted / rate_hz, np.array(count, np.int64), np.array(missing, np.int64))
 
 

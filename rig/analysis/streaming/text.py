@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import csv
-import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rig.analysis.streaming.sums import Sums
-from rig.errors import DataError, StoreError
+from rig.errors import DataError
+from rig.recording.atomic_write import not_stored, replacing
 from rig.types import Bools, Floats
 
 SCHEMA = "neurorig-reduce/1"
@@ -155,19 +155,12 @@ def _figures(cells: Sequence[Any]) -> str:
 
 def write_csv(path: Path, found: Reduced) -> None:
     """Write all windows to a file, replaced as a whole. Raises ``StoreError``."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            rows = csv.writer(file, lineterminator="\n")
-            rows.writerow(COLUMNS)
-            rows.writerows(found.rows())
-        os.replace(partial, path)  # noqa: PTH105
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}", field="out", value=str(path), remedy="Choose another"
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path, refuse=not_stored) as file:
+        text = TextIOWrapper(file, newline="", encoding="utf-8")
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        rows.writerows(found.rows())
+        text.detach()
 
 
 def _or_none(x: float) -> float | None:

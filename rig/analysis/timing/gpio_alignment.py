@@ -92,9 +92,6 @@ class _Fit:
     def moved(self, t: Floats) -> Floats:
         return t + self.shift + self.rate * (t - self.at)
 
-    def seen_from(self, at: float) -> _Fit:
-        return _Fit(at, self.shift + self.rate * (at - self.at), self.rate, self.tolerance, self.matched)
-
 
 def _coarse(e: Train, o: Train, middle: float, reach_s: float, rate_reach: float, wide_s: float) -> Iterator[_Fit]:
     """Shifts that bring many edges of a block together.
@@ -169,7 +166,7 @@ def _grown(
         tolerance = min(max(OUTLIER * scale, least), wide_s)
         whole += begin == 0 and end >= len(e)
         begin, end = max(begin - (end - begin) // 2, 0), end + (end - begin) // 2
-    return _counted(e, o, _Fit(fit.at, fit.shift, fit.rate, tolerance).seen_from(middle), middle, tolerance)
+    return _counted(e, o, _Fit(middle, fit.shift + fit.rate * (middle - fit.at), fit.rate), middle, tolerance)
 
 
 def _stepped(fit: _Fit, at_s: Floats, off: Floats, rate_reach: float, least: float) -> tuple[_Fit, float]:

@@ -124,7 +124,8 @@ def _by_trace(
             rate_sigma = min(fit.rate_sigma, best.rate_sigma) if fit.rate_sigma else best.rate_sigma
             at_ref = fit.shift_s + fit.rate * (best.ref_s - fit.ref_s)
             best = best.adjusted(at_ref, fit.rate, fit.sigma_s, rate_sigma, method)
-            moved = _moved(moved, fit.shift_s, fit.rate, fit.ref_s)
+            start_s, end_s = (t + fit.shift_s + fit.rate * (t - fit.ref_s) for t in (moved.start_s, moved.end_s))
+            moved = replace(moved, start_s=start_s, end_s=end_s)
     return replace(best, considered=considered)
 
 
@@ -158,10 +159,6 @@ def _contrast(r: Readings, level: Baseline, activity: Activity) -> float:
         return 0.0
     during = r.ok & (r.end_s > windows[0, 0]) & (r.start_s < windows[-1, 1])
     return float(np.std(r.watts[during])) / max(level.reading_u_w(False), 1e-300) if np.any(during) else 0.0
-
-
-def _moved(r: Readings, shift_s: float, rate: float, ref_s: float) -> Readings:
-    return r.moved(r.start_s + shift_s + rate * (r.start_s - ref_s), r.end_s + shift_s + rate * (r.end_s - ref_s))
 
 
 def _excess(r: Readings, bracketed: Readings, level: Baseline) -> Excess:

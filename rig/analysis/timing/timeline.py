@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,10 +93,6 @@ class Readings:
     """The step of a counter in joules; 0 if it is not stated."""
     supply: Supply | None = None
     """Of a rail of amperes, the volts that were measured beside it."""
-
-    def moved(self, start_s: Floats, end_s: Floats) -> Readings:
-        """The same readings at other times."""
-        return replace(self, start_s=start_s, end_s=end_s)
 
 
 def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:

@@ -120,7 +120,7 @@ def test_flat_spans_without_noise_are_met_exactly(
     whole, cut = both(model, spans)
     assert whole.value_w == pytest.approx(2e-3, rel=1e-9 if tau == 0 else 1e-4)
     assert cut.value_w == pytest.approx(2e-3, rel=1e-9 if tau == 0 else 3e-3)
-    middle = np.array([whole.at_s])
+    middle = np.array([spans.mean()])
     assert whole.idle_w == pytest.approx(float(plant.idle_mean_w("core", middle, middle + 1e-9)[0]), rel=1e-4)
 
 

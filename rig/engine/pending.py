@@ -1,0 +1,74 @@
+"""The samples that a device holds, in the order in which they were issued, and how long it has been silent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from rig.engine import device_errors
+from rig.types import DeviceInfo, Issue, Reply, Sample
+
+
+class Query(msgspec.Struct, frozen=True):
+    """One sample to be completed. ``due_ns`` and ``issued_ns`` are host nanoseconds; not due: as soon as possible."""
+
+    issue: int
+    sample: Sample
+    step: Issue
+    due_ns: int | None
+    issued_ns: int | None = None
+
+
+class Pending:
+    """The issued samples that are not completed. ``alive_ns`` is when the device was last known to work."""
+
+    __slots__ = ("_by_sample", "_device", "alive_ns", "count")
+
+    def __init__(self, device: DeviceInfo) -> None:
+        self._device = device
+        self._by_sample: dict[str, deque[Query]] = {}
+        self.count = 0
+        self.alive_ns = 0
+
+    def __iter__(self) -> Iterator[Query]:
+        return (query for same in self._by_sample.values() for query in same)
+
+    @property
+    def first(self) -> str:
+        """The id of the sample that was issued first, for an error; "none" where there is none."""
+        return next(iter(self._by_sample), "none")
+
+    def add(self, query: Query, now_ns: int) -> None:
+        """Hold a query that was issued."""
+        if not self.count:
+            self.alive_ns = now_ns
+        self._by_sample.setdefault(query.sample.id, deque()).append(query)
+        self.count += 1
+
+    def complete(self, reply: Reply, completed_ns: int) -> Query:
+        """The oldest query of the reply's sample, no longer held. Raises ``DeviceError`` for what answers none."""
+        device_errors.check_reply(reply, self.first)
+        queries = self._by_sample.get(reply.sample_id)
+        if not queries:
+            raise device_errors.not_issued(reply.sample_id)
+        query = queries.popleft()
+        if not queries:
+            del self._by_sample[reply.sample_id]
+        self.count -= 1
+        self.alive_ns = completed_ns
+        return query
+
+    def left_s(self, now_ns: int) -> float:
+        """How long the device may stay silent from now on."""
+        return self._allowed_s() - (now_ns - self.alive_ns) * 1e-9
+
+    def check_alive(self, now_ns: int) -> None:
+        """Raise ``DeviceTimeoutError`` where the device has been silent for too long."""
+        if self.count and self.left_s(now_ns) <= 0:
+            raise device_errors.silent(self._device.name, self.first, self._allowed_s())
+
+    def _allowed_s(self) -> float:
+        steps = [queries[0].step for queries in self._by_sample.values()]
+        return self._device.timeout_s * max((s.repeat for s in steps), default=1)
