@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DeviceError, UsageError
+from rig.errors import DeviceError
+from rig.options import refused
 from rig.types import Budget, DeviceInfo, Progress, Reply, Sample, Span
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 
@@ -128,8 +129,8 @@ class SolverDevice(Generic[T]):
         Raises ``UsageError`` also for a phase that is not the only one.
         """
         if phase not in (None, PHASE):
-            raise UsageError(f"there is no phase {phase!r}", field="phase", value=phase, remedy=f"Known: {PHASE}")
-        kept = self._checked(budget)
+            raise refused("phase", phase, f"Known: {PHASE}")
+        kept = kept_budget(budget, self._default_s, self._longest_s)
         unknown = [sample.id for sample in samples if sample.id not in self._loaded]
         if unknown:
             raise DeviceError(
@@ -162,17 +163,6 @@ class SolverDevice(Generic[T]):
     def _prepared(self, sample: Sample) -> tuple[int, T, Any]:
         graph = from_payload(sample.payload)
         return graph.nodes, self._load(graph), sample.payload
-
-    def _checked(self, budget: Budget | None) -> Budget:
-        """The budget, with a timeout in any case. Raises ``UsageError`` for one that cannot be kept."""
-        timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
-        if timeout_s is not None and not 0 < timeout_s <= self._longest_s:
-            remedy = f"Give seconds above 0 and up to {self._longest_s:g} (option longest_s)"
-            raise UsageError(f"a budget of {timeout_s} s", field="timeout_s", value=timeout_s, remedy=remedy)
-        if stop is not None and not math.isfinite(stop):
-            raise UsageError(f"a cost of {stop} to stop at", field="stop_at_cost", value=stop, remedy="Give a number")
-        unbound_s = self._default_s if stop is None else self._longest_s
-        return Budget(unbound_s if timeout_s is None else timeout_s, stop)
 
     def _work(self) -> None:
         depends = bool(self._info.details["schedule_depends_on_budget"])
@@ -209,9 +199,18 @@ def solve_seed(seed: int, k: int) -> int:
 def checked_options(seed: int, default_s: float, longest_s: float) -> None:
     """Raises ``UsageError`` for options of a solver that are out of range."""
     if not 0 <= seed < 2**31:
-        raise UsageError(f"seed {seed}", field="seed", value=seed, remedy="Give a whole number from 0 to 2^31 - 1")
-    for field, value, most in (("longest_s", longest_s, 1e6), ("default_s", default_s, longest_s)):
+        raise refused("seed", seed, "Give a whole number from 0 to 2^31 - 1")
+    for name, value, most in (("longest_s", longest_s, 1e6), ("default_s", default_s, longest_s)):
         if not 0 < value <= most:
-            raise UsageError(
-                f"{field} is {value}", field=field, value=value, remedy=f"Give seconds above 0 and up to {most:g}"
-            )
+            raise refused(name, value, f"Give seconds above 0 and up to {most:g}")
+
+
+def kept_budget(budget: Budget | None, default_s: float, longest_s: float) -> Budget:
+    """The budget, with a timeout in any case. Raises ``UsageError`` for one that cannot be kept."""
+    timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
+    if timeout_s is not None and not 0 < timeout_s <= longest_s:
+        raise refused("timeout_s", timeout_s, f"Give seconds above 0 and up to {longest_s:g} (option longest_s)")
+    if stop is not None and not math.isfinite(stop):
+        raise refused("stop_at_cost", stop, "Give a number")
+    unbound_s = default_s if stop is None else longest_s
+    return Budget(unbound_s if timeout_s is None else timeout_s, stop)

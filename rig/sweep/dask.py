@@ -10,7 +10,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from rig.errors import DeviceError, MissingExtraError, RigError, SetupError
+from rig.errors import DeviceError, SetupError
+from rig.extras import imported
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.pool import TICK_S, Brake
@@ -39,18 +40,9 @@ def over_cluster(
 
 
 def _client(address: str, timeout_s: float) -> Any:
+    distributed = imported("distributed", "--scheduler", "dask", field="scheduler", value=address)
     try:
-        import distributed
-    except ImportError as error:
-        raise MissingExtraError(
-            f"--scheduler needs {error.name or error}, which is not installed",
-            field="scheduler",
-            value=address,
-            remedy="pip install 'neurorig[dask]'",
-        ) from error
-    client: Any = distributed.Client
-    try:
-        return client(address, timeout=timeout_s, set_as_default=False)
+        return distributed.Client(address, timeout=timeout_s, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         raise SetupError(
             f"the scheduler {address} does not answer: {error}",
@@ -149,10 +141,5 @@ def _outcome(future: Any, task: Task) -> Outcome:
             value=task.cell.key,
             remedy="See the worker's log; what is done is kept",
         )
-    raise _gone()
-
-
-def _gone() -> RigError:
-    return SetupError(
-        "the scheduler went away", field="scheduler", remedy="Start it again, and go on with the same command"
-    )
+    remedy = "Start it again, and go on with the same command"
+    raise SetupError("the scheduler went away", field="scheduler", remedy=remedy)

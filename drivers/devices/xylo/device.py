@@ -20,6 +20,7 @@ from drivers.devices.xylo.backend import Backend, Counters, SimBackend
 from drivers.devices.xylo.encoder import check_audio, encode
 from drivers.devices.xylo.network import Network, load_network
 from rig.errors import SetupError, UsageError
+from rig.options import one_of
 from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Reply, Sample, Span
 
 MODES = ("simulator",)
@@ -51,17 +52,8 @@ def open_device(
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without ``simulate`` or without a
     simulated bench, ``DataError`` for a missing or altered network file, ``MissingExtraError`` without Rockpool.
     """
-    if core_clock_hz not in CORE_CLOCKS_HZ:
-        known = ", ".join(f"{clock:g}" for clock in CORE_CLOCKS_HZ)
-        raise UsageError(
-            f"the core clock cannot run at {core_clock_hz} Hz",
-            field="core_clock_hz",
-            value=core_clock_hz,
-            remedy=f"Use one of {known}",
-        )
-    if front_end not in FRONT_ENDS:
-        known = " or ".join(FRONT_ENDS)
-        raise UsageError(f"front_end is {front_end!r}", field="front_end", value=front_end, remedy=f"Give {known}")
+    one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
+    one_of(FRONT_ENDS, front_end=front_end)
     if not simulate:
         raise _no_hardware(rockpool_import.attached_boards())
     if plant is None:

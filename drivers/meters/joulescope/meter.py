@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from drivers.cleanup import released_on_error
-from drivers.extras import vendor_package
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.joulescope.inputs import Input, check_input
 from drivers.meters.joulescope.stream import JoulescopeStream, let_go
 from drivers.meters.sampled import sampled_meter
-from drivers.options import one_of, positive, refused
 from rig.errors import SetupError
+from rig.extras import imported
+from rig.options import one_of, positive, refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -102,7 +102,7 @@ def open_meter(
 
 
 def _driver() -> tuple[Any, Any]:
-    package = vendor_package("pyjoulescope_driver", "pyjoulescope_driver", "joulescope", "a Joulescope")
+    package = imported("pyjoulescope_driver", "a Joulescope", "joulescope", value="pyjoulescope_driver")
     try:
         return package, package.Driver()
     except Exception as error:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.extras import vendor_package
 from drivers.failures import meter_failed
-from drivers.options import refused
 from rig.errors import MeterError, SetupError
+from rig.extras import imported
+from rig.options import refused
 
 WATCH_S = 0.6
 UPDATES = 3
@@ -151,7 +151,7 @@ def averages(gpu: Gpu) -> bool:
 
 def open_nvml() -> Any:
     """NVML, initialised. Raises ``MissingExtraError`` without nvidia-ml-py, ``SetupError`` without a driver."""
-    pynvml = vendor_package("pynvml", "nvidia-ml-py", "nvml", "an NVIDIA GPU")
+    pynvml = imported("pynvml", "an NVIDIA GPU", "nvml", value="nvidia-ml-py")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:

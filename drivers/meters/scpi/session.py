@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.extras import vendor_package
 from drivers.failures import meter_failed
-from drivers.options import positive
 from rig.errors import MeterError, SetupError, UsageError
+from rig.extras import imported
+from rig.options import positive
 
 ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
 """An example for messages. The host is reserved for documentation (RFC 5737)."""
@@ -198,7 +198,7 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
     if not address:
         raise UsageError("no instrument was named", field="address", value=address, example=ADDRESS)
     positive(timeout_s=timeout_s)
-    pyvisa = vendor_package("pyvisa", "pyvisa", "visa", "a VISA instrument")
+    pyvisa = imported("pyvisa", "a VISA instrument", "visa", value="pyvisa")
     milliseconds = max(1, round(timeout_s * 1e3))
     try:
         manager = pyvisa.ResourceManager(visa_library)

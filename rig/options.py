@@ -1,4 +1,4 @@
-"""Checks of options that many drivers have. Each raises ``UsageError`` with the option, its value and the remedy."""
+"""Checks of options. Each raises ``UsageError`` with the option, its value and the remedy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from rig.errors import UsageError
 def refused(name: str, value: object, remedy: str, message: str = "") -> UsageError:
     """The error for an option that cannot be used; ``message`` says more than its name and value do."""
     return UsageError(message or f"option {name} is {value!r}", field=name, value=value, remedy=remedy)
+
+
+def unfit(name: str, value: object, what: str, remedy: str) -> UsageError:
+    """The error for a value that cannot be used because of ``what``."""
+    return refused(name, value, remedy, f"{name} {value!r} {what}")
 
 
 def positive(**options: float | None) -> None:
@@ -26,6 +31,12 @@ def within(low: float, high: float, unit: str = "", **options: float) -> None:
     for name, value in options.items():
         if not (math.isfinite(value) and low <= value <= high):
             raise refused(name, value, f"Give {range_} {unit}".rstrip())
+
+
+def limits(**options: tuple[float, float, float]) -> None:
+    """Check that each option, given as (value, low, high), lies between its limits."""
+    for name, (value, low, high) in options.items():
+        within(low, high, "", **{name: value})
 
 
 def one_of(known: Iterable[object], **options: object) -> None:
