@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.errors import RigError, SetupError, UnknownNameError, UsageError, missing_extra
+from rig.options import refused
 
 Factory = Callable[..., Any]
 GROUPS = (
@@ -183,9 +184,7 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(
-                f"option {text!r} is not key=value", field="option", value=text, remedy="Write --option key=value"
-            )
+            raise refused("option", text, "Write --option key=value", f"option {text!r} is not key=value")
         who, dot, bare = key.partition(".")
         chosen = [who] if dot and who in declared else [w for w, known in declared.items() if key in known]
         name = bare if dot and who in declared else key

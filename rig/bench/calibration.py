@@ -13,7 +13,8 @@ from typing import Any
 
 from rig.bench import fields
 from rig.bench.fields import Field, check_table
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
+from rig.options import refused
 from rig.types import Accuracy, Rail
 
 UNITS = ("W", "A", "J", "V")
@@ -70,12 +71,9 @@ def load(path: Path) -> Calibration:
         text = path.read_text(encoding="utf-8-sig")
         data = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except OSError as error:
-        raise UsageError(
-            f"cannot read the calibration {path}: {error.strerror}",
-            field="calibration",
-            value=str(path),
-            remedy="Name a file as docs/reference/calibration.md describes",
-        ) from error
+        what = f"cannot read the calibration {path}: {error.strerror}"
+        remedy = "Name a file as docs/reference/calibration.md describes"
+        raise refused("calibration", str(path), remedy, what) from error
     except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8
         raise _bad(path, "the file", f"cannot be read: {error}", error, "Correct its syntax") from error
     values = _values(path, data, "", _FILE)
@@ -146,9 +144,7 @@ def stated(
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
             if value is not None:
-                raise UsageError(
-                    f"{name} is given and no calibration", field=name, value=value, remedy="Add calibration=FILE"
-                )
+                raise refused(name, value, "Add calibration=FILE", f"{name} is given and no calibration")
         return rail
     if rail.aperture_s is not None:
         aperture_s = rail.aperture_s
@@ -169,12 +165,8 @@ def check_temperature(temperature_c: float | None) -> None:
     """Check that a temperature is plausible. Raises ``UsageError``."""
     low, high = PLAUSIBLE_C
     if temperature_c is not None and not low <= temperature_c <= high:
-        raise UsageError(
-            f"temperature_c is {temperature_c:g}",
-            field="temperature_c",
-            value=temperature_c,
-            remedy=f"Give degrees Celsius, {low:g} to {high:g}",
-        )
+        what = f"temperature_c is {temperature_c:g}"
+        raise refused("temperature_c", temperature_c, f"Give degrees Celsius, {low:g} to {high:g}", what)
 
 
 def _chosen(calibration: Calibration, unit: str, range_max: float | None) -> Range:
@@ -189,9 +181,7 @@ def _chosen(calibration: Calibration, unit: str, range_max: float | None) -> Ran
         what, remedy = f"has {len(of_unit)} ranges in {unit}", f"Say which: calibration_range=, one of {known}"
     else:
         what, remedy = f"has no single range of {range_max:g} {unit}", f"Its ranges: {known}"
-    raise UsageError(
-        f"the calibration {calibration.path} {what}", field="calibration_range", value=range_max, remedy=remedy
-    )
+    raise refused("calibration_range", range_max, remedy, f"the calibration {calibration.path} {what}")
 
 
 def _day(x: Any) -> date | None:

@@ -15,7 +15,8 @@ from typing import Any
 from rig.bench import fields
 from rig.bench.fields import Field, check_table, closest
 from rig.bench.lines import Where, line_of, lines_of
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
+from rig.options import refused
 
 FILE = "bench.toml"
 PATIENCE_S = 20.0
@@ -100,12 +101,8 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         data = tomllib.loads(text)
     except OSError as error:
-        raise UsageError(
-            f"cannot read the bench file {path}: {error.strerror}",
-            field="bench",
-            value=str(path),
-            remedy="Name one with --bench, as docs/reference/bench-file.md describes",
-        ) from error
+        remedy = "Name one with --bench, as docs/reference/bench-file.md describes"
+        raise refused("bench", str(path), remedy, f"cannot read the bench file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise _no_toml(path, line, "is no UTF-8 text") from error

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from rig.errors import MeasurementRefusedError, RigError, UsageError
+from rig.errors import MeasurementRefusedError, RigError
+from rig.options import refused
 from rig.plugins import options_of, values_of
 from rig.recording.session import SizeProbe
 from rig.session.peak import Probe, find_largest, find_peak
@@ -40,9 +41,7 @@ Play = Callable[[PlannedRun], Path]
 def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
     """Search the highest valid rate and return it as the scenario's option. Raises ``UsageError`` without a rate."""
     if RATE not in options_of(setup.scenario):
-        raise UsageError(
-            "this scenario has no rate to search", field="find_peak", value=True, remedy="Use --scenario server"
-        )
+        raise refused("find_peak", True, "Use --scenario server", "this scenario has no rate to search")
     from rig.analysis.evaluate import evaluate
     from rig.recording.reader import open_run
 
@@ -100,12 +99,8 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
 def _nodes_of(workload: Workload) -> int:
     nodes = len(workload.samples) and (workload.details or {}).get(SIZE)
     if not isinstance(nodes, int):
-        raise UsageError(
-            f"workload {workload.name} has no size to search",
-            field="find_size",
-            value=workload.name,
-            remedy="Use --scenario optimization --workload qubo-mis",
-        )
+        what = f"workload {workload.name} has no size to search"
+        raise refused("find_size", workload.name, "Use --scenario optimization --workload qubo-mis", what)
     return nodes
 
 

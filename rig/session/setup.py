@@ -13,7 +13,8 @@ from rig.bench.station import meter_slot
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
-from rig.errors import RigError, SetupError, UnknownNameError, UsageError
+from rig.errors import RigError, SetupError, UnknownNameError
+from rig.options import refused
 from rig.plugins import Factory, build, load, located, names, needs, options_of, split_options, takes, values_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
 
@@ -208,9 +209,7 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
             remedy="Declare a batch and a number pending of 1 or more and a positive timeout",
         )
     if request.simulate and info.mode != "simulator":
-        raise UsageError(
-            f"device {info.name} has no simulator mode", field="simulate", value=True, remedy="Leave --simulate out"
-        )
+        raise refused("simulate", True, "Leave --simulate out", f"device {info.name} has no simulator mode")
 
 
 def _check_scenario(device: Device, scenario: Factory, options: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import UsageError
-from rig.options import unfit
+from rig.options import refused, unfit
 from scenarios.workloads.qubo_mis.graph import MAX_EDGES, MAX_NODES, Graph
 from scenarios.workloads.qubo_mis.memory import free_bytes
 
@@ -214,12 +214,8 @@ def _bytes_per_edge(density: float) -> float:
 def _too_large(nodes: int, density: float, m: int, free: int | None) -> UsageError:
     most = MAX_EDGES if free is None else min(MAX_EDGES, free / _bytes_per_edge(density))
     limit = "a payload counts" if m > MAX_EDGES else "memory holds"
-    return UsageError(
-        f"{nodes} nodes at a density of {density} are {m} edges of {_BYTES_PER_EDGE} bytes each, more than {limit}",
-        field="nodes",
-        value=nodes,
-        remedy=f"Use at most {math.isqrt(int(2 * most / density))} nodes at this density",
-    )
+    what = f"{nodes} nodes at a density of {density} are {m} edges of {_BYTES_PER_EDGE} bytes each, more than {limit}"
+    return refused("nodes", nodes, f"Use at most {math.isqrt(int(2 * most / density))} nodes at this density", what)
 
 
 def _whole(field: str, value: object) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError
+from rig.options import refused
 
 Vector = NDArray[np.uint8]
 NODE_COST = -1
@@ -83,12 +84,8 @@ class Graph:
         try:
             q = np.zeros((self.nodes, self.nodes), np.int8)
         except (MemoryError, ValueError) as error:
-            raise UsageError(
-                f"a dense matrix of {self.nodes} nodes takes {self.nodes**2:.3g} bytes, more than memory holds",
-                field="nodes",
-                value=self.nodes,
-                remedy="Use the edges, or the compressed rows of neighbours()",
-            ) from error
+            what = f"a dense matrix of {self.nodes} nodes takes {self.nodes**2:.3g} bytes, more than memory holds"
+            raise refused("nodes", self.nodes, "Use the edges, or the compressed rows of neighbours()", what) from error
         for part in self._parts():
             q[part[:, 0], part[:, 1]] = PAIR_COST
             q[part[:, 1], part[:, 0]] = PAIR_COST
