@@ -193,36 +193,19 @@ def _day(x: Any) -> date | None:
     return x if type(x) is date else None
 
 
-def _celsius(x: Any) -> float | None:
-    number = fields.number(x)
-    return number if number is not None and PLAUSIBLE_C[0] <= number <= PLAUSIBLE_C[1] else None
-
-
 def _unit(x: Any) -> str | None:
     return x if x in UNITS else None
 
 
-def _any_text(x: Any) -> str | None:
-    return x if isinstance(x, str) else None
-
-
-def _list(x: Any) -> list[Any] | None:
-    return x if isinstance(x, list) else None
-
-
-def _tables(x: Any) -> list[Any] | None:
-    return x if isinstance(x, list) and x else None
-
-
 _FILE = {
-    "instrument": Field(_any_text, "a text", needed=True),
-    "reference": Field(_any_text, "a text", needed=True),
+    "instrument": Field(fields.of(str), "a text", needed=True),
+    "reference": Field(fields.of(str), "a text", needed=True),
     "valid_from": Field(_day, "a date, YYYY-MM-DD", needed=True),
     "valid_until": Field(_day, "a date, YYYY-MM-DD", needed=True),
-    "serial": Field(_any_text, "a text"),
-    "temperature_c": Field(_celsius, "a number of degrees Celsius"),
+    "serial": Field(fields.of(str), "a text"),
+    "temperature_c": Field(fields.between(*PLAUSIBLE_C), "a number of degrees Celsius"),
     "temperature_span_c": Field(fields.not_negative, "a number, 0 or more"),
-    "range": Field(_tables, "one [[range]] at least", needed=True),
+    "range": Field(fields.of(list, empty=False), "one [[range]] at least", needed=True),
 }
 _PERCENT = Field(fields.not_negative, "a number, 0 or more")
 _RANGE = {
@@ -232,7 +215,7 @@ _RANGE = {
     "of_range_percent": _PERCENT._replace(needed=True),
     "of_reading_percent_per_c": _PERCENT,
     "of_range_percent_per_c": _PERCENT,
-    "aperture": Field(_list, "[[range.aperture]] tables"),
+    "aperture": Field(fields.of(list), "[[range.aperture]] tables"),
 }
 _APERTURE = {
     "below_s": Field(fields.positive, "a number above 0", needed=True),

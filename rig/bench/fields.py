@@ -50,9 +50,9 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"{hint}Known: {', '.join(sorted(known)) or 'none'}"
 
 
-def text(x: Any) -> str | None:
-    """A text that is not empty."""
-    return x if isinstance(x, str) and x else None
+def of(kind: type, *, empty: bool = True) -> Callable[[Any], Any]:
+    """Coerce to a value of one type; without ``empty`` an empty text or list is none."""
+    return lambda x: x if isinstance(x, kind) and (x or empty) else None
 
 
 def number(x: Any) -> float | None:
@@ -65,11 +65,9 @@ def positive(x: Any) -> float | None:
     return number(x) if number(x) is not None and x > 0 else None
 
 
-def not_negative(x: Any) -> float | None:
-    """A finite number, zero or more."""
-    return number(x) if number(x) is not None and x >= 0 else None
+def between(low: float, high: float) -> Callable[[Any], float | None]:
+    """Coerce to a finite number from ``low`` to ``high``."""
+    return lambda x: float(x) if number(x) is not None and low <= x <= high else None
 
 
-def table(x: Any) -> Mapping[str, Any] | None:
-    """A table."""
-    return x if isinstance(x, dict) else None
+text, table, not_negative = of(str, empty=False), of(dict), between(0.0, math.inf)

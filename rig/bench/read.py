@@ -140,11 +140,6 @@ def _line(notes: Notes, *where: str) -> str:
     return f"line {line_of(notes.lines, where)}"
 
 
-def _celsius(x: Any) -> float | None:
-    number = isinstance(x, (int, float)) and not isinstance(x, bool)
-    return float(x) if number and ABSOLUTE_ZERO_C <= x < HOTTEST_C else None
-
-
 def _names(x: Any) -> tuple[str, ...] | None:
     """One name or several, each once."""
     found = [x] if isinstance(x, str) else x
@@ -156,7 +151,7 @@ Fields = dict[str, Field]
 LAB: Fields = {
     "lab": Field(fields.text, "a text"),
     "operator": Field(fields.text, "a text"),
-    "ambient_temperature_c": Field(_celsius, "a number of degrees Celsius"),
+    "ambient_temperature_c": Field(fields.between(ABSOLUTE_ZERO_C, HOTTEST_C), "a number of degrees Celsius"),
 }
 TOP: Fields = LAB | {
     "devices": Field(fields.table, "a table for each device, as [devices.NAME]"),

@@ -14,7 +14,7 @@ from rig.errors import MeasurementRefusedError, RigError
 from rig.options import refused
 from rig.plugins import options_of, values_of
 from rig.recording.session import SizeProbe
-from rig.session.peak import Probe, find_largest, find_peak
+from rig.session.peak import find_largest, find_peak
 from rig.session.setup import BenchSetup
 from rig.types import Workload
 
@@ -47,14 +47,14 @@ def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
 
     count = iter(range(1, 1000))
 
-    def probe(rate_hz: float) -> Probe:
+    def holds(rate_hz: float) -> bool:
         planned = PlannedRun(f"probe-{next(count):02d}", "probe", setup.workload, False, {RATE: repr(rate_hz)})
         validity = evaluate(open_run(play(planned))).validity
         failed = [c.rule for c in (validity.checks if validity else ()) if not c.ok and c.rule != "device and meters"]
         _say(quiet, f"{rate_hz:.6g} per second: {', '.join(failed) or 'valid'}")
-        return Probe(rate_hz, not failed)
+        return not failed
 
-    return {RATE: repr(find_peak(probe, float(values_of(setup.scenario, setup.scenario_options)[RATE])))}
+    return {RATE: repr(find_peak(holds, float(values_of(setup.scenario, setup.scenario_options)[RATE])))}
 
 
 def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: bool) -> int:
