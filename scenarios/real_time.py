@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rig.options import limits, positive, unfit, within
+from rig.options import limits, positive, refused, within
 from rig.types import Issue, Rules, Sample, Step, Streams, Workload
 from scenarios.steps import chosen, framed, idle_and_warmup, once
 
@@ -39,7 +39,7 @@ def real_time(
     if purpose == "compliance":
         return framed(once(workload.samples), workload, idle, warm)
     if not isinstance(workload, Streams):
-        raise unfit("workload", workload.name, "is no stream", "Use asc")
+        raise refused("workload", workload.name, "Use asc", f"workload {workload.name} is no stream")
     frames = workload.stream(window_s, stride_s, scene_s, stream_s, stream_seed)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)

@@ -253,12 +253,9 @@ def _readable(zone: Zone) -> None:
             "processor's power, CVE-2020-8694); or run as root",
         ) from error
     except (OSError, ValueError) as error:
-        raise SetupError(
-            f"the energy counter of {zone.rail} cannot be read: {error}",
-            field="energy_uj",
-            value=os.fspath(zone.path / "energy_uj"),
-            remedy="Leave this zone out of domains",
-        ) from error
+        what = f"the energy counter of {zone.rail} cannot be read: {error}"
+        remedy = "Leave this zone out of domains"
+        raise SetupError(what, field="energy_uj", value=os.fspath(zone.path / "energy_uj"), remedy=remedy) from error
 
 
 def _in_sysfs(path: Path) -> bool:

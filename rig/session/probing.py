@@ -86,12 +86,9 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
     with memory_bound(MEMORY_SHARE):
         found = find_largest(probe, nodes)
     if not found:
-        raise MeasurementRefusedError(
-            f"no problem of {nodes} nodes or fewer was solved",
-            field=SIZE,
-            value=nodes,
-            remedy="Give the solver more time with --option timeout_s=SECONDS, or see what the probes' reports say",
-        )
+        what = f"no problem of {nodes} nodes or fewer was solved"
+        remedy = "Give the solver more time with --option timeout_s=SECONDS, or see what the probes' reports say"
+        raise MeasurementRefusedError(what, field=SIZE, value=nodes, remedy=remedy)
     _say(quiet, f"the largest is {found} nodes")
     return found
 

@@ -177,30 +177,20 @@ def _described(driver: Any, kind: str, name: str) -> Any:
     except RigError:
         raise
     except Exception as error:
-        raise SetupError(
-            f"{kind} {name} failed to describe itself: {type(error).__name__}: {error}",
-            field=kind,
-            value=name,
-            remedy="Its factory must return an object with info(); try rig.conformance.device on it",
-        ) from error
+        what = f"{kind} {name} failed to describe itself: {type(error).__name__}: {error}"
+        remedy = "Its factory must return an object with info(); try rig.conformance.device on it"
+        raise SetupError(what, field=kind, value=name, remedy=remedy) from error
     if not isinstance(info, wanted):
-        raise SetupError(
-            f"{name} is no {kind}: its info() gives a {type(info).__name__}",
-            field=kind,
-            value=name,
-            remedy=f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter",
-        )
+        what = f"{name} is no {kind}: its info() gives a {type(info).__name__}"
+        remedy = f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter"
+        raise SetupError(what, field=kind, value=name, remedy=remedy)
     return info
 
 
 def _check_mode(request: Request, info: DeviceInfo) -> None:
     if info.mode not in get_args(Mode):
-        raise SetupError(
-            f"device {info.name} is in mode {info.mode!r}",
-            field="mode",
-            value=info.mode,
-            remedy="Declare hardware or simulator",
-        )
+        what = f"device {info.name} is in mode {info.mode!r}"
+        raise SetupError(what, field="mode", value=info.mode, remedy="Declare hardware or simulator")
     if info.max_batch < 1 or (info.max_pending is not None and info.max_pending < 1) or not info.timeout_s > 0:
         raise SetupError(
             f"device {info.name} declares max_batch {info.max_batch}, max_pending {info.max_pending} and "
@@ -214,12 +204,9 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
 
 def _check_scenario(device: Device, scenario: Factory, options: Mapping[str, str]) -> None:
     if values_of(scenario, options).get("apart") and not isinstance(device, Repeats):
-        raise SetupError(
-            f"device {device.info().name} cannot run its phases one at a time",
-            field="apart",
-            value=True,
-            remedy="Leave --per-phase out, or implement submit_repeated in its driver",
-        )
+        what = f"device {device.info().name} cannot run its phases one at a time"
+        remedy = "Leave --per-phase out, or implement submit_repeated in its driver"
+        raise SetupError(what, field="apart", value=True, remedy=remedy)
 
 
 def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
@@ -227,11 +214,8 @@ def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
         return tuple(n for n in request.meters if n != "none")
     own = device.info().onboard_meter
     if own is None:
-        raise SetupError(
-            f"device {device.info().name} has no meter on board",
-            field="meter",
-            remedy=f"Name one with --meter (known: {', '.join(names('meters'))}), or --meter none",
-        )
+        remedy = f"Name one with --meter (known: {', '.join(names('meters'))}), or --meter none"
+        raise SetupError(f"device {device.info().name} has no meter on board", field="meter", remedy=remedy)
     if own not in names("meters") and ".py:" not in own:
         raise UnknownNameError("meter", own, list(names("meters")))
     return (own,)

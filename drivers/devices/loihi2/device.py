@@ -128,9 +128,5 @@ def _hyperparameters(text: str, temperature: int, refract: int | None, model: st
 
 def _check(sample: Sample) -> None:
     if from_payload(sample.payload).nodes < 2:
-        raise DataError(
-            f"sample {sample.id} is a graph of one node, which Lava does not take",
-            field="nodes",
-            value=1,
-            remedy="Use graphs of two nodes or more",
-        )
+        what = f"sample {sample.id} is a graph of one node, which Lava does not take"
+        raise DataError(what, field="nodes", value=1, remedy="Use graphs of two nodes or more")

@@ -112,12 +112,8 @@ class TinyDevice:
                 "in energy mode the board sends no time", field="timer", value="energy", remedy="Give mode=performance"
             )
         if self._queries:
-            raise DeviceError(
-                "the board's clock cannot be read during an inference",
-                field="timer",
-                value=self._queries[0].sample.id,
-                remedy="Await its answer first",
-            )
+            what = "the board's clock cannot be read during an inference"
+            raise DeviceError(what, field="timer", value=self._queries[0].sample.id, remedy="Await its answer first")
         return self._board.converse(self._board.timestamp())
 
     def close(self) -> None:

@@ -41,12 +41,9 @@ def introduced(
             last = error.message
             if " is gone" in last:
                 break
-    raise SetupError(
-        f"no MLPerf Tiny board answers on {line.port} at {line.baud} baud: {last}",
-        field="port",
-        value=line.port,
-        remedy="Check the port and the baud rate (115200; 9600 means energy mode), and that its firmware runs",
-    )
+    what = f"no MLPerf Tiny board answers on {line.port} at {line.baud} baud: {last}"
+    remedy = "Check the port and the baud rate (115200; 9600 means energy mode), and that its firmware runs"
+    raise SetupError(what, field="port", value=line.port, remedy=remedy)
 
 
 def _other_mode(on_pin: bool) -> SetupError:

@@ -58,12 +58,9 @@ class Model:
                 answer["label"] = names[int(scores[0] >= self.threshold)]
             return answer
         if len(names) != len(scores):
-            raise DeviceError(
-                f"the model gives {len(scores)} scores, and there are {len(names)} labels",
-                field="labels",
-                value=",".join(names)[:120],
-                remedy="Give one label for each output of the model, in its order",
-            )
+            what = f"the model gives {len(scores)} scores, and there are {len(names)} labels"
+            remedy = "Give one label for each output of the model, in its order"
+            raise DeviceError(what, field="labels", value=",".join(names)[:120], remedy=remedy)
         answer["label"] = names[int(np.argmax(scores))]
         total = sum(scores)
         if min(scores) >= 0.0 and abs(total - 1.0) <= max(0.01, 1e-3 * len(scores)):  # printed to three decimals

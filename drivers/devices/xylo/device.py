@@ -57,30 +57,19 @@ def open_device(
     if not simulate:
         raise _no_hardware(rockpool_import.attached_boards())
     if plant is None:
-        raise SetupError(
-            "the simulated Xylo needs a simulated bench: its power and its time are virtual",
-            field="plant",
-            remedy="Use the simulated bench, or pass plant=",
-        )
+        what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
+        raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
     loaded = load_network(network)
     return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant, front_end)
 
 
 def _no_hardware(boards: Sequence[str]) -> SetupError:
     if boards:
-        return SetupError(
-            f"found {', '.join(boards)}, but chip mode is not in this version",
-            field="device",
-            value="xylo",
-            remedy="Add --simulate to run the simulator",
-        )
+        what = f"found {', '.join(boards)}, but chip mode is not in this version"
+        return SetupError(what, field="device", value="xylo", remedy="Add --simulate to run the simulator")
     why = "samna lists none" if rockpool_import.has_real_samna() else "samna is not installed"
-    return SetupError(
-        f"no Xylo HDK found ({why})",
-        field="device",
-        value="xylo",
-        remedy="Connect one and install samna as Rockpool's manual says, or add --simulate",
-    )
+    remedy = "Connect one and install samna as Rockpool's manual says, or add --simulate"
+    return SetupError(f"no Xylo HDK found ({why})", field="device", value="xylo", remedy=remedy)
 
 
 class XyloDevice:

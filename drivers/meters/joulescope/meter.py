@@ -106,20 +106,18 @@ def _driver() -> tuple[Any, Any]:
     try:
         return package, package.Driver()
     except Exception as error:
-        raise SetupError(
-            f"the Joulescope driver does not start: {error}", field="meter", value="pyjoulescope_driver",
-            remedy="Check its installation; on Linux its udev rules",
-        ) from error  # fmt: skip
+        what = f"the Joulescope driver does not start: {error}"
+        remedy = "Check its installation; on Linux its udev rules"
+        raise SetupError(what, field="meter", value="pyjoulescope_driver", remedy=remedy) from error
 
 
 def _path(driver: Any, instrument: str) -> str:
     paths = [str(p) for p in driver.device_paths()]
     found = [p for p in paths if instrument.lower() in p.lower()]
     if len(found) != 1:
-        raise SetupError(
-            f"{len(found)} connected Joulescopes match {instrument!r}", field="instrument", value=instrument,
-            remedy=f"Name one: instrument=PATH. Connected: {', '.join(paths) or 'none'}",
-        )  # fmt: skip
+        what = f"{len(found)} connected Joulescopes match {instrument!r}"
+        remedy = f"Name one: instrument=PATH. Connected: {', '.join(paths) or 'none'}"
+        raise SetupError(what, field="instrument", value=instrument, remedy=remedy)
     return found[0]
 
 
@@ -130,10 +128,9 @@ def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
         driver.publish(f"{path}/h/fs", round(rate_hz))
         driver.publish(f"{path}/s/i/range/mode", range_mode)
     except Exception as error:
-        raise SetupError(
-            f"the Joulescope {path} refuses its settings: {error}", field="instrument", value=path,
-            remedy="Close every other program that uses it, and check rate_hz and range_mode",
-        ) from error  # fmt: skip
+        what = f"the Joulescope {path} refuses its settings: {error}"
+        remedy = "Close every other program that uses it, and check rate_hz and range_mode"
+        raise SetupError(what, field="instrument", value=path, remedy=remedy) from error
     try:
         return str(driver.query(f"{path}/h/filter"))
     except Exception:  # a model without this setting

@@ -125,12 +125,9 @@ def update_s(gpu: Gpu) -> float:
             steps.append(now_s)
         time.sleep(1e-3)
     if len(steps) < 2:
-        raise SetupError(
-            f"the energy counter of GPU {gpu.index} ({gpu.name}) did not change for {WATCH_S:g} s",
-            field="gpus",
-            value=gpu.uuid,
-            remedy="Wake it up (nvidia-smi -pm 1), or use source=instant",
-        )
+        what = f"the energy counter of GPU {gpu.index} ({gpu.name}) did not change for {WATCH_S:g} s"
+        remedy = "Wake it up (nvidia-smi -pm 1), or use source=instant"
+        raise SetupError(what, field="gpus", value=gpu.uuid, remedy=remedy)
     return (steps[-1] - steps[0]) / (len(steps) - 1)
 
 
@@ -155,12 +152,8 @@ def open_nvml() -> Any:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise SetupError(
-            f"NVML cannot be used: {error}",
-            field="meter",
-            value="nvml",
-            remedy="Install NVIDIA's driver, and give the container its GPUs (nvidia-smi must work)",
-        ) from error
+        remedy = "Install NVIDIA's driver, and give the container its GPUs (nvidia-smi must work)"
+        raise SetupError(f"NVML cannot be used: {error}", field="meter", value="nvml", remedy=remedy) from error
     return pynvml
 
 

@@ -76,12 +76,8 @@ def _source(gpus: Sequence[Gpu], wanted: str) -> str:
     for source in SOURCES if wanted == "auto" else (wanted,):
         if all(gpu.supports(_look(gpu, source)) for gpu in gpus):
             return source
-    raise SetupError(
-        f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML",
-        field="source",
-        value=wanted,
-        remedy="Use source=auto, or an external meter",
-    )
+    what = f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML"
+    raise SetupError(what, field="source", value=wanted, remedy="Use source=auto, or an external meter")
 
 
 def _look(gpu: Gpu, source: str) -> Callable[[], float]:

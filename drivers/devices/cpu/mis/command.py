@@ -130,10 +130,7 @@ def _verified(rows: Sequence[Target], as_json: bool) -> int:
     text = f"{len(rows)} certificates checked, {proofs} of them proven optimal, {len(wrong)} wrong\n"
     sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
     if wrong:
-        raise IntegrityError(
-            f"{len(wrong)} certificates are wrong: {'; '.join(wrong[:3])}",
-            field="targets",
-            value=len(wrong),
-            remedy="Restore the table; no gap is computed from a wrong one",
-        )
+        what = f"{len(wrong)} certificates are wrong: {'; '.join(wrong[:3])}"
+        remedy = "Restore the table; no gap is computed from a wrong one"
+        raise IntegrityError(what, field="targets", value=len(wrong), remedy=remedy)
     return 0

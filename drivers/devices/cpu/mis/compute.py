@@ -116,12 +116,8 @@ def proven(target: Target, graph: Graph, seconds: float) -> Target:
     solution, closed, took_s = _proof(graph, seconds)
     cost, took_s = graph.cost(solution), round(took_s, 3)
     if closed and cost > target.cost:
-        raise DataError(
-            f"{target.key} has a cost of {target.cost}, and {cost} is said to be proven optimal",
-            field="cost",
-            value=cost,
-            remedy="Report this: the proof or the certificate is wrong",
-        )
+        what = f"{target.key} has a cost of {target.cost}, and {cost} is said to be proven optimal"
+        raise DataError(what, field="cost", value=cost, remedy="Report this: the proof or the certificate is wrong")
     if cost < target.cost:
         target = replace(target, cost=cost, certificate=to_hex(solution), method=PROOF, found_s=took_s)
         target = replace(target, search_seed=None, moves=None)

@@ -81,12 +81,9 @@ class Elog:
                 self.fetched_s = time.monotonic()
                 return Bracket(before_ns, 0, after_ns)
             if time.monotonic() > give_up_s:
-                raise MeterError(
-                    f"the log does not start within {TRIGGER_WAIT_S:g} s: {said}",
-                    field="trigger",
-                    value=said,
-                    remedy="Check that the module of this output can log these parameters",
-                )
+                what = f"the log does not start within {TRIGGER_WAIT_S:g} s: {said}"
+                remedy = "Check that the module of this output can log these parameters"
+                raise MeterError(what, field="trigger", value=said, remedy=remedy)
             time.sleep(TRIGGER_AGAIN_S)
 
     def fetch(self) -> Iterator[Batch]:
