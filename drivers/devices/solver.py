@@ -7,15 +7,16 @@ that is found after the deadline does not count; its cost and the overrun are re
 from __future__ import annotations
 
 import math
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.engine.blocking import blocking
 from rig.errors import DeviceError
 from rig.options import refused
 from rig.types import Budget, DeviceInfo, Progress, Reply, Sample, Span
@@ -102,10 +103,10 @@ class SolverDevice(Generic[T]):
         self._info, self._load, self._solve = info, load, solve
         self._seed, self._default_s, self._longest_s = seed, default_s, longest_s
         self._loaded: dict[str, tuple[int, T, Any]] = {}
-        self._todo: queue.SimpleQueue[tuple[str, tuple[int, T, Any], Budget, int] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
+        self._jobs: deque[tuple[tuple[int, T, Any], Budget, int]] = deque()
+        self._solves = 0
         self._closing = threading.Event()
-        self._worker: threading.Thread | None = None
+        self._worker = blocking(self._solved, info)
 
     def info(self) -> DeviceInfo:
         """What was declared."""
@@ -136,49 +137,32 @@ class SolverDevice(Generic[T]):
             raise DeviceError(
                 f"sample {unknown[0]} was not staged", field="sample_id", value=unknown[0], remedy="Stage it first"
             )
-        if self._worker is None:
-            # a daemon, so that a solver that hangs cannot keep the process alive
-            self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)
-            self._worker.start()
-        for sample in samples:
-            self._todo.put((sample.id, self._loaded[sample.id], kept, times))
+        self._jobs.extend((self._loaded[sample.id], kept, times) for sample in samples)
+        self._worker.submit(samples, None)
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait up to ``timeout_s`` for the next reply. Raises the solver's exception, if there was one."""
-        try:
-            item = self._done.get(timeout=max(timeout_s, 0.0))
-        except queue.Empty:
-            return []
-        if isinstance(item, Exception):
-            raise item
-        return [item]
+        """Wait up to ``timeout_s`` for a reply. Raises the solver's exception, if there was one."""
+        return self._worker.poll(timeout_s)
 
     def close(self) -> None:
         """End the running solve at its next look at the time, and the worker; a solver that hangs is abandoned."""
         self._closing.set()
-        self._todo.put(None)
-        if self._worker is not None:
-            self._worker.join(timeout=0.05)
+        self._worker.close()
 
     def _prepared(self, sample: Sample) -> tuple[int, T, Any]:
         graph = from_payload(sample.payload)
         return graph.nodes, self._load(graph), sample.payload
 
-    def _work(self) -> None:
-        depends = bool(self._info.details["schedule_depends_on_budget"])
-        solves = 0
-        while (job := self._todo.get()) is not None and not self._closing.is_set():
-            sample_id, (nodes, loaded, _), budget, times = job
-            replies = []
-            try:
-                for k in range(times):
-                    tally = Tally(nodes, budget, solve_seed(self._seed, solves + k), self._closing)
-                    self._solve(loaded, tally)
-                    replies.append(tally.reply(sample_id, depends))
-                self._done.put(_on_end(replies))
-            except Exception as error:
-                self._done.put(error)
-            solves += times
+    def _solved(self, sample: Sample) -> Reply:
+        """Solve a loaded graph within its budget, as often as its job says."""
+        (nodes, loaded, _), budget, times = self._jobs.popleft()
+        first, self._solves = self._solves, self._solves + times
+        replies = []
+        for k in range(first, first + times):
+            tally = Tally(nodes, budget, solve_seed(self._seed, k), self._closing)
+            self._solve(loaded, tally)
+            replies.append(tally.reply(sample.id, bool(self._info.details["schedule_depends_on_budget"])))
+        return _on_end(replies)
 
 
 def _on_end(replies: Sequence[Reply]) -> Reply:
