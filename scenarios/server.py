@@ -37,9 +37,8 @@ def server(
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    samples = list(
-        workload.samples
-    )  # decoded before the run: during it, a decoder would keep the meters from being read
+    # decoded before the run: during it, a decoder would keep the meters from being read
+    samples = list(workload.samples)
     return framed(_arrivals(samples, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
 
 

@@ -25,8 +25,8 @@ class Checked:
     problems: list[tuple[str, str, Any, str]] = field(default_factory=list)
 
 
-def check_table(table: Mapping[str, Any], fields: Mapping[str, Field], others: Iterable[str] = ()) -> Checked:
-    """Check every value of a table. ``others`` are keys that the caller checks itself."""
+def check_table(table: Mapping[str, Any], fields: Mapping[str, Field]) -> Checked:
+    """Check every value of a table."""
     found = Checked()
     for name, known in fields.items():
         if known.needed and name not in table:
@@ -38,7 +38,7 @@ def check_table(table: Mapping[str, Any], fields: Mapping[str, Field], others: I
                 found.problems.append((name, f"is {value!r}", value, f"Give {fields[name].wanted}"))
             else:
                 found.values[name] = good
-        elif name not in others:
+        else:
             found.problems.append((name, "is unknown here", value, closest(name, fields)))
     return found
 
