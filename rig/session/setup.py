@@ -127,7 +127,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     with ExitStack() as handles:
         with located(request.places.get("device", {})):
             device: Device = build(device_factory, given, options["device"])
-        handles.callback(_close, device)
+        handles.callback(close_quietly, device)
         _check_mode(request, _described(device, "device", request.device))
         meters = tuple(_meters(request, given | {"device": device}, rest, takers, handles))
         _check_scenario(device, scenario, options["scenario"])
@@ -146,12 +146,13 @@ def _meters(
     for name, (slot, factory) in zip(chosen, factories.items(), strict=True):
         with located(request.places.get(slot, {})):
             meter: Meter = build(factory, given, options.get(slot, {}))
-        handles.callback(_close, meter)
+        handles.callback(close_quietly, meter)
         _described(meter, "meter", name)
         yield meter
 
 
-def _close(driver: Device | Meter) -> None:
+def close_quietly(driver: Device | Meter) -> None:
+    """Close a device or meter; an error of it does not matter any more."""
     with suppress(Exception):
         driver.close()
 

@@ -48,14 +48,10 @@ def introduced(
 
 def _other_mode(on_pin: bool) -> SetupError:
     """The error for a board that stamps in text in place of a pin, or by a pin in place of text."""
-    found, asked = ("performance", "energy") if on_pin else ("energy", "performance")
-    return SetupError(
-        f"the board's firmware was built for {found} mode: it {'answers' if on_pin else 'gives'} `timestamp` "
-        f"{'in text' if on_pin else 'no text, and stamps by a falling edge of a pin'}",
-        field="mode",
-        value=asked,
-        remedy="Give mode=performance"
-        if on_pin
-        else "Give mode=energy, with its pin on a logic input of the power "
-        "meter; or build its firmware for performance mode",
-    )
+    found, asked, how, remedy = "performance", "energy", "answers `timestamp` in text", "Give mode=performance"
+    if not on_pin:
+        found, asked, how = asked, found, "gives `timestamp` no text, and stamps by a falling edge of a pin"
+        remedy = "Give mode=energy, with its pin on a logic input of the power meter; or build its firmware for "
+        remedy += "performance mode"
+    what = f"the board's firmware was built for {found} mode: it {how}"
+    return SetupError(what, field="mode", value=asked, remedy=remedy)
