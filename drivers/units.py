@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
+from rig.options import refused
 
 PREFIX = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}
 BASES = ("A", "V", "W", "J", "s", "C", "Ah", "Wh")
@@ -41,12 +42,8 @@ def expect(unit: str, allowed: Sequence[str], option: str, where: str, remedy: s
     """The SI unit, one of ``allowed``, and the factor. Raises ``UsageError`` naming the option to state it with."""
     found = unit_of(unit)
     if found is None or found[0] not in allowed:
-        raise UsageError(
-            f"{where} is in {unit or 'no unit'!r}, which is not {' or '.join(allowed)}",
-            field=option,
-            value=unit,
-            remedy=remedy or f"State it: {option}=COLUMN:UNIT, such as m{allowed[0]}",
-        )
+        what = f"{where} is in {unit or 'no unit'!r}, which is not {' or '.join(allowed)}"
+        raise refused(option, unit, remedy or f"State it: {option}=COLUMN:UNIT, such as m{allowed[0]}", what)
     return found
 
 
@@ -73,12 +70,9 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
             said.append((text, found))
     for text, found in said:
         if found is not None and wanted is not None and found != wanted:
-            raise UsageError(
-                f"the column {header!r} states {text} and {option} declares {declared}",
-                field=option,
-                value=declared,
-                remedy=f"Declare {text}; or insist with overrule_header=true if the header is wrong",
-            )
+            what = f"the column {header!r} states {text} and {option} declares {declared}"
+            remedy = f"Declare {text}; or insist with overrule_header=true if the header is wrong"
+            raise refused(option, declared, remedy, what)
 
 
 def zone(text: str, option: str = "timezone") -> tzinfo:
@@ -90,12 +84,8 @@ def zone(text: str, option: str = "timezone") -> tzinfo:
             return timezone(by if offset[1] == "+" else -by)
         return UTC if text.strip().upper() in ("UTC", "Z") else ZoneInfo(text.strip())
     except (ValueError, LookupError, OSError) as error:
-        raise UsageError(
-            f"{option} is {text!r}",
-            field=option,
-            value=text,
-            remedy="Give an IANA name such as Europe/Berlin, or an offset such as +02:00",
-        ) from error
+        remedy = "Give an IANA name such as Europe/Berlin, or an offset such as +02:00"
+        raise refused(option, text, remedy, f"{option} is {text!r}") from error
 
 
 def utc_ns(moment: datetime) -> int:
@@ -119,11 +109,7 @@ def iso_ns(text: str, timezone_: str | None) -> int:
         ) from error
     if moment.tzinfo is None:
         if timezone_ is None:
-            raise UsageError(
-                f"the stamp {text.strip()!r} does not say its time zone",
-                field="timezone",
-                value=text,
-                remedy="State it: timezone=UTC, Europe/Berlin or +02:00",
-            )
+            what = f"the stamp {text.strip()!r} does not say its time zone"
+            raise refused("timezone", text, "State it: timezone=UTC, Europe/Berlin or +02:00", what)
         moment = moment.replace(tzinfo=zone(timezone_))
     return utc_ns(moment)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +19,7 @@ from reports.stream import stream_csv
 from reports.verdict import verdict_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
+from rig.recording.atomic_write import not_stored, write_whole
 from rig.recording.reader import Run
 
 if TYPE_CHECKING:
@@ -68,7 +67,8 @@ def write(result: Result, out: Path, run: Run | None = None) -> list[Path]:
     """Render below ``out``, each file whole or not at all, and return the files' paths."""
     files = render(run, result, out)
     for name, content in files.items():
-        _replace(out / name, content)
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out / name, content, refuse=not_stored)
     for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in FIGURES)):
         if name not in files:  # what an earlier rendering left must not outlive its data
             (out / name).unlink(missing_ok=True)
@@ -195,17 +195,3 @@ def _strict(value: Any) -> Any:
     if hasattr(value, "tolist"):  # numpy's scalars and arrays
         return _strict(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.errors import RigError, SetupError, UnknownNameError, UsageError, missing_extra
+from rig.options import refused
 
 Factory = Callable[..., Any]
 GROUPS = (
@@ -100,11 +101,9 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
     except RigError:
         raise
     except (Exception, SystemExit) as error:
-        raise SetupError(
-            f"{_called(factory)} failed: {type(error).__name__}: {error}",
-            value=repr(error),
-            remedy="Check its cable, its port and its files, or correct the driver",
-        ) from error
+        what = f"{_called(factory)} failed: {type(error).__name__}: {error}"
+        remedy = "Check its cable, its port and its files, or correct the driver"
+        raise SetupError(what, value=repr(error), remedy=remedy) from error
 
 
 def plain_hint(hint: Any) -> bool:
@@ -114,11 +113,8 @@ def plain_hint(hint: Any) -> bool:
 
 
 def _reserved(factory: Factory, name: str) -> SetupError:
-    return SetupError(
-        f"{_called(factory)} has an option {name}, which is the name of a parameter that the rig passes",
-        field=name,
-        remedy=f"Rename the option; reserved names are {', '.join(INJECTED)}",
-    )
+    what = f"{_called(factory)} has an option {name}, which is the name of a parameter that the rig passes"
+    return SetupError(what, field=name, remedy=f"Rename the option; reserved names are {', '.join(INJECTED)}")
 
 
 @contextmanager
@@ -141,11 +137,8 @@ def located(places: Mapping[str, str]) -> Iterator[None]:
 
 def _unmet(factory: Factory, name: str) -> SetupError:
     if name in INJECTED:
-        return SetupError(
-            f"{_called(factory)} needs a {name}, and there is none",
-            field=name,
-            remedy="A simulated meter needs a simulated device: add --simulate, or choose another",
-        )
+        remedy = "A simulated meter needs a simulated device: add --simulate, or choose another"
+        return SetupError(f"{_called(factory)} needs a {name}, and there is none", field=name, remedy=remedy)
     return SetupError(
         f"{_called(factory)} has a parameter {name}, which the rig does not pass",
         field=name,
@@ -183,9 +176,7 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(
-                f"option {text!r} is not key=value", field="option", value=text, remedy="Write --option key=value"
-            )
+            raise refused("option", text, "Write --option key=value", f"option {text!r} is not key=value")
         who, dot, bare = key.partition(".")
         chosen = [who] if dot and who in declared else [w for w, known in declared.items() if key in known]
         name = bare if dot and who in declared else key
@@ -230,12 +221,8 @@ def _module(group: str, name: str, path: Path) -> types.ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[key]
-        raise SetupError(
-            f"{path} cannot be loaded: {type(error).__name__}: {error}",
-            field=group,
-            value=name,
-            remedy="Correct the file",
-        ) from error
+        what = f"{path} cannot be loaded: {type(error).__name__}: {error}"
+        raise SetupError(what, field=group, value=name, remedy="Correct the file") from error
     return module
 
 

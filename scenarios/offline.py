@@ -24,9 +24,8 @@ def offline(
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    samples = list(
-        workload.samples
-    )  # decoded before the run: during it, a decoder would keep the meters from being read
+    # decoded before the run: during it, a decoder would keep the meters from being read
+    samples = list(workload.samples)
     return framed(_work(samples, Enough(rules, clock, purpose, SLACK)), workload, idle, warm)
 
 

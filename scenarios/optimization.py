@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from rig.options import positive, within
 from rig.types import Budget, Issue, Rules, Step, Workload
-from scenarios.steps import at_least, chosen, framed, positive
+from scenarios.steps import chosen, framed
 from scenarios.stops import check_problems, stop_costs
 
 
@@ -34,7 +35,8 @@ def optimization(
     idle = chosen(idle_s, rules.idle_s)
     positive(timeout_s=timeout_s, window_s=window_s)
     times = chosen(repeat, math.ceil(window_s / timeout_s) if metered and to_gap is None else 1)
-    at_least(idle_s=(idle, 0.0), solves=(solves, 1), repeat=(times, 1), to_gap=(chosen(to_gap, 0.0), 0.0))
+    within(0, math.inf, idle_s=idle, to_gap=chosen(to_gap, 0.0))
+    within(1, math.inf, solves=solves, repeat=times)
     check_problems(workload)
     stops = {} if to_gap is None else stop_costs(workload, to_gap)
     return framed(_solves(workload, timeout_s, stops, solves, int(times)), workload, idle, 0)

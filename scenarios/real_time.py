@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
-from rig.errors import UsageError
+from rig.options import limits, positive, refused, within
 from rig.types import Issue, Rules, Sample, Step, Streams, Workload
-from scenarios.steps import at_least, chosen, framed, idle_and_warmup, once, positive
+from scenarios.steps import chosen, framed, idle_and_warmup, once
 
 
 def real_time(
@@ -32,15 +33,13 @@ def real_time(
     device whose other phases run by themselves.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
-    at_least(queue=(queue, 1), stream_seed=(stream_seed, 0))
+    limits(queue=(queue, 1, math.inf), stream_seed=(stream_seed, 0, math.inf))
     positive(window_s=window_s, stride_s=stride_s, scene_s=scene_s, deadline_s=chosen(deadline_s, stride_s))
-    at_least(stream_s=(stream_s, max(window_s, rules.min_duration_s)))
+    within(max(window_s, rules.min_duration_s), math.inf, "s", stream_s=stream_s)
     if purpose == "compliance":
         return framed(once(workload.samples), workload, idle, warm)
     if not isinstance(workload, Streams):
-        raise UsageError(
-            f"workload {workload.name} is no stream", field="workload", value=workload.name, remedy="Use asc"
-        )
+        raise refused("workload", workload.name, "Use asc", f"workload {workload.name} is no stream")
     frames = workload.stream(window_s, stride_s, scene_s, stream_s, stream_seed)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rig.errors import UsageError
+from rig.options import refused
 from rig.types import Rules
 
 NEUROBENCH = "NeuroBench, Nature Communications 16 (2025), system track: tasks and metrics"
@@ -80,9 +80,5 @@ def rules(name: str, scenario: str) -> Rules:
         return Rules(name, scenario, source, **by_scenario[scenario])
     if name == "quick":
         return Rules(name, scenario, source, submittable=False)
-    raise UsageError(
-        f"the rules {name} do not cover the scenario {scenario!r}",
-        field="rules",
-        value=name,
-        remedy=f"They cover {', '.join(by_scenario)}; use --rules quick for others",
-    )
+    what = f"the rules {name} do not cover the scenario {scenario!r}"
+    raise refused("rules", name, f"They cover {', '.join(by_scenario)}; use --rules quick for others", what)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
+from rig.options import positive, within
 from rig.types import Issue, Rules, Sample, Step, Workload
-from scenarios.steps import at_least, chosen, framed, idle_and_warmup, once, positive
+from scenarios.steps import chosen, framed, idle_and_warmup, once
 
 BLOCK = 1024
 
@@ -31,13 +33,12 @@ def server(
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
     seconds = chosen(duration_s, rules.min_duration_s)
-    at_least(duration_s=(seconds, 0.0), arrival_seed=(arrival_seed, 0))
+    within(0, math.inf, duration_s=seconds, arrival_seed=arrival_seed)
     positive(arrival_hz=arrival_hz, latency_bound_s=latency_bound_s)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
-    samples = list(
-        workload.samples
-    )  # decoded before the run: during it, a decoder would keep the meters from being read
+    # decoded before the run: during it, a decoder would keep the meters from being read
+    samples = list(workload.samples)
     return framed(_arrivals(samples, arrival_hz, seconds, rules.min_queries, arrival_seed), workload, idle, warm)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from rig.options import within
 from rig.types import Clock, Idle, Issue, Rules, Step, Workload
-from scenarios.steps import Enough, at_least, framed, idle_and_warmup, once, rounds
+from scenarios.steps import Enough, framed, idle_and_warmup, once, rounds
 
 
 def single_stream(
@@ -26,7 +28,7 @@ def single_stream(
     own, so that short phases can be repeated and powered one at a time. ``idle_s`` and ``warmup``: as in the rules.
     """
     idle, warm = idle_and_warmup(rules, idle_s, warmup)
-    at_least(repeat=(repeat, 1))
+    within(1, math.inf, repeat=repeat)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)
     enough = Enough(rules, clock, purpose)

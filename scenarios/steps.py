@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rig.errors import UsageError
+from rig.options import within
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 
@@ -69,24 +69,10 @@ class Enough:
 def idle_and_warmup(rules: Rules, idle_s: float | None, warmup: int | None) -> tuple[float, int]:
     """Seconds of idle and samples of warm-up: the options, else what the rules say. Raises ``UsageError``."""
     idle, warm = chosen(idle_s, rules.idle_s), int(chosen(warmup, 1 if rules.warmup is None else rules.warmup))
-    at_least(idle_s=(idle, 0.0), warmup=(warm, 0))
+    within(0, math.inf, idle_s=idle, warmup=warm)
     return idle, warm
 
 
 def chosen(value: float | None, default: float | None) -> float:
     """The option, else the default, else 0."""
     return float(value if value is not None else default or 0)
-
-
-def at_least(**limits: tuple[float, float]) -> None:
-    """Raises ``UsageError`` for an option below its least value; options are ``name=(value, least)``."""
-    for name, (value, least) in limits.items():
-        if not (math.isfinite(value) and value >= least):
-            raise UsageError(f"option {name} is {value}", field=name, value=value, remedy=f"Give {least} or more")
-
-
-def positive(**options: float) -> None:
-    """Raises ``UsageError`` for an option that is not above zero."""
-    for name, value in options.items():
-        if not (math.isfinite(value) and value > 0):
-            raise UsageError(f"option {name} is {value}", field=name, value=value, remedy="Give a positive number")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rig.analysis.solving.targets import OFFICIAL, by_preference
-from rig.errors import UsageError
+from rig.options import refused
 from rig.types import Workload
 
 
@@ -21,12 +21,8 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
             known[OFFICIAL] = sample.target_cost
         if not known:
             notes = workload.details.get("notes") or ()
-            raise UsageError(
-                f"problem {sample.id} has no target to come close to",
-                field="to_gap",
-                value=to_gap,
-                remedy=f"Leave to_gap out, or give a target. {' '.join(notes)}".rstrip(),
-            )
+            what = f"problem {sample.id} has no target to come close to"
+            raise refused("to_gap", to_gap, f"Leave to_gap out, or give a target. {' '.join(notes)}".rstrip(), what)
         target = known[by_preference(known)[0]]
         costs[sample.id] = target + to_gap * abs(target)
     return costs
@@ -36,9 +32,5 @@ def check_problems(workload: Workload) -> None:
     """Raises ``UsageError`` for a workload of labelled samples, in which there is nothing to optimize."""
     first = next(iter(workload.samples), None)
     if first is not None and first.label is not None:
-        raise UsageError(
-            f"workload {workload.name} holds things to classify, not problems to optimize",
-            field="workload",
-            value=workload.name,
-            remedy="Use --workload qubo-mis, or another scenario",
-        )
+        what = f"workload {workload.name} holds things to classify, not problems to optimize"
+        raise refused("workload", workload.name, "Use --workload qubo-mis, or another scenario", what)

@@ -7,16 +7,18 @@ that is found after the deadline does not count; its cost and the overrun are re
 from __future__ import annotations
 
 import math
-import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DeviceError, UsageError
+from rig.engine.blocking import blocking
+from rig.errors import DeviceError
+from rig.options import refused
 from rig.types import Budget, DeviceInfo, Progress, Reply, Sample, Span
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 
@@ -101,10 +103,10 @@ class SolverDevice(Generic[T]):
         self._info, self._load, self._solve = info, load, solve
         self._seed, self._default_s, self._longest_s = seed, default_s, longest_s
         self._loaded: dict[str, tuple[int, T, Any]] = {}
-        self._todo: queue.SimpleQueue[tuple[str, tuple[int, T, Any], Budget, int] | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
+        self._jobs: deque[tuple[tuple[int, T, Any], Budget, int]] = deque()
+        self._solves = 0
         self._closing = threading.Event()
-        self._worker: threading.Thread | None = None
+        self._worker = blocking(self._solved, info)
 
     def info(self) -> DeviceInfo:
         """What was declared."""
@@ -128,67 +130,39 @@ class SolverDevice(Generic[T]):
         Raises ``UsageError`` also for a phase that is not the only one.
         """
         if phase not in (None, PHASE):
-            raise UsageError(f"there is no phase {phase!r}", field="phase", value=phase, remedy=f"Known: {PHASE}")
-        kept = self._checked(budget)
+            raise refused("phase", phase, f"Known: {PHASE}")
+        kept = kept_budget(budget, self._default_s, self._longest_s)
         unknown = [sample.id for sample in samples if sample.id not in self._loaded]
         if unknown:
             raise DeviceError(
                 f"sample {unknown[0]} was not staged", field="sample_id", value=unknown[0], remedy="Stage it first"
             )
-        if self._worker is None:
-            # a daemon, so that a solver that hangs cannot keep the process alive
-            self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)
-            self._worker.start()
-        for sample in samples:
-            self._todo.put((sample.id, self._loaded[sample.id], kept, times))
+        self._jobs.extend((self._loaded[sample.id], kept, times) for sample in samples)
+        self._worker.submit(samples, None)
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait up to ``timeout_s`` for the next reply. Raises the solver's exception, if there was one."""
-        try:
-            item = self._done.get(timeout=max(timeout_s, 0.0))
-        except queue.Empty:
-            return []
-        if isinstance(item, Exception):
-            raise item
-        return [item]
+        """Wait up to ``timeout_s`` for a reply. Raises the solver's exception, if there was one."""
+        return self._worker.poll(timeout_s)
 
     def close(self) -> None:
         """End the running solve at its next look at the time, and the worker; a solver that hangs is abandoned."""
         self._closing.set()
-        self._todo.put(None)
-        if self._worker is not None:
-            self._worker.join(timeout=0.05)
+        self._worker.close()
 
     def _prepared(self, sample: Sample) -> tuple[int, T, Any]:
         graph = from_payload(sample.payload)
         return graph.nodes, self._load(graph), sample.payload
 
-    def _checked(self, budget: Budget | None) -> Budget:
-        """The budget, with a timeout in any case. Raises ``UsageError`` for one that cannot be kept."""
-        timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
-        if timeout_s is not None and not 0 < timeout_s <= self._longest_s:
-            remedy = f"Give seconds above 0 and up to {self._longest_s:g} (option longest_s)"
-            raise UsageError(f"a budget of {timeout_s} s", field="timeout_s", value=timeout_s, remedy=remedy)
-        if stop is not None and not math.isfinite(stop):
-            raise UsageError(f"a cost of {stop} to stop at", field="stop_at_cost", value=stop, remedy="Give a number")
-        unbound_s = self._default_s if stop is None else self._longest_s
-        return Budget(unbound_s if timeout_s is None else timeout_s, stop)
-
-    def _work(self) -> None:
-        depends = bool(self._info.details["schedule_depends_on_budget"])
-        solves = 0
-        while (job := self._todo.get()) is not None and not self._closing.is_set():
-            sample_id, (nodes, loaded, _), budget, times = job
-            replies = []
-            try:
-                for k in range(times):
-                    tally = Tally(nodes, budget, solve_seed(self._seed, solves + k), self._closing)
-                    self._solve(loaded, tally)
-                    replies.append(tally.reply(sample_id, depends))
-                self._done.put(_on_end(replies))
-            except Exception as error:
-                self._done.put(error)
-            solves += times
+    def _solved(self, sample: Sample) -> Reply:
+        """Solve a loaded graph within its budget, as often as its job says."""
+        (nodes, loaded, _), budget, times = self._jobs.popleft()
+        first, self._solves = self._solves, self._solves + times
+        replies = []
+        for k in range(first, first + times):
+            tally = Tally(nodes, budget, solve_seed(self._seed, k), self._closing)
+            self._solve(loaded, tally)
+            replies.append(tally.reply(sample.id, bool(self._info.details["schedule_depends_on_budget"])))
+        return _on_end(replies)
 
 
 def _on_end(replies: Sequence[Reply]) -> Reply:
@@ -209,9 +183,18 @@ def solve_seed(seed: int, k: int) -> int:
 def checked_options(seed: int, default_s: float, longest_s: float) -> None:
     """Raises ``UsageError`` for options of a solver that are out of range."""
     if not 0 <= seed < 2**31:
-        raise UsageError(f"seed {seed}", field="seed", value=seed, remedy="Give a whole number from 0 to 2^31 - 1")
-    for field, value, most in (("longest_s", longest_s, 1e6), ("default_s", default_s, longest_s)):
+        raise refused("seed", seed, "Give a whole number from 0 to 2^31 - 1")
+    for name, value, most in (("longest_s", longest_s, 1e6), ("default_s", default_s, longest_s)):
         if not 0 < value <= most:
-            raise UsageError(
-                f"{field} is {value}", field=field, value=value, remedy=f"Give seconds above 0 and up to {most:g}"
-            )
+            raise refused(name, value, f"Give seconds above 0 and up to {most:g}")
+
+
+def kept_budget(budget: Budget | None, default_s: float, longest_s: float) -> Budget:
+    """The budget, with a timeout in any case. Raises ``UsageError`` for one that cannot be kept."""
+    timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
+    if timeout_s is not None and not 0 < timeout_s <= longest_s:
+        raise refused("timeout_s", timeout_s, f"Give seconds above 0 and up to {longest_s:g} (option longest_s)")
+    if stop is not None and not math.isfinite(stop):
+        raise refused("stop_at_cost", stop, "Give a number")
+    unbound_s = default_s if stop is None else longest_s
+    return Budget(unbound_s if timeout_s is None else timeout_s, stop)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from drivers.importers.refusals import bad_file, bad_option, unstated
+from drivers.importers.refusals import bad_file, unstated
 from rig.errors import DataError, UsageError
+from rig.options import refused
 
 SEARCHED = 2000
 """Lines in which a header is looked for; data in them show the decimal mark."""
@@ -70,7 +71,7 @@ def find(
     ``DataError`` for a file that is no text, ``UsageError`` for a separator or a decimal mark that must be stated.
     """
     if comment is not None and (len(comment) != 1 or comment in SEPARATORS + "\"'\r\n"):
-        raise bad_option("comment", comment, "Give one character, as #")
+        raise refused("comment", comment, "Give one character, as #")
     lines, given = _head(path), _separator(separator)
     for above, line in enumerate(lines):
         found = {s: names for s in given or SEPARATORS if fits(names := _cells(line, s)) is not None}
@@ -112,7 +113,7 @@ def _separator(given: str | None) -> str | None:
         return None
     chosen = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(given, given)
     if len(chosen) != 1 or chosen in '"\r\n':
-        raise bad_option("separator", given, "Give one character")
+        raise refused("separator", given, "Give one character")
     return chosen
 
 
@@ -164,7 +165,7 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
     """
     if given is not None:
         if given not in (".", ","):
-            raise bad_option("decimal", given, "Give . or ,")
+            raise refused("decimal", given, "Give . or ,")
         return given
     if layout.separator == ",":
         return "."

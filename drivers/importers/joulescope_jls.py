@@ -17,7 +17,8 @@ import numpy as np
 from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import BLOCK, TimeAxis
-from rig.errors import DataError, MissingExtraError
+from rig.errors import DataError
+from rig.extras import imported
 from rig.types import Chunk, Floats, Rail
 
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"
@@ -87,18 +88,10 @@ class _File:
         return np.where(np.isnan(values), values.dtype.type(np.nan), values)  # no signalling NaN
 
     def _with(self, use: Callable[[Any], T]) -> T:
-        try:
-            from pyjls import Reader
-        except ImportError as error:
-            raise MissingExtraError(
-                "JLS files need pyjls, which is not installed",
-                field="importer",
-                value="joulescope-jls",
-                remedy="pip install 'neurorig[joulescope]'",
-            ) from error
+        pyjls = imported("pyjls", "a JLS file", "joulescope", field="importer", value="joulescope-jls")
         _hush()
         try:
-            with Reader(str(self._copy)) as reader:
+            with pyjls.Reader(str(self._copy)) as reader:
                 return use(reader)
         except DataError:
             raise

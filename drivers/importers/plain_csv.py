@@ -9,11 +9,12 @@ import numpy as np
 
 from drivers.importers.csv_columns import FARTHEST_S, Columns, read, unit_of_time
 from drivers.importers.csv_layout import all_of, find
-from drivers.importers.refusals import bad_option, unstated
+from drivers.importers.refusals import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import agree, expect, iso_ns
 from rig.errors import DataError, UsageError
+from rig.options import refused
 from rig.types import Conversion, Floats, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}
@@ -60,7 +61,7 @@ def open_import(
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is no such table.
     """
     if kind not in ("mean", "point"):
-        raise bad_option("kind", kind, "Give mean or point")
+        raise refused("kind", kind, "Give mean or point")
     given = {"power": power, "current": current, "voltage": voltage, "energy": energy}
     declared = {name: _declared(name, text) for name, text in given.items() if text is not None}
     _check_sources(declared)
@@ -124,9 +125,9 @@ def _uniform(table: Columns, rate_hz: float | None, means: bool) -> TimeAxis:
     """The axis of a table without a column of time; a point is read at the end of its period."""
     hz = rate_hz or 0.0
     if not 1e-6 <= hz <= 1e9:
-        raise bad_option("rate_hz", hz, "Give Hz, from 1e-6 to 1e9")
+        raise refused("rate_hz", hz, "Give Hz, from 1e-6 to 1e9")
     if len(table) / hz > FARTHEST_S:
-        raise bad_option("rate_hz", hz, "Give a higher rate: the trace would last a century")
+        raise refused("rate_hz", hz, "Give a higher rate: the trace would last a century")
     return TimeAxis(0 if means else -round(1e9 / hz), hz)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from drivers.importers.refusals import bad_option, check_limits, unstated
+from drivers.importers.refusals import unstated
 from drivers.importers.time_axis import TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
 from rig.importing.checks import PLAUSIBLE, out_of_range
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedTrace
+from rig.options import refused, within
 from rig.recording.lines import LIMIT
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
@@ -122,7 +123,7 @@ def _imported(source: Path, found: SingleTrace, options: TraceOptions, windows: 
     samples, such samples. Limits of error are looked up here, where the length of a reading is known. Raises
     ``UsageError``, and what ``rig.bench.calibration.stated`` raises.
     """
-    check_limits(sync_s=options.sync_s, clock_tolerance=options.clock_tolerance)
+    within(0.0, 1e5, sync_s=options.sync_s, clock_tolerance=options.clock_tolerance)
     zero = found.readings[0].axis.t0_ns
     for on, off in [*((s.on_tick, s.off_tick) for s in windows.spans), *windows.idle_ns, (zero, zero)]:
         if max(abs(on), abs(off)) >= LIMIT // 2:
@@ -176,5 +177,5 @@ def conversion(unit: str, supply_v: float | None) -> Conversion:
     if supply_v is None:
         raise unstated("supply_v", "the supply voltage is not stated", "supply_v=NUMBER")
     if not 0.0 < supply_v <= MOST_SUPPLY_V:
-        raise bad_option("supply_v", supply_v, "Give volts above 0, not millivolts: supply_v=1.8")
+        raise refused("supply_v", supply_v, "Give volts above 0, not millivolts: supply_v=1.8")
     return Conversion("A", supply_v)

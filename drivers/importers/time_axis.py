@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.importers.refusals import bad_option
 from rig.errors import DataError
+from rig.options import refused
 from rig.types import Chunk, Floats, Indices
 
 EVEN = 0.01
@@ -41,7 +41,7 @@ def axis_of(stamps_ns: Indices, place: str | None) -> TimeAxis:
     a point is stamped at its end. Raises ``DataError`` for stamps that do not move forward.
     """
     if place is not None and place not in LAGS:
-        raise bad_option("stamp", place, "Give start, end or middle")
+        raise refused("stamp", place, "Give start, end or middle")
     if len(stamps_ns) < 2:
         what = f"the trace holds {len(stamps_ns)} readings"
         raise DataError(what, field="time", value=len(stamps_ns), remedy="A trace needs at least two")

@@ -10,10 +10,11 @@ import numpy as np
 
 from drivers.importers.csv_columns import Columns, read, unit_of_time
 from drivers.importers.csv_layout import find
-from drivers.importers.refusals import bad_file, bad_option, check_inferences
+from drivers.importers.refusals import bad_file, check_inferences
 from drivers.units import NS, iso_ns, named_unit
 from rig.errors import DataError, UsageError
 from rig.importing.imported import ImportedSpan
+from rig.options import refused
 from rig.types import MARK_PHASE, Bools, Floats, Indices
 
 IDLE, WARMUP, DEFAULT_PHASE = "idle", "warmup", "inference"
@@ -102,7 +103,7 @@ def idle_of(text: str | None) -> tuple[tuple[int, int], ...]:
         try:
             on, off = round(float(start) * 1e9), round(float(end) * 1e9)
         except (ValueError, OverflowError) as error:
-            raise bad_option("idle", text, "Write idle=START:END,... in seconds") from error
+            raise refused("idle", text, "Write idle=START:END,... in seconds") from error
         found.append((on, off))
     return tuple(found)
 
@@ -115,7 +116,7 @@ def from_channel(high: Bools, stamps: Indices, active: str, inferences: int) -> 
     """
     check_inferences(inferences)
     if active not in ("high", "low"):
-        raise bad_option("window_active", active, "Give high or low")
+        raise refused("window_active", active, "Give high or low")
     level = high if active == "high" else ~high
     edges = np.flatnonzero(np.diff(level.astype(np.int8))) + 1
     edges = edges[0 if len(edges) and level[edges[0]] else 1 :]  # rising and falling by turns

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import IO, Any
 
-from rig.errors import MissingExtraError, SetupError
+from rig.errors import SetupError, missing_extra
 
 Process = subprocess.Popen[bytes]
 _MARK = "worker interpreter: "
@@ -97,12 +97,7 @@ def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, A
         import execnet
         from execnet import gateway_base, gateway_bootstrap, gateway_io
     except ImportError as error:
-        raise MissingExtraError(
-            f"device {worker.name} needs execnet, which is not installed",
-            field="device",
-            value=worker.name,
-            remedy=f"pip install 'neurorig[{worker.extra}]'",
-        ) from error
+        raise missing_extra(f"device {worker.name}", error, worker.extra, field="device", value=worker.name) from error
     python = shlex.quote(os.path.normpath(worker.interpreter or sys.executable))
     where = f"ssh={worker.host}" if worker.host else "popen"
     spec = execnet.XSpec(f"{where}//python={python}//id=worker//execmodel=main_thread_only")

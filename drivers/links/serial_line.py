@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.extras import vendor_package
 from drivers.failures import KEPT
-from drivers.options import positive
 from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError, UsageError
+from rig.extras import imported
+from rig.options import positive
 
 SLICE_S = 0.05
 """How long one wait inside pyserial lasts, and so how late a deadline may be kept."""
@@ -161,7 +161,7 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
             example="COM3" if sys.platform == "win32" else "/dev/ttyACM0",
         )
     positive(baud=baud)
-    serial = vendor_package("serial", "pyserial", "serial", "an instrument on a serial port", "port")
+    serial = imported("serial", "an instrument on a serial port", "serial", field="port", value="pyserial")
     handle = serial.Serial(baudrate=baud, timeout=SLICE_S, write_timeout=1.0, exclusive=True)
     handle.port = port
     if not dtr:

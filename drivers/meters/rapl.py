@@ -16,8 +16,8 @@ from pathlib import Path
 
 from drivers.failures import meter_failed
 from drivers.meters.polled import HOST, Polled, polled_meter
-from drivers.options import parts_of, positive, refused
 from rig.errors import MeterError, SetupError
+from rig.options import parts_of, positive, refused
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -29,6 +29,10 @@ RATE_MOST_HZ = 500.0
 BUFFER_S = 60.0
 SLACK_S = 5e-3
 """Updates jitter: the energy between two looks may be of this much more time than lies between them."""
+READ_ANYWAY = (
+    f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (it lets every user watch the processor's power, "
+    "CVE-2020-8694); or run as root"
+)
 REST = "everything that is not the processor's: boards, disks, fans, cards, and what the power supply loses"
 
 
@@ -244,21 +248,13 @@ def _twice(root: Path) -> list[str]:
 def _readable(zone: Zone) -> None:
     try:
         int((zone.path / "energy_uj").read_text())
-    except PermissionError as error:
-        raise SetupError(
-            f"the energy counter of {zone.rail} may not be read by you",
-            field="energy_uj",
-            value=os.fspath(zone.path / "energy_uj"),
-            remedy=f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (it lets every user watch the "
-            "processor's power, CVE-2020-8694); or run as root",
-        ) from error
     except (OSError, ValueError) as error:
-        raise SetupError(
-            f"the energy counter of {zone.rail} cannot be read: {error}",
-            field="energy_uj",
-            value=os.fspath(zone.path / "energy_uj"),
-            remedy="Leave this zone out of domains",
-        ) from error
+        what, remedy = f"cannot be read: {error}", "Leave this zone out of domains"
+        if isinstance(error, PermissionError):
+            what, remedy = "may not be read by you", READ_ANYWAY
+        place = os.fspath(zone.path / "energy_uj")
+        what = f"the energy counter of {zone.rail} {what}"
+        raise SetupError(what, field="energy_uj", value=place, remedy=remedy) from error
 
 
 def _in_sysfs(path: Path) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from drivers.options import positive
 from rig.errors import SetupError
+from rig.options import positive
 from rig.types import Device, Meter, Plant
 
 MODES = ("simulator",)
@@ -20,23 +20,13 @@ def open_meter(device: Device, plant: Plant | None = None, *, rate_hz: float = 1
     positive(rate_hz=rate_hz)
     info = device.info()
     if info.onboard_meter != NAME:
-        raise SetupError(
-            f"device {info.name!r} has no power monitor of this kind",
-            field="meter",
-            value=NAME,
-            remedy=f"It has {info.onboard_meter or 'none'}; choose another meter",
-        )
+        what = f"device {info.name!r} has no power monitor of this kind"
+        remedy = f"It has {info.onboard_meter or 'none'}; choose another meter"
+        raise SetupError(what, field="meter", value=NAME, remedy=remedy)
     if info.mode == "hardware":
-        raise SetupError(
-            "reading the monitor of a real Xylo board is not in this version",
-            field="meter",
-            value=NAME,
-            remedy="Add --simulate, or measure with an external meter",
-        )
+        what = "reading the monitor of a real Xylo board is not in this version"
+        raise SetupError(what, field="meter", value=NAME, remedy="Add --simulate, or measure with an external meter")
     if plant is None:
-        raise SetupError(
-            "the simulated monitor needs the simulated bench that its device is on",
-            field="plant",
-            remedy="Use the simulated bench, or pass plant=",
-        )
+        what = "the simulated monitor needs the simulated bench that its device is on"
+        raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
     return plant.meter(NAME, rate_hz)

@@ -5,8 +5,6 @@ Figures are drawn without pyplot, and the same result gives the same bytes.
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +14,7 @@ from reports.figures.execution import execution_figure
 from reports.figures.service import service_figure
 from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
-from reports.figures.style import COLOURS, INK, RC, margins, new_figure
+from reports.figures.style import COLOURS, INK, margins, new_figure, styled, svg_of
 from reports.figures.trace import power_figure
 from reports.format import budget, clean, si
 from reports.names import text_of, title
@@ -32,10 +30,7 @@ _BUDGET_OF = tuple(
 
 def draw(result: Result) -> dict[str, bytes]:
     """SVG by the names in ``reports.render.FIGURES``; a figure without data is left out."""
-    from matplotlib import rc_context, rcParamsDefault
-
-    base: dict[Any, Any] = {k: v for k, v in rcParamsDefault.items() if not k.startswith("backend")}
-    with rc_context({**base, **RC}):
+    with styled():
         figures = {
             "stream": stream_figure(result.series, result.quantities),
             "power": power_figure(result.series),
@@ -44,26 +39,7 @@ def draw(result: Result) -> dict[str, bytes]:
             "solver": solver_figure(result.series.solves),
             "budget": _budget(result.quantities),
         }
-        return {name: _svg(f, name, result.simulated) for name, f in figures.items() if f is not None}
-
-
-def _svg(figure: Any, name: str, simulated: bool) -> bytes:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    if simulated:
-        figure.text(0.995, 0.004, "SIMULATED", ha="right", va="bottom", color="#a3195b", weight="bold")
-        mark = {"ha": "center", "va": "center", "rotation": 18, "size": 64, "weight": "bold"}
-        figure.text(0.5, 0.5, "SIMULATED", color="#a3195b", alpha=0.10, zorder=10, **mark)
-    out = io.BytesIO()
-    silent = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    canvas: Any = FigureCanvasSVG(figure)
-    canvas.print_svg(out, metadata={**silent, "Title": name})
-    text = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue().decode(), flags=re.S)
-    return re.sub(r'(?<= d=")[^"]*', _rounded, text).encode()
-
-
-def _rounded(path: re.Match[str]) -> str:
-    return re.sub(r"(\.\d\d)\d+", r"\1", path[0])
+        return {name: svg_of(f, name, {result.simulated}) for name, f in figures.items() if f is not None}
 
 
 # ---- uncertainty --------------------------------------------------------------------------

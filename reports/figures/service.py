@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, INK, LIMIT, TRACE, WIDTH_IN, Floats, new_figure
+from reports.figures.style import COLOURS, INK, KEY_IN, LIMIT, TRACE, WIDTH_IN, Floats, key_beside, log_axis, panel_pair
 from reports.format import prefix, quantity_text, si
 from rig.analysis.result import Result
 from rig.analysis.service.serving import percentile_latency
 from rig.recording.records import ScenarioRecord
 
-_HEIGHT_IN, _KEY_IN = 3.9, 1.95
 _MARKS = 1200  # samples drawn one by one; more are drawn by columns
 _COLUMNS = 600
 _WIDE = 30.0  # greatest over least, from which an axis is logarithmic
@@ -40,10 +38,7 @@ def service_figure(result: Result) -> Any:
     low, high = float(took.min()), float(np.max(took, initial=bound_s if limit else 0.0))
     wide = low > 0 and high / low > _WIDE
     factor, unit = prefix(float(np.median(took)) if wide else high, "s")
-    figure = new_figure(_HEIGHT_IN)
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1.5, 1.0])
-    sides = {"left": 0.8 / WIDTH_IN, "right": 1 - _KEY_IN / WIDTH_IN}
-    figure.subplots_adjust(**sides, top=1 - 0.35 / _HEIGHT_IN, bottom=0.55 / _HEIGHT_IN, wspace=0.07)
+    figure, left, right = panel_pair(0.07, sharey=True)
     _over_time(left, requested, took * factor, bound_s * factor)
     _distribution(right, took, factor)
     if limit:
@@ -55,16 +50,8 @@ def service_figure(result: Result) -> Any:
     over = f", {np.count_nonzero(took > bound_s)} over the {limit[0]}" if limit else ""
     left.set_title(f"time from request to completion, n = {len(took)}{over}")
     left.set_ylabel(unit)
-    _key(figure, (left, right))
+    key_beside(figure, (left, right))
     return figure
-
-
-def _key(figure: Any, axes: Sequence[Any]) -> None:
-    """What the marks are, beside the panels, so that it hides none of them."""
-    keys = [axis.get_legend_handles_labels() for axis in axes]
-    handles, labels = ([x for key in keys for x in key[k]] for k in (0, 1))
-    place = (1 - (_KEY_IN - 0.05) / WIDTH_IN, 1 - 0.3 / _HEIGHT_IN)
-    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, fontsize=8)
 
 
 def _limit(scenario: ScenarioRecord) -> tuple[str, float] | None:
@@ -126,7 +113,7 @@ def _distribution(axis: Any, took: Floats, factor: float) -> None:
 
 def _nines(axis: Any, end: float) -> None:
     """A logarithmic axis of one over the share that is slower, up to ``end``, labelled by the share that is not."""
-    width_in = (WIDTH_IN - 0.8 - _KEY_IN) / 2.6
+    width_in = (WIDTH_IN - 0.8 - KEY_IN) / 2.6
     shares: list[float] = []
     last_in = -1.0
     for p in (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999999):
@@ -145,9 +132,7 @@ def _height(axis: Any, extent: tuple[float, float], wide: bool, bounded: bool) -
     """One scale for both panels: logarithmic where the spread is large, else from 0 where there is a bound."""
     low, high = extent
     if wide:
-        axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(lambda v, _: f"{v:g}")
-        axis.yaxis.set_minor_formatter(lambda v, _: "")
+        log_axis(axis.yaxis, axis.set_yscale)
         axis.set_ylim(low / 1.4, high * 1.4)
     elif bounded:
         axis.set_ylim(0.0, 1.1 * high)

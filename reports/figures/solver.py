@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE, WIDTH_IN, Floats, new_figure
+from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE, Floats, key_beside, log_axis, panel_pair
 from reports.format import clean, prefix
 from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.solves import Solve
 from rig.analysis.solving.targets import by_preference
 
-_HEIGHT_IN, _KEY_IN = 3.9, 1.95
 _LINES = 40  # solves drawn one by one; more are drawn as a band
 _MARKS = 600
 _MOMENTS = 300
@@ -35,28 +34,20 @@ def solver_figure(solves: Sequence[Solve]) -> Any:
     first = float(np.min(times[times >= 1e-6 * last], initial=last))  # the first claim may come with the graph, at 0
     factor, unit = prefix(math.sqrt(first * last), "s")
     paths = [(np.maximum(t, first / _ROOM), g) for t, g in paths]
-    figure = new_figure(_HEIGHT_IN)
-    left, right = figure.subplots(1, 2, width_ratios=[1.5, 1.0])
-    sides = {"left": 0.8 / WIDTH_IN, "right": 1 - _KEY_IN / WIDTH_IN}
-    figure.subplots_adjust(**sides, top=1 - 0.35 / _HEIGHT_IN, bottom=0.55 / _HEIGHT_IN, wspace=0.22)
+    figure, left, right = panel_pair(0.22)
     _closing(left, paths, factor)
     _reached(right, paths, last, factor)
     left.set_title(f"gap to the {clean(target).replace('_', ' ')} target, n = {len(paths)}")
     right.set_title("share of solves as close")
     for axis in (left, right):
         if last > 10.0 * first:
-            axis.set_xscale("log")
+            log_axis(axis.xaxis, axis.set_xscale)
             axis.xaxis.get_major_locator().set_params(numticks=6)
-            axis.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
-            axis.xaxis.set_minor_formatter(lambda v, _: "")
             axis.set_xlim(first * factor / _ROOM, last * factor * _ROOM)
         else:
             axis.set_xlim(0.0, 1.05 * last * factor)
         axis.set_xlabel(f"time of the solve, {unit}")
-    keys = [axis.get_legend_handles_labels() for axis in (left, right)]
-    handles, labels = ([x for key in keys for x in key[k]] for k in (0, 1))
-    place = (1 - (_KEY_IN - 0.05) / WIDTH_IN, 1 - 0.3 / _HEIGHT_IN)
-    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, fontsize=8)
+    key_beside(figure, (left, right))
     return figure
 
 

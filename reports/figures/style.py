@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import re
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,6 +14,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 WIDTH_IN = 9.2
+PAIR_IN, KEY_IN = 3.9, 1.95
+"""Height of two panels side by side, and the width of the key beside them."""
 INK, MUTED, GRID = "#1a1f26", "#5b6570", "#d9dee3"
 TRACE = "#0b3c5d"
 COLOURS = {  # Okabe and Ito's palette, told apart by colour-blind readers
@@ -64,3 +70,54 @@ def margins(figure: Any, top: float, left: float = 0.8, gap: float = 0.0) -> Non
     mean = (height - top - 0.55 - gap * (rows - 1)) / rows
     edges = {"left": left / width, "right": 1 - 0.15 / width, "top": 1 - top / height, "bottom": 0.55 / height}
     figure.subplots_adjust(**edges, hspace=gap / mean)
+
+
+def panel_pair(wspace: float, sharey: bool = False) -> tuple[Any, Any, Any]:
+    """A figure with two panels side by side, the left one wider, and with room for a key at its right."""
+    figure = new_figure(PAIR_IN)
+    left, right = figure.subplots(1, 2, sharey=sharey, width_ratios=[1.5, 1.0])
+    sides = {"left": 0.8 / WIDTH_IN, "right": 1 - KEY_IN / WIDTH_IN}
+    figure.subplots_adjust(**sides, top=1 - 0.35 / PAIR_IN, bottom=0.55 / PAIR_IN, wspace=wspace)
+    return figure, left, right
+
+
+def key_beside(figure: Any, axes: Sequence[Any]) -> None:
+    """What the marks are, beside the panels, so that it hides none of them."""
+    keys = [axis.get_legend_handles_labels() for axis in axes]
+    handles, labels = ([x for key in keys for x in key[k]] for k in (0, 1))
+    place = (1 - (KEY_IN - 0.05) / WIDTH_IN, 1 - 0.3 / PAIR_IN)
+    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, fontsize=8)
+
+
+def log_axis(side: Any, set_scale: Any) -> None:
+    """Make an axis logarithmic, with plain numbers at its ticks."""
+    set_scale("log")
+    side.set_major_formatter(lambda v, _: f"{v:g}")
+    side.set_minor_formatter(lambda v, _: "")
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Draw in the style of the reports, whatever the user's own settings are."""
+    from matplotlib import rc_context, rcParamsDefault
+
+    base: dict[Any, Any] = {k: v for k, v in rcParamsDefault.items() if not k.startswith("backend")}
+    with rc_context({**base, **RC}):
+        yield
+
+
+def svg_of(figure: Any, name: str, simulated: Set[bool]) -> bytes:
+    """The figure as SVG, marked where all of it ({True}) or a part of it is simulated."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    if True in simulated:
+        told = "SIMULATED" if False not in simulated else "SIMULATED in part"
+        figure.text(0.995, 0.004, told, ha="right", va="bottom", color="#a3195b", weight="bold")
+    if simulated == {True}:
+        mark = {"ha": "center", "va": "center", "rotation": 18, "size": 64, "weight": "bold"}
+        figure.text(0.5, 0.5, "SIMULATED", color="#a3195b", alpha=0.10, zorder=10, **mark)
+    out = io.BytesIO()
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(out, metadata={**dict.fromkeys(("Date", "Creator", "Format", "Type")), "Title": name})
+    text = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue().decode(), flags=re.S)
+    return re.sub(r'(?<= d=")[^"]*', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text).encode()

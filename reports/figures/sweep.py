@@ -5,20 +5,18 @@ The same table gives the same bytes.
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reports.figures.style import COLOURS, LIMIT, MUTED, RC, WIDTH_IN, margins, new_figure
+from reports.figures.style import COLOURS, LIMIT, MUTED, WIDTH_IN, margins, new_figure, styled, svg_of
 from reports.figures.sweep_axes import Drawn, bounds, draw_line, places, scale_axes
 from reports.figures.sweep_axes import said as _said
 from reports.format import clean, prefix
 from reports.names import title
 from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import FigureKey
-from rig.errors import UsageError
+from rig.options import unfit
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, FigureKey]
@@ -60,24 +58,16 @@ def sweep_figure(
     shown = [row for row in rows if row.get(quantity) is not None and row.get(key) is not None]
     if not shown:
         return None
-    from matplotlib import rc_context, rcParamsDefault
-
-    base: dict[Any, Any] = {k: v for k, v in rcParamsDefault.items() if not k.startswith("backend")}
-    with rc_context({**base, **RC}):
+    with styled():
         figure = _drawn(shown, quantity, figures, key, [k for k in varied if k != walked])
-        return _saved(figure, {bool(row.get("simulated")) for row in shown})
+        return svg_of(figure, "sweep", {bool(row.get("simulated")) for row in shown})
 
 
 def _chosen(field: str, asked: str | None, known: Sequence[str], default: str) -> str:
     if asked is None:
         return default
     if asked not in known:
-        raise UsageError(
-            f"--{field} {asked!r} is not in the table",
-            field=field,
-            value=asked,
-            remedy=f"Known: {', '.join(known) or 'none yet'}",
-        )
+        raise unfit(field, asked, "is not in the table", f"Known: {', '.join(known) or 'none yet'}")
     return asked
 
 
@@ -234,19 +224,3 @@ def _target_keys(rows: Sequence[Row], quantity: str, figures: Figures) -> list[K
 def _by_value(group: Line) -> tuple[tuple[bool, float, str], ...]:
     plain = [isinstance(v, (int, float)) for v in group[0]]
     return tuple((not p, v if p else 0.0, str(v)) for p, v in zip(plain, group[0], strict=True))
-
-
-def _saved(figure: Any, simulated: set[bool]) -> bytes:
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    if True in simulated:
-        told = "SIMULATED" if False not in simulated else "SIMULATED in part"
-        figure.text(0.995, 0.004, told, ha="right", va="bottom", color="#a3195b", weight="bold")
-    if simulated == {True}:
-        mark = {"ha": "center", "va": "center", "rotation": 18, "size": 64, "weight": "bold"}
-        figure.text(0.5, 0.5, "SIMULATED", color="#a3195b", alpha=0.10, zorder=10, **mark)
-    out = io.BytesIO()
-    canvas: Any = FigureCanvasSVG(figure)
-    canvas.print_svg(out, metadata={**dict.fromkeys(("Date", "Creator", "Format", "Type")), "Title": "sweep"})
-    text = re.sub(r"<metadata>.*?</metadata>", "", out.getvalue().decode(), flags=re.S)
-    return re.sub(r'(?<= d=")[^"]*', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text).encode()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from reports.figures.style import log_axis
 from reports.format import clean
 from rig.analysis.catalogue import Entry
 
@@ -84,23 +85,17 @@ def scale_axes(axis: Any, rows: Sequence[Row], drawn: Drawn, names: Sequence[str
     if names:
         axis.set_xticks(range(len(names)), names)
     elif logarithmic(x):
-        _logarithm(axis.xaxis, axis.set_xscale)
+        log_axis(axis.xaxis, axis.set_xscale)
         several = sorted(set(x))
         if len(several) <= _TICKS:
             axis.set_xticks(several, [f"{v:g}" for v in several])
     points = [drawn.interval(row) for row in rows]
     y = [value for value, _, _ in points]
     if _wide(y):
-        _logarithm(axis.yaxis, axis.set_yscale)
+        log_axis(axis.yaxis, axis.set_yscale)
         axis.set_ylim(min(y) / 2.0, 1.5 * max(*(high for _, _, high in points), *y))
     elif drawn.held[0] == 0.0 and min(low for _, low, _ in points) <= 0.0 and max(y) > 0.0:
         axis.set_ylim(bottom=0.0)  # what cannot be negative needs no room below
-
-
-def _logarithm(side: Any, set_scale: Any) -> None:
-    set_scale("log")
-    side.set_major_formatter(lambda v, _: f"{v:g}")
-    side.set_minor_formatter(lambda v, _: "")
 
 
 def _wide(values: Sequence[float]) -> bool:

@@ -13,7 +13,8 @@ from typing import Any
 
 from rig.bench import fields
 from rig.bench.fields import Field, check_table
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
+from rig.options import refused
 from rig.types import Accuracy, Rail
 
 UNITS = ("W", "A", "J", "V")
@@ -70,12 +71,9 @@ def load(path: Path) -> Calibration:
         text = path.read_text(encoding="utf-8-sig")
         data = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except OSError as error:
-        raise UsageError(
-            f"cannot read the calibration {path}: {error.strerror}",
-            field="calibration",
-            value=str(path),
-            remedy="Name a file as docs/reference/calibration.md describes",
-        ) from error
+        what = f"cannot read the calibration {path}: {error.strerror}"
+        remedy = "Name a file as docs/reference/calibration.md describes"
+        raise refused("calibration", str(path), remedy, what) from error
     except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8
         raise _bad(path, "the file", f"cannot be read: {error}", error, "Correct its syntax") from error
     values = _values(path, data, "", _FILE)
@@ -146,9 +144,7 @@ def stated(
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
             if value is not None:
-                raise UsageError(
-                    f"{name} is given and no calibration", field=name, value=value, remedy="Add calibration=FILE"
-                )
+                raise refused(name, value, "Add calibration=FILE", f"{name} is given and no calibration")
         return rail
     if rail.aperture_s is not None:
         aperture_s = rail.aperture_s
@@ -169,12 +165,8 @@ def check_temperature(temperature_c: float | None) -> None:
     """Check that a temperature is plausible. Raises ``UsageError``."""
     low, high = PLAUSIBLE_C
     if temperature_c is not None and not low <= temperature_c <= high:
-        raise UsageError(
-            f"temperature_c is {temperature_c:g}",
-            field="temperature_c",
-            value=temperature_c,
-            remedy=f"Give degrees Celsius, {low:g} to {high:g}",
-        )
+        what = f"temperature_c is {temperature_c:g}"
+        raise refused("temperature_c", temperature_c, f"Give degrees Celsius, {low:g} to {high:g}", what)
 
 
 def _chosen(calibration: Calibration, unit: str, range_max: float | None) -> Range:
@@ -189,9 +181,7 @@ def _chosen(calibration: Calibration, unit: str, range_max: float | None) -> Ran
         what, remedy = f"has {len(of_unit)} ranges in {unit}", f"Say which: calibration_range=, one of {known}"
     else:
         what, remedy = f"has no single range of {range_max:g} {unit}", f"Its ranges: {known}"
-    raise UsageError(
-        f"the calibration {calibration.path} {what}", field="calibration_range", value=range_max, remedy=remedy
-    )
+    raise refused("calibration_range", range_max, remedy, f"the calibration {calibration.path} {what}")
 
 
 def _day(x: Any) -> date | None:
@@ -203,36 +193,19 @@ def _day(x: Any) -> date | None:
     return x if type(x) is date else None
 
 
-def _celsius(x: Any) -> float | None:
-    number = fields.number(x)
-    return number if number is not None and PLAUSIBLE_C[0] <= number <= PLAUSIBLE_C[1] else None
-
-
 def _unit(x: Any) -> str | None:
     return x if x in UNITS else None
 
 
-def _any_text(x: Any) -> str | None:
-    return x if isinstance(x, str) else None
-
-
-def _list(x: Any) -> list[Any] | None:
-    return x if isinstance(x, list) else None
-
-
-def _tables(x: Any) -> list[Any] | None:
-    return x if isinstance(x, list) and x else None
-
-
 _FILE = {
-    "instrument": Field(_any_text, "a text", needed=True),
-    "reference": Field(_any_text, "a text", needed=True),
+    "instrument": Field(fields.of(str), "a text", needed=True),
+    "reference": Field(fields.of(str), "a text", needed=True),
     "valid_from": Field(_day, "a date, YYYY-MM-DD", needed=True),
     "valid_until": Field(_day, "a date, YYYY-MM-DD", needed=True),
-    "serial": Field(_any_text, "a text"),
-    "temperature_c": Field(_celsius, "a number of degrees Celsius"),
+    "serial": Field(fields.of(str), "a text"),
+    "temperature_c": Field(fields.between(*PLAUSIBLE_C), "a number of degrees Celsius"),
     "temperature_span_c": Field(fields.not_negative, "a number, 0 or more"),
-    "range": Field(_tables, "one [[range]] at least", needed=True),
+    "range": Field(fields.of(list, empty=False), "one [[range]] at least", needed=True),
 }
 _PERCENT = Field(fields.not_negative, "a number, 0 or more")
 _RANGE = {
@@ -242,7 +215,7 @@ _RANGE = {
     "of_range_percent": _PERCENT._replace(needed=True),
     "of_reading_percent_per_c": _PERCENT,
     "of_range_percent_per_c": _PERCENT,
-    "aperture": Field(_list, "[[range.aperture]] tables"),
+    "aperture": Field(fields.of(list), "[[range.aperture]] tables"),
 }
 _APERTURE = {
     "below_s": Field(fields.positive, "a number above 0", needed=True),

@@ -25,8 +25,8 @@ class Checked:
     problems: list[tuple[str, str, Any, str]] = field(default_factory=list)
 
 
-def check_table(table: Mapping[str, Any], fields: Mapping[str, Field], others: Iterable[str] = ()) -> Checked:
-    """Check every value of a table. ``others`` are keys that the caller checks itself."""
+def check_table(table: Mapping[str, Any], fields: Mapping[str, Field]) -> Checked:
+    """Check every value of a table."""
     found = Checked()
     for name, known in fields.items():
         if known.needed and name not in table:
@@ -38,7 +38,7 @@ def check_table(table: Mapping[str, Any], fields: Mapping[str, Field], others: I
                 found.problems.append((name, f"is {value!r}", value, f"Give {fields[name].wanted}"))
             else:
                 found.values[name] = good
-        elif name not in others:
+        else:
             found.problems.append((name, "is unknown here", value, closest(name, fields)))
     return found
 
@@ -50,9 +50,9 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"{hint}Known: {', '.join(sorted(known)) or 'none'}"
 
 
-def text(x: Any) -> str | None:
-    """A text that is not empty."""
-    return x if isinstance(x, str) and x else None
+def of(kind: type, *, empty: bool = True) -> Callable[[Any], Any]:
+    """Coerce to a value of one type; without ``empty`` an empty text or list is none."""
+    return lambda x: x if isinstance(x, kind) and (x or empty) else None
 
 
 def number(x: Any) -> float | None:
@@ -65,11 +65,9 @@ def positive(x: Any) -> float | None:
     return number(x) if number(x) is not None and x > 0 else None
 
 
-def not_negative(x: Any) -> float | None:
-    """A finite number, zero or more."""
-    return number(x) if number(x) is not None and x >= 0 else None
+def between(low: float, high: float) -> Callable[[Any], float | None]:
+    """Coerce to a finite number from ``low`` to ``high``."""
+    return lambda x: float(x) if number(x) is not None and low <= x <= high else None
 
 
-def table(x: Any) -> Mapping[str, Any] | None:
-    """A table."""
-    return x if isinstance(x, dict) else None
+text, table, not_negative = of(str, empty=False), of(dict), between(0.0, math.inf)

@@ -15,7 +15,8 @@ from typing import Any
 from rig.bench import fields
 from rig.bench.fields import Field, check_table, closest
 from rig.bench.lines import Where, line_of, lines_of
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
+from rig.options import refused
 
 FILE = "bench.toml"
 PATIENCE_S = 20.0
@@ -100,12 +101,8 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         data = tomllib.loads(text)
     except OSError as error:
-        raise UsageError(
-            f"cannot read the bench file {path}: {error.strerror}",
-            field="bench",
-            value=str(path),
-            remedy="Name one with --bench, as docs/reference/bench-file.md describes",
-        ) from error
+        remedy = "Name one with --bench, as docs/reference/bench-file.md describes"
+        raise refused("bench", str(path), remedy, f"cannot read the bench file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise _no_toml(path, line, "is no UTF-8 text") from error
@@ -143,11 +140,6 @@ def _line(notes: Notes, *where: str) -> str:
     return f"line {line_of(notes.lines, where)}"
 
 
-def _celsius(x: Any) -> float | None:
-    number = isinstance(x, (int, float)) and not isinstance(x, bool)
-    return float(x) if number and ABSOLUTE_ZERO_C <= x < HOTTEST_C else None
-
-
 def _names(x: Any) -> tuple[str, ...] | None:
     """One name or several, each once."""
     found = [x] if isinstance(x, str) else x
@@ -159,7 +151,7 @@ Fields = dict[str, Field]
 LAB: Fields = {
     "lab": Field(fields.text, "a text"),
     "operator": Field(fields.text, "a text"),
-    "ambient_temperature_c": Field(_celsius, "a number of degrees Celsius"),
+    "ambient_temperature_c": Field(fields.between(ABSOLUTE_ZERO_C, HOTTEST_C), "a number of degrees Celsius"),
 }
 TOP: Fields = LAB | {
     "devices": Field(fields.table, "a table for each device, as [devices.NAME]"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from rig.bench.check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
 from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Problem, lab_of, read
 from rig.errors import MissingExtraError, UnknownNameError, UsageError
+from rig.options import refused
 from rig.plugins import names, options_of
 
 __all__ = [
@@ -48,12 +49,8 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
         return Path(FILE) if Path(FILE).is_file() else None
     if not named.is_file():
         source = "--bench" if given else VARIABLE
-        raise UsageError(
-            f"{source} names {named}, which is no file",
-            field="bench",
-            value=str(named),
-            remedy="Start from examples/bench.toml; docs/reference/bench-file.md describes the format",
-        )
+        remedy = "Start from examples/bench.toml; docs/reference/bench-file.md describes the format"
+        raise refused("bench", str(named), remedy, f"{source} names {named}, which is no file")
     return named
 
 
@@ -155,12 +152,8 @@ def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:
             raise UsageError(f"meter {name} is named twice", field="meter", value=name, remedy="Name it once")
         sees = bench.meters[name].sees if name in bench.meters else None
         if device in bench.devices and sees not in (None, device):
-            raise UsageError(
-                f"meter {name} sees {sees} and not {device} in {bench.path}",
-                field="meter",
-                value=name,
-                remedy=f"Name a meter that sees {device}, or correct `sees` where the wiring has changed",
-            )
+            remedy = f"Name a meter that sees {device}, or correct `sees` where the wiring has changed"
+            raise refused("meter", name, remedy, f"meter {name} sees {sees} and not {device} in {bench.path}")
 
 
 def _shadows(bench: BenchFile) -> list[Problem]:

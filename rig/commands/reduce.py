@@ -23,6 +23,7 @@ from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, pa
 from rig.analysis.streaming.text import document, reduced, refusal, table, write_csv
 from rig.analysis.streaming.windows import read_windows
 from rig.errors import DataError, UsageError
+from rig.options import refused
 from rig.recording.layout import EVENTS
 from rig.types import Floats
 
@@ -96,12 +97,8 @@ def _streamed(args: argparse.Namespace) -> Streamed:
         raise UsageError("no windows are given", field="windows", remedy="Give --windows FILE: start,end[,phase] in s")
     format_ = args.format or args.trace.suffix.lower().removeprefix(".")
     if format_ not in FORMATS:
-        raise UsageError(
-            f"the format of {args.trace.name} is not known",
-            field="format",
-            value=args.trace.suffix,
-            remedy=f"State --format {'|'.join(FORMATS)}, or name the run directory",
-        )
+        remedy = f"State --format {'|'.join(FORMATS)}, or name the run directory"
+        raise refused("format", args.trace.suffix, remedy, f"the format of {args.trace.name} is not known")
     return _of_jls(args) if format_ == "jls" else _of_numbers(args, format_)
 
 
@@ -181,9 +178,7 @@ def _of_run(args: argparse.Namespace) -> Streamed:
 
     _refuse_raw(args, "a run directory")
     if not (args.trace / EVENTS).is_file():
-        raise UsageError(
-            f"{args.trace} is no run directory", field="trace", value=str(args.trace), remedy="Name a run of a session"
-        )
+        raise refused("trace", str(args.trace), "Name a run of a session", f"{args.trace} is no run directory")
     if sum(p.stat().st_size for p in (args.trace / "traces").glob("*.arrows")) > 1e9:
         sys.stderr.write("verifying the hashes of the recording\n")
     recording = open_run(args.trace, traces=False)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import RigError, SetupError, UsageError
+from rig.options import refused
 from rig.sweep.check import grids_for
 from rig.sweep.grid import GridSpec
 from rig.sweep.loop import Means, available_cores, renew_rows, work_off
@@ -83,10 +84,8 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
     if path is None:
         return _out(args), _spec(args) if given else None
     if given:
-        raise UsageError(
-            f"{given[0]} beside {path}", field="path", value=str(path),
-            remedy="Name the grid either by a file or by arguments; a sweep goes on with its own grid",
-        )  # fmt: skip
+        remedy = "Name the grid either by a file or by arguments; a sweep goes on with its own grid"
+        raise refused("path", str(path), remedy, f"{given[0]} beside {path}")
     if path.is_dir():
         if args.out not in (None, path):
             raise UsageError("--out beside a sweep", field="out", value=str(args.out), remedy="Leave one of them out")
@@ -121,9 +120,7 @@ def _means(args: argparse.Namespace) -> Means:
         raise UsageError(f"{args.jobs} jobs", field="jobs", value=args.jobs, remedy="Give 0 or more")
     timeout_s = args.scheduler_timeout
     if not timeout_s > 0:
-        raise UsageError(
-            f"a timeout of {timeout_s} s", field="scheduler_timeout", value=timeout_s, remedy="Give a positive number"
-        )
+        raise refused("scheduler_timeout", timeout_s, "Give a positive number", f"a timeout of {timeout_s} s")
     return Means(available_cores(), args.jobs, args.scheduler, timeout_s, not args.no_wait, args.retry_failed)
 
 

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from rig.errors import UsageError
+from rig.options import refused
 from rig.plugins import load
 from rig.types import Exports
 
@@ -27,20 +27,14 @@ def run(args: argparse.Namespace) -> int:
     """Write one problem. Raises ``UsageError`` for a workload without problems, and what its ``export`` raises."""
     module = sys.modules[load("workloads", args.name).__module__]
     if not isinstance(module, Exports):
-        raise UsageError(
-            f"workload {args.name} writes no problem to a file",
-            field="workload",
-            value=args.name,
-            remedy="Name a workload whose module has a function export, such as qubo-mis",
-        )
+        remedy = "Name a workload whose module has a function export, such as qubo-mis"
+        raise refused("workload", args.name, remedy, f"workload {args.name} writes no problem to a file")
     try:
         nodes, density, seed = int(args.nodes), float(args.density), int(args.seed)
     except ValueError as error:
         given = f"{args.nodes} {args.density} {args.seed}"
-        raise UsageError(
-            f"{given!r} is no problem: {error}", field="problem", value=given,
-            remedy="Write NODES DENSITY SEED as numbers; nodes and seed are whole numbers",
-        ) from error  # fmt: skip
+        remedy = "Write NODES DENSITY SEED as numbers; nodes and seed are whole numbers"
+        raise refused("problem", given, remedy, f"{given!r} is no problem: {error}") from error
     said = {"workload": args.name, "nodes": nodes, "density": density, "seed": seed}
     said |= {**module.export(nodes, density, seed, args.out), "file": str(args.out)}
     sys.stdout.write(json.dumps(said) + "\n" if args.json else f"{args.out}\n")

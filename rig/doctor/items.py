@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from rig.doctor.findings import Finding, broken, of_error, ok, si
 from rig.doctor.meter import reading_findings, take
 from rig.errors import DeviceError, MeterError, RigError
 from rig.plugins import Factory, build, takes
+from rig.session.setup import close_quietly
 from rig.types import Clock, Clocked, ClockInfo, DeviceInfo, MeterInfo
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, se
             text = f"it stamps by {info.clock.name}, which cannot be read (no timer())"
             yield ok(item, "clock", f"{text}: its offset is found in the trace alone")
     except BaseException:
-        _close(device)
+        close_quietly(device)
         raise
     held.append(device)
 
@@ -84,7 +84,7 @@ def examine_meter(meter_item: Item, given: Mapping[str, Any], clock: Clock, seco
             yield f"reading its clock for {seconds:g} s"
             yield from _clock(item, info.clock, meter, clock, seconds, MeterError)
     finally:
-        _close(meter)
+        close_quietly(meter)
 
 
 def doctor_of(factory: Factory) -> Callable[..., Any] | None:
@@ -134,8 +134,3 @@ def _info(info: Callable[[], T], wanted: type[T], error: type[RigError]) -> T:
 def _identity(name: str, mode: str, description: str, versions: Mapping[str, str]) -> str:
     known = ", ".join(f"{k} {v}" for k, v in versions.items())
     return f"{description or name} ({mode}{'; ' + known if known else ''})"
-
-
-def _close(handle: Any) -> None:
-    with suppress(Exception):
-        handle.close()

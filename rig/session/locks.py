@@ -36,12 +36,9 @@ def runtime_dir() -> Path:
     except OSError as error:
         raise _no_locks(folder, error) from error
     if uid not in (None, owner):
-        raise SetupError(
-            f"{folder} belongs to user {owner}",
-            field="NEURORIG_RUNTIME_DIR",
-            value=str(folder),
-            remedy="Name a directory of your own in NEURORIG_RUNTIME_DIR",
-        )
+        what = f"{folder} belongs to user {owner}"
+        remedy = "Name a directory of your own in NEURORIG_RUNTIME_DIR"
+        raise SetupError(what, field="NEURORIG_RUNTIME_DIR", value=str(folder), remedy=remedy)
     return folder
 
 
@@ -125,9 +122,5 @@ def _acquired(lock: FileLock, path: Path) -> bool:
 
 
 def _no_locks(path: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"cannot lock {path}: {error.strerror}",
-        field="lock",
-        value=str(path),
-        remedy="Use a directory of your own, on a file system that has locks",
-    )
+    remedy = "Use a directory of your own, on a file system that has locks"
+    return StoreError(f"cannot lock {path}: {error.strerror}", field="lock", value=str(path), remedy=remedy)

@@ -13,6 +13,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.record import record, run_name
 from rig.errors import RigError, StoreError, UsageError
+from rig.options import refused
 from rig.plugins import build, load, takes, values_of
 from rig.recording.session import SizeProbe, bind
 from rig.session.interrupts import interrupt, on_signals
@@ -58,20 +59,13 @@ def measure(request: Request, quiet: bool = False) -> Path:
 
 def _check(request: Request) -> None:
     if request.mode not in MODES:
-        raise UsageError(
-            f"mode {request.mode!r} is unknown", field="mode", value=request.mode, remedy=f"Known: {', '.join(MODES)}"
-        )
+        raise refused("mode", request.mode, f"Known: {', '.join(MODES)}", f"mode {request.mode!r} is unknown")
     if request.trials is not None and request.trials < 1:
         raise UsageError(f"{request.trials} trials", field="trials", value=request.trials, remedy="Give 1 or more")
     for name in ("trials", "compliance", "find_peak", "find_size"):
         value = getattr(request, name)
         if value and request.mode != "session":
-            raise UsageError(
-                f"{name} is for a session, not for mode {request.mode}",
-                field=name,
-                value=value,
-                remedy="Leave --mode out",
-            )
+            raise refused(name, value, "Leave --mode out", f"{name} is for a session, not for mode {request.mode}")
 
 
 def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool) -> Path:
@@ -156,12 +150,8 @@ def _for_power(request: Request, setup: BenchSetup) -> Workload:
     if request.amortise_s is None:
         return setup.workload
     if not isinstance(setup.workload, Sequenced):
-        raise UsageError(
-            f"workload {setup.workload.name} cannot be cut into longer sequences",
-            field="amortise",
-            value=request.amortise_s,
-            remedy="Leave --amortise out, or use --repeat",
-        )
+        what = f"workload {setup.workload.name} cannot be cut into longer sequences"
+        raise refused("amortise", request.amortise_s, "Leave --amortise out, or use --repeat", what)
     return setup.workload.sequences(request.amortise_s)
 
 

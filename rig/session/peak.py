@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rig.errors import MeasurementRefusedError
 
@@ -16,22 +15,14 @@ LOWEST = 1.0 / 1024.0
 """The search gives up below this part of the first rate: no rate helps where rare samples miss the bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One rate that was tried, and whether it held."""
-
-    rate_hz: float
-    held: bool
-
-
-def find_peak(probe: Callable[[float], Probe], start_hz: float) -> float:
+def find_peak(holds: Callable[[float], bool], start_hz: float) -> float:
     """Find the highest rate that holds: double or halve until one holds and one fails, then bisect their ratio.
 
     Raises ``MeasurementRefusedError`` when none did.
     """
     low, high, rate_hz = 0.0, math.inf, start_hz
     for _ in range(MOST_PROBES):
-        if probe(rate_hz).held:
+        if holds(rate_hz):
             low = max(low, rate_hz)
         else:
             high = min(high, rate_hz)
@@ -46,12 +37,9 @@ def find_peak(probe: Callable[[float], Probe], start_hz: float) -> float:
         else:
             rate_hz = math.sqrt(low * high)
     if not low:
-        raise MeasurementRefusedError(
-            f"no rate from {start_hz:g} down to {high:g} per second holds the bound",
-            field="arrival_hz",
-            value=high,
-            remedy="Give a longer latency_bound_s, or see what the probes' reports say",
-        )
+        what = f"no rate from {start_hz:g} down to {high:g} per second holds the bound"
+        remedy = "Give a longer latency_bound_s, or see what the probes' reports say"
+        raise MeasurementRefusedError(what, field="arrival_hz", value=high, remedy=remedy)
     return low
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import psutil
 
-from rig.errors import MeasurementRefusedError, RigError, UsageError
+from rig.errors import MeasurementRefusedError, RigError
+from rig.options import refused
 from rig.plugins import options_of, values_of
 from rig.recording.session import SizeProbe
-from rig.session.peak import Probe, find_largest, find_peak
+from rig.session.peak import find_largest, find_peak
 from rig.session.setup import BenchSetup
 from rig.types import Workload
 
@@ -40,22 +41,20 @@ Play = Callable[[PlannedRun], Path]
 def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
     """Search the highest valid rate and return it as the scenario's option. Raises ``UsageError`` without a rate."""
     if RATE not in options_of(setup.scenario):
-        raise UsageError(
-            "this scenario has no rate to search", field="find_peak", value=True, remedy="Use --scenario server"
-        )
+        raise refused("find_peak", True, "Use --scenario server", "this scenario has no rate to search")
     from rig.analysis.evaluate import evaluate
     from rig.recording.reader import open_run
 
     count = iter(range(1, 1000))
 
-    def probe(rate_hz: float) -> Probe:
+    def holds(rate_hz: float) -> bool:
         planned = PlannedRun(f"probe-{next(count):02d}", "probe", setup.workload, False, {RATE: repr(rate_hz)})
         validity = evaluate(open_run(play(planned))).validity
         failed = [c.rule for c in (validity.checks if validity else ()) if not c.ok and c.rule != "device and meters"]
         _say(quiet, f"{rate_hz:.6g} per second: {', '.join(failed) or 'valid'}")
-        return Probe(rate_hz, not failed)
+        return not failed
 
-    return {RATE: repr(find_peak(probe, float(values_of(setup.scenario, setup.scenario_options)[RATE])))}
+    return {RATE: repr(find_peak(holds, float(values_of(setup.scenario, setup.scenario_options)[RATE])))}
 
 
 def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: bool) -> int:
@@ -87,12 +86,9 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
     with memory_bound(MEMORY_SHARE):
         found = find_largest(probe, nodes)
     if not found:
-        raise MeasurementRefusedError(
-            f"no problem of {nodes} nodes or fewer was solved",
-            field=SIZE,
-            value=nodes,
-            remedy="Give the solver more time with --option timeout_s=SECONDS, or see what the probes' reports say",
-        )
+        what = f"no problem of {nodes} nodes or fewer was solved"
+        remedy = "Give the solver more time with --option timeout_s=SECONDS, or see what the probes' reports say"
+        raise MeasurementRefusedError(what, field=SIZE, value=nodes, remedy=remedy)
     _say(quiet, f"the largest is {found} nodes")
     return found
 
@@ -100,12 +96,8 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
 def _nodes_of(workload: Workload) -> int:
     nodes = len(workload.samples) and (workload.details or {}).get(SIZE)
     if not isinstance(nodes, int):
-        raise UsageError(
-            f"workload {workload.name} has no size to search",
-            field="find_size",
-            value=workload.name,
-            remedy="Use --scenario optimization --workload qubo-mis",
-        )
+        what = f"workload {workload.name} has no size to search"
+        raise refused("find_size", workload.name, "Use --scenario optimization --workload qubo-mis", what)
     return nodes
 
 

@@ -13,7 +13,8 @@ from rig.bench.station import meter_slot
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
-from rig.errors import RigError, SetupError, UnknownNameError, UsageError
+from rig.errors import RigError, SetupError, UnknownNameError
+from rig.options import refused
 from rig.plugins import Factory, build, load, located, names, needs, options_of, split_options, takes, values_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
 
@@ -126,7 +127,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     with ExitStack() as handles:
         with located(request.places.get("device", {})):
             device: Device = build(device_factory, given, options["device"])
-        handles.callback(_close, device)
+        handles.callback(close_quietly, device)
         _check_mode(request, _described(device, "device", request.device))
         meters = tuple(_meters(request, given | {"device": device}, rest, takers, handles))
         _check_scenario(device, scenario, options["scenario"])
@@ -145,12 +146,13 @@ def _meters(
     for name, (slot, factory) in zip(chosen, factories.items(), strict=True):
         with located(request.places.get(slot, {})):
             meter: Meter = build(factory, given, options.get(slot, {}))
-        handles.callback(_close, meter)
+        handles.callback(close_quietly, meter)
         _described(meter, "meter", name)
         yield meter
 
 
-def _close(driver: Device | Meter) -> None:
+def close_quietly(driver: Device | Meter) -> None:
+    """Close a device or meter; an error of it does not matter any more."""
     with suppress(Exception):
         driver.close()
 
@@ -176,30 +178,20 @@ def _described(driver: Any, kind: str, name: str) -> Any:
     except RigError:
         raise
     except Exception as error:
-        raise SetupError(
-            f"{kind} {name} failed to describe itself: {type(error).__name__}: {error}",
-            field=kind,
-            value=name,
-            remedy="Its factory must return an object with info(); try rig.conformance.device on it",
-        ) from error
+        what = f"{kind} {name} failed to describe itself: {type(error).__name__}: {error}"
+        remedy = "Its factory must return an object with info(); try rig.conformance.device on it"
+        raise SetupError(what, field=kind, value=name, remedy=remedy) from error
     if not isinstance(info, wanted):
-        raise SetupError(
-            f"{name} is no {kind}: its info() gives a {type(info).__name__}",
-            field=kind,
-            value=name,
-            remedy=f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter",
-        )
+        what = f"{name} is no {kind}: its info() gives a {type(info).__name__}"
+        remedy = f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter"
+        raise SetupError(what, field=kind, value=name, remedy=remedy)
     return info
 
 
 def _check_mode(request: Request, info: DeviceInfo) -> None:
     if info.mode not in get_args(Mode):
-        raise SetupError(
-            f"device {info.name} is in mode {info.mode!r}",
-            field="mode",
-            value=info.mode,
-            remedy="Declare hardware or simulator",
-        )
+        what = f"device {info.name} is in mode {info.mode!r}"
+        raise SetupError(what, field="mode", value=info.mode, remedy="Declare hardware or simulator")
     if info.max_batch < 1 or (info.max_pending is not None and info.max_pending < 1) or not info.timeout_s > 0:
         raise SetupError(
             f"device {info.name} declares max_batch {info.max_batch}, max_pending {info.max_pending} and "
@@ -208,19 +200,14 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
             remedy="Declare a batch and a number pending of 1 or more and a positive timeout",
         )
     if request.simulate and info.mode != "simulator":
-        raise UsageError(
-            f"device {info.name} has no simulator mode", field="simulate", value=True, remedy="Leave --simulate out"
-        )
+        raise refused("simulate", True, "Leave --simulate out", f"device {info.name} has no simulator mode")
 
 
 def _check_scenario(device: Device, scenario: Factory, options: Mapping[str, str]) -> None:
     if values_of(scenario, options).get("apart") and not isinstance(device, Repeats):
-        raise SetupError(
-            f"device {device.info().name} cannot run its phases one at a time",
-            field="apart",
-            value=True,
-            remedy="Leave --per-phase out, or implement submit_repeated in its driver",
-        )
+        what = f"device {device.info().name} cannot run its phases one at a time"
+        remedy = "Leave --per-phase out, or implement submit_repeated in its driver"
+        raise SetupError(what, field="apart", value=True, remedy=remedy)
 
 
 def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
@@ -228,11 +215,8 @@ def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
         return tuple(n for n in request.meters if n != "none")
     own = device.info().onboard_meter
     if own is None:
-        raise SetupError(
-            f"device {device.info().name} has no meter on board",
-            field="meter",
-            remedy=f"Name one with --meter (known: {', '.join(names('meters'))}), or --meter none",
-        )
+        remedy = f"Name one with --meter (known: {', '.join(names('meters'))}), or --meter none"
+        raise SetupError(f"device {device.info().name} has no meter on board", field="meter", remedy=remedy)
     if own not in names("meters") and ".py:" not in own:
         raise UnknownNameError("meter", own, list(names("meters")))
     return (own,)

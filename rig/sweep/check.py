@@ -11,6 +11,7 @@ import msgspec
 
 from rig.bench.station import meter_slot
 from rig.errors import RigError, UsageError
+from rig.options import refused
 from rig.plugins import Factory, load, options_of, split_options, values_of
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
@@ -31,12 +32,8 @@ def grids_for(folder: Path, spec: GridSpec, extend: bool, wait: bool, say: Say) 
     if any(entry.grid.asked == spec for entry in grids):
         return grids
     if grids and not extend:
-        raise UsageError(
-            f"{folder} holds another grid: {'; '.join(difference(grids[-1].grid.asked, spec))}",
-            field="grid",
-            value=str(folder),
-            remedy="Add its cells with --extend, or name another --out",
-        )
+        what = f"{folder} holds another grid: {'; '.join(difference(grids[-1].grid.asked, spec))}"
+        raise refused("grid", str(folder), "Add its cells with --extend, or name another --out", what)
     if not grids:
         check_empty(folder)
     return freeze(folder, checked(spec, wait, say), sys.argv)
@@ -145,12 +142,9 @@ def _check_same(one: Workload, open_it: Callable[[Mapping[str, str]], Workload],
     if one.digest_sha256 != other.digest_sha256:
         seeds = one.details.get("seeds")
         named = f"seeds={','.join(map(str, seeds))}" if isinstance(seeds, list) and len(seeds) <= 50 else "its seeds"
-        raise UsageError(
-            f"workload {one.name} draws new samples each time it is opened, so no two cells would measure the same",
-            field="workload",
-            value=one.name,
-            remedy=f"Fix its samples: --option {named}, in place of the option that draws them",
-        )
+        what = f"workload {one.name} draws new samples each time it is opened, so no two cells would measure the same"
+        remedy = f"Fix its samples: --option {named}, in place of the option that draws them"
+        raise refused("workload", one.name, remedy, what)
 
 
 def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str], str]:
@@ -159,9 +153,7 @@ def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str]
     for key, values in _all(spec):
         for place in _places(key, values[0], own, meters):
             if place in found:
-                raise UsageError(
-                    f"{key} and {found[place]} are one option", field=key, value=values[0], remedy="Give one of them"
-                )
+                raise refused(key, values[0], "Give one of them", f"{key} and {found[place]} are one option")
             found[place] = key
     return found
 
@@ -206,10 +198,8 @@ def _seeds(spec: GridSpec, owners: Mapping[tuple[str, str], str], own: Takers, m
             for who, name in _places(key, "0", own, meters):
                 option = options_of((own | meters)[who])[name]
                 if option.kind is not int:
-                    raise UsageError(
-                        f"repetition seed {key} is no whole number", field="repetition_seeds", value=key,
-                        remedy="Name an option of type int",
-                    )  # fmt: skip
+                    what = f"repetition seed {key} is no whole number"
+                    raise refused("repetition_seeds", key, "Name an option of type int", what)
                 known = owners.get((who, name), f"{who}.{name}")
                 found[known] = int(spec.options.get(known, option.default or 0))
     return found

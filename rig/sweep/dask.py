@@ -10,7 +10,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from rig.errors import DeviceError, MissingExtraError, RigError, SetupError
+from rig.errors import DeviceError, SetupError
+from rig.extras import imported
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.pool import TICK_S, Brake
@@ -39,25 +40,13 @@ def over_cluster(
 
 
 def _client(address: str, timeout_s: float) -> Any:
+    distributed = imported("distributed", "--scheduler", "dask", field="scheduler", value=address)
     try:
-        import distributed
-    except ImportError as error:
-        raise MissingExtraError(
-            f"--scheduler needs {error.name or error}, which is not installed",
-            field="scheduler",
-            value=address,
-            remedy="pip install 'neurorig[dask]'",
-        ) from error
-    client: Any = distributed.Client
-    try:
-        return client(address, timeout=timeout_s, set_as_default=False)
+        return distributed.Client(address, timeout=timeout_s, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        raise SetupError(
-            f"the scheduler {address} does not answer: {error}",
-            field="scheduler",
-            value=address,
-            remedy="Start it (`dask scheduler`), and give its address as it prints it",
-        ) from error
+        what = f"the scheduler {address} does not answer: {error}"
+        remedy = "Start it (`dask scheduler`), and give its address as it prints it"
+        raise SetupError(what, field="scheduler", value=address, remedy=remedy) from error
 
 
 def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
@@ -73,12 +62,9 @@ def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
     try:
         answers = client.run(greet, str(token))
     except Exception as error:
-        raise SetupError(
-            f"the workers of {address} cannot run neurorig: {type(error).__name__}: {error}",
-            field="scheduler",
-            value=address,
-            remedy="Install the same neurorig where they run",
-        ) from error
+        what = f"the workers of {address} cannot run neurorig: {type(error).__name__}: {error}"
+        remedy = "Install the same neurorig where they run"
+        raise SetupError(what, field="scheduler", value=address, remedy=remedy) from error
     finally:
         token.unlink(missing_ok=True)
     for worker, (seen, made_of) in answers.items():
@@ -143,16 +129,8 @@ def _outcome(future: Any, task: Task) -> Outcome:
                 "every worker that took it died", field="cell", value=task.cell.key, remedy="Mend the driver"
             )
             return give_up(Path(task.folder), task.cell, dead)
-        raise SetupError(
-            f"a worker failed with cell {task.cell.key}: {type(error).__name__}: {error}",
-            field="scheduler",
-            value=task.cell.key,
-            remedy="See the worker's log; what is done is kept",
-        )
-    raise _gone()
-
-
-def _gone() -> RigError:
-    return SetupError(
-        "the scheduler went away", field="scheduler", remedy="Start it again, and go on with the same command"
-    )
+        what = f"a worker failed with cell {task.cell.key}: {type(error).__name__}: {error}"
+        remedy = "See the worker's log; what is done is kept"
+        raise SetupError(what, field="scheduler", value=task.cell.key, remedy=remedy)
+    remedy = "Start it again, and go on with the same command"
+    raise SetupError("the scheduler went away", field="scheduler", remedy=remedy)

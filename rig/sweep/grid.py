@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import UsageError
+from rig.options import refused
 from rig.session.setup import Request
 
 Value = str | int | float | bool
@@ -94,8 +95,6 @@ class Cell(msgspec.Struct, frozen=True):
             scenario=self.scenario,
             workload=self.workload,
             simulate=self.simulate,
-            data=None,
-            amortise_s=None,
             options=tuple(texts(self.options)),
             out=out,
             argv=tuple(self.command()),
@@ -133,9 +132,7 @@ def check_size(spec: GridSpec) -> None:
     if not spec.devices:
         raise _empty("devices", "", "one device or more")
     if double := {name for name in spec.devices if spec.devices.count(name) > 1}:
-        raise UsageError(
-            f"device {min(double)} stands twice", field="devices", value=min(double), remedy="Give it once"
-        )
+        raise refused("devices", min(double), "Give it once", f"device {min(double)} stands twice")
     for key, values in spec.vary.items():
         if not values:
             raise _empty(f"vary.{key}", "", "one value or more")
@@ -148,9 +145,7 @@ def check_size(spec: GridSpec) -> None:
 
 def _empty(field: str, value: Value, wanted: str) -> UsageError:
     shown = f" {value}" if value != "" else ""
-    return UsageError(
-        f"a grid of zero cells: {field} is{shown or ' empty'}", field=field, value=value, remedy=f"Give {wanted}"
-    )
+    return refused(field, value, f"Give {wanted}", f"a grid of zero cells: {field} is{shown or ' empty'}")
 
 
 def cells_of(grids: Iterable[Grid]) -> list[Cell]:

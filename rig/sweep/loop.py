@@ -89,12 +89,9 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
             elif outcome is not None:
                 _stop_if_halted(outcome)
     if brake.level == 0 and any(place_of(folder, c).exists() and kept_row(folder, c) is None for c in missing):
-        raise SetupError(
-            "the estimators were changed while figures were computed",
-            field="figures",
-            value=str(folder),
-            remedy=f"What is recorded is kept; table it with: rig sweep {folder} --table",
-        )
+        what = "the estimators were changed while figures were computed"
+        remedy = f"What is recorded is kept; table it with: rig sweep {folder} --table"
+        raise SetupError(what, field="figures", value=str(folder), remedy=remedy)
 
 
 def renew_rows(folder: Path, means: Means, fresh: bool, say: Say) -> Sequence[Frozen]:

@@ -157,12 +157,9 @@ def _died(crew: _Crew, worker: Worker, waiting: deque[Task], brake: Brake) -> Ou
     if not worker.ready:
         crew.died_at_start += 1
         if crew.died_at_start > DEATHS:
-            raise SetupError(
-                f"workers die before they begin, with exit code {code}",
-                field="jobs",
-                value=code,
-                remedy="See what they print above, or use --jobs 0 for none",
-            )
+            what = f"workers die before they begin, with exit code {code}"
+            remedy = "See what they print above, or use --jobs 0 for none"
+            raise SetupError(what, field="jobs", value=code, remedy=remedy)
         waiting.appendleft(task)
         return None
     crew.deaths[key] = crew.deaths.get(key, 0) + 1

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from statistics import fmean, linear_regression
 
 from rig.session.live_line import LiveLine
 from rig.sweep.cells import Outcome
@@ -83,13 +84,10 @@ class Progress:
         """Fixed seconds, and slope over the declared seconds, by least squares; neither is below 0."""
         x = [self._declared_s[kind] for kind in means_s]
         y = list(means_s.values())
-        mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-        spread = sum((a - mean_x) ** 2 for a in x)
-        if spread == 0.0:
-            return mean_y, 0.0
-        slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread
-        slope = min(max(slope, 0.0), mean_y / mean_x)
-        return mean_y - slope * mean_x, slope
+        if len(set(x)) == 1:
+            return fmean(y), 0.0
+        slope = min(max(linear_regression(x, y).slope, 0.0), fmean(y) / fmean(x))
+        return fmean(y) - slope * fmean(x), slope
 
     def show(self) -> None:
         """Show how far the sweep is, where that is due."""

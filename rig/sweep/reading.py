@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import UsageError
+from rig.options import refused
 from rig.session.setup import workload_for
 from rig.sweep.grid import GridSpec, plain
 
@@ -19,9 +20,7 @@ def from_file(path: Path) -> GridSpec:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path} is not TOML: {error}", field="file", value=str(path), remedy="Mend that line"
-        ) from error
+        raise refused("file", str(path), "Mend that line", f"{path} is not TOML: {error}") from error
     for table in ("options", "vary"):
         if isinstance(content.get(table), dict):
             content[table] = {key: _as_texts(f"{table}.{key}", value) for key, value in _flat(content[table])}
@@ -29,9 +28,7 @@ def from_file(path: Path) -> GridSpec:
         return msgspec.convert(with_workload(content), GridSpec)
     except msgspec.ValidationError as error:
         known = ", ".join(GridSpec.__struct_fields__)
-        raise UsageError(
-            f"{path}: {str(error).replace('$.', '')}", field="file", value=str(path), remedy=f"Keys are {known}"
-        ) from error
+        raise refused("file", str(path), f"Keys are {known}", f"{path}: {str(error).replace('$.', '')}") from error
 
 
 def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:

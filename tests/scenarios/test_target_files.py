@@ -182,7 +182,7 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(
 
 
 def test_a_method_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Known: search, exact, tabu" in rig(capsys, "20", "0.25", "5", "--method", "luck", code=3)
+    assert "Give one of search, exact, tabu" in rig(capsys, "20", "0.25", "5", "--method", "luck", code=3)
 
 
 def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(

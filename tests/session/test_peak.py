@@ -17,7 +17,7 @@ from rig.errors import MeasurementRefusedError, UsageError
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
 from rig.session.measure import measure
-from rig.session.peak import CLOSE, Probe, find_largest, find_peak
+from rig.session.peak import CLOSE, find_largest, find_peak
 from rig.session.setup import Request
 from rig.types import Issue
 from scenarios.rules import quick
@@ -30,29 +30,29 @@ from tests.support.serving import Blank
 @settings(deadline=None)
 @given(limit_hz=st.floats(0.1, 1e5), start_hz=st.floats(1.0, 100.0))
 def test_the_highest_rate_that_holds_is_found_within_the_resolution(limit_hz: float, start_hz: float) -> None:
-    tried: list[Probe] = []
+    tried: list[float] = []
 
-    def probe(rate_hz: float) -> Probe:
-        tried.append(Probe(rate_hz, rate_hz <= limit_hz))
-        return tried[-1]
+    def holds(rate_hz: float) -> bool:
+        tried.append(rate_hz)
+        return rate_hz <= limit_hz
 
-    found = find_peak(probe, start_hz)
+    found = find_peak(holds, start_hz)
     assert limit_hz / CLOSE <= found <= limit_hz
-    assert found == max(p.rate_hz for p in tried if p.held)
+    assert found == max(rate_hz for rate_hz in tried if rate_hz <= limit_hz)
     assert len(tried) <= 8 + abs(math.log2(limit_hz / start_hz)) + 1
-    assert len({p.rate_hz for p in tried}) == len(tried)
+    assert len(set(tried)) == len(tried)
 
 
 def test_a_search_that_nothing_holds_gives_up_before_samples_become_rare() -> None:
     """At a thousandth of the rate a probe takes a thousand times as long."""
     tried: list[float] = []
 
-    def probe(rate_hz: float) -> Probe:
+    def holds(rate_hz: float) -> bool:
         tried.append(rate_hz)
-        return Probe(rate_hz, False)
+        return False
 
     with pytest.raises(MeasurementRefusedError, match="no rate from 100 down to") as caught:
-        find_peak(probe, 100.0)
+        find_peak(holds, 100.0)
     assert (caught.value.exit_code, caught.value.field) == (30, "arrival_hz")
     assert min(tried) >= 100.0 / 1024.0
     assert "latency_bound_s" in caught.value.remedy

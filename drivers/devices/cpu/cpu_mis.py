@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
-from rig.errors import missing_extra
+from rig.extras import imported
 from rig.types import Device, DeviceInfo
 from scenarios.workloads.qubo_mis.graph import Graph
 
@@ -34,11 +34,7 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     ``MissingExtraError`` without numba.
     """
     checked_options(seed, default_s, longest_s)
-    try:
-        from drivers.devices.cpu.mis import search
-    except ImportError as error:
-        raise missing_extra(f"device {NAME}", error, "qubo", field="device", value=NAME) from error
-    walker = _Walker(search)
+    walker = _Walker(imported("drivers.devices.cpu.mis.search", f"device {NAME}", "qubo", field="device", value=NAME))
     return SolverDevice(
         _info(longest_s), walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s
     )

@@ -16,20 +16,11 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
-from rig.errors import missing_extra
+from rig.extras import imported
 from rig.types import Device, DeviceInfo
 from scenarios.workloads.qubo_mis.graph import Graph, Vector
 
 T = TypeVar("T")
-
-
-def imported(what: str) -> Any:
-    """The module dwave.samplers. Raises ``MissingExtraError`` that names ``what`` needs it."""
-    try:
-        import dwave.samplers
-    except ImportError as error:
-        raise missing_extra(what, error, "qubo", field="device", value=what) from error
-    return dwave.samplers
 
 
 class Solver(Protocol[T]):
@@ -48,7 +39,7 @@ def opened(
     Raises ``UsageError`` for options out of range, ``MissingExtraError`` without dwave-samplers.
     """
     checked_options(seed, default_s, longest_s)
-    solver = solver_of(imported(name))
+    solver = solver_of(imported("dwave.samplers", name, "qubo", field="device", value=name))
     info = _info(name, f"{description} of dwave-samplers on one core of this computer", tuning, longest_s)
     return SolverDevice(info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s)
 

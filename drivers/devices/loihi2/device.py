@@ -7,15 +7,16 @@ Lava: the board, and Lava's CPU backend, which steps a network in Python process
 from __future__ import annotations
 
 import json
-import math
+from functools import partial
 from typing import Any
 
 from drivers.devices.loihi2.lava_setup import Say, SetupFinding, built, chosen, inspected
-from drivers.devices.solver import checked_options
+from drivers.devices.solver import checked_options, kept_budget
 from drivers.links.remote import open_remote
 from drivers.links.remote_start import Worker, shipped
-from rig.errors import DataError, RigError, UsageError
-from rig.types import Budget, Device, Sample
+from rig.errors import DataError, RigError
+from rig.options import positive, refused
+from rig.types import Device, Sample
 from scenarios.workloads.qubo_mis.graph import from_payload
 
 NAME = "loihi2"
@@ -55,9 +56,7 @@ def open_device(
     ``SetupError`` without an interpreter, or without a board unless ``simulate``.
     """
     checked_options(seed, default_s, longest_s)
-    for field, value in (("start_s", start_s), ("load_s", load_s)):
-        if not 0 < value < math.inf:
-            raise _usage(field, value, "Give seconds above 0")
+    positive(start_s=start_s, load_s=load_s)
     model = _model(neuron_model, simulate)
     given = _hyperparameters(hyperparameters, temperature, refract, model)
     options = {
@@ -72,7 +71,8 @@ def open_device(
     }
     python = (interpreter or "python3") if host else chosen(interpreter).path
     worker = Worker(NAME, [shipped(module) for module in _SOURCES], python, host, options, start_s)
-    return open_remote(worker, keep=_keeper(default_s, longest_s), check=_check, load_s=load_s)
+    keep = partial(kept_budget, default_s=default_s, longest_s=longest_s)
+    return open_remote(worker, keep=keep, check=_check, load_s=load_s)
 
 
 def doctor(build: bool = False, *, interpreter: str = "", say: Say = print) -> list[SetupFinding]:
@@ -107,48 +107,26 @@ def _model(name: str, simulate: bool) -> str:
     known = NEURON_MODELS[simulate]
     if name and name not in known:
         how = "simulated" if simulate else "on the chip"
-        raise _usage("neuron_model", name, f"Lava runs {' or '.join(known)} {how}")
+        raise refused("neuron_model", name, f"Lava runs {' or '.join(known)} {how}")
     return name or known[0]
 
 
 def _hyperparameters(text: str, temperature: int, refract: int | None, model: str) -> dict[str, Any]:
     """What goes to Lava by name. Raises ``UsageError`` for text that is no JSON object of plain values."""
     if not 0 <= temperature < 2**16:
-        raise _usage("temperature", temperature, "Give a whole number from 0")
+        raise refused("temperature", temperature, "Give a whole number from 0")
     if refract is not None and not 0 <= refract < 2**7:
-        raise _usage("refract", refract, "Give a whole number of steps from 0 to 127")
+        raise refused("refract", refract, "Give a whole number of steps from 0 to 127")
     try:
         given = json.loads(text) if text else {}
     except ValueError as error:
-        raise _usage("hyperparameters", text, f'Give a JSON object, such as {{"temperature": 2}} ({error})') from error
+        raise refused("hyperparameters", text, f'Give a JSON object, such as {{"temperature": 2}} ({error})') from error
     if not isinstance(given, dict) or not all(isinstance(v, (int, float, str)) for v in given.values()):
-        raise _usage("hyperparameters", text, "Give a JSON object of numbers and texts")
+        raise refused("hyperparameters", text, "Give a JSON object of numbers and texts")
     return {"temperature": temperature, **given} if model == "nebm" else given
-
-
-def _keeper(default_s: float, longest_s: float) -> Any:
-    def keep(budget: Budget | None) -> Budget:
-        """The budget with a timeout, whatever it had."""
-        timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
-        if timeout_s is not None and not 0 < timeout_s <= longest_s:
-            raise _usage("timeout_s", timeout_s, f"Give seconds above 0 and up to {longest_s:g} (option longest_s)")
-        if stop is not None and not math.isfinite(stop):
-            raise _usage("stop_at_cost", stop, "Give a number")
-        unbound_s = default_s if stop is None else longest_s
-        return Budget(unbound_s if timeout_s is None else timeout_s, stop)
-
-    return keep
 
 
 def _check(sample: Sample) -> None:
     if from_payload(sample.payload).nodes < 2:
-        raise DataError(
-            f"sample {sample.id} is a graph of one node, which Lava does not take",
-            field="nodes",
-            value=1,
-            remedy="Use graphs of two nodes or more",
-        )
-
-
-def _usage(field: str, value: object, remedy: str) -> UsageError:
-    return UsageError(f"{field} is {value!r}", field=field, value=value, remedy=remedy)
+        what = f"sample {sample.id} is a graph of one node, which Lava does not take"
+        raise DataError(what, field="nodes", value=1, remedy="Use graphs of two nodes or more")

@@ -90,12 +90,8 @@ def chosen(interpreter: str = "") -> Interpreter:
         if one.lava is not None:
             return one
     seen = ", ".join(f"{one.path} (Python {one.python}, no {_PACKAGE})" for one in answering) or "none"
-    raise SetupError(
-        f"no interpreter with Lava (found: {seen})",
-        field="interpreter",
-        value=interpreter,
-        remedy=f"Run `rig doctor loihi2 --build`, set {VARIABLE}, or give its path (option interpreter)",
-    )
+    remedy = f"Run `rig doctor loihi2 --build`, set {VARIABLE}, or give its path (option interpreter)"
+    raise SetupError(f"no interpreter with Lava (found: {seen})", field="interpreter", value=interpreter, remedy=remedy)
 
 
 def inspected(interpreter: str = "") -> list[SetupFinding]:
@@ -127,12 +123,9 @@ def built(say: Say, interpreter: str = "") -> str:
     """
     bases = [one for one in _bases(interpreter) if one.fits]
     if not bases:
-        raise SetupError(
-            f"no Python {PYTHON} to build with, and Lava runs in no other",
-            field="interpreter",
-            value=interpreter,
-            remedy=f"Install it (pyenv install {PYTHON}), or give its path (option interpreter)",
-        )
+        what = f"no Python {PYTHON} to build with, and Lava runs in no other"
+        remedy = f"Install it (pyenv install {PYTHON}), or give its path (option interpreter)"
+        raise SetupError(what, field="interpreter", value=interpreter, remedy=remedy)
     target = environment()
     say(f"making {target} with {bases[0].path}")
     _run([bases[0].path, "-m", "venv", "--clear", str(target)], say)
@@ -179,9 +172,5 @@ def _run(args: list[str], say: Say) -> None:
 
 
 def _failed(args: list[str], why: str) -> SetupError:
-    return SetupError(
-        f"{' '.join(args[:4])} failed: {why[-400:]}",
-        field="build",
-        value=args[0],
-        remedy="Correct that (disk space, index of packages), then run `rig doctor loihi2 --build` again",
-    )
+    remedy = "Correct that (disk space, index of packages), then run `rig doctor loihi2 --build` again"
+    return SetupError(f"{' '.join(args[:4])} failed: {why[-400:]}", field="build", value=args[0], remedy=remedy)

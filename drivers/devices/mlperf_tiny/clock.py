@@ -17,10 +17,6 @@ class BoardClock:
         self._modulus = 1 << bits
         self._last: tuple[int, int, int] | None = None
 
-    def forget(self) -> None:
-        """Begin anew."""
-        self._last = None
-
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
         """Ticks of a reading made between two host stamps. Raises ``ValueError`` where the clock cannot stand there."""
         if raw >= self._modulus:

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from drivers.cleanup import released_on_error
 from drivers.devices.mlperf_tiny.greeting import introduced
 from drivers.devices.mlperf_tiny.model import Model, model_of
 from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Talk
 from drivers.links.serial_line import DEVICE, open_line
-from drivers.options import positive
-from rig.errors import DeviceError, UsageError
+from rig.errors import DeviceError
+from rig.options import limits, one_of, positive, refused
 from rig.types import UNSTAMPED, Budget, ClockInfo, Device, DeviceInfo, Reply, Sample, Span
 
 MODES = ("hardware",)
@@ -86,9 +87,7 @@ class TinyDevice:
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Begin ``times`` inferences between two time stamps. Raises ``UsageError`` for another phase."""
         if phase not in (None, PHASE):
-            raise UsageError(
-                f"the board has no phase {phase!r}", field="phase", value=phase, remedy=f"It has one: {PHASE}"
-            )
+            raise refused("phase", phase, f"The board has one: {PHASE}")
         data = [self._model.encoded(sample) for sample in samples]
         for sample, own in zip(samples, data, strict=True):
             count = times * self._plan.iterations
@@ -113,12 +112,8 @@ class TinyDevice:
                 "in energy mode the board sends no time", field="timer", value="energy", remedy="Give mode=performance"
             )
         if self._queries:
-            raise DeviceError(
-                "the board's clock cannot be read during an inference",
-                field="timer",
-                value=self._queries[0].sample.id,
-                remedy="Await its answer first",
-            )
+            what = "the board's clock cannot be read during an inference"
+            raise DeviceError(what, field="timer", value=self._queries[0].sample.id, remedy="Await its answer first")
         return self._board.converse(self._board.timestamp())
 
     def close(self) -> None:
@@ -210,16 +205,15 @@ def open_device(
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.
     """
-    if mode not in BAUDS:
-        raise UsageError(f"option mode is {mode!r}", field="mode", value=mode, remedy=f"Give {' or '.join(BAUDS)}")
+    one_of(BAUDS, mode=mode)
     on_pin, baud = mode == "energy", BAUDS[mode] if baud is None else baud
     model = model_of(input_type, input_scale, input_zero_point, labels, threshold)
     positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)
-    _whole(iterations=(iterations, 1, 10**9), warmups=(warmups, 0, 10**9))
-    _whole(chunk_bytes=(chunk_bytes, 1, CHUNK_MOST), timer_bits=(timer_bits, 16, 64))
+    limits(iterations=(iterations, 1, 10**9), warmups=(warmups, 0, 10**9))
+    limits(chunk_bytes=(chunk_bytes, 1, CHUNK_MOST), timer_bits=(timer_bits, 16, 64))
     digest = {} if firmware is None else {"firmware": _digest(firmware)}
     line = open_line(port, baud, DEVICE, dtr=dtr)
-    try:
+    with released_on_error(line.close):
         board, said = introduced(line, timer_bits, boot_s, timeout_s, on_pin)
         maker = said.get("name", "")
         info = DeviceInfo(
@@ -247,9 +241,6 @@ def open_device(
         )
         plan = QueryPlan(iterations, warmups, chunk_bytes, timeout_s, prints_first and not on_pin, on_pin)
         return TinyDevice(board, info, model, plan)
-    except BaseException:
-        line.close()
-        raise
 
 
 def _begins(on_pin: bool, prints_first: bool) -> str:
@@ -258,21 +249,9 @@ def _begins(on_pin: bool, prints_first: bool) -> str:
     return "when the first time stamp is on the wire" if prints_first else "at the first time stamp"
 
 
-def _whole(**options: tuple[int, int, int]) -> None:
-    for name, (value, low, high) in options.items():
-        if not low <= value <= high:
-            raise UsageError(
-                f"option {name} is {value}", field=name, value=value, remedy=f"Give a whole number from {low} to {high}"
-            )
-
-
 def _digest(path: str) -> str:
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError as error:
-        raise UsageError(
-            f"cannot read the firmware {path}: {error.strerror}",
-            field="firmware",
-            value=path,
-            remedy="Name the file that was flashed",
-        ) from error
+        what = f"cannot read the firmware {path}: {error.strerror}"
+        raise refused("firmware", path, "Name the file that was flashed", what) from error

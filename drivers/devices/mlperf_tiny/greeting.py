@@ -41,24 +41,17 @@ def introduced(
             last = error.message
             if " is gone" in last:
                 break
-    raise SetupError(
-        f"no MLPerf Tiny board answers on {line.port} at {line.baud} baud: {last}",
-        field="port",
-        value=line.port,
-        remedy="Check the port and the baud rate (115200; 9600 means energy mode), and that its firmware runs",
-    )
+    what = f"no MLPerf Tiny board answers on {line.port} at {line.baud} baud: {last}"
+    remedy = "Check the port and the baud rate (115200; 9600 means energy mode), and that its firmware runs"
+    raise SetupError(what, field="port", value=line.port, remedy=remedy)
 
 
 def _other_mode(on_pin: bool) -> SetupError:
     """The error for a board that stamps in text in place of a pin, or by a pin in place of text."""
-    found, asked = ("performance", "energy") if on_pin else ("energy", "performance")
-    return SetupError(
-        f"the board's firmware was built for {found} mode: it {'answers' if on_pin else 'gives'} `timestamp` "
-        f"{'in text' if on_pin else 'no text, and stamps by a falling edge of a pin'}",
-        field="mode",
-        value=asked,
-        remedy="Give mode=performance"
-        if on_pin
-        else "Give mode=energy, with its pin on a logic input of the power "
-        "meter; or build its firmware for performance mode",
-    )
+    found, asked, how, remedy = "performance", "energy", "answers `timestamp` in text", "Give mode=performance"
+    if not on_pin:
+        found, asked, how = asked, found, "gives `timestamp` no text, and stamps by a falling edge of a pin"
+        remedy = "Give mode=energy, with its pin on a logic input of the power meter; or build its firmware for "
+        remedy += "performance mode"
+    what = f"the board's firmware was built for {found} mode: it {how}"
+    return SetupError(what, field="mode", value=asked, remedy=remedy)

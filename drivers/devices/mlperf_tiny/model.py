@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.options import positive
-from rig.errors import DataError, DeviceError, UsageError
+from rig.errors import DataError, DeviceError
+from rig.options import one_of, positive, refused
 from rig.types import Sample
 
 KINDS: dict[str, np.dtype[Any]] = {
@@ -58,12 +58,9 @@ class Model:
                 answer["label"] = names[int(scores[0] >= self.threshold)]
             return answer
         if len(names) != len(scores):
-            raise DeviceError(
-                f"the model gives {len(scores)} scores, and there are {len(names)} labels",
-                field="labels",
-                value=",".join(names)[:120],
-                remedy="Give one label for each output of the model, in its order",
-            )
+            what = f"the model gives {len(scores)} scores, and there are {len(names)} labels"
+            remedy = "Give one label for each output of the model, in its order"
+            raise DeviceError(what, field="labels", value=",".join(names)[:120], remedy=remedy)
         answer["label"] = names[int(np.argmax(scores))]
         total = sum(scores)
         if min(scores) >= 0.0 and abs(total - 1.0) <= max(0.01, 1e-3 * len(scores)):  # printed to three decimals
@@ -73,22 +70,14 @@ class Model:
 
 def model_of(kind: str, scale: float | None, zero_point: int, labels: str, threshold: float | None) -> Model:
     """The model that the options describe. Raises ``UsageError`` for options that do not fit each other."""
-    if kind not in KINDS:
-        raise UsageError(
-            f"option input_type is {kind!r}", field="input_type", value=kind, remedy=f"Give {', '.join(KINDS)}"
-        )
-    if scale is not None:
-        positive(input_scale=scale)
+    one_of(KINDS, input_type=kind)
+    positive(input_scale=scale)
     names = tuple(part.strip() for part in labels.split(",")) if labels else ()
     if len(set(names)) != len(names) or (names and not all(names)):
-        raise UsageError("two labels are alike, or one is empty", field="labels", value=labels, remedy="Name each once")
+        raise refused("labels", labels, "Name each once", "two labels are alike, or one is empty")
     if threshold is not None and len(names) not in (0, 2):
-        raise UsageError(
-            f"a threshold parts two labels, and there are {len(names)}",
-            field="labels",
-            value=labels,
-            remedy="Give two, the one below the threshold first",
-        )
+        what = f"a threshold parts two labels, and there are {len(names)}"
+        raise refused("labels", labels, "Give two, the one below the threshold first", what)
     return Model(kind, scale, zero_point, names, threshold)
 
 

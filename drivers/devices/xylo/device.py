@@ -20,6 +20,7 @@ from drivers.devices.xylo.backend import Backend, Counters, SimBackend
 from drivers.devices.xylo.encoder import check_audio, encode
 from drivers.devices.xylo.network import Network, load_network
 from rig.errors import SetupError, UsageError
+from rig.options import one_of
 from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Reply, Sample, Span
 
 MODES = ("simulator",)
@@ -51,44 +52,24 @@ def open_device(
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without ``simulate`` or without a
     simulated bench, ``DataError`` for a missing or altered network file, ``MissingExtraError`` without Rockpool.
     """
-    if core_clock_hz not in CORE_CLOCKS_HZ:
-        known = ", ".join(f"{clock:g}" for clock in CORE_CLOCKS_HZ)
-        raise UsageError(
-            f"the core clock cannot run at {core_clock_hz} Hz",
-            field="core_clock_hz",
-            value=core_clock_hz,
-            remedy=f"Use one of {known}",
-        )
-    if front_end not in FRONT_ENDS:
-        known = " or ".join(FRONT_ENDS)
-        raise UsageError(f"front_end is {front_end!r}", field="front_end", value=front_end, remedy=f"Give {known}")
+    one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
+    one_of(FRONT_ENDS, front_end=front_end)
     if not simulate:
         raise _no_hardware(rockpool_import.attached_boards())
     if plant is None:
-        raise SetupError(
-            "the simulated Xylo needs a simulated bench: its power and its time are virtual",
-            field="plant",
-            remedy="Use the simulated bench, or pass plant=",
-        )
+        what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
+        raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
     loaded = load_network(network)
     return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant, front_end)
 
 
 def _no_hardware(boards: Sequence[str]) -> SetupError:
     if boards:
-        return SetupError(
-            f"found {', '.join(boards)}, but chip mode is not in this version",
-            field="device",
-            value="xylo",
-            remedy="Add --simulate to run the simulator",
-        )
+        what = f"found {', '.join(boards)}, but chip mode is not in this version"
+        return SetupError(what, field="device", value="xylo", remedy="Add --simulate to run the simulator")
     why = "samna lists none" if rockpool_import.has_real_samna() else "samna is not installed"
-    return SetupError(
-        f"no Xylo HDK found ({why})",
-        field="device",
-        value="xylo",
-        remedy="Connect one and install samna as Rockpool's manual says, or add --simulate",
-    )
+    remedy = "Connect one and install samna as Rockpool's manual says, or add --simulate"
+    return SetupError(f"no Xylo HDK found ({why})", field="device", value="xylo", remedy=remedy)
 
 
 class XyloDevice:

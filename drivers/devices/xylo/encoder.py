@@ -74,12 +74,8 @@ def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float 
     missing or below 8 kHz, and where the length is not ``duration_s`` at that rate.
     """
     if rate_hz is None or not math.isfinite(rate_hz) or rate_hz < MIN_RATE_HZ:
-        raise DataError(
-            f"the audio rate is {rate_hz} Hz",
-            field="rate_hz",
-            value=rate_hz,
-            remedy=f"Use {MIN_RATE_HZ:.0f} Hz or more",
-        )
+        what = f"the audio rate is {rate_hz} Hz"
+        raise DataError(what, field="rate_hz", value=rate_hz, remedy=f"Use {MIN_RATE_HZ:.0f} Hz or more")
     audio = np.asarray(payload)
     if audio.ndim != 1 or audio.size == 0 or not np.issubdtype(audio.dtype, np.floating):
         raise DataError(
@@ -91,12 +87,8 @@ def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float 
         raise DataError("audio holds NaN or infinity", field="payload", value="not finite")
     length_s = audio.size / rate_hz
     if duration_s and abs(length_s - duration_s) > max(2e-3, 2 / rate_hz):
-        raise DataError(
-            f"{audio.size} samples at {rate_hz:g} Hz last {length_s:g} s, not {duration_s:g} s",
-            field="rate_hz",
-            value=rate_hz,
-            remedy="State the rate that the audio was recorded at",
-        )
+        what = f"{audio.size} samples at {rate_hz:g} Hz last {length_s:g} s, not {duration_s:g} s"
+        raise DataError(what, field="rate_hz", value=rate_hz, remedy="State the rate that the audio was recorded at")
     return audio.astype(np.float64)
 
 

@@ -67,12 +67,9 @@ def load_network(path: str | Path | None = None) -> Network:
     stated = document.pop("sha256", None)
     actual = content_digest(document)
     if stated != actual:
-        raise DataError(
-            f"the network file was altered: its content has digest {actual}, it states {stated}",
-            field="network",
-            value=where.name,
-            remedy="Restore the file, or write it again with fixtures.train_xylo_asc",
-        )
+        what = f"the network file was altered: its content has digest {actual}, it states {stated}"
+        remedy = "Restore the file, or write it again with fixtures.train_xylo_asc"
+        raise DataError(what, field="network", value=where.name, remedy=remedy)
     try:
         return _parse(document, actual)
     except (KeyError, TypeError, ValueError) as error:

@@ -57,12 +57,8 @@ def load_xylo_audio2() -> XyloAudio2:
         quantize = importlib.import_module("rockpool.transform.quantize_methods").channel_quantize
     for name in ("XyloSim", "cycles_model"):
         if getattr(package, name).__name__ == "MissingBackendShim":
-            raise SetupError(
-                f"rockpool was imported earlier in this process without samna and has no {name}",
-                field="device",
-                value="xylo",
-                remedy="Open the Xylo device in a fresh process",
-            )
+            what = f"rockpool was imported earlier in this process without samna and has no {name}"
+            raise SetupError(what, field="device", value="xylo", remedy="Open the Xylo device in a fresh process")
     return XyloAudio2(package.XyloSim, package.mapper, quantize, package.cycles_model)
 
 
@@ -86,12 +82,9 @@ def attached_boards() -> tuple[str, ...]:
         with _no_package_index():
             devices = importlib.import_module("samna").device.get_all_devices()
     except (ImportError, AttributeError, RuntimeError) as error:
-        raise SetupError(
-            f"samna is installed and cannot list its devices: {error}",
-            field="device",
-            value="xylo",
-            remedy="Check the samna installation, or add --simulate",
-        ) from error
+        what = f"samna is installed and cannot list its devices: {error}"
+        remedy = "Check the samna installation, or add --simulate"
+        raise SetupError(what, field="device", value="xylo", remedy=remedy) from error
     names = (str(getattr(device, "device_type_name", device)) for device in devices)
     return tuple(name for name in names if name.startswith("XyloA2"))
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from drivers.importers.energyrunner.results_json import RESULTS, jsons, read_results, wrong_rate
 from drivers.importers.energyrunner.session import ENERGY, Session, bins, day_of, read_session
 from drivers.importers.recognise import looks_like
-from drivers.importers.refusals import bad_option, check_limits
 from drivers.importers.windows import idle_of
 from rig.bench.calibration import stated as calibrated
 from rig.errors import DataError
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
+from rig.options import refused, within
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterInfo, Rail
 
 CLOCK, RAIL = "emon", "dut"
@@ -53,7 +53,7 @@ def open_import(
     if not found:
         what = f"{source} holds no NAME{ENERGY} and no {RESULTS} with samples"
         raise DataError(what, field="source", value=str(source), remedy=looks_like(source))
-    check_limits(clock_tolerance=clock_tolerance)
+    within(0.0, 1e5, clock_tolerance=clock_tolerance)
     top = source if source.is_dir() else source.parent
     runs = []
     for path in found:
@@ -116,7 +116,7 @@ def _idle(session: Session, idle: str) -> tuple[tuple[int, int], ...]:
     if ":" in idle:
         return idle_of(idle)
     if idle not in ("head", "tail"):
-        raise bad_option("idle", idle, "Give tail, head or START:END,...")
+        raise refused("idle", idle, "Give tail, head or START:END,...")
     echoed = [k for k, line in enumerate(session.log) if line.what.startswith(f'Command "echo {idle} ')]
     marks = [line.t_s for line in session.log if re.fullmatch(r"\[dut\]: m-infer-(start-\d+|done)", line.what)]
     if not echoed or len(marks) != len(session.stamps_s) - 1 or not marks:

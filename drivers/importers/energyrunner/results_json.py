@@ -12,8 +12,9 @@ import numpy as np
 
 from drivers.importers.energyrunner.session import REMEDY, Session, bad, other_count, texts_beside
 from drivers.importers.files import below, read_json
-from drivers.importers.refusals import bad_file, bad_option, check_inferences, unstated
+from drivers.importers.refusals import bad_file, check_inferences, unstated
 from rig.errors import DataError
+from rig.options import refused
 from rig.types import Floats
 
 RESULTS = "results.json"
@@ -43,7 +44,7 @@ def read_results(path: Path, name: str, inferences: int | None, rate_hz: float |
     """
     rate = RUNNER_HZ if rate_hz is None else rate_hz
     if not (math.isfinite(rate) and 1e-3 <= rate <= 1e9):
-        raise bad_option("rate_hz", rate, "Give samples per second")
+        raise refused("rate_hz", rate, "Give samples per second")
     check_inferences(inferences)
     trials = [_trial(path, k, entry, inferences) for k, entry in enumerate(_entries(path))]
     beside, texts = texts_beside(path.parent)

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from drivers.importers.files import below, read_json, read_text
-from drivers.importers.refusals import bad_file, bad_option, check_inferences, unstated
+from drivers.importers.refusals import bad_file, check_inferences, unstated
 from rig.errors import DataError, UsageError
+from rig.options import refused
 from rig.types import Floats
 
 MAGIC = 0xF1
@@ -66,7 +67,7 @@ def bins(source: Path) -> list[Path]:
 def read_session(path: Path, name: str, alone: bool, inferences: int | None, unit: str) -> Session:
     """The trace at ``path`` with its stamps and texts. Raises ``DataError``, ``UsageError``."""
     if unit not in UNITS:
-        raise bad_option("unit", unit, f"Give {', '.join(UNITS)}")
+        raise refused("unit", unit, f"Give {', '.join(UNITS)}")
     prefix = path.name.removesuffix(ENERGY)
     rate_hz, energy = read_energy(path)
     stamps_path = _stamps_path(path, prefix, alone)

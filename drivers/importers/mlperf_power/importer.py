@@ -14,11 +14,11 @@ from drivers.importers.files import below
 from drivers.importers.mlperf_power.dates import MS, ORDERS, DateOptions
 from drivers.importers.mlperf_power.logs import DETAIL, METER_LOG, Counted, Part, counts_of, detail_of, read_part
 from drivers.importers.recognise import looks_like
-from drivers.importers.refusals import bad_option, check_limits
 from drivers.units import zone
 from rig.bench.calibration import stated as calibrated
 from rig.errors import DataError
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedSpan, ImportedTrace
+from rig.options import refused, within
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, MeterInfo, Rail
 
 RANGING, RAIL = "ranging", "wall"
@@ -59,8 +59,8 @@ def open_import(
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not of the format.
     """
     if date_order not in (None, *ORDERS):
-        raise bad_option("date_order", date_order, "Give mdy or dmy")
-    check_limits(sync_s=sync_s, idle_guard_s=idle_guard_s or 0.0, clock_tolerance=clock_tolerance)
+        raise refused("date_order", date_order, "Give mdy or dmy")
+    within(0.0, 1e5, sync_s=sync_s, idle_guard_s=idle_guard_s or 0.0, clock_tolerance=clock_tolerance)
     source = source.resolve()
     if source.name in (METER_LOG, DETAIL) and source.is_file():
         source = source.parent

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from drivers.cleanup import quietly
 from drivers.failures import meter_failed
-from drivers.options import one_of, within
 from rig.errors import SetupError
+from rig.options import one_of, within
 from rig.types import Chunk, Pin, Rail
 
 INPUTS = (0, 1, 2, 3, 7)
@@ -103,12 +103,9 @@ class Input:
         finally:
             self.stop()
         if not self._bits.rate_hz:
-            raise SetupError(
-                f"the input {number} of {path} cannot be streamed: {why}",
-                field="mark_input",
-                value=number,
-                remedy="A JS110 has inputs 0 and 1, a JS220 and JS320 0 to 3; 7 is the trigger input",
-            )
+            what = f"the input {number} of {path} cannot be streamed: {why}"
+            remedy = "A JS110 has inputs 0 and 1, a JS220 and JS320 0 to 3; 7 is the trigger input"
+            raise SetupError(what, field="mark_input", value=number, remedy=remedy)
         rate_hz = self._bits.rate_hz
         self.rail = Rail(f"{name} in{number}", "edges", rate_hz=rate_hz, pin=cast(Pin, pin), pin_lag_s=lag_s)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from typing import Any
 
 from drivers.cleanup import released_on_error
-from drivers.extras import vendor_package
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.joulescope.inputs import Input, check_input
 from drivers.meters.joulescope.stream import JoulescopeStream, let_go
 from drivers.meters.sampled import sampled_meter
-from drivers.options import one_of, positive, refused
 from rig.errors import SetupError
+from rig.extras import imported
+from rig.options import one_of, positive, refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -102,24 +102,22 @@ def open_meter(
 
 
 def _driver() -> tuple[Any, Any]:
-    package = vendor_package("pyjoulescope_driver", "pyjoulescope_driver", "joulescope", "a Joulescope")
+    package = imported("pyjoulescope_driver", "a Joulescope", "joulescope", value="pyjoulescope_driver")
     try:
         return package, package.Driver()
     except Exception as error:
-        raise SetupError(
-            f"the Joulescope driver does not start: {error}", field="meter", value="pyjoulescope_driver",
-            remedy="Check its installation; on Linux its udev rules",
-        ) from error  # fmt: skip
+        what = f"the Joulescope driver does not start: {error}"
+        remedy = "Check its installation; on Linux its udev rules"
+        raise SetupError(what, field="meter", value="pyjoulescope_driver", remedy=remedy) from error
 
 
 def _path(driver: Any, instrument: str) -> str:
     paths = [str(p) for p in driver.device_paths()]
     found = [p for p in paths if instrument.lower() in p.lower()]
     if len(found) != 1:
-        raise SetupError(
-            f"{len(found)} connected Joulescopes match {instrument!r}", field="instrument", value=instrument,
-            remedy=f"Name one: instrument=PATH. Connected: {', '.join(paths) or 'none'}",
-        )  # fmt: skip
+        what = f"{len(found)} connected Joulescopes match {instrument!r}"
+        remedy = f"Name one: instrument=PATH. Connected: {', '.join(paths) or 'none'}"
+        raise SetupError(what, field="instrument", value=instrument, remedy=remedy)
     return found[0]
 
 
@@ -130,10 +128,9 @@ def _settings(driver: Any, path: str, rate_hz: float, range_mode: str) -> str:
         driver.publish(f"{path}/h/fs", round(rate_hz))
         driver.publish(f"{path}/s/i/range/mode", range_mode)
     except Exception as error:
-        raise SetupError(
-            f"the Joulescope {path} refuses its settings: {error}", field="instrument", value=path,
-            remedy="Close every other program that uses it, and check rate_hz and range_mode",
-        ) from error  # fmt: skip
+        what = f"the Joulescope {path} refuses its settings: {error}"
+        remedy = "Close every other program that uses it, and check rate_hz and range_mode"
+        raise SetupError(what, field="instrument", value=path, remedy=remedy) from error
     try:
         return str(driver.query(f"{path}/h/filter"))
     except Exception:  # a model without this setting

@@ -59,10 +59,9 @@ class JoulescopeStream:
             _, hz, value = self._blocks[0]
             arrived_ns = self._arrived_ns
         if abs(hz - rate_hz) > 1e-6 * rate_hz:
-            raise MeterError(
-                f"the Joulescope streams {hz:g} readings/s and was set to {rate_hz:g}", field="rate_hz", value=hz,
-                remedy=f"Give rate_hz={hz:g}, or another rate that it has",
-            )  # fmt: skip
+            what = f"the Joulescope streams {hz:g} readings/s and was set to {rate_hz:g}"
+            remedy = f"Give rate_hz={hz:g}, or another rate that it has"
+            raise MeterError(what, field="rate_hz", value=hz, remedy=remedy)
         return first_reading(before_ns, arrived_ns, len(value), rate_hz, self._info.clock.tolerance)
 
     def fetch(self, ended: bool = False) -> Iterator[Batch]:

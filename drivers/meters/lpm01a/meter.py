@@ -15,7 +15,7 @@ from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.lpm01a.powershield import BAUD, SUPPLY_V, PowerShield, ShieldSettings
 from drivers.meters.lpm01a.stream import step_at
 from drivers.meters.sampled import sampled_meter
-from drivers.options import one_of, positive, refused, within
+from rig.options import one_of, positive, refused, within
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

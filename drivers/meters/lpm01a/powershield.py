@@ -69,12 +69,9 @@ class PowerShield:
             self._command("htc")
             return {"serial": self._command("powershield"), "firmware": self._command("version")}
         except MeterError as error:
-            raise SetupError(
-                f"no PowerShield answers: {error.message}",
-                field="port",
-                value=self._line.port,
-                remedy=f"Check the port, and that no other program uses it; its rate is {BAUD} baud",
-            ) from error
+            what = f"no PowerShield answers: {error.message}"
+            remedy = f"Check the port, and that no other program uses it; its rate is {BAUD} baud"
+            raise SetupError(what, field="port", value=self._line.port, remedy=remedy) from error
 
     def configure(self) -> float:
         """Set the instrument; the supply voltage that it states. Raises ``SetupError`` for what it refuses."""
@@ -177,12 +174,9 @@ class PowerShield:
                 continue  # nothing was running when it was opened; a busy host reads that late
             if text.startswith(("error", "err ")):
                 detail = self._line.line(min(until_s, time.monotonic() + 0.2)) or ""
-                raise SetupError(
-                    f"the PowerShield refuses {command!r}: {text} {detail}".strip(),
-                    field=command.partition(" ")[0],
-                    value=command,
-                    remedy="Change the option that it refuses",
-                )
+                what = f"the PowerShield refuses {command!r}: {text} {detail}".strip()
+                remedy = "Change the option that it refuses"
+                raise SetupError(what, field=command.partition(" ")[0], value=command, remedy=remedy)
         raise self._line.failed(f"gave no answer to {command!r} within {self._timeout_s:g} s", silent=True)
 
 

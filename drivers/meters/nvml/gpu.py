@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.extras import vendor_package
 from drivers.failures import meter_failed
-from drivers.options import refused
 from rig.errors import MeterError, SetupError
+from rig.extras import imported
+from rig.options import refused
 
 WATCH_S = 0.6
 UPDATES = 3
@@ -125,12 +125,9 @@ def update_s(gpu: Gpu) -> float:
             steps.append(now_s)
         time.sleep(1e-3)
     if len(steps) < 2:
-        raise SetupError(
-            f"the energy counter of GPU {gpu.index} ({gpu.name}) did not change for {WATCH_S:g} s",
-            field="gpus",
-            value=gpu.uuid,
-            remedy="Wake it up (nvidia-smi -pm 1), or use source=instant",
-        )
+        what = f"the energy counter of GPU {gpu.index} ({gpu.name}) did not change for {WATCH_S:g} s"
+        remedy = "Wake it up (nvidia-smi -pm 1), or use source=instant"
+        raise SetupError(what, field="gpus", value=gpu.uuid, remedy=remedy)
     return (steps[-1] - steps[0]) / (len(steps) - 1)
 
 
@@ -151,16 +148,12 @@ def averages(gpu: Gpu) -> bool:
 
 def open_nvml() -> Any:
     """NVML, initialised. Raises ``MissingExtraError`` without nvidia-ml-py, ``SetupError`` without a driver."""
-    pynvml = vendor_package("pynvml", "nvidia-ml-py", "nvml", "an NVIDIA GPU")
+    pynvml = imported("pynvml", "an NVIDIA GPU", "nvml", value="nvidia-ml-py")
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        raise SetupError(
-            f"NVML cannot be used: {error}",
-            field="meter",
-            value="nvml",
-            remedy="Install NVIDIA's driver, and give the container its GPUs (nvidia-smi must work)",
-        ) from error
+        remedy = "Install NVIDIA's driver, and give the container its GPUs (nvidia-smi must work)"
+        raise SetupError(f"NVML cannot be used: {error}", field="meter", value="nvml", remedy=remedy) from error
     return pynvml
 
 

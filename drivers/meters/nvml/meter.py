@@ -14,8 +14,8 @@ from typing import Any
 from drivers.cleanup import released_on_error
 from drivers.meters.nvml.gpu import Energy, Gpu, averages, gpus_of, open_nvml, part_time, text_of, update_s
 from drivers.meters.polled import HOST, Polled, polled_meter
-from drivers.options import one_of, positive, refused
 from rig.errors import SetupError
+from rig.options import one_of, positive, refused
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -76,12 +76,8 @@ def _source(gpus: Sequence[Gpu], wanted: str) -> str:
     for source in SOURCES if wanted == "auto" else (wanted,):
         if all(gpu.supports(_look(gpu, source)) for gpu in gpus):
             return source
-    raise SetupError(
-        f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML",
-        field="source",
-        value=wanted,
-        remedy="Use source=auto, or an external meter",
-    )
+    what = f"{', '.join(gpu.name for gpu in gpus)} gives no {'power' if wanted == 'auto' else wanted} through NVML"
+    raise SetupError(what, field="source", value=wanted, remedy="Use source=auto, or an external meter")
 
 
 def _look(gpu: Gpu, source: str) -> Callable[[], float]:

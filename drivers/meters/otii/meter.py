@@ -23,8 +23,8 @@ from drivers.meters.lost_readings import GapFiller
 from drivers.meters.otii.server import OtiiServer
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.threaded import Batch
-from drivers.options import one_of, positive, refused
 from rig.errors import MeterError, MeterSilentError, RigError, SetupError
+from rig.options import one_of, positive, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Floats, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -180,18 +180,16 @@ def _setup(step: Any) -> Any:
 
 def _device(server: OtiiServer, instrument: str) -> dict[str, Any]:
     if not server.request("otii_is_logged_in").get("logged_in", False):
-        raise SetupError(
-            "no user is logged in to the Otii application", field="licence", value=server.where,
-            remedy="Log in there and reserve an Automation licence",
-        )  # fmt: skip
+        what = "no user is logged in to the Otii application"
+        remedy = "Log in there and reserve an Automation licence"
+        raise SetupError(what, field="licence", value=server.where, remedy=remedy)
     devices = [d for d in server.request("otii_get_devices", timeout=1).get("devices", ()) if d.get("type") in KINDS]
     wanted = [d for d in devices if not instrument or instrument in (d.get("name"), d.get("device_id"))]
     if len(wanted) != 1:
         names = ", ".join(str(d.get("name")) for d in devices) or "none"
-        raise SetupError(
-            f"{len(wanted)} instruments match {instrument!r}", field="instrument", value=instrument,
-            remedy=f"Name one: instrument=NAME. Connected: {names}",
-        )  # fmt: skip
+        what = f"{len(wanted)} instruments match {instrument!r}"
+        remedy = f"Name one: instrument=NAME. Connected: {names}"
+        raise SetupError(what, field="instrument", value=instrument, remedy=remedy)
     return dict(wanted[0])
 
 
@@ -209,8 +207,6 @@ def _configure(
         server.request("arc_set_channel_samplerate", **own, channel=channel, value=round(rate_hz))
     hz = float(server.request("arc_get_channel_samplerate", **own, channel=channel).get("value", 0.0))
     if not hz > 0 or (rate_hz > 0 and hz != round(rate_hz)):
-        raise SetupError(
-            f"the instrument samples at {hz:g} Hz, not {rate_hz:g}", field="rate_hz", value=hz,
-            remedy="Give a rate that it has, or leave rate_hz out",
-        )  # fmt: skip
+        what = f"the instrument samples at {hz:g} Hz, not {rate_hz:g}"
+        raise SetupError(what, field="rate_hz", value=hz, remedy="Give a rate that it has, or leave rate_hz out")
     return hz, server.request("arc_get_version", **own)

@@ -21,21 +21,17 @@ class OtiiServer:
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
-            raise SetupError(
-                f"no Otii server answers on {self.where}: {error}",
-                field="port",
-                value=self.where,
-                remedy="Start the Otii application, or otii_server, and enable its TCP server",
-            ) from error
+            what = f"no Otii server answers on {self.where}: {error}"
+            remedy = "Start the Otii application, or otii_server, and enable its TCP server"
+            raise SetupError(what, field="port", value=self.where, remedy=remedy) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             hello = self._answer("")
         except MeterError as error:
             self.close()
-            raise SetupError(
-                f"the program that listens on {self.where} is no Otii server", field="port", value=self.where,
-                remedy="Give the port of the TCP server in the Otii application's settings",
-            ) from error  # fmt: skip
+            what = f"the program that listens on {self.where} is no Otii server"
+            remedy = "Give the port of the TCP server in the Otii application's settings"
+            raise SetupError(what, field="port", value=self.where, remedy=remedy) from error
         self.version = str(hello.get("data", {}).get("otii_version", ""))
 
     def request(self, cmd: str, **data: Any) -> dict[str, Any]:

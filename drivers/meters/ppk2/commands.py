@@ -48,12 +48,9 @@ def metadata(line: SerialLine, timeout_s: float) -> Modifiers:
     said, until_s = b"", time.monotonic() + timeout_s
     while b"END" not in said:
         if time.monotonic() > until_s:
-            raise SetupError(
-                f"what is on {line.port} does not state a PPK2's calibration: {said[:60]!r}",
-                field="port",
-                value=line.port,
-                remedy="A PPK2 has two ports on some firmware: try the other. Close every other program that uses it",
-            )
+            what = f"what is on {line.port} does not state a PPK2's calibration: {said[:60]!r}"
+            remedy = "A PPK2 has two ports on some firmware: try the other. Close every other program that uses it"
+            raise SetupError(what, field="port", value=line.port, remedy=remedy)
         said += line.waiting()
         time.sleep(1e-3)
     return modifiers_of(said.decode("latin-1"))

@@ -165,12 +165,9 @@ class LossDetector:
         )
 
     def _contradicted(self, late_s: float) -> MeterError:
-        return meter_failed(
-            f"readings of meter {self._name} were counted as lost and came after all ({-late_s:.2g} s early)",
-            "port",
-            round(-late_s / self._period_s),
-            "Run nothing else on this machine while it measures",
-        )
+        what = f"readings of meter {self._name} were counted as lost and came after all ({-late_s:.2g} s early)"
+        remedy = "Run nothing else on this machine while it measures"
+        return meter_failed(what, "port", round(-late_s / self._period_s), remedy)
 
 
 class PendingReadings:

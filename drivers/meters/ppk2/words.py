@@ -174,12 +174,9 @@ class Aligner:
         if np.any(good):
             return int(np.argmax(good))
         if places > FARTHEST:
-            raise MeterError(
-                f"{FARTHEST} bytes in a row are no readings of a PPK2",
-                field="port",
-                value=FARTHEST,
-                remedy="Check that the port is a PPK2's, and that no other program reads it",
-            )
+            what = f"{FARTHEST} bytes in a row are no readings of a PPK2"
+            remedy = "Check that the port is a PPK2's, and that no other program reads it"
+            raise MeterError(what, field="port", value=FARTHEST, remedy=remedy)
         return None
 
     def _counter(self, place: int) -> int:

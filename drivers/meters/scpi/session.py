@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.extras import vendor_package
 from drivers.failures import meter_failed
-from drivers.options import positive
 from rig.errors import MeterError, SetupError, UsageError
+from rig.extras import imported
+from rig.options import positive
 
 ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
 """An example for messages. The host is reserved for documentation (RFC 5737)."""
@@ -113,24 +113,18 @@ class ScpiSession:
     def check(self, doing: str) -> None:
         """Raise ``MeterError`` with all errors in the instrument's queue."""
         if found := self.errors():
-            raise MeterError(
-                f"the instrument at {self.address} reports while {doing}: {'; '.join(found)}",
-                field="address",
-                value=self.address,
-                remedy="Look up the errors in its manual, and change the options that caused them",
-            )
+            what = f"the instrument at {self.address} reports while {doing}: {'; '.join(found)}"
+            remedy = "Look up the errors in its manual, and change the options that caused them"
+            raise MeterError(what, field="address", value=self.address, remedy=remedy)
 
     def identity(self) -> Identity:
         """Maker, model, serial number and firmware. Raises ``SetupError`` for an answer without four fields."""
         answer = self.query("*IDN?")
         fields = [part.strip() for part in answer.split(",", 3)]
         if len(fields) != 4:
-            raise SetupError(
-                f"the instrument at {self.address} identifies itself as {answer[:80]!r}",
-                field="address",
-                value=self.address,
-                remedy="Check that this is the port of its SCPI socket (5025 on most)",
-            )
+            what = f"the instrument at {self.address} identifies itself as {answer[:80]!r}"
+            remedy = "Check that this is the port of its SCPI socket (5025 on most)"
+            raise SetupError(what, field="address", value=self.address, remedy=remedy)
         return Identity(*fields)
 
     def close(self) -> None:
@@ -198,7 +192,7 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
     if not address:
         raise UsageError("no instrument was named", field="address", value=address, example=ADDRESS)
     positive(timeout_s=timeout_s)
-    pyvisa = vendor_package("pyvisa", "pyvisa", "visa", "a VISA instrument")
+    pyvisa = imported("pyvisa", "a VISA instrument", "visa", value="pyvisa")
     milliseconds = max(1, round(timeout_s * 1e3))
     try:
         manager = pyvisa.ResourceManager(visa_library)
@@ -228,12 +222,8 @@ def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout
         if value & mask == wanted:
             return time.monotonic() - began_s
         if time.monotonic() - began_s > timeout_s:
-            raise MeterError(
-                f"{line} of the instrument at {session.address} stays at {value} for {timeout_s:g} s",
-                field="trigger",
-                value=value,
-                remedy="Check the trigger's wire and source",
-            )
+            what = f"{line} of the instrument at {session.address} stays at {value} for {timeout_s:g} s"
+            raise MeterError(what, field="trigger", value=value, remedy="Check the trigger's wire and source")
 
 
 def _raw_socket(resource: Any) -> socket.socket | None:
@@ -244,12 +234,9 @@ def _raw_socket(resource: Any) -> socket.socket | None:
 
 
 def _unreachable(address: str, error: Exception) -> SetupError:
-    return SetupError(
-        f"the instrument at {address} cannot be opened: {_short(error)}",
-        field="address",
-        value=address,
-        remedy=f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})",
-    )
+    what = f"the instrument at {address} cannot be opened: {_short(error)}"
+    remedy = f"Check its power, its network and the address (a raw SCPI socket looks like {ADDRESS})"
+    return SetupError(what, field="address", value=address, remedy=remedy)
 
 
 def _short(error: Exception) -> str:

@@ -167,9 +167,6 @@ def first_line(line: SerialLine, layout: Layout, start: bytes, stop: bytes, boot
             if stop:
                 line.write(stop)
             return text, row
-    raise SetupError(
-        f"no line on {line.port} was a reading within {boot_s:g} s: {why}",
-        field="columns",
-        value=why,
-        remedy=f"Check columns=, separator= and the baud rate (it is {line.baud}); comment lines match ignore=",
-    )
+    what = f"no line on {line.port} was a reading within {boot_s:g} s: {why}"
+    remedy = f"Check columns=, separator= and the baud rate (it is {line.baud}); comment lines match ignore="
+    raise SetupError(what, field="columns", value=why, remedy=remedy)

@@ -16,9 +16,9 @@ from functools import reduce
 from operator import xor
 from typing import Literal
 
-from drivers.options import refused
 from drivers.units import ALIASES, NS, unit_of
 from rig.errors import UsageError
+from rig.options import refused
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "whitespace": None}
 CHECKSUMS: dict[str, tuple[int, Callable[[bytes], int]]] = {

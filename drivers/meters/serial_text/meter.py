@@ -20,8 +20,8 @@ from drivers.meters.serial_text.lines import Layout, Row, by_rail, layout_of, nu
 from drivers.meters.serial_text.loss_detection import Expected, Pace
 from drivers.meters.serial_text.readings import STAMP_AT, CapturePlan, Stamped
 from drivers.meters.threaded import ThreadedMeter
-from drivers.options import one_of, positive, refused, within
 from rig.bench.calibration import load
+from rig.options import one_of, positive, refused, within
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail, TraceKind
 
 MODES = ("hardware",)

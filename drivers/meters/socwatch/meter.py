@@ -23,9 +23,9 @@ from drivers.importers.time_axis import PLACES, TimeAxis
 from drivers.links.real_time import check_real_time
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.socwatch.program import ProgramRun
-from drivers.options import one_of, parts_of, positive, refused
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError
+from rig.options import one_of, parts_of, positive, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Indices, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -172,10 +172,9 @@ class SocWatch:
         for rail in self._info.rails:
             found, axis, value = _rail(chosen, rail.name, stamps, energy or None, stamp)
             if found.conversion.unit != rail.conversion.unit:
-                raise DataError(
-                    f"the column {rail.name} is in {found.conversion.unit}, and {rail.conversion.unit} was declared",
-                    field="energy", value=energy, remedy="State energy=interval, energy=cumulative or neither",
-                )  # fmt: skip
+                what = f"the column {rail.name} is in {found.conversion.unit}, and {rail.conversion.unit} was declared"
+                remedy = "State energy=interval, energy=cumulative or neither"
+                raise DataError(what, field="energy", value=energy, remedy=remedy)
             out.append(Chunk(rail.name, value, *_ticks(axis, len(value))))
         return out
 
@@ -202,8 +201,7 @@ def _program(path: str) -> str:
     found = shutil.which(path)
     if found is None:
         there = Path(path).exists()
-        raise SetupError(
-            f"{path} {'may not be executed' if there else 'is not there'}", field="path", value=path,
-            remedy="Make it executable" if there else "Install Intel SoC Watch and give its program: path=.../socwatch",
-        )  # fmt: skip
+        what = f"{path} {'may not be executed' if there else 'is not there'}"
+        remedy = "Make it executable" if there else "Install Intel SoC Watch and give its program: path=.../socwatch"
+        raise SetupError(what, field="path", value=path, remedy=remedy)
     return str(Path(found).resolve())

@@ -38,10 +38,9 @@ class ProgramRun:
         except OSError as error:
             os.close(master)
             shutil.rmtree(self.folder, ignore_errors=True)
-            raise MeterError(
-                f"{command[0]} does not run: {error.strerror}", field="path", value=command[0],
-                remedy="Check that it is a program of this machine and may be executed",
-            ) from error  # fmt: skip
+            what = f"{command[0]} does not run: {error.strerror}"
+            remedy = "Check that it is a program of this machine and may be executed"
+            raise MeterError(what, field="path", value=command[0], remedy=remedy) from error
         finally:
             os.close(slave)
         self._listener = threading.Thread(target=self._listen, args=(master,), daemon=True)
@@ -91,10 +90,8 @@ class ProgramRun:
         if REFUSED.search(said):
             remedy = "Run as root, with its kernel driver loaded (insmod, see its release notes)"
         code = self._process.poll()
-        return MeterError(
-            f"SoC Watch {what} (exit {code}): {said or 'it printed nothing'}", field="path",
-            value=str(self._process.args), remedy=remedy,
-        )  # fmt: skip
+        what = f"SoC Watch {what} (exit {code}): {said or 'it printed nothing'}"
+        return MeterError(what, field="path", value=str(self._process.args), remedy=remedy)
 
     def close(self) -> None:
         """Kill it where it still runs, and remove what it wrote."""

@@ -6,7 +6,6 @@ Wav, flac and ogg are decoded by soundfile and resampled by soxr; both come with
 
 from __future__ import annotations
 
-import importlib
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError, missing_extra
+from rig.errors import DataError
+from rig.extras import imported
 
 CLIPPED_LIMIT = 0.001
 """Largest share of a channel's samples that may be clipped; see ``clipped_share``."""
@@ -183,7 +183,4 @@ def _unreadable(path: Path, exc: Exception) -> DataError:
 
 
 def _imported(package: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except (ImportError, OSError) as error:  # OSError: soundfile is there and its C library is not
-        raise missing_extra("reading audio files", error, "audio", field=package) from error
+    return imported(package, "reading audio files", "audio", field=package)

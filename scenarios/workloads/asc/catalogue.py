@@ -131,12 +131,9 @@ def _check_folds(setup: Path, train: set[str], evaluate: set[str], labels: Mappi
 
 def _check_whole(root: Path, split: str, found: int, expected: int) -> None:
     if found != expected:
-        raise DataError(
-            f"every clip that meta.csv lists is there, but {split} has {found} slices instead of {expected}",
-            field=str(root),
-            value=found,
-            remedy=f"{_TAU_REMEDY}; a part of the audio may be absent, but meta.csv must list the whole set",
-        )
+        what = f"every clip that meta.csv lists is there, but {split} has {found} slices instead of {expected}"
+        remedy = f"{_TAU_REMEDY}; a part of the audio may be absent, but meta.csv must list the whole set"
+        raise DataError(what, field=str(root), value=found, remedy=remedy)
 
 
 def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> list[dict[str, str]]:
@@ -185,12 +182,9 @@ def _clip(name: str, path: Path, label: str) -> Clip:
 
 def _missing(root: Path, names: Sequence[str], listed: int) -> DataError:
     first = names[0] if names else "none listed"
-    return DataError(
-        f"{len(names)} of {listed} listed audio files are missing, first {first}",
-        field=str(root),
-        value=first,
-        remedy="Put the audio beside its list, or in a folder named audio there",
-    )
+    what = f"{len(names)} of {listed} listed audio files are missing, first {first}"
+    remedy = "Put the audio beside its list, or in a folder named audio there"
+    return DataError(what, field=str(root), value=first, remedy=remedy)
 
 
 def _bad(path: Path, what: str, value: object, remedy: str) -> DataError:

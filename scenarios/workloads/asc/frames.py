@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import UsageError
+from rig.options import unfit
 from rig.types import Sample
 from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice
 
@@ -95,14 +95,14 @@ def frames_of(
     lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s}
     for name, value in lengths.items():
         if not (math.isfinite(value) and value * rate_hz >= 1.0):
-            raise _usage(name, value, "is less than one sample of audio", "Give a positive number of seconds")
+            raise unfit(name, value, "is less than one sample of audio", "Give a positive number of seconds")
     if not (math.isfinite(duration_s) and duration_s >= window_s):
-        raise _usage("stream_s", duration_s, "is shorter than one window", f"Give {window_s:g} or more")
+        raise unfit("stream_s", duration_s, "is shorter than one window", f"Give {window_s:g} or more")
     by_label: dict[str, list[Slice]] = {}
     for part in slices:
         by_label.setdefault(part.label, []).append(part)
     if len(by_label) < 2:
-        raise _usage("workload", len(by_label), "scenes are too few to change", "Use a set of two labels or more")
+        raise unfit("workload", len(by_label), "scenes are too few to change", "Use a set of two labels or more")
     count = math.floor((duration_s - window_s) / stride_s + EDGE_S) + 1
     scenes = _scenes(by_label, math.ceil(duration_s / scene_s), scene_s, np.random.default_rng(seed))
     return Frames(tuple(scenes), window_s, stride_s, count, rate_hz, load)
@@ -119,7 +119,3 @@ def _scenes(by_label: dict[str, list[Slice]], count: int, scene_s: float, rng: n
         piles[label] = piles[label][each:] + taken  # to the back, so that no slice repeats before the others were heard
         scenes.append(Scene(label, k * scene_s, tuple(taken)))
     return scenes
-
-
-def _usage(field: str, value: object, what: str, remedy: str) -> UsageError:
-    return UsageError(f"{field} {value!r} {what}", field=field, value=value, remedy=remedy)

@@ -16,6 +16,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from rig.errors import UsageError
+from rig.options import refused
 
 CLASSES = ("airport", "street_traffic", "bus", "park")
 RECIPE = "scenes-1"
@@ -62,12 +63,8 @@ def _check(label: str, seed: int, seconds: float, rate_hz: float) -> int:
             raise UsageError(f"{name} is {value}", field=name, value=value, remedy="Use a finite number above zero")
     exact = seconds * rate_hz
     if not 2 <= exact <= _MAX_SAMPLES:
-        raise UsageError(
-            f"{seconds} s at {rate_hz} Hz is {exact:.0f} samples",
-            field="seconds",
-            value=seconds,
-            remedy=f"Ask for 2 to {_MAX_SAMPLES} samples",
-        )
+        what = f"{seconds} s at {rate_hz} Hz is {exact:.0f} samples"
+        raise refused("seconds", seconds, f"Ask for 2 to {_MAX_SAMPLES} samples", what)
     return round(exact)
 
 

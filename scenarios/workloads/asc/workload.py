@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError, UsageError
+from rig.errors import DataError
+from rig.options import unfit
 from rig.types import Sample
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau
@@ -66,10 +67,10 @@ class AscWorkload:
         """
         parts = [part for unit in self.samples.units for part in unit.slices]
         if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
-            raise _usage("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
+            raise unfit("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
         size = round(seconds / SLICE_S)
         if size > len(parts):
-            raise _usage("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
+            raise unfit("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
         units = join(parts, size)
         order = [[part.id for part in unit.slices] for unit in units]
         details = {
@@ -130,12 +131,12 @@ def open_workload(
 def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload:
     first = TRAINING_SEEDS.start if split == "train" else seed
     if split == "train" and count > len(TRAINING_SEEDS):
-        raise _usage("samples", count, "is more than there are", f"Use at most {len(TRAINING_SEEDS)}")
+        raise unfit("samples", count, "is more than there are", f"Use at most {len(TRAINING_SEEDS)}")
     if split == "test" and first < TUNING_SEEDS.stop:
         remedy = f"Use {TUNING_SEEDS.stop} or more: smaller ones are for training and tuning"
-        raise _usage("sample_seed", seed, "is a training or tuning seed", remedy)
+        raise unfit("sample_seed", seed, "is a training or tuning seed", remedy)
     if count > _SYNTHETIC_MOST:
-        raise _usage("samples", count, "is too many", f"Use at most {_SYNTHETIC_MOST}")
+        raise unfit("samples", count, "is too many", f"Use at most {_SYNTHETIC_MOST}")
     slices = []
     for index in range(count):
         label = CLASSES[index % len(CLASSES)]
@@ -222,17 +223,18 @@ def _catalogue(root: Path, split: str) -> Catalogue:
         return read_tau(root, split, WHOLE_SLICES)
     if (root / "labels.csv").is_file():
         if split != "test":
-            raise _usage("split", split, "is not in a folder with a labels.csv", "Keep one folder per split")
+            raise unfit("split", split, "is not in a folder with a labels.csv", "Keep one folder per split")
         return read_folder(root)
     what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is no folder"
-    raise _data("data", str(root), what, "Give a folder in the TAU layout, or one with a labels.csv")
+    remedy = "Give a folder in the TAU layout, or one with a labels.csv"
+    raise DataError(f"data {str(root)!r} {what}", field="data", value=str(root), remedy=remedy)
 
 
 def _drawn(slices: Sequence[Slice], samples: int | None, seed: int) -> list[Slice]:
     if samples is None:
         return list(slices)
     if samples > len(slices):
-        raise _usage("samples", samples, "is more than there are", f"Use at most {len(slices)}")
+        raise unfit("samples", samples, "is more than there are", f"Use at most {len(slices)}")
     return draw(slices, samples, seed)
 
 
@@ -248,21 +250,13 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 def _check_options(samples: int | None, seed: int, rate_hz: float, split: str, clipped_limit: float) -> None:
     if split not in SPLITS:
-        raise _usage("split", split, "is unknown", f"Known: {', '.join(SPLITS)}")
+        raise unfit("split", split, "is unknown", f"Known: {', '.join(SPLITS)}")
     if samples is not None and samples <= 0:
-        raise _usage("samples", samples, "is not positive", "Use 1 or more")
+        raise unfit("samples", samples, "is not positive", "Use 1 or more")
     if seed < 0:
-        raise _usage("sample_seed", seed, "is negative", "Use 0 or more")
+        raise unfit("sample_seed", seed, "is negative", "Use 0 or more")
     low_hz, high_hz = _RATES_HZ
     if not (low_hz <= rate_hz <= high_hz and float(rate_hz).is_integer()):
-        raise _usage("audio_hz", rate_hz, "is no usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
+        raise unfit("audio_hz", rate_hz, "is no usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
     if not 0 <= clipped_limit <= 1:
-        raise _usage("clipped_limit", clipped_limit, "is no share", "Use a number from 0 to 1")
-
-
-def _usage(field: str, value: object, what: str, remedy: str) -> UsageError:
-    return UsageError(f"{field} {value!r} {what}", field=field, value=value, remedy=remedy)
-
-
-def _data(field: str, value: object, what: str, remedy: str) -> DataError:
-    return DataError(f"{field} {value!r} {what}", field=field, value=value, remedy=remedy)
+        raise unfit("clipped_limit", clipped_limit, "is no share", "Use a number from 0 to 1")

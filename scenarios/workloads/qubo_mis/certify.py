@@ -47,9 +47,5 @@ def digest(nodes: int, edges: Pairs) -> str:
 
 
 def _refused(field: str, value: object, what: str) -> DataError:
-    return DataError(
-        f"{field} {value} {what}",
-        field=field,
-        value=str(value),
-        remedy="Do not use this target; compute it again",
-    )
+    what = f"{field} {value} {what}"
+    return DataError(what, field=field, value=str(value), remedy="Do not use this target; compute it again")

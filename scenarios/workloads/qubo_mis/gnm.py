@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import UsageError
+from rig.options import refused, unfit
 from scenarios.workloads.qubo_mis.graph import MAX_EDGES, MAX_NODES, Graph
 from scenarios.workloads.qubo_mis.memory import free_bytes
 
@@ -70,15 +71,15 @@ def checked(nodes: int, density: float, seed: int) -> tuple[int, float, int]:
     """The arguments as plain numbers. Raises ``UsageError`` when no graph has them."""
     n, s = _whole("nodes", nodes), _whole("seed", seed)
     if not 2 <= n <= MAX_NODES:
-        raise _usage("nodes", nodes, "is no number of nodes", f"Give a whole number from 2 to {MAX_NODES}")
+        raise unfit("nodes", nodes, "is no number of nodes", f"Give a whole number from 2 to {MAX_NODES}")
     if not 0 <= s <= MAX_SEED:
-        raise _usage("seed", seed, "is no seed", f"Give a whole number from 0 to {MAX_SEED}")
+        raise unfit("seed", seed, "is no seed", f"Give a whole number from 0 to {MAX_SEED}")
     try:
         d = float(density)
     except (TypeError, ValueError, OverflowError):
         d = math.nan
     if isinstance(density, str) or not 0 < d <= 1:
-        raise _usage("density", density, "is no density", "Give a share above 0 and up to 1, such as 0.05 for 5 %")
+        raise unfit("density", density, "is no density", "Give a share above 0 and up to 1, such as 0.05 for 5 %")
     return n, d, s
 
 
@@ -213,20 +214,12 @@ def _bytes_per_edge(density: float) -> float:
 def _too_large(nodes: int, density: float, m: int, free: int | None) -> UsageError:
     most = MAX_EDGES if free is None else min(MAX_EDGES, free / _bytes_per_edge(density))
     limit = "a payload counts" if m > MAX_EDGES else "memory holds"
-    return UsageError(
-        f"{nodes} nodes at a density of {density} are {m} edges of {_BYTES_PER_EDGE} bytes each, more than {limit}",
-        field="nodes",
-        value=nodes,
-        remedy=f"Use at most {math.isqrt(int(2 * most / density))} nodes at this density",
-    )
+    what = f"{nodes} nodes at a density of {density} are {m} edges of {_BYTES_PER_EDGE} bytes each, more than {limit}"
+    return refused("nodes", nodes, f"Use at most {math.isqrt(int(2 * most / density))} nodes at this density", what)
 
 
 def _whole(field: str, value: object) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise _usage(field, value, "is no whole number", "Give a whole number") from None
-
-
-def _usage(field: str, value: object, what: str, remedy: str) -> UsageError:
-    return UsageError(f"{field} {value!r} {what}", field=field, value=value, remedy=remedy)
+        raise unfit(field, value, "is no whole number", "Give a whole number") from None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, UsageError
+from rig.options import refused
 
 Vector = NDArray[np.uint8]
 NODE_COST = -1
@@ -83,12 +84,8 @@ class Graph:
         try:
             q = np.zeros((self.nodes, self.nodes), np.int8)
         except (MemoryError, ValueError) as error:
-            raise UsageError(
-                f"a dense matrix of {self.nodes} nodes takes {self.nodes**2:.3g} bytes, more than memory holds",
-                field="nodes",
-                value=self.nodes,
-                remedy="Use the edges, or the compressed rows of neighbours()",
-            ) from error
+            what = f"a dense matrix of {self.nodes} nodes takes {self.nodes**2:.3g} bytes, more than memory holds"
+            raise refused("nodes", self.nodes, "Use the edges, or the compressed rows of neighbours()", what) from error
         for part in self._parts():
             q[part[:, 0], part[:, 1]] = PAIR_COST
             q[part[:, 1], part[:, 0]] = PAIR_COST
@@ -122,20 +119,14 @@ def from_payload(payload: NDArray[Any]) -> Graph:
     """
     flat = np.asarray(payload)
     if not _is_payload(flat):
-        raise DataError(
-            f"a payload of shape {flat.shape} and type {flat.dtype} is no graph",
-            field="payload",
-            value=str(flat.shape),
-            remedy="Use a workload of graphs, such as qubo-mis",
-        )
+        what = f"a payload of shape {flat.shape} and type {flat.dtype} is no graph"
+        remedy = "Use a workload of graphs, such as qubo-mis"
+        raise DataError(what, field="payload", value=str(flat.shape), remedy=remedy)
     nodes, edges = int(flat[0]), flat[_HEAD:].reshape(-1, 2)
     if not (1 <= nodes <= MAX_NODES and len(edges) <= MAX_EDGES and _in_order(edges, nodes)):
-        raise DataError(
-            f"the payload's edges are not those of a graph of {nodes} nodes",
-            field="payload",
-            value=nodes,
-            remedy="Edges have u < v, rows sorted, none twice, all below the number of nodes",
-        )
+        what = f"the payload's edges are not those of a graph of {nodes} nodes"
+        remedy = "Edges have u < v, rows sorted, none twice, all below the number of nodes"
+        raise DataError(what, field="payload", value=nodes, remedy=remedy)
     return Graph(nodes, edges.astype(np.int32, copy=False))
 
 
@@ -210,9 +201,6 @@ def _bad_vector(what: str, value: object) -> UsageError:
 
 
 def _bad_hex(text: object, nodes: int) -> DataError:
-    return DataError(
-        f"a solution of {nodes} nodes cannot be {str(text)[:40]!r}",
-        field="solution",
-        value=str(text)[:40],
-        remedy=f"Give numpy.packbits of the {nodes} values as {2 * ((nodes + 7) // 8)} hexadecimal digits",
-    )
+    what = f"a solution of {nodes} nodes cannot be {str(text)[:40]!r}"
+    remedy = f"Give numpy.packbits of the {nodes} values as {2 * ((nodes + 7) // 8)} hexadecimal digits"
+    return DataError(what, field="solution", value=str(text)[:40], remedy=remedy)

@@ -99,9 +99,5 @@ def _rank(target: Target) -> tuple[int, bool]:
 
 
 def _refused(path: Path, why: str) -> DataError:
-    return DataError(
-        f"{path.name} is no table of targets: {why}",
-        field="targets",
-        value=str(path),
-        remedy="Write one with `rig targets NODES DENSITY SEED... --out FILE`, or restore the file",
-    )
+    remedy = "Write one with `rig targets NODES DENSITY SEED... --out FILE`, or restore the file"
+    return DataError(f"{path.name} is no table of targets: {why}", field="targets", value=str(path), remedy=remedy)

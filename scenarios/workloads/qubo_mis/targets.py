@@ -102,12 +102,9 @@ class TargetFile:
         rows = self.rows.get((instance.nodes, instance.density, instance.seed), ())
         for target in rows:
             if (fault := fault_of(target, graph)) is not None:
-                raise DataError(
-                    f"the row {target} of {self.about['name']} is wrong: {fault}",
-                    field="targets",
-                    value=str(target),
-                    remedy="Do not use this row; compute it again with `rig targets ... --out FILE`",
-                )
+                what = f"the row {target} of {self.about['name']} is wrong: {fault}"
+                remedy = "Do not use this row; compute it again with `rig targets ... --out FILE`"
+                raise DataError(what, field="targets", value=str(target), remedy=remedy)
         return list(rows)
 
 

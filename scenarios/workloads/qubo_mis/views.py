@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rig.errors import missing_extra
+from rig.extras import imported
 from scenarios.workloads.qubo_mis.graph import CONFLICT_COST, NODE_COST, Graph
 
 if TYPE_CHECKING:
@@ -18,10 +18,7 @@ def to_bqm(graph: Graph) -> Any:
 
     Raises ``MissingExtraError`` when dimod is not installed.
     """
-    try:
-        import dimod
-    except ImportError as error:
-        raise missing_extra("a binary quadratic model", error, "qubo") from error
+    dimod = imported("dimod", "a binary quadratic model", "qubo", field="extra")
     linear = np.full(graph.nodes, NODE_COST, np.float64)
     weights = np.full(len(graph.edges), CONFLICT_COST, np.float64)
     u, v = np.ascontiguousarray(graph.edges.T)

@@ -17,7 +17,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from rig.errors import UsageError
+from rig.options import unfit
 from rig.recording.atomic_write import regular, replacing
 from rig.types import Sample, SampleSet, Workload
 from scenarios.workloads.qubo_mis.gnm import MAX_SEED, checked, gnm_edges
@@ -155,29 +155,29 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
         if not (_is_seed(first) and (_is_seed(last) if dash else not last)):
-            raise _usage("seeds", text, "are no seeds", f'Write "{_TUNING_TEXT}" or "7,11,20-22"')
+            raise unfit("seeds", text, "are no seeds", f'Write "{_TUNING_TEXT}" or "7,11,20-22"')
         low, high = int(first), int(last) if dash else int(first)
         if low > high or max(high, high - low + len(found)) > MAX_SEED or high - low + len(found) >= MOST_SEEDS:
-            raise _usage("seeds", text, "are too many, too large or backwards", f"Name 1 to {MOST_SEEDS} seeds")
+            raise unfit("seeds", text, "are too many, too large or backwards", f"Name 1 to {MOST_SEEDS} seeds")
         found += range(low, high + 1)
     if len(set(found)) < len(found):
-        raise _usage("seeds", text, "name a seed twice", "Name each seed once")
+        raise unfit("seeds", text, "name a seed twice", "Name each seed once")
     return tuple(found)
 
 
 def _seeds(text: str, draw: int, announced: bool) -> tuple[int, ...]:
     if not 0 <= draw <= MOST_SEEDS:
-        raise _usage("draw", draw, "is not a valid count", f"Use 0 to {MOST_SEEDS}")
+        raise unfit("draw", draw, "is not a valid count", f"Use 0 to {MOST_SEEDS}")
     if draw:
         if announced or text != _TUNING_TEXT:
-            raise _usage(
+            raise unfit(
                 "draw", draw, "cannot be combined with seeds or announced", "Leave out seeds and announced, or draw"
             )
         return _drawn(draw)
     chosen = parse_seeds(text)
     tuning = [seed for seed in chosen if seed in TUNING_SEEDS]
     if announced and tuning:
-        raise _usage("seeds", text, "include tuning seeds, which are never announced", "Give only announced seeds")
+        raise unfit("seeds", text, "include tuning seeds, which are never announced", "Give only announced seeds")
     return chosen
 
 
@@ -201,7 +201,3 @@ def _instance(nodes: int, density: float, seed: int) -> Instance:
 
 def _is_seed(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_SEED))
-
-
-def _usage(name: str, value: object, what: str, remedy: str) -> UsageError:
-    return UsageError(f"{name} {value!r} {what}", field=name, value=value, remedy=remedy)

@@ -12,6 +12,7 @@ from pathlib import Path
 from drivers.devices.cpu.mis.compute import compute, proven
 from rig.analysis.solving.targets import SPECIFIED
 from rig.errors import IntegrityError, UsageError
+from rig.options import refused
 from rig.recording.atomic_write import regular
 from scenarios.workloads.qubo_mis.certify import certify
 from scenarios.workloads.qubo_mis.gnm import gnm_edges
@@ -37,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     keys = _keys(args.problem, args.verify)
     if args.verify:
         if args.out is not None:
-            raise UsageError(
-                "--verify writes no file", field="out", value=str(args.out), remedy="Leave --out or --verify out"
-            )
+            raise refused("out", str(args.out), "Leave --out or --verify out", "--verify writes no file")
         return _verified(_rows_of(keys) if keys else list(load_table().values()), args.json)
     if not args.seconds > 0:
         raise UsageError(f"{args.seconds} s of search", field="seconds", value=args.seconds, remedy="Give more than 0")
@@ -66,22 +65,15 @@ def _keys(problem: Sequence[str], may_be_none: bool) -> list[Key]:
     if not problem and may_be_none:
         return []
     if len(problem) < 3:
-        raise UsageError(
-            f"{' '.join(problem)} is no problem" if problem else "no problem was named",
-            field="problem",
-            value=" ".join(problem),
-            remedy="Write `rig targets NODES DENSITY SEED...`, or `rig targets --verify`",
-        )
+        what = f"{' '.join(problem)} is no problem" if problem else "no problem was named"
+        remedy = "Write `rig targets NODES DENSITY SEED...`, or `rig targets --verify`"
+        raise refused("problem", " ".join(problem), remedy, what)
     nodes, density, *seeds = problem
     try:
         return [(int(nodes), float(density), int(seed)) for seed in seeds]
     except ValueError as error:
-        raise UsageError(
-            f"{' '.join(problem)!r} is no problem: {error}",
-            field="problem",
-            value=" ".join(problem),
-            remedy="Write NODES DENSITY SEED as numbers; nodes and seeds are whole numbers",
-        ) from error
+        remedy = "Write NODES DENSITY SEED as numbers; nodes and seeds are whole numbers"
+        raise refused("problem", " ".join(problem), remedy, f"{' '.join(problem)!r} is no problem: {error}") from error
 
 
 def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
@@ -96,12 +88,9 @@ def _rows_of(keys: Sequence[Key]) -> list[Target]:
     rows = []
     for nodes, density, seed in keys:
         if (row := best_known(nodes, density, seed)) is None:
-            raise UsageError(
-                f"the table has no row for n {nodes}, density {density:g}, seed {seed}",
-                field="problem",
-                value=f"{nodes} {density:g} {seed}",
-                remedy=f"Compute one: rig targets {nodes} {density:g} {seed}",
-            )
+            what = f"the table has no row for n {nodes}, density {density:g}, seed {seed}"
+            remedy = f"Compute one: rig targets {nodes} {density:g} {seed}"
+            raise refused("problem", f"{nodes} {density:g} {seed}", remedy, what)
         rows.append(row)
     return rows
 
@@ -141,10 +130,7 @@ def _verified(rows: Sequence[Target], as_json: bool) -> int:
     text = f"{len(rows)} certificates checked, {proofs} of them proven optimal, {len(wrong)} wrong\n"
     sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
     if wrong:
-        raise IntegrityError(
-            f"{len(wrong)} certificates are wrong: {'; '.join(wrong[:3])}",
-            field="targets",
-            value=len(wrong),
-            remedy="Restore the table; no gap is computed from a wrong one",
-        )
+        what = f"{len(wrong)} certificates are wrong: {'; '.join(wrong[:3])}"
+        remedy = "Restore the table; no gap is computed from a wrong one"
+        raise IntegrityError(what, field="targets", value=len(wrong), remedy=remedy)
     return 0

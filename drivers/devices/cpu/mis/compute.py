@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from drivers.devices.cpu.dwave import imported
 from rig.analysis.solving.targets import SPECIFIED
-from rig.errors import DataError, UsageError, missing_extra
+from rig.errors import DataError
+from rig.extras import imported
+from rig.options import one_of
 from scenarios.workloads.qubo_mis.certify import digest
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, to_hex
 from scenarios.workloads.qubo_mis.target_file import Target
@@ -43,10 +44,7 @@ def compute(
     minute up to 250 nodes and several minutes at 1000, whatever ``seconds`` says.
     Raises ``UsageError`` for another method, ``MissingExtraError`` without numba, or dwave-samplers for "tabu".
     """
-    if method not in METHODS:
-        raise UsageError(
-            f"method {method!r} is unknown", field="method", value=method, remedy=f"Known: {', '.join(METHODS)}"
-        )
+    one_of(METHODS, method=method)
     if method == "tabu":
         return _by_tabu(graph, density, seed)
     if method == "exact":
@@ -93,7 +91,8 @@ def specified_tabu(graph: Graph, seed: int, *, reads: int = 100, restarts: int =
 
     Half a minute at 100 nodes, several at 1000. Raises ``MissingExtraError`` without dwave-samplers.
     """
-    samplers, model = imported("tabu as specified"), to_bqm(graph)
+    samplers = imported("dwave.samplers", "tabu as specified", "qubo", field="device", value="tabu as specified")
+    model = to_bqm(graph)
     began = time.perf_counter()
     found = samplers.TabuSampler().sample(model, num_reads=reads, num_restarts=restarts, timeout=None, seed=seed)
     took_s = time.perf_counter() - began
@@ -117,12 +116,8 @@ def proven(target: Target, graph: Graph, seconds: float) -> Target:
     solution, closed, took_s = _proof(graph, seconds)
     cost, took_s = graph.cost(solution), round(took_s, 3)
     if closed and cost > target.cost:
-        raise DataError(
-            f"{target.key} has a cost of {target.cost}, and {cost} is said to be proven optimal",
-            field="cost",
-            value=cost,
-            remedy="Report this: the proof or the certificate is wrong",
-        )
+        what = f"{target.key} has a cost of {target.cost}, and {cost} is said to be proven optimal"
+        raise DataError(what, field="cost", value=cost, remedy="Report this: the proof or the certificate is wrong")
     if cost < target.cost:
         target = replace(target, cost=cost, certificate=to_hex(solution), method=PROOF, found_s=took_s)
         target = replace(target, search_seed=None, moves=None)
@@ -140,11 +135,7 @@ def _proof(graph: Graph, seconds: float) -> tuple[Vector, bool, float]:
 
 
 def _search_module() -> Any:
-    try:
-        from drivers.devices.cpu.mis import search
-    except ImportError as error:
-        raise missing_extra("the search", error, "qubo") from error
-    return search
+    return imported("drivers.devices.cpu.mis.search", "the search", "qubo", field="extra")
 
 
 def _versions(*names: str) -> str:

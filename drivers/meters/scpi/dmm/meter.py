@@ -31,8 +31,8 @@ from drivers.meters.scpi.dmm.truevolt import (
     range_for,
 )
 from drivers.meters.scpi.session import await_state, open_session
-from drivers.options import one_of, positive, refused
 from rig.errors import SetupError
+from rig.options import one_of, positive, refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

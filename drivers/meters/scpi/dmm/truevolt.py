@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from drivers.failures import meter_failed
 from drivers.meters.scpi.session import ScpiSession, await_state
 from drivers.meters.threaded import Batch
-from drivers.options import refused
 from rig.errors import MeterError, SetupError
+from rig.options import refused
 from rig.types import Bracket, Chunk, Clock, Floats
 
 MODELS = ("34465A", "34470A")
@@ -190,12 +190,9 @@ def begin(meters: Sequence[Truevolt], trigger: str, clock: Clock, wait_s: float)
     states = [_state(meter, FIRE[trigger]) for meter in meters]
     while not all(state & MEASURING and not state & WAITING for state in states):
         if time.monotonic() > give_up_s:
-            raise MeterError(
-                f"no trigger reached {', '.join(m.session.address for m in meters)} within {wait_s:g} s",
-                field="trigger",
-                value=trigger,
-                remedy="Check the wire to Ext Trig and its edge, or use trigger=bus",
-            )
+            what = f"no trigger reached {', '.join(m.session.address for m in meters)} within {wait_s:g} s"
+            remedy = "Check the wire to Ext Trig and its edge, or use trigger=bus"
+            raise MeterError(what, field="trigger", value=trigger, remedy=remedy)
         asked_ns = clock.now_ns()
         states = [_state(meter, "STAT:OPER:COND?") for meter in meters]
         if any(state & WAITING for state in states):

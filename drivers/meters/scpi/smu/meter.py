@@ -27,8 +27,8 @@ from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.scpi.session import Identity, ScpiSession, open_session
 from drivers.meters.threaded import Batch
-from drivers.options import positive, refused
 from rig.errors import MeterError
+from rig.options import positive, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -81,12 +81,9 @@ class Elog:
                 self.fetched_s = time.monotonic()
                 return Bracket(before_ns, 0, after_ns)
             if time.monotonic() > give_up_s:
-                raise MeterError(
-                    f"the log does not start within {TRIGGER_WAIT_S:g} s: {said}",
-                    field="trigger",
-                    value=said,
-                    remedy="Check that the module of this output can log these parameters",
-                )
+                what = f"the log does not start within {TRIGGER_WAIT_S:g} s: {said}"
+                remedy = "Check that the module of this output can log these parameters"
+                raise MeterError(what, field="trigger", value=said, remedy=remedy)
             time.sleep(TRIGGER_AGAIN_S)
 
     def fetch(self) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""Checks of options that many drivers have. Each raises ``UsageError`` with the option, its value and the remedy."""
+"""Checks of options. Each raises ``UsageError`` with the option, its value and the remedy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def refused(name: str, value: object, remedy: str, message: str = "") -> UsageEr
     return UsageError(message or f"option {name} is {value!r}", field=name, value=value, remedy=remedy)
 
 
+def unfit(name: str, value: object, what: str, remedy: str) -> UsageError:
+    """The error for a value that cannot be used because of ``what``."""
+    return refused(name, value, remedy, f"{name} {value!r} {what}")
+
+
 def positive(**options: float | None) -> None:
     """Check that each option is a finite number above zero. One that is None was left out and passes."""
     for name, value in options.items():
@@ -22,10 +27,17 @@ def positive(**options: float | None) -> None:
 
 def within(low: float, high: float, unit: str = "", **options: float) -> None:
     """Check that each option is a finite number from ``low`` to ``high``, which may be infinite."""
-    range_ = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+    unit = f" {unit}" if unit else ""
+    range_ = f"{low:g}{unit} or more" if high == math.inf else f"{low:g} to {high:g}{unit}"
     for name, value in options.items():
         if not (math.isfinite(value) and low <= value <= high):
-            raise refused(name, value, f"Give {range_} {unit}".rstrip())
+            raise refused(name, value, f"Give {range_}")
+
+
+def limits(**options: tuple[float, float, float]) -> None:
+    """Check that each option, given as (value, low, high), lies between its limits."""
+    for name, (value, low, high) in options.items():
+        within(low, high, "", **{name: value})
 
 
 def one_of(known: Iterable[object], **options: object) -> None:
