@@ -111,7 +111,7 @@ class SolverDevice(Generic[T]):
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Load these graphs in place of the previous ones. Raises ``DataError`` for a payload that is no graph."""
+        """Load these graphs in place of the previous ones. Raises ``DataError`` for a payload that is not a graph."""
         before, self._loaded = self._loaded, {}
         for sample in samples:  # a loaded graph is not loaded again: that would be work just before the span
             known = before.get(sample.id)
@@ -168,9 +168,16 @@ class SolverDevice(Generic[T]):
         timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
         if timeout_s is not None and not 0 < timeout_s <= self._longest_s:
             remedy = f"Give seconds above 0 and up to {self._longest_s:g} (option longest_s)"
-            raise UsageError(f"a budget of {timeout_s} s", field="timeout_s", value=timeout_s, remedy=remedy)
+            raise UsageError(
+                f"the budget timeout_s is {timeout_s} s", field="timeout_s", value=timeout_s, remedy=remedy
+            )
         if stop is not None and not math.isfinite(stop):
-            raise UsageError(f"a cost of {stop} to stop at", field="stop_at_cost", value=stop, remedy="Give a number")
+            raise UsageError(
+                f"the cost to stop at, stop_at_cost, is {stop}",
+                field="stop_at_cost",
+                value=stop,
+                remedy="Give a finite number",
+            )
         unbound_s = self._default_s if stop is None else self._longest_s
         return Budget(unbound_s if timeout_s is None else timeout_s, stop)
 

@@ -21,7 +21,7 @@ def calibrated(rail: Rail, path: str | None, serial: str, range_: float | None, 
     own = load(Path(path)).serial
     if own and own != serial:
         raise DataError(
-            f"the calibration {Path(path).name} is of the instrument {own}, and this is {serial}",
+            f"the calibration {Path(path).name} is for the instrument {own}, but this instrument is {serial}",
             field="calibration",
             value=own,
             remedy="Give the calibration of this instrument",

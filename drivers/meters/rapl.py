@@ -77,7 +77,7 @@ class EnergyCounter:
             gap_s = now_s - self._last[0]
             if gap_s * self._most_w >= self._zone.range_j:
                 raise self._failed(
-                    f"was not read for {gap_s:.3g} s, and at {self._most_w:g} W it wraps every "
+                    f"was not read for {gap_s:.3g} s, but at {self._most_w:g} W it wraps every "
                     f"{self._zone.range_j / self._most_w:.3g} s",
                     "Read it more often, or lower most_w to what this processor can draw",
                 )
@@ -126,7 +126,7 @@ def open_meter(
     """
     positive(rate_hz=rate_hz, most_w=most_w)
     if rate_hz > RATE_MOST_HZ:
-        what = f"{rate_hz:g} looks a second would find the same value twice"
+        what = f"at {rate_hz:g} readings per second the counter would give the same value twice"
         raise refused("rate_hz", rate_hz, f"Give {RATE_MOST_HZ:g} or less", what)
     zones = zones_of(Path(root))
     chosen = _chosen(zones, domains)
@@ -214,7 +214,7 @@ def _chosen(zones: Sequence[Zone], domains: str) -> list[Zone]:
     for outer in chosen:
         for inner in chosen:
             if outer.holds(inner):
-                what = f"{outer.rail} contains {inner.rail}: their sum would count it twice"
+                what = f"{outer.rail} contains {inner.rail}: their sum would count {inner.rail} twice"
                 raise refused("domains", domains, "Choose one of them", what)
     return chosen
 
@@ -246,11 +246,11 @@ def _readable(zone: Zone) -> None:
         int((zone.path / "energy_uj").read_text())
     except PermissionError as error:
         raise SetupError(
-            f"the energy counter of {zone.rail} may not be read by you",
+            f"you have no permission to read the energy counter of {zone.rail}",
             field="energy_uj",
             value=os.fspath(zone.path / "energy_uj"),
-            remedy=f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (it lets every user watch the "
-            "processor's power, CVE-2020-8694); or run as root",
+            remedy=f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (every user can then watch the "
+            "processor's power, CVE-2020-8694). Or run as root",
         ) from error
     except (OSError, ValueError) as error:
         raise SetupError(

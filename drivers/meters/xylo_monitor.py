@@ -35,7 +35,7 @@ def open_meter(device: Device, plant: Plant | None = None, *, rate_hz: float = 1
         )
     if plant is None:
         raise SetupError(
-            "the simulated monitor needs the simulated bench that its device is on",
+            "the simulated monitor needs the simulated bench of its device",
             field="plant",
             remedy="Use the simulated bench, or pass plant=",
         )

@@ -111,7 +111,7 @@ def inspected(interpreter: str = "") -> list[SetupFinding]:
     if with_lava:
         wanted = dict(pin.split("==") for pin in PINS)[_PACKAGE]
         same = with_lava[0].lava == wanted
-        other = "" if same else f"This was made for {wanted}: {' '.join(PINS)}"
+        other = "" if same else f"The driver was written for {wanted}: {' '.join(PINS)}"
         return [*findings, SetupFinding(same, f"Lava is taken from {with_lava[0].path}", other)]
     if any(one.fits for one in answering):
         return [*findings, SetupFinding(False, "no interpreter has Lava", "Run `rig doctor loihi2 --build`")]
@@ -128,10 +128,10 @@ def built(say: Say, interpreter: str = "") -> str:
     bases = [one for one in _bases(interpreter) if one.fits]
     if not bases:
         raise SetupError(
-            f"no Python {PYTHON} to build with, and Lava runs in no other",
+            f"Lava needs Python {PYTHON}, and this version was not found",
             field="interpreter",
             value=interpreter,
-            remedy=f"Install it (pyenv install {PYTHON}), or give its path (option interpreter)",
+            remedy=f"Install this Python (pyenv install {PYTHON}), or give its path (option interpreter)",
         )
     target = environment()
     say(f"making {target} with {bases[0].path}")
@@ -183,5 +183,5 @@ def _failed(args: list[str], why: str) -> SetupError:
         f"{' '.join(args[:4])} failed: {why[-400:]}",
         field="build",
         value=args[0],
-        remedy="Correct that (disk space, index of packages), then run `rig doctor loihi2 --build` again",
+        remedy="Correct the cause, such as disk space or the package index, then run `rig doctor loihi2 --build` again",
     )

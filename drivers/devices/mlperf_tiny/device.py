@@ -87,7 +87,7 @@ class TinyDevice:
         """Begin ``times`` inferences between two time stamps. Raises ``UsageError`` for another phase."""
         if phase not in (None, PHASE):
             raise UsageError(
-                f"the board has no phase {phase!r}", field="phase", value=phase, remedy=f"It has one: {PHASE}"
+                f"the board has no phase {phase!r}", field="phase", value=phase, remedy=f"Use its only phase, {PHASE}"
             )
         data = [self._model.encoded(sample) for sample in samples]
         for sample, own in zip(samples, data, strict=True):
@@ -117,7 +117,7 @@ class TinyDevice:
                 "the board's clock cannot be read during an inference",
                 field="timer",
                 value=self._queries[0].sample.id,
-                remedy="Await its answer first",
+                remedy="Wait for the answer of this sample first",
             )
         return self._board.converse(self._board.timestamp())
 
@@ -159,7 +159,7 @@ class TinyDevice:
         late = round(found.printed_s * TICK_HZ) if self._plan.prints_first else 0
         if found.on_tick + late > found.off_tick:
             raise self._board.failed(
-                f"inferred for {found.off_tick - found.on_tick} us, less than its first time stamp takes to print",
+                f"inferred for {found.off_tick - found.on_tick} us, less than the printing of its first time stamp",
                 "Give prints_first=false, or more iterations",
             )
         span = Span(PHASE, found.on_tick + late, found.off_tick, times)

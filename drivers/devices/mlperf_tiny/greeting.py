@@ -53,8 +53,8 @@ def _other_mode(on_pin: bool) -> SetupError:
     """The error for a board that stamps in text in place of a pin, or by a pin in place of text."""
     found, asked = ("performance", "energy") if on_pin else ("energy", "performance")
     return SetupError(
-        f"the board's firmware was built for {found} mode: it {'answers' if on_pin else 'gives'} `timestamp` "
-        f"{'in text' if on_pin else 'no text, and stamps by a falling edge of a pin'}",
+        f"the board's firmware was built for {found} mode: it {'answers' if on_pin else 'does not answer'} `timestamp` "
+        f"{'in text' if on_pin else 'in text, but marks times by a falling edge of a pin'}",
         field="mode",
         value=asked,
         remedy="Give mode=performance"

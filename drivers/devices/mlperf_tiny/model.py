@@ -59,7 +59,7 @@ class Model:
             return answer
         if len(names) != len(scores):
             raise DeviceError(
-                f"the model gives {len(scores)} scores, and there are {len(names)} labels",
+                f"the model gives {len(scores)} scores, but there are {len(names)} labels",
                 field="labels",
                 value=",".join(names)[:120],
                 remedy="Give one label for each output of the model, in its order",
@@ -81,13 +81,15 @@ def model_of(kind: str, scale: float | None, zero_point: int, labels: str, thres
         positive(input_scale=scale)
     names = tuple(part.strip() for part in labels.split(",")) if labels else ()
     if len(set(names)) != len(names) or (names and not all(names)):
-        raise UsageError("two labels are alike, or one is empty", field="labels", value=labels, remedy="Name each once")
+        raise UsageError(
+            "two labels are equal, or a label is empty", field="labels", value=labels, remedy="Name each once"
+        )
     if threshold is not None and len(names) not in (0, 2):
         raise UsageError(
-            f"a threshold parts two labels, and there are {len(names)}",
+            f"a threshold separates two labels, but {len(names)} labels are given",
             field="labels",
             value=labels,
-            remedy="Give two, the one below the threshold first",
+            remedy="Give two labels, first the one for scores below the threshold",
         )
     return Model(kind, scale, zero_point, names, threshold)
 

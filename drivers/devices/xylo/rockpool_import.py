@@ -87,7 +87,7 @@ def attached_boards() -> tuple[str, ...]:
             devices = importlib.import_module("samna").device.get_all_devices()
     except (ImportError, AttributeError, RuntimeError) as error:
         raise SetupError(
-            f"samna is installed and cannot list its devices: {error}",
+            f"samna is installed but cannot list its devices: {error}",
             field="device",
             value="xylo",
             remedy="Check the samna installation, or add --simulate",

@@ -33,7 +33,7 @@ class OtiiServer:
         except MeterError as error:
             self.close()
             raise SetupError(
-                f"the program that listens on {self.where} is no Otii server", field="port", value=self.where,
+                f"the program that listens on {self.where} is not an Otii server", field="port", value=self.where,
                 remedy="Give the port of the TCP server in the Otii application's settings",
             ) from error  # fmt: skip
         self.version = str(hello.get("data", {}).get("otii_version", ""))

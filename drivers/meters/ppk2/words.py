@@ -175,7 +175,7 @@ class Aligner:
             return int(np.argmax(good))
         if places > FARTHEST:
             raise MeterError(
-                f"{FARTHEST} bytes in a row are no readings of a PPK2",
+                f"{FARTHEST} bytes in a row are not readings of a PPK2",
                 field="port",
                 value=FARTHEST,
                 remedy="Check that the port is a PPK2's, and that no other program reads it",

@@ -180,7 +180,7 @@ def test_one_line_that_is_lost_is_told(drift: float, rate_hz: float, lost: int, 
 @FEW
 @given(st.floats(-4e-3, 4e-3), st.integers(0, 9))
 def test_lines_that_came_too_many_are_told(drift: float, seed: int) -> None:
-    with pytest.raises(MeterError, match="came too many"):
+    with pytest.raises(MeterError, match="were too many"):
         paced(100.0, drift, 20.0, seed, 8.0, -1)
 
 

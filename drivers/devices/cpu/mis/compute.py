@@ -66,7 +66,10 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float, walks: i
             break
     if best is None:
         raise DataError(
-            f"no set was found in {seconds} s", field="seconds", value=seconds, remedy="Give the search more time"
+            f"no set was found in {seconds} s",
+            field="seconds",
+            value=seconds,
+            remedy="Give the search more time with --seconds",
         )
     searched_s = time.perf_counter() - began
     found, search_seed = best
@@ -118,7 +121,7 @@ def proven(target: Target, graph: Graph, seconds: float) -> Target:
     cost, took_s = graph.cost(solution), round(took_s, 3)
     if closed and cost > target.cost:
         raise DataError(
-            f"{target.key} has a cost of {target.cost}, and {cost} is said to be proven optimal",
+            f"{target.key} has a cost of {target.cost}, but {cost} is marked as proven optimal",
             field="cost",
             value=cost,
             remedy="Report this: the proof or the certificate is wrong",
