@@ -39,7 +39,7 @@ def real_time(
         return framed(once(workload.samples), workload, idle, warm)
     if not isinstance(workload, Streams):
         raise UsageError(
-            f"workload {workload.name} is no stream", field="workload", value=workload.name, remedy="Use asc"
+            f"workload {workload.name} is not a stream", field="workload", value=workload.name, remedy="Use asc"
         )
     frames = workload.stream(window_s, stride_s, scene_s, stream_s, stream_seed)
     if purpose == "accuracy":

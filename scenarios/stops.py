@@ -22,7 +22,7 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
         if not known:
             notes = workload.details.get("notes") or ()
             raise UsageError(
-                f"problem {sample.id} has no target to come close to",
+                f"problem {sample.id} has no target cost",
                 field="to_gap",
                 value=to_gap,
                 remedy=f"Leave to_gap out, or give a target. {' '.join(notes)}".rstrip(),

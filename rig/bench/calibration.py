@@ -74,7 +74,7 @@ def load(path: Path) -> Calibration:
             f"cannot read the calibration {path}: {error.strerror}",
             field="calibration",
             value=str(path),
-            remedy="Name a file as docs/reference/calibration.md describes",
+            remedy="Name a calibration file; docs/reference/calibration.md describes the format",
         ) from error
     except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8
         raise _bad(path, "the file", f"cannot be read: {error}", error, "Correct its syntax") from error
@@ -147,7 +147,7 @@ def stated(
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
             if value is not None:
                 raise UsageError(
-                    f"{name} is given and no calibration", field=name, value=value, remedy="Add calibration=FILE"
+                    f"{name} is given without a calibration", field=name, value=value, remedy="Add calibration=FILE"
                 )
         return rail
     if rail.aperture_s is not None:

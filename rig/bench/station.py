@@ -49,7 +49,7 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
     if not named.is_file():
         source = "--bench" if given else VARIABLE
         raise UsageError(
-            f"{source} names {named}, which is no file",
+            f"{source} names {named}, which is not a file",
             field="bench",
             value=str(named),
             remedy="Start from examples/bench.toml; docs/reference/bench-file.md describes the format",
@@ -60,7 +60,7 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
 def examine(path: Path) -> tuple[BenchFile, list[Problem]]:
     """A bench file and all its problems in the order of lines, those of drivers and calibrations included.
 
-    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is no TOML.
+    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
     """
     bench, problems = read(path)
     problems += _shadows(bench) + problems_of(bench, {**bench.devices, **bench.meters})
@@ -171,7 +171,7 @@ def _shadows(bench: BenchFile) -> list[Problem]:
     for kind, entries in (("devices", bench.devices), ("meters", bench.meters)):
         for entry in entries.values():
             if entry.name in names(kind) and entry.driver != entry.name:
-                what = f"has the name of a driver, and its own is {entry.driver}"
+                what = f"has the name of a driver, but uses the driver {entry.driver}"
                 notes.add((kind, entry.name), what, entry.name, "Choose another name")
     return notes.problems
 

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("nodes", "density", "seed"):
         export.add_argument(name)
     export.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
-    export.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    export.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     module = sys.modules[load("workloads", args.name).__module__]
     if not isinstance(module, Exports):
         raise UsageError(
-            f"workload {args.name} writes no problem to a file",
+            f"workload {args.name} cannot write a problem to a file",
             field="workload",
             value=args.name,
             remedy="Name a workload whose module has a function export, such as qubo-mis",
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as error:
         given = f"{args.nodes} {args.density} {args.seed}"
         raise UsageError(
-            f"{given!r} is no problem: {error}", field="problem", value=given,
+            f"{given!r} is not a problem of the form NODES DENSITY SEED: {error}", field="problem", value=given,
             remedy="Write NODES DENSITY SEED as numbers; nodes and seed are whole numbers",
         ) from error  # fmt: skip
     said = {"workload": args.name, "nodes": nodes, "density": density, "seed": seed}

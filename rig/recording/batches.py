@@ -20,7 +20,7 @@ def table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
-    """Readings of one rail; ``meta`` goes into the schema. Raises ``TypeError`` for what is no array of numbers."""
+    """Readings of one rail; ``meta`` goes into the schema. Raises ``TypeError`` for what is not an array of numbers."""
     given = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
     arrays = {name: columns.numbers(values) for name, values in given.items() if values is not None}
     schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))

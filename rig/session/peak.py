@@ -47,10 +47,10 @@ def find_peak(probe: Callable[[float], Probe], start_hz: float) -> float:
             rate_hz = math.sqrt(low * high)
     if not low:
         raise MeasurementRefusedError(
-            f"no rate from {start_hz:g} down to {high:g} per second holds the bound",
+            f"no rate from {start_hz:g} down to {high:g} per second meets the latency bound",
             field="arrival_hz",
             value=high,
-            remedy="Give a longer latency_bound_s, or see what the probes' reports say",
+            remedy="Give a longer latency_bound_s, or read the reports of the probes",
         )
     return low
 

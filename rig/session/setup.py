@@ -169,7 +169,7 @@ def _of_takers(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[st
 
 
 def _described(driver: Any, kind: str, name: str) -> Any:
-    """The info of a driver. Raises ``SetupError`` for an object that is no driver of this kind."""
+    """The info of a driver. Raises ``SetupError`` for an object that is not a driver of this kind."""
     wanted = DeviceInfo if kind == "device" else MeterInfo
     try:
         info = driver.info()
@@ -184,7 +184,7 @@ def _described(driver: Any, kind: str, name: str) -> Any:
         ) from error
     if not isinstance(info, wanted):
         raise SetupError(
-            f"{name} is no {kind}: its info() gives a {type(info).__name__}",
+            f"{name} is not a {kind}: its info() gives a {type(info).__name__}",
             field=kind,
             value=name,
             remedy=f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter",
@@ -205,7 +205,7 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
             f"device {info.name} declares max_batch {info.max_batch}, max_pending {info.max_pending} and "
             f"timeout_s {info.timeout_s}",
             field="info",
-            remedy="Declare a batch and a number pending of 1 or more and a positive timeout",
+            remedy="Declare max_batch and max_pending of 1 or more, and timeout_s above 0",
         )
     if request.simulate and info.mode != "simulator":
         raise UsageError(

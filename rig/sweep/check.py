@@ -160,7 +160,10 @@ def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str]
         for place in _places(key, values[0], own, meters):
             if place in found:
                 raise UsageError(
-                    f"{key} and {found[place]} are one option", field=key, value=values[0], remedy="Give one of them"
+                    f"{key} and {found[place]} are the same option",
+                    field=key,
+                    value=values[0],
+                    remedy="Give one of them",
                 )
             found[place] = key
     return found
@@ -207,7 +210,7 @@ def _seeds(spec: GridSpec, owners: Mapping[tuple[str, str], str], own: Takers, m
                 option = options_of((own | meters)[who])[name]
                 if option.kind is not int:
                     raise UsageError(
-                        f"repetition seed {key} is no whole number", field="repetition_seeds", value=key,
+                        f"repetition seed {key} is not a whole number", field="repetition_seeds", value=key,
                         remedy="Name an option of type int",
                     )  # fmt: skip
                 known = owners.get((who, name), f"{who}.{name}")

@@ -134,7 +134,7 @@ def check_size(spec: GridSpec) -> None:
         raise _empty("devices", "", "one device or more")
     if double := {name for name in spec.devices if spec.devices.count(name) > 1}:
         raise UsageError(
-            f"device {min(double)} stands twice", field="devices", value=min(double), remedy="Give it once"
+            f"device {min(double)} is given twice", field="devices", value=min(double), remedy="Give it once"
         )
     for key, values in spec.vary.items():
         if not values:
@@ -143,13 +143,18 @@ def check_size(spec: GridSpec) -> None:
             raise UsageError(f"{key} is both varied and fixed", field=key, value=spec.options[key], remedy="Choose one")
     count = len(spec.devices) * prod(map(len, spec.vary.values())) * spec.repetitions
     if count > MOST_CELLS:
-        raise UsageError(f"a grid of {count} cells", field="vary", value=count, remedy=f"At most {MOST_CELLS} at once")
+        raise UsageError(
+            f"the grid has {count} cells", field="vary", value=count, remedy=f"Give at most {MOST_CELLS} cells"
+        )
 
 
 def _empty(field: str, value: Value, wanted: str) -> UsageError:
     shown = f" {value}" if value != "" else ""
     return UsageError(
-        f"a grid of zero cells: {field} is{shown or ' empty'}", field=field, value=value, remedy=f"Give {wanted}"
+        f"the grid has no cells, because {field} is{shown or ' empty'}",
+        field=field,
+        value=value,
+        remedy=f"Give {wanted}",
     )
 
 

@@ -61,7 +61,7 @@ def check_empty(folder: Path) -> None:
     """Check that a sweep can begin in ``folder``. Raises ``StoreError`` where something else stands there."""
     if folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
         raise StoreError(
-            f"{folder} is no sweep: it has no {FILE}, and is not empty",
+            f"{folder} is not a sweep: it has no {FILE}, and is not empty",
             field="out",
             value=str(folder),
             remedy="Name a new directory, or that of a sweep, with --out",
@@ -74,7 +74,7 @@ def frozen(folder: Path) -> tuple[Frozen, ...]:
         document = msgspec.json.decode((folder / FILE).read_bytes(), type=Document)
     except FileNotFoundError as error:
         raise StoreError(
-            f"{folder} is no sweep: it has no {FILE}",
+            f"{folder} is not a sweep: it has no {FILE}",
             field="sweep",
             value=str(folder),
             remedy="Name the directory that `rig sweep --out` wrote",
@@ -84,7 +84,7 @@ def frozen(folder: Path) -> tuple[Frozen, ...]:
             f"{folder / FILE} cannot be read: {error}",
             field="sweep",
             value=str(folder),
-            remedy="Restore it; its recordings can be reported one by one",
+            remedy="Restore this file; `rig report` still reads each recording",
         ) from error
     if document.schema != SCHEMA:
         raise StoreError(
@@ -94,7 +94,7 @@ def frozen(folder: Path) -> tuple[Frozen, ...]:
     for entry in document.grids:
         if digest(entry.grid) != entry.grid_sha256:
             raise IntegrityError(
-                f"{folder / FILE} was altered: a grid is not as frozen",
+                f"{folder / FILE} was altered: the digest of a grid does not fit",
                 field="sweep",
                 value=str(folder),
                 remedy="Restore the original; cells are added with --extend",

@@ -85,10 +85,12 @@ def _layout(path: Path, file: BinaryIO) -> tuple[np.dtype[Any], int]:
         version = layout.read_magic(file)
         shape, _, kind = (layout.read_array_header_1_0 if version == (1, 0) else layout.read_array_header_2_0)(file)
     except ValueError as error:
-        raise bad(path, f"is no .npy file: {error}", None) from error
+        raise bad(path, f"is not a .npy file: {error}", None) from error
     offset = file.tell()
     if len(shape) != 1 or kind not in KINDS or path.stat().st_size - offset != shape[0] * kind.itemsize:
-        raise bad(path, f"holds {kind} of shape {shape}, not one axis of float32 or float64, whole", str(kind))
+        raise bad(
+            path, f"holds {kind} of shape {shape}, but it must hold one complete axis of float32 or float64", str(kind)
+        )
     return kind, offset
 
 
@@ -155,7 +157,7 @@ def _arrow(path: Path, windows_s: Floats, rate_hz: float, t0_s: float) -> Sums:
         held = in_order(v.to_numpy() for v in batches())
         return grid_sums(parts, cut(held), len(windows_s), rate_hz, AS_IS, path.name)
     except (pa.ArrowException, KeyError, EOFError) as error:
-        raise bad(path, f"is no trace in Arrow: {str(error)[:100]}", None) from error
+        raise bad(path, f"is not a trace in Arrow: {str(error)[:100]}", None) from error
 
 
 def in_order(arrays: Iterable[NDArray[Any]]) -> Iterator[Block]:

@@ -66,10 +66,12 @@ class AscWorkload:
         """
         parts = [part for unit in self.samples.units for part in unit.slices]
         if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
-            raise _usage("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
+            raise _usage(
+                "seconds", seconds, "is not a positive whole number of slices", f"Use a multiple of {SLICE_S} s"
+            )
         size = round(seconds / SLICE_S)
         if size > len(parts):
-            raise _usage("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
+            raise _usage("seconds", seconds, "is more than the data set has", f"Use at most {len(parts) * SLICE_S} s")
         units = join(parts, size)
         order = [[part.id for part in unit.slices] for unit in units]
         details = {
@@ -224,7 +226,7 @@ def _catalogue(root: Path, split: str) -> Catalogue:
         if split != "test":
             raise _usage("split", split, "is not in a folder with a labels.csv", "Keep one folder per split")
         return read_folder(root)
-    what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is no folder"
+    what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is not a folder"
     raise _data("data", str(root), what, "Give a folder in the TAU layout, or one with a labels.csv")
 
 
@@ -255,9 +257,9 @@ def _check_options(samples: int | None, seed: int, rate_hz: float, split: str, c
         raise _usage("sample_seed", seed, "is negative", "Use 0 or more")
     low_hz, high_hz = _RATES_HZ
     if not (low_hz <= rate_hz <= high_hz and float(rate_hz).is_integer()):
-        raise _usage("audio_hz", rate_hz, "is no usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
+        raise _usage("audio_hz", rate_hz, "is not a usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
     if not 0 <= clipped_limit <= 1:
-        raise _usage("clipped_limit", clipped_limit, "is no share", "Use a number from 0 to 1")
+        raise _usage("clipped_limit", clipped_limit, "is not a share", "Use a number from 0 to 1")
 
 
 def _usage(field: str, value: object, what: str, remedy: str) -> UsageError:
