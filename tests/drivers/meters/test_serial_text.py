@@ -356,7 +356,7 @@ def test_too_many_lines_that_are_no_readings_end_it() -> None:
         board.spoil = once(3, lambda line: line[:4] + b"?" + line[4:])
         error = error_of(meter)
 
-    assert error.field == "bad_share" and "no readings" in error.message
+    assert error.field == "bad_share" and "were not readings" in error.message
 
 
 @pytest.mark.parametrize(
