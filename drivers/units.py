@@ -30,7 +30,7 @@ _AT_THE_END = re.compile(r"\S\s*[/_ ]\s*([^\W\d_]{1,4})\s*$")
 
 
 def unit_of(text: str) -> tuple[str, float] | None:
-    """``mW`` -> ("W", 1e-3): the SI unit and the factor to it; None for what is no such unit."""
+    """``mW`` -> ("W", 1e-3): the SI unit and the factor to it; None for any other unit."""
     text = ALIASES.get(text.strip().lower(), text.strip())
     for base in sorted(BASES, key=len, reverse=True):
         if text.endswith(base) and text[: len(text) - len(base)] in PREFIX:
@@ -71,7 +71,7 @@ def agree(header: str, below: str, declared: str, option: str) -> None:
     for text, found in said:
         if found is not None and wanted is not None and found != wanted:
             what = f"the column {header!r} states {text} and {option} declares {declared}"
-            remedy = f"Declare {text}; or insist with overrule_header=true if the header is wrong"
+            remedy = f"Declare {text}. If the header is wrong, add overrule_header=true"
             raise refused(option, declared, remedy, what)
 
 
@@ -95,7 +95,12 @@ def utc_ns(moment: datetime) -> int:
     except OverflowError:
         ns = FARTHEST_NS
     if abs(ns) >= FARTHEST_NS:
-        raise DataError(f"{moment} cannot be meant", field="time", value=str(moment), remedy="Check the year")
+        raise DataError(
+            f"{moment} is outside the range of dates that can be recorded",
+            field="time",
+            value=str(moment),
+            remedy="Check the year",
+        )
     return ns
 
 
@@ -105,7 +110,7 @@ def iso_ns(text: str, timezone_: str | None) -> int:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise DataError(
-            f"{text[:60]!r} is no time stamp", field="time", value=text[:60], remedy="Write ISO 8601, or seconds"
+            f"{text[:60]!r} is not a time stamp", field="time", value=text[:60], remedy="Write ISO 8601, or seconds"
         ) from error
     if moment.tzinfo is None:
         if timezone_ is None:

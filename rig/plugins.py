@@ -138,7 +138,7 @@ def located(places: Mapping[str, str]) -> Iterator[None]:
 def _unmet(factory: Factory, name: str) -> SetupError:
     if name in INJECTED:
         remedy = "A simulated meter needs a simulated device: add --simulate, or choose another"
-        return SetupError(f"{_called(factory)} needs a {name}, and there is none", field=name, remedy=remedy)
+        return SetupError(f"{_called(factory)} needs a {name}, but there is none", field=name, remedy=remedy)
     return SetupError(
         f"{_called(factory)} has a parameter {name}, which the rig does not pass",
         field=name,
@@ -270,7 +270,7 @@ def _bad(option: Option, text: str, wanted: str, who: str) -> UsageError:
     remedy = f"Give {wanted} (default {option.default})"
     if who:
         other = "device" if who.startswith("meter") else "meter"
-        remedy += f", for it is the {who}'s; for another, write {other}.{option.name}={text[:40]}"
+        remedy += f". This option goes to the {who}; for another, write {other}.{option.name}={text[:40]}"
     return UsageError(f"option {option.name} is {text!r}", field=option.name, value=text, remedy=remedy)
 
 

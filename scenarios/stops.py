@@ -21,7 +21,7 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
             known[OFFICIAL] = sample.target_cost
         if not known:
             notes = workload.details.get("notes") or ()
-            what = f"problem {sample.id} has no target to come close to"
+            what = f"problem {sample.id} has no target cost"
             raise refused("to_gap", to_gap, f"Leave to_gap out, or give a target. {' '.join(notes)}".rstrip(), what)
         target = known[by_preference(known)[0]]
         costs[sample.id] = target + to_gap * abs(target)

@@ -141,7 +141,7 @@ def test_an_option_without_key_and_value_is_refused(text: str) -> None:
 def test_a_value_of_the_wrong_type_names_its_taker_and_how_to_say_another() -> None:
     with pytest.raises(UsageError, match="option count is 'P'") as caught:
         split_options(["count=P"], {"device": factory})
-    assert "for it is the device's" in caught.value.remedy
+    assert "This option goes to the device" in caught.value.remedy
     assert "meter.count=P" in caught.value.remedy
 
 

@@ -113,7 +113,7 @@ class SolverDevice(Generic[T]):
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Load these graphs in place of the previous ones. Raises ``DataError`` for a payload that is no graph."""
+        """Load these graphs in place of the previous ones. Raises ``DataError`` for a payload that is not a graph."""
         before, self._loaded = self._loaded, {}
         for sample in samples:  # a loaded graph is not loaded again: that would be work just before the span
             known = before.get(sample.id)
@@ -193,8 +193,9 @@ def kept_budget(budget: Budget | None, default_s: float, longest_s: float) -> Bu
     """The budget, with a timeout in any case. Raises ``UsageError`` for one that cannot be kept."""
     timeout_s, stop = (None, None) if budget is None else (budget.timeout_s, budget.stop_at_cost)
     if timeout_s is not None and not 0 < timeout_s <= longest_s:
-        raise refused("timeout_s", timeout_s, f"Give seconds above 0 and up to {longest_s:g} (option longest_s)")
+        remedy = f"Give seconds above 0 and up to {longest_s:g} (option longest_s)"
+        raise refused("timeout_s", timeout_s, remedy, f"the budget timeout_s is {timeout_s} s")
     if stop is not None and not math.isfinite(stop):
-        raise refused("stop_at_cost", stop, "Give a number")
+        raise refused("stop_at_cost", stop, "Give a finite number", f"the cost to stop at, stop_at_cost, is {stop}")
     unbound_s = default_s if stop is None else longest_s
     return Budget(unbound_s if timeout_s is None else timeout_s, stop)

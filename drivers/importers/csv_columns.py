@@ -74,8 +74,8 @@ class Columns:
         notes = self.layout.notes(self.path)
         if not self.short:
             return notes
-        which = f"{self.short} of {len(self)} lines end before the header's last column, the first in line"
-        return (*notes, f"{self.path.name}: {which} {self.first_short}; what they lack was read as empty")
+        which = f"{self.short} of {len(self)} lines end before the header's last column; the first is line"
+        return (*notes, f"{self.path.name}: {which} {self.first_short}; the missing cells were read as empty")
 
     def _no_number(self, name: str, row: int, value: object) -> DataError:
         text = str(value)[:40]
@@ -84,11 +84,11 @@ class Columns:
         if text and text[0] in "#;%":
             remedy += ", or state how comments begin (comment=)"
         if other in text:
-            here = "points" if self.layout.decimal == "." else "commas"
-            remedy = f"Decimals have {here} in this file, and thousands may not be marked; correct the row"
+            here = "a point" if self.layout.decimal == "." else "a comma"
+            remedy = f"The decimal mark of this file is {here}, and thousands marks are not read; correct the row"
             if self.layout.has_decimal and self.layout.decimal == ".":
                 remedy += ", or state decimal=,"
-        what = f"{self.path.name}: {name} is {text!r} in data row {row + 1}, which is no number"
+        what = f"{self.path.name}: {name} is {text!r} in data row {row + 1}, which is not a number"
         return DataError(what, field=name, value=text, remedy=remedy)
 
 
@@ -110,7 +110,7 @@ def nanoseconds(values: Floats, unit: str, where: str, field: str) -> Indices:
 
 
 def read(path: Path, names: Sequence[str], layout: Layout) -> Columns:
-    """Read the named columns. Raises ``DataError`` for a file without them, and for one that is no table."""
+    """Read the named columns. Raises ``DataError`` for a file without them, and for one that is not a table."""
     known = list(layout.names)
     if missing := [n for n in names if n not in known]:
         what = f"has no column {missing[0]!r}"

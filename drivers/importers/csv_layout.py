@@ -49,10 +49,10 @@ class Layout:
         """Sentences on the lines of the file that are not part of the table."""
         found = []
         if self.above:
-            found.append(f"{path.name}: {self.above} lines before the header were passed over")
+            found.append(f"{path.name}: {self.above} lines before the header were skipped")
         if self.units:
             words = ", ".join(u for u in self.units if u)[:80]
-            found.append(f"{path.name}: the line below the header was taken for units: {words}")
+            found.append(f"{path.name}: the line below the header was read as units: {words}")
         return tuple(found)
 
 
@@ -68,7 +68,7 @@ def find(
     """Find the table whose header ``fits``; preambles and comments before it are passed over.
 
     Without such a line the first line that is not empty is taken for the header, and the caller refuses it. Raises
-    ``DataError`` for a file that is no text, ``UsageError`` for a separator or a decimal mark that must be stated.
+    ``DataError`` for a file that is not text, ``UsageError`` for a separator or a decimal mark that must be stated.
     """
     if comment is not None and (len(comment) != 1 or comment in SEPARATORS + "\"'\r\n"):
         raise refused("comment", comment, "Give one character, as #")
@@ -122,7 +122,7 @@ def _of_several(found: Sequence[str], line: str, path: Path, decimal: str | None
     there = [s for s in found if s in line]
     if len(there) > 1:
         what = f"{path.name} may be separated by {' or '.join(map(repr, there))}"
-        raise unstated("separator", what, "separator=, or ; or tab")
+        raise unstated("separator", what, "separator=,  separator=;  or separator=tab")
     return there[0] if there else found[0] if len(found) == 1 or decimal != "," else ";"
 
 
@@ -175,13 +175,13 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
         return plain.pop()
     if not marked:
         return "."
-    what = f"{path.name}: its numbers, such as {marked[0]}, may have their decimals or their thousands marked"
+    what = f"{path.name}: the mark in numbers such as {marked[0]} may be a decimal mark or a thousands mark"
     if layout.has_decimal:
         raise unstated("decimal", what, "decimal=. or decimal=,", marked[0])
-    raise UsageError(what, field="decimal", value=marked[0], remedy="Write a decimal point, and do not mark thousands")
+    raise UsageError(what, field="decimal", value=marked[0], remedy="Write a decimal point and no thousands marks")
 
 
 def unreadable(path: Path, error: BaseException) -> DataError:
-    """The error for a file that is no table at all."""
+    """The error for a file that is not a table at all."""
     what = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-    return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the exported CSV, whole and unedited")
+    return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the complete, unedited CSV export")

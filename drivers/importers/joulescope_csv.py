@@ -20,13 +20,13 @@ def open_import(source: Path) -> SingleTrace:
     """The power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
 
     Each row is the mean up to its time, which counts from the end of the first row. Raises ``UsageError`` for an option
-    that must be stated, ``DataError`` for a file that is no such table.
+    that must be stated, ``DataError`` for a file that is not such a table.
     """
     layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None)
     names = layout.names
     if _bare(names) != _bare(COLUMNS):
-        what = f"is no statistics recording: its columns are {', '.join(names)[:200]}"
-        raise bad_file(source, what, f"It begins with {','.join(COLUMNS)}")
+        what = f"is not a statistics recording: its columns are {', '.join(names)[:200]}"
+        raise bad_file(source, what, f"The header of such a recording begins with {','.join(COLUMNS)}")
     table = read(source, [names[0], "power"], layout)
     rail = Rail("joulescope", "mean", Conversion("W"))
     readings = Readings(rail, axis_of(table.stamps_ns(names[0], "s"), "end"), table.numbers("power"))

@@ -114,13 +114,13 @@ def _check_closed(source: Path) -> None:
     except OSError as error:
         raise _bad(source, f"cannot be read: {error.strerror}") from error
     if len(head) < HEADER.size or not head.startswith(MAGIC):
-        raise _bad(source, "is no JLS v2 file")
+        raise _bad(source, "is not a JLS v2 file")
     length = HEADER.unpack(head)[1]
     if length != size:
         raise bad_file(
             source,
-            f"has {size} bytes and states {length}: it was cut off, or never closed",
-            "Copy it again; or open it once in the Joulescope UI, which repairs it, and import what that saves",
+            f"has {size} bytes but states {length}: it was cut off, or never closed",
+            "Copy it again. Or open it in the Joulescope UI, which repairs it, and import the file that the UI saves",
             value=size,
         )
 

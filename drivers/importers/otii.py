@@ -42,7 +42,7 @@ def open_import(
     digital input ``window_channel`` (gpi1, gpi2) is ``window_active`` are windows of ``inferences`` each. ``separator``
     and ``decimal`` describe the file where it leaves them open.
 
-    Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are no such export.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not such exports.
     """
     series, notes = _series(source, separator, decimal)
     taken = {kind: series[f"{channel} {kind}"] for kind in CHANNELS if f"{channel} {kind}" in series}
@@ -85,7 +85,7 @@ def _series(source: Path, separator: str | None, decimal: str | None) -> tuple[d
         for name, series in own.items():
             if name in found:
                 what = f"and {found[name].path.name} both hold {name}"
-                raise bad_file(path, what, "Import the recordings one by one", value=name)
+                raise bad_file(path, what, "Import each recording by itself", value=name)
             found[name] = series
     return found, notes
 
@@ -94,7 +94,7 @@ def _of_file(path: Path, separator: str | None, decimal: str | None) -> tuple[di
     layout = find(path, _timed, separator, decimal, has_decimal=True)
     (time, unit), *rest = [named_unit(n) for n in layout.names]
     if _timed(layout.names) is None:
-        what = f"is no Otii export: its columns are {', '.join(layout.names)[:200]}"
+        what = f"is not an Otii export: its columns are {', '.join(layout.names)[:200]}"
         raise bad_file(path, what, "Export the recording as CSV")
     known = unit_of_time(unit or "s")
     if known is None:

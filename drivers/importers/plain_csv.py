@@ -58,7 +58,7 @@ def open_import(
     begin with ``comment`` (one character). ``separator`` and ``decimal`` describe the file where it leaves them open.
     A unit in the header that contradicts the declared one is refused, unless ``overrule_header`` is true.
 
-    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is no such table.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such a table.
     """
     if kind not in ("mean", "point"):
         raise refused("kind", kind, "Give mean or point")
@@ -86,7 +86,7 @@ def _check_sources(declared: dict[str, Declared]) -> None:
     sources = [name for name in ("power", "current", "energy") if name in declared]
     if len(sources) != 1:
         how = "one of power=COLUMN:W, current=COLUMN:A (with voltage= or supply_v=), energy=COLUMN:J"
-        raise unstated("power", f"{' and '.join(sources) or 'no column'} declared as what is read", how)
+        raise unstated("power", f"{' and '.join(sources) or 'no column'} declared for the readings", how)
 
 
 def _declared(option: str, text: str) -> Declared:
@@ -137,7 +137,7 @@ def _stamped(table: Columns, at: tuple[str, str], place: str | None, timezone: s
     cells = table.cells(at[0])
     for row, cell in enumerate(cells, start=1):
         if not isinstance(cell, str):
-            what = f"{table.path.name}: {at[0]} is {cell!r} in data row {row}, which is no time stamp"
+            what = f"{table.path.name}: {at[0]} is {cell!r} in data row {row}, which is not a time stamp"
             remedy = "Write ISO 8601, or declare the unit of its numbers"
             raise DataError(what, field=at[0], value=str(cell), remedy=remedy)
     return axis_of(np.array([iso_ns(c, timezone) for c in cells], dtype=np.int64), place)

@@ -19,8 +19,8 @@ from rig.types import Bools, Rail
 
 CHANNELS = tuple(f"D{k}" for k in range(8))
 _REMEDY = (
-    "The export writes Timestamp(ms) and Current(uA): write the units into the header if you know them, or import with "
-    "--format plain-csv, where columns and units are declared"
+    "A PPK2 export has the columns Timestamp(ms) and Current(uA). If you know the units, write them into the header. "
+    "Otherwise import with --format plain-csv, where you declare columns and units"
 )
 
 
@@ -40,18 +40,18 @@ def open_import(
     input ``window_channel`` (D0 to D7) is ``window_active`` are windows of ``inferences`` each. ``decimal`` is the mark
     of decimals in a file separated by semicolons, where its numbers leave that open.
 
-    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is no such export.
+    Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file that is not such an export.
     """
     layout = find(source, _columns, decimal=decimal, has_decimal=True)
     wanted = _columns(layout.names)
     if wanted is None:
-        what = f"is no PPK2 export: its columns are {', '.join(layout.names)[:200]}"
+        what = f"is not a PPK2 export: its columns are {', '.join(layout.names)[:200]}"
         raise bad_file(source, what, "Export with time stamp and current")
     time, current = wanted
     rail = Rail("supply", "mean", conversion("A", supply_v))
     unit = unit_of_time(named_unit(time)[1])
     if unit is None:
-        what = f"the column {time} is in {named_unit(time)[1] or 'no unit'}, which is no unit of time"
+        what = f"the column {time} is in {named_unit(time)[1] or 'no unit'}, which is not a unit of time"
         raise UsageError(what, field="time", value=named_unit(time)[1], remedy=_REMEDY)
     _, factor = expect(named_unit(current)[1], ("A",), "current", f"the column {current}", _REMEDY)
     marked = _channel_columns(layout.names, window_channel)
@@ -78,7 +78,7 @@ def _channel_columns(names: Sequence[str], channel: str | None) -> list[str]:
         if channel.upper() in CHANNELS and name in names:
             return [name]
     known = [n for n in names if n in CHANNELS or n == "D0-D7"]
-    what = f"window_channel is {channel!r}, and the file has {', '.join(known) or 'no digital channel'}"
+    what = f"window_channel is {channel!r}, but the file has {', '.join(known) or 'no digital channel'}"
     remedy = "Export the digital channels, or give windows=FILE.csv"
     raise UsageError(what, field="window_channel", value=channel, remedy=remedy)
 
@@ -89,6 +89,6 @@ def _level(table: Columns, column: str, channel: str) -> Bools:
     digits = 8 if column == "D0-D7" else 1
     held = [np.floor(values / 10.0 ** (digits - 1 - k)) % 10.0 for k in range(digits)]
     if not np.all((values >= 0.0) & (values < 10.0**digits) & (values == np.floor(values)) & (np.max(held, 0) <= 1.0)):
-        what = f"holds other than {digits} digits of 0 and 1 in the column {column}"
+        what = f"does not hold {digits} digits of 0 and 1 in each row of the column {column}"
         raise bad_file(table.path, what, "Export the digital channels again", field=column)
     return np.asarray(held[int(channel[1]) if digits == 8 else 0] == 1.0)

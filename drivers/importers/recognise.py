@@ -27,7 +27,7 @@ def looks_like(source: Path) -> str:
         if kind := _format(path):
             return f"{path.name} looks like --format {kind}"
     if source.is_file() and (near := [k for p in sorted(source.parent.iterdir()) if p.is_file() and (k := _format(p))]):
-        return f"It is one file of a recording; name its folder, which looks like --format {near[0]}"
+        return f"This is one file of a recording; name its folder, which looks like --format {near[0]}"
     if any(p.name == "mlperf_log_detail.txt" for p in files):
         return "It holds LoadGen logs, but none of a power meter (spl.txt)"
     if any(p.name in ("log.txt", "script.async") for p in files):

@@ -106,7 +106,7 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
         if not windows.spans and given.get("window_channel") is None:
             channel = ", or window_channel=NAME" if "window_channel" in own else ""
             how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
-            raise unstated("windows", "nothing says when the device was at work", how)
+            raise unstated("windows", "no window says when the device was working", how)
         found = read(source, **given)
         return _imported(source, found, options, windows.joined(found.windows))
 

@@ -115,14 +115,14 @@ def _chosen(tables: list[_Table], table: str | None, rails: str | None, source: 
         remedy = "Collect with the traces written (-r int or --max-detail), and import the trace's CSV"
         raise bad_file(source, f"holds {what}", remedy, field="table", value=table)
     if len(timed) > 1:
-        how = f"table=, a part of the title of one of {'; '.join(t.title for t in timed)[:300]}"
+        how = f"table=TEXT, with a part of one of these titles: {'; '.join(t.title for t in timed)[:300]}"
         raise unstated("table", f"{source.name} holds {len(timed)} tables of power over time", how, table)
     chosen = timed[0]
     known = [chosen.columns[k][0] for k in chosen.where("WJ")]
     names = known if rails is None else [r.strip() for r in rails.split(",")]
     if (rails is None and len(known) > 1) or not set(names) <= set(known) or len(set(names)) < len(names):
-        what = f"{source.name} holds {len(known)} columns of power or energy, and some may contain others"
-        raise unstated("rails", what, f"rails=, with commas between them, of {', '.join(known)[:300]}", rails)
+        what = f"{source.name} holds {len(known)} columns of power or energy, and one column may be part of another"
+        raise unstated("rails", what, f"rails=NAME,NAME with names from {', '.join(known)[:300]}", rails)
     return chosen, names
 
 
@@ -145,7 +145,7 @@ def _rail(
     if unit == "W":
         return Rail(name, "mean", Conversion("W")), axis_of(stamps, stamp), values
     if energy not in ("interval", "cumulative"):
-        what = f"{name} is energy: of each interval, or since the beginning?"
+        what = f"the column {name} is energy, and the file does not say whether of each interval or since the beginning"
         raise unstated("energy", what, "energy=interval or energy=cumulative", energy)
     if energy == "cumulative":
         return Rail(name, "cumulative", Conversion("J")), axis_of(stamps, "end"), values

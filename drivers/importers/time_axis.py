@@ -44,7 +44,7 @@ def axis_of(stamps_ns: Indices, place: str | None) -> TimeAxis:
         raise refused("stamp", place, "Give start, end or middle")
     if len(stamps_ns) < 2:
         what = f"the trace holds {len(stamps_ns)} readings"
-        raise DataError(what, field="time", value=len(stamps_ns), remedy="A trace needs at least two")
+        raise DataError(what, field="time", value=len(stamps_ns), remedy="A trace needs at least two readings")
     steps = np.diff(stamps_ns)
     back = np.flatnonzero(steps <= 0)
     if len(back):
@@ -54,7 +54,7 @@ def axis_of(stamps_ns: Indices, place: str | None) -> TimeAxis:
             f"{stamps_ns[row - 1] * 1e-9:.9g} s",
             field="time",
             value=int(stamps_ns[row]),
-            remedy="Remove repeated and backward stamps, or import the stretches one by one",
+            remedy="Remove repeated and backward stamps, or import each part by itself",
         )
     typical = float(np.median(steps))
     uncertainty_s = 0.5e-9 * typical if place is None else 0.0
@@ -81,7 +81,7 @@ def _edges(stamps: Indices, steps: Indices, typical: float, lag: float) -> tuple
 
 
 def chunks(rail: str, values: Floats, axis: TimeAxis, zero_ns: int) -> Iterator[Chunk]:
-    """The readings in blocks, with their ticks in ns since ``zero_ns`` where the axis is no grid."""
+    """The readings in blocks, with their ticks in ns since ``zero_ns`` where the axis is not a grid."""
     for first in range(0, len(values), BLOCK):
         part = slice(first, first + BLOCK)
         if axis.start_ns is None or axis.end_ns is None:

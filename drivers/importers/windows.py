@@ -86,7 +86,7 @@ def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts
         if not (1 <= count < 2**31 and count == round(count)):
             raise _bad(path, k, f"counts {count:g} inferences", "Give a whole number, 1 or more")
         if phase == MARK_PHASE or not phase:
-            raise _bad(path, k, f"has the phase {phase!r}", "Name another")
+            raise _bad(path, k, f"has the phase {phase!r}", "Give another name")
         if phase == IDLE:
             idle.append((on, off))
         else:

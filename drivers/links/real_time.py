@@ -15,8 +15,8 @@ def check_real_time(clock: Clock, name: str) -> None:
     """Raise ``SetupError`` for the meter ``name`` where ``clock`` is not the host's."""
     if abs(clock.now_ns() - time.monotonic_ns()) > APART_NS:
         raise SetupError(
-            f"meter {name} measures in real time, and this run is in simulated time",
+            f"meter {name} measures in real time, but this run is in simulated time",
             field="meter",
             value=name,
-            remedy="Use it with a real device, or take the simulated device's own meter",
+            remedy="Use it with a real device, or use the meter of the simulated device",
         )

@@ -84,7 +84,7 @@ class WorkerLink:
         if message is None:
             raise self.given_up(within_s, doing)
         if message["say"] != say:
-            raise self._not_understood(f"said {message['say']!r} when {say!r} was due")
+            raise self._not_understood(f"sent {message['say']!r} when {say!r} was expected")
         return message
 
     def given_up(self, within_s: float, doing: str) -> DeviceTimeoutError:
@@ -155,23 +155,23 @@ class WorkerLink:
             f"the worker of {self.worker.name} {what}",
             field="worker",
             value=self.worker.name,
-            remedy=f"It must speak as drivers/workers/serve.py does, protocol {PROTOCOL}",
+            remedy=f"The worker must follow protocol {PROTOCOL}, as drivers/workers/serve.py does",
         )
 
     def _ended_early(self) -> RigError:
         where = self.worker.host or "this computer"
         if not self.hello:
             return SetupError(
-                f"the worker of {self.worker.name} on {where} ended before it said hello{self._end()}",
+                f"the worker of {self.worker.name} on {where} ended before its first message{self._end()}",
                 field="interpreter",
                 value=self.worker.interpreter,
                 remedy="Check its interpreter, or give another (option interpreter)",
             )
         return DeviceError(
-            f"the worker of {self.worker.name} on {where} ended without being asked{self._end()}",
+            f"the worker of {self.worker.name} on {where} ended unexpectedly{self._end()}",
             field="worker",
             value=self.worker.name,
-            remedy="The recording up to here is kept; check its interpreter, and whether memory was short",
+            remedy="The recording up to here is kept; check its interpreter, and whether memory ran out",
         )
 
     def _end(self) -> str:
@@ -188,7 +188,7 @@ class WorkerLink:
             size = os.fstat(self._log).st_size
             text = os.pread(self._log, _LOG_TAIL, max(0, size - _LOG_TAIL)).decode("utf-8", errors="replace")
             if lines := [line for line in text.strip().splitlines() if "resource_tracker" not in line]:
-                return "; the last it wrote: " + " | ".join(lines[-3:])
+                return "; its last output: " + " | ".join(lines[-3:])
         return ""
 
 

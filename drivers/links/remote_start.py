@@ -68,7 +68,7 @@ def shipped(module: str) -> tuple[str, str]:
 def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within_s: float = 20.0) -> Mapping[str, Any]:
     """What an interpreter is: ``{"python": version, "versions": {package: version or None}}``.
 
-    Raises ``SetupError`` for one that is missing, is no Python 3.8 or newer, or does not answer in time.
+    Raises ``SetupError`` for one that is missing, is not Python 3.8 or newer, or does not answer in time.
     """
     args = [interpreter or sys.executable, "-c", _PROBE, *packages]
     if host:
@@ -83,7 +83,7 @@ def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within
         raise unstartable(interpreter, host, f"it did not answer within {within_s:g} s") from caught
     lines = [line for line in text.splitlines() if line.startswith(_MARK)]
     if not lines:
-        raise unstartable(interpreter, host, error.strip()[-300:] or "it is no Python 3.8 or newer")
+        raise unstartable(interpreter, host, error.strip()[-300:] or "it is not Python 3.8 or newer")
     found: dict[str, Any] = json.loads(lines[-1].removeprefix(_MARK))
     return found
 

@@ -20,7 +20,7 @@ from rig.options import positive
 SLICE_S = 0.05
 """How long one wait inside pyserial lasts, and so how late a deadline may be kept."""
 LINE_MOST = 1 << 16
-"""A line longer than this has no end: the baud rate is wrong, or the bytes are no text."""
+"""A line longer than this has no end: the baud rate is wrong, or the bytes are not text."""
 TAKE_MOST = 1 << 20
 BITS_PER_BYTE = 10
 """Start bit, eight data bits, stop bit."""
@@ -155,7 +155,7 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
     """
     if not port:
         raise UsageError(
-            f"no port was named for the {kinds.noun}",
+            f"no port is given for the {kinds.noun}",
             field="port",
             value=port,
             example="COM3" if sys.platform == "win32" else "/dev/ttyACM0",
@@ -173,7 +173,8 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
             f"the port {port} cannot be opened at {baud} baud: {_short(error)}",
             field="port",
             value=port,
-            remedy="Check its cable, its name, your right to open it (on Linux: the group dialout), and other programs",
+            remedy="Check its name, its cable, and your permission to open it (on Linux: the group dialout). "
+            "Close other programs that use it",
         ) from error
     return SerialLine(handle, port, baud, kinds)
 

@@ -20,7 +20,7 @@ def calibrated(rail: Rail, path: str | None, serial: str, range_: float | None, 
         return stated(rail, None, temperature_c=temperature_c)
     own = load(Path(path)).serial
     if own and own != serial:
-        what = f"the calibration {Path(path).name} is of the instrument {own}, and this is {serial}"
+        what = f"the calibration {Path(path).name} is for the instrument {own}, but this instrument is {serial}"
         raise DataError(what, field="calibration", value=own, remedy="Give the calibration of this instrument")
     return stated(rail, path, range_max=range_, temperature_c=temperature_c, on=datetime.now(UTC).date())
 

@@ -25,7 +25,7 @@ class GapFiller:
         """
         gap = index - self.next
         if not 0 <= gap <= self.most:
-            what = f"{gap} readings are missing at once" if gap > 0 else f"{-gap} readings came twice"
+            what = f"{gap} readings are missing at once" if gap > 0 else f"{-gap} readings arrived twice"
             raise meter_failed(f"meter {self.name}: {what}", "meter", gap, "Check its cable")
         self.next = index + len(value)
         return np.concatenate([np.full(gap, np.nan), np.asarray(value, dtype=np.float64)])

@@ -30,8 +30,8 @@ BUFFER_S = 60.0
 SLACK_S = 5e-3
 """Updates jitter: the energy between two looks may be of this much more time than lies between them."""
 READ_ANYWAY = (
-    f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (it lets every user watch the processor's power, "
-    "CVE-2020-8694); or run as root"
+    f"Once per boot, as root: chmod a+r {ROOT}/{CONTROL}:*/energy_uj (every user can then watch the processor's power, "
+    "CVE-2020-8694). Or run as root"
 )
 REST = "everything that is not the processor's: boards, disks, fans, cards, and what the power supply loses"
 
@@ -81,7 +81,7 @@ class EnergyCounter:
             gap_s = now_s - self._last[0]
             if gap_s * self._most_w >= self._zone.range_j:
                 raise self._failed(
-                    f"was not read for {gap_s:.3g} s, and at {self._most_w:g} W it wraps every "
+                    f"was not read for {gap_s:.3g} s, but at {self._most_w:g} W it wraps every "
                     f"{self._zone.range_j / self._most_w:.3g} s",
                     "Read it more often, or lower most_w to what this processor can draw",
                 )
@@ -130,7 +130,7 @@ def open_meter(
     """
     positive(rate_hz=rate_hz, most_w=most_w)
     if rate_hz > RATE_MOST_HZ:
-        what = f"{rate_hz:g} looks a second would find the same value twice"
+        what = f"at {rate_hz:g} readings per second the counter would give the same value twice"
         raise refused("rate_hz", rate_hz, f"Give {RATE_MOST_HZ:g} or less", what)
     zones = zones_of(Path(root))
     chosen = _chosen(zones, domains)
@@ -218,7 +218,7 @@ def _chosen(zones: Sequence[Zone], domains: str) -> list[Zone]:
     for outer in chosen:
         for inner in chosen:
             if outer.holds(inner):
-                what = f"{outer.rail} contains {inner.rail}: their sum would count it twice"
+                what = f"{outer.rail} contains {inner.rail}: their sum would count {inner.rail} twice"
                 raise refused("domains", domains, "Choose one of them", what)
     return chosen
 
@@ -249,11 +249,10 @@ def _readable(zone: Zone) -> None:
     try:
         int((zone.path / "energy_uj").read_text())
     except (OSError, ValueError) as error:
-        what, remedy = f"cannot be read: {error}", "Leave this zone out of domains"
+        what, remedy = f"the energy counter of {zone.rail} cannot be read: {error}", "Leave this zone out of domains"
         if isinstance(error, PermissionError):
-            what, remedy = "may not be read by you", READ_ANYWAY
+            what, remedy = f"you have no permission to read the energy counter of {zone.rail}", READ_ANYWAY
         place = os.fspath(zone.path / "energy_uj")
-        what = f"the energy counter of {zone.rail} {what}"
         raise SetupError(what, field="energy_uj", value=place, remedy=remedy) from error
 
 

@@ -67,7 +67,7 @@ class _Counted:
             elapsed_s = (after_ns - self._bracket.after_ns) * 1e-9
             raise meter_failed(
                 f"meter {self._info.name} delivered {self._count} readings in {elapsed_s:.3f} s at {rate_hz:g} Hz, "
-                f"where {least:.0f} to {most:.0f} are due: readings were lost, or its timer is not what it says",
+                f"where {least:.0f} to {most:.0f} are expected: readings were lost, or its timer runs at another rate",
                 "rate_hz",
                 self._count,
                 "Lower rate_hz, or use a faster link",

@@ -155,7 +155,7 @@ class ThreadedMeter:
                 f"meter {self._info.name} failed while it was read: {error!r}",
                 "meter",
                 repr(error),
-                "This is a defect of its driver",
+                "This is a bug in its driver",
             )
 
     def _end_thread(self) -> _Acquisition | None:
@@ -179,8 +179,7 @@ class ThreadedMeter:
         if self._most is None or held <= self._most:
             return
         raise meter_failed(
-            f"{held} readings of meter {self._info.name} were waiting to be read, and {self._most} are the most that "
-            "are held",
+            f"{held} readings of meter {self._info.name} were waiting to be read, but only {self._most} can wait",
             "hold_s",
             held,
             "Read more often, or raise hold_s where the meter has this option",

@@ -27,6 +27,6 @@ def open_meter(device: Device, plant: Plant | None = None, *, rate_hz: float = 1
         what = "reading the monitor of a real Xylo board is not in this version"
         raise SetupError(what, field="meter", value=NAME, remedy="Add --simulate, or measure with an external meter")
     if plant is None:
-        what = "the simulated monitor needs the simulated bench that its device is on"
+        what = "the simulated monitor needs the simulated bench of its device"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
     return plant.meter(NAME, rate_hz)

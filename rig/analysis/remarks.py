@@ -18,10 +18,10 @@ def remarks_of(run: Run) -> list[str]:
 
 def _end(run: Run) -> Iterator[str]:
     for name in run.truncated:
-        yield f"{name} ends in a torn batch, which was left out"
+        yield f"{name} ends in an incomplete batch, which was left out"
     yield from (note.text for note in run.of_type(Note) if note.about == "files")
     if run.stop is None:
-        yield "The recording has no stop line: it ended in a crash, and its last whole batch is the last one read"
+        yield "The recording has no stop line: it ended in a crash. It is read up to its last whole batch"
     elif not run.sealed:
         yield "The recording is not sealed: events.jsonl.sha256 is absent"
 

@@ -72,7 +72,7 @@ def load(path: Path) -> Calibration:
         data = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except OSError as error:
         what = f"cannot read the calibration {path}: {error.strerror}"
-        remedy = "Name a file as docs/reference/calibration.md describes"
+        remedy = "Name a calibration file; docs/reference/calibration.md describes the format"
         raise refused("calibration", str(path), remedy, what) from error
     except (ValueError, RecursionError) as error:  # both parsers' errors, which name the line, and what is no UTF-8
         raise _bad(path, "the file", f"cannot be read: {error}", error, "Correct its syntax") from error
@@ -144,7 +144,7 @@ def stated(
     if path is None:
         for name, value in (("calibration_range", range_max), ("temperature_c", temperature_c)):
             if value is not None:
-                raise refused(name, value, "Add calibration=FILE", f"{name} is given and no calibration")
+                raise refused(name, value, "Add calibration=FILE", f"{name} is given without a calibration")
         return rail
     if rail.aperture_s is not None:
         aperture_s = rail.aperture_s

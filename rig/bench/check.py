@@ -91,7 +91,7 @@ def problems_of(bench: BenchFile, entries: Mapping[str, Entry], today: date | No
             _check_calibration(notes, entry, today or datetime.now(UTC).date())
     for first, second, option, place in clashes(entries, {n: d or {} for n, d in declared.items()}):
         key = (*where_of(entries[second]), "options", option)
-        what = f"is {place}, where {first} is already (line {line_of(bench.lines, where_of(entries[first]))})"
+        what = f"is {place}, which {first} uses too (line {line_of(bench.lines, where_of(entries[first]))})"
         notes.add(key, what, place, "Give each instrument its own address, port or channel")
     meters = {n: e for n, e in entries.items() if isinstance(e, MeterEntry)}
     _check_rails(notes, {n: _rails(m, declared[n] or {}) for n, m in meters.items()}, meters)
@@ -125,7 +125,7 @@ def _declared(notes: Notes, bench: BenchFile, entry: Entry) -> dict[str, Option]
     except MissingExtraError:
         return None
     except UnknownNameError as error:
-        what, remedy = f"is {entry.driver!r}, which is no driver", closest(entry.driver, error.known)
+        what, remedy = f"is {entry.driver!r}, which is not a driver", closest(entry.driver, error.known)
         notes.add((*where_of(entry), "driver"), what, entry.driver, remedy)
     except RigError as error:
         notes.add((*where_of(entry), "driver"), f"cannot be used: {error.message}", entry.driver, error.remedy)
@@ -137,9 +137,14 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
     own = OWN_KEYS if isinstance(entry, MeterEntry) else ()
     for key, value in entry.options.items():
         if key in own and key in declared:
-            notes.add((*above, key), "is not given here", value, f"Write it as {key} = ... in [{'.'.join(above[:2])}]")
+            notes.add(
+                (*above, key),
+                "does not belong in the table of options",
+                value,
+                f"Write it as {key} = ... in [{'.'.join(above[:2])}]",
+            )
         elif key not in declared:
-            notes.add((*above, key), f"is no option of {driver}", value, closest(key, {*declared} - {*own}))
+            notes.add((*above, key), f"is not an option of {driver}", value, closest(key, {*declared} - {*own}))
         elif wrong := wrong_value(declared[key], value):
             notes.add((*above, key), f"is {value!r}", value, f"Give {wrong}")
     if isinstance(entry, MeterEntry):
@@ -147,9 +152,14 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
             notes.add((*above[:2], "supply_v"), f"is {entry.supply_v:g}", entry.supply_v, "Give volts, not millivolts")
         for key in _own(entry):
             if key not in declared and key != "rail":  # a rail is wiring, whether or not the driver can name it
-                notes.add((*above[:2], key), f"is no option of {driver}", key, "Leave it out")
+                notes.add((*above[:2], key), f"is not an option of {driver}", key, "Leave it out")
         if len(entry.rails) > 1 and "rail" in declared:
-            notes.add((*above[:2], "rail"), f"names {len(entry.rails)}, and {driver} sees one", entry.rails, "Name one")
+            notes.add(
+                (*above[:2], "rail"),
+                f"names {len(entry.rails)} rails, but {driver} sees one",
+                entry.rails,
+                "Name one rail",
+            )
 
 
 def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
@@ -165,10 +175,15 @@ def _check_calibration(notes: Notes, m: MeterEntry, today: date) -> None:
         return
     span = f"from {found.valid_from} to {found.valid_until}"
     if today > found.valid_until:
-        what = f"has expired: {found.path} holds {span}, and today is {today}"
+        what = f"has expired: {found.path} is valid {span}, and today is {today}"
         notes.add(where, what, str(found.valid_until), "Have the instrument calibrated, and name its new file")
     elif today < found.valid_from:
-        notes.add(where, f"does not hold yet: {found.path} holds {span}", str(found.valid_from), "Name the one before")
+        notes.add(
+            where,
+            f"is not valid yet: {found.path} is valid {span}",
+            str(found.valid_from),
+            "Name the earlier calibration file",
+        )
 
 
 def _rails(m: MeterEntry, declared: Mapping[str, Option]) -> tuple[str, ...]:
@@ -182,8 +197,8 @@ def _rails(m: MeterEntry, declared: Mapping[str, Option]) -> tuple[str, ...]:
 def _check_rails(notes: Notes, rails: Mapping[str, tuple[str, ...]], meters: Mapping[str, MeterEntry]) -> None:
     for first, second, rail in _twice(rails, meters):
         key = (*where_of(meters[second]), "rail")
-        what = f"is {rail!r} of {meters[second].sees}, which {first} sees already"
-        notes.add(key, what, rail, "Let each meter see a rail of its own")
+        what = f"is {rail!r} of {meters[second].sees}, which {first} sees too"
+        notes.add(key, what, rail, "Give each meter a different rail")
 
 
 def _twice(rails: Mapping[str, tuple[str, ...]], meters: Mapping[str, MeterEntry]) -> Iterator[tuple[str, str, str]]:

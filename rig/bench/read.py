@@ -94,21 +94,21 @@ class Notes:
 def read(path: Path) -> tuple[BenchFile, list[Problem]]:
     """Read a bench file and collect its problems. An entry that cannot be understood is left out.
 
-    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is no TOML.
+    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
     """
     try:
         raw = path.read_bytes()
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         data = tomllib.loads(text)
     except OSError as error:
-        remedy = "Name one with --bench, as docs/reference/bench-file.md describes"
+        remedy = "Name a bench file with --bench; docs/reference/bench-file.md describes the format"
         raise refused("bench", str(path), remedy, f"cannot read the bench file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise _no_toml(path, line, "is no UTF-8 text") from error
+        raise _no_toml(path, line, "is not UTF-8 text") from error
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         at = re.search(r"at line (\d+)", str(error))
-        raise _no_toml(path, int(at[1]) if at else text.count("\n") + 1, f"is no TOML: {error}") from error
+        raise _no_toml(path, int(at[1]) if at else text.count("\n") + 1, f"is not TOML: {error}") from error
     notes = Notes(path, lines_of(text))
     table = _checked(notes, (), data, TOP)
     tables = _entries(notes, data, "devices")
@@ -187,7 +187,7 @@ def _entries(notes: Notes, data: Mapping[str, Any], kind: str) -> dict[str, Mapp
         if not isinstance(table, dict):
             notes.add((kind, name), f"is {table!r}", table, f"Give a table, as [{kind}.{name}]")
         elif not NAME.fullmatch(name) or name == "none":
-            notes.add((kind, name), "is no name", name, "Use letters, digits, - and _; `none` stands for no meter")
+            notes.add((kind, name), "is not a name", name, "Use letters, digits, - and _; `none` means no meter")
         else:
             found[name] = table
     return found

@@ -50,14 +50,14 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
     if not named.is_file():
         source = "--bench" if given else VARIABLE
         remedy = "Start from examples/bench.toml; docs/reference/bench-file.md describes the format"
-        raise refused("bench", str(named), remedy, f"{source} names {named}, which is no file")
+        raise refused("bench", str(named), remedy, f"{source} names {named}, which is not a file")
     return named
 
 
 def examine(path: Path) -> tuple[BenchFile, list[Problem]]:
     """A bench file and all its problems in the order of lines, those of drivers and calibrations included.
 
-    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is no TOML.
+    Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
     """
     bench, problems = read(path)
     problems += _shadows(bench) + problems_of(bench, {**bench.devices, **bench.meters})
@@ -164,7 +164,7 @@ def _shadows(bench: BenchFile) -> list[Problem]:
     for kind, entries in (("devices", bench.devices), ("meters", bench.meters)):
         for entry in entries.values():
             if entry.name in names(kind) and entry.driver != entry.name:
-                what = f"has the name of a driver, and its own is {entry.driver}"
+                what = f"has the name of a driver, but uses the driver {entry.driver}"
                 notes.add((kind, entry.name), what, entry.name, "Choose another name")
     return notes.problems
 

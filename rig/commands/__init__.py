@@ -1,4 +1,4 @@
 """The command line: one file for each command.
 
-In: arguments. Out: an exit code, text or one JSON document. Nobody imports this package.
+In: arguments. Out: an exit code, text or one JSON document. No package imports this one.
 """

@@ -2,7 +2,7 @@
 
     rig doctor [NAME...] [--bench FILE] [--seconds S] [--build]
 
-The exit code is 0, or the largest of those of the errors found. A doubtful finding is no error.
+The exit code is 0, or the largest of those of the errors found. A doubtful finding is not an error.
 """
 
 from __future__ import annotations
@@ -23,13 +23,24 @@ from rig.session.live_line import LiveLine
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``rig doctor``."""
-    parser.add_argument("name", nargs="*", help="a device or meter of the bench file, or a driver; default: all")
-    parser.add_argument("--bench", type=Path, metavar="FILE", help="default: $RIG_BENCH, or ./bench.toml")
-    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="of each measurement; default: 1")
     parser.add_argument(
-        "--timeout", type=float, metavar="S", help=f"for each item; default: {PATIENCE_S:g}, or its own"
+        "name",
+        nargs="*",
+        help="a device or meter of the bench file, or a driver; default: everything in the bench file",
     )
-    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of a driver named here")
+    parser.add_argument("--bench", type=Path, metavar="FILE", help="bench file; default: $RIG_BENCH, or ./bench.toml")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, metavar="S", help="length of each measurement; default: 1"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help=f"longest time for each item; default: {PATIENCE_S:g}, or patience_s of the bench file",
+    )
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of a driver that is named here"
+    )
     parser.add_argument("--simulate", action="store_true", help="open the simulators of devices that have one")
     parser.add_argument("--build", action="store_true", help="let drivers build or download what they need")
 
@@ -38,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
     """Print each finding as it comes, then a summary; with ``--json`` one document at the end."""
     for name, value in (("seconds", args.seconds), ("timeout", args.timeout)):
         if value is not None and not 0.0 < value < 3600.0:
-            raise UsageError(f"--{name} is {value}", field=name, value=value, remedy="Give seconds, above zero")
+            raise UsageError(
+                f"--{name} is {value}", field=name, value=value, remedy="Give seconds above 0 and below 3600"
+            )
     quiet = args.json
     live = LiveLine(quiet)
 

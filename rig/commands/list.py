@@ -17,7 +17,9 @@ WIDTH = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig list [NAME]``."""
-    parser.add_argument("name", nargs="?", help="show the options of one of them")
+    parser.add_argument(
+        "name", nargs="?", help="show the options of this device, meter, scenario, workload or importer"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +42,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             simulated = "[simulator] " if r["modes"] == ["simulator"] else ""
             text = shorten(f"{missing}{simulated}{r['description']}", WIDTH - 19, placeholder=" ...")
             lines.append(f"  {r['name']:16} {text}")
-    lines.append("\n`rig list NAME` shows the options of one; path.py:function names one of your own.")
+    lines.append("\n`rig list NAME` shows the options of NAME. For your own file, write path.py:function as NAME.")
     return "\n".join(lines) + "\n"
 
 

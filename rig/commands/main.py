@@ -15,11 +15,11 @@ from rig.errors import Interrupted, RigError
 COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter watches, then report"),
     "report": ("rig.commands.report", "compute and render the figures of a run directory or session"),
-    "list": ("rig.commands.list", "name every device, meter, scenario and workload"),
-    "doctor": ("rig.commands.doctor", "open every device and meter, and say what is wrong"),
-    "import": ("rig.commands.import_", "make a run directory of a trace that others recorded"),
-    "reduce": ("rig.commands.reduce", "sum a long trace over windows, in bounded memory"),
-    "sweep": ("rig.commands.sweep", "measure a grid, resumable after any interruption"),
+    "list": ("rig.commands.list", "list every device, meter, scenario and workload"),
+    "doctor": ("rig.commands.doctor", "open every device and meter and report what is wrong"),
+    "import": ("rig.commands.import_", "make a run directory from a trace that another program recorded"),
+    "reduce": ("rig.commands.reduce", "sum a long trace over windows in little memory"),
+    "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
 }
 """By name: the module, which has ``add_arguments(parser)`` and ``run(args) -> exit code``, and what the command does.
@@ -49,13 +49,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser(command: str = "") -> argparse.ArgumentParser:
     """The argument parser of every command. Only ``command`` is imported, and only its arguments are declared."""
     top = argparse.ArgumentParser(
-        prog="rig", description="Measure latency, power and energy of neuromorphic systems, with stated uncertainty."
+        prog="rig", description="Measure latency, power and energy of neuromorphic systems, and state the uncertainty."
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     known = COMMANDS if command in COMMANDS else COMMANDS | _registered()
     for name, (module, text) in known.items():
         own = commands.add_parser(name, help=text, description=f"{text[:1].upper()}{text[1:]}.")
-        own.add_argument("--json", action="store_true", help="one JSON document on standard output")
+        own.add_argument("--json", action="store_true", help="print one JSON document on standard output")
         if name == command:
             body = importlib.import_module(module) if name in COMMANDS else _loaded(name)
             body.add_arguments(own)

@@ -10,30 +10,55 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig measure --device NAME ...``."""
     add = parser.add_argument
-    add("--device", required=True, help="a name from `rig list` or bench.toml, or path.py:function")
-    add("--bench", type=Path, metavar="FILE", help="names of this lab; default: $RIG_BENCH, ./bench.toml")
-    add("--meter", action="append", help="default: the device's own; `none` for none; repeatable")
-    add("--scenario", default="single-stream", help="default: %(default)s")
-    add("--workload", help="default: asc; of scenario optimization, qubo-mis")
+    add("--device", required=True, help="a device of `rig list` or of the bench file, or path.py:function")
+    add(
+        "--bench",
+        type=Path,
+        metavar="FILE",
+        help="bench file with the instruments of this lab; default: $RIG_BENCH, or ./bench.toml",
+    )
+    add(
+        "--meter", action="append",
+        help="a meter of `rig list` or of the bench file, or `none`; may be repeated; default: the device's own meter",
+    )  # fmt: skip
+    add("--scenario", default="single-stream", help="a scenario of `rig list`; default: %(default)s")
+    add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
     add("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
-    add("--data", metavar="DIR", help="the workload's data set; without it, synthetic samples")
-    add("--amortise", type=float, metavar="SECONDS", help="power on longer sequences, in a second run")
+    add("--data", metavar="DIR", help="folder with the data set of the workload; default: synthetic samples")
+    add("--amortise", type=float, metavar="SECONDS", help="add a run that measures power on sequences of this length")
     add("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
-    add("--per-phase", "--apart", action="store_true", help="issue and power each phase on its own")
-    add("--option", action="append", default=[], metavar="KEY=VALUE", help="see `rig list NAME`")
-    add("--rules", default="quick", metavar="SET", help="the rules of a valid result; default: %(default)s")
+    add("--per-phase", "--apart", action="store_true", help="issue each phase by itself, and measure its power")
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set an option that `rig list NAME` shows; may be repeated",
+    )
+    add(
+        "--rules",
+        default="quick",
+        metavar="SET",
+        help="set of rules that decides whether a result is valid; default: %(default)s",
+    )
     add(
         "--mode", default="session", metavar="MODE",
-        help="session (performance, accuracy and power in turn, bound), together (all in one run), or one of them",
+        help="session: performance, accuracy and power in separate runs; together: all in one run; "
+        "performance, accuracy or power: only that run; default: %(default)s",
     )  # fmt: skip
-    add("--trials", type=int, metavar="N", help="performance and power N times; default: as in the rules")
-    add("--compliance", action="store_true", help="also one sample again and again, against a cache")
-    add("--find-peak", action="store_true", help="search the highest valid rate of a server first")
-    add("--find-size", action="store_true", help="search the largest problem that a solver takes")
-    add("--speed", type=float, metavar="X", help="simulated time against the wall's; 0: as fast as possible")
-    add("--keep-identity", action="store_true", help="record home directories and absolute paths too")
+    add(
+        "--trials",
+        type=int,
+        metavar="N",
+        help="repeat the performance run and the power run N times; default: as the rules ask",
+    )
+    add("--compliance", action="store_true", help="add a run that repeats samples, to find caches and shortcuts")
+    add("--find-peak", action="store_true", help="first search for the highest valid rate (scenario server)")
+    add("--find-size", action="store_true", help="first search for the largest problem that the solver solves")
+    add("--speed", type=float, metavar="X", help="simulated seconds in one real second; 0 means as fast as possible")
+    add("--keep-identity", action="store_true", help="also record home directories and absolute paths")
     add("--verbose", action="store_true", help="print every figure and every note")
-    add("--out", type=Path, metavar="DIR", help="the new directory; default: runs/NAME")
+    add("--out", type=Path, metavar="DIR", help="the new directory for the recording; default: runs/NAME")
 
 
 def run(args: argparse.Namespace) -> int:

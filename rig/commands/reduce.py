@@ -52,19 +52,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig reduce TRACE --windows FILE ...``."""
     add = parser.add_argument
     add("trace", type=Path, metavar="TRACE", help="a file of raw numbers, a JLS file, or a run directory")
-    add("--windows", type=Path, metavar="FILE", help="start,end[,phase] in s; default: a run's own spans and idle")
-    add("--rail", metavar="NAME", help="of a run directory with several")
-    add("--format", choices=FORMATS, help="raw little-endian numbers, .npy or JLS; default: by the ending of the name")
+    add(
+        "--windows",
+        type=Path,
+        metavar="FILE",
+        help="table start,end[,phase] in seconds; default: the spans and idle windows of the run",
+    )
+    add("--rail", metavar="NAME", help="the rail to sum, when a run directory has several")
+    add(
+        "--format",
+        choices=FORMATS,
+        help="raw little-endian numbers, .npy or JLS; default: taken from the suffix of TRACE",
+    )
     add("--rate", type=float, metavar="HZ", help="sampling rate of raw numbers")
-    add("--start", type=float, metavar="SECONDS", help="when their first reading begins, as the windows count; 0")
-    add("--unit", metavar="UNIT", help="of raw numbers: W, A or V (over --shunt-ohm), or mW, uA and the like; W")
-    add("--scale", type=float, metavar="X", help="UNIT by step of raw numbers; 1")
-    add("--offset", type=float, metavar="X", help="UNIT at a raw number of 0; 0")
-    add("--supply-v", type=float, metavar="V", help="the voltage before the meter, for A and V")
-    add("--burden-ohm", type=float, metavar="OHM", help="of the meter's shunt, for A; 0")
-    add("--shunt-ohm", type=float, metavar="OHM", help="of the resistor that V is read over")
-    add("--missing", choices=("refuse", "mean"), default="refuse", help="readings that are no numbers; %(default)s")
-    add("--out", type=Path, metavar="FILE.csv", help="every window as a row")
+    add(
+        "--start",
+        type=float,
+        metavar="SECONDS",
+        help="begin of the first reading, on the time axis of the windows; default: 0",
+    )
+    add(
+        "--unit",
+        metavar="UNIT",
+        help="unit of raw numbers: W, A or V (across --shunt-ohm), with prefixes such as mW; default: W",
+    )
+    add("--scale", type=float, metavar="X", help="UNIT for each step of the raw numbers; default: 1")
+    add("--offset", type=float, metavar="X", help="value in UNIT of the raw number 0; default: 0")
+    add("--supply-v", type=float, metavar="V", help="supply voltage before the meter, for readings in A or V")
+    add(
+        "--burden-ohm", type=float, metavar="OHM", help="resistance of the meter's shunt, for readings in A; default: 0"
+    )
+    add("--shunt-ohm", type=float, metavar="OHM", help="resistance of the shunt, for readings in V")
+    add(
+        "--missing",
+        choices=("refuse", "mean"),
+        default="refuse",
+        help="what to do with readings that are not numbers; default: %(default)s",
+    )
+    add("--out", type=Path, metavar="FILE.csv", help="write each window as a row of this table")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,7 +117,7 @@ def _streamed(args: argparse.Namespace) -> Streamed:
     if args.trace.is_dir():
         return _of_run(args)
     if args.rail is not None:
-        raise UsageError("--rail is of run directories", field="rail", value=args.rail, remedy="Leave it out")
+        raise UsageError("--rail is for run directories only", field="rail", value=args.rail, remedy="Leave it out")
     if args.windows is None:
         raise UsageError("no windows are given", field="windows", remedy="Give --windows FILE: start,end[,phase] in s")
     format_ = args.format or args.trace.suffix.lower().removeprefix(".")
@@ -130,7 +155,9 @@ def conversion(args: argparse.Namespace) -> Watts:
     for name in (*wanted, *useless):
         value, option = getattr(args, name), f"--{name.replace('_', '-')}"
         if name in useless and value is not None:
-            raise UsageError(f"{option} means nothing for {unit}", field=name, value=value, remedy="Leave it out")
+            raise UsageError(
+                f"{option} does not apply to readings in {unit}", field=name, value=value, remedy="Leave it out"
+            )
         if name in wanted and not (value is not None and 0.0 < value < 1e12):
             raise UsageError(f"{option} is {value}", field=name, value=value, remedy=f"State it, above 0, for {unit}")
     if unit[-1] == "W":
@@ -178,7 +205,8 @@ def _of_run(args: argparse.Namespace) -> Streamed:
 
     _refuse_raw(args, "a run directory")
     if not (args.trace / EVENTS).is_file():
-        raise refused("trace", str(args.trace), "Name a run of a session", f"{args.trace} is no run directory")
+        remedy = "Name a run directory; a session has one for each run"
+        raise refused("trace", str(args.trace), remedy, f"{args.trace} is not a run directory")
     if sum(p.stat().st_size for p in (args.trace / "traces").glob("*.arrows")) > 1e9:
         sys.stderr.write("verifying the hashes of the recording\n")
     recording = open_run(args.trace, traces=False)
@@ -196,11 +224,17 @@ def _of_run(args: argparse.Namespace) -> Streamed:
             what = f"none of its {len(names)} windows lies in the trace of rail {file.rail.name}"
             raise DataError(what, field="windows", value=len(names), remedy="Give --windows FILE, in s of the run")
         if not np.all(held):
-            notes.append(f"{int(np.count_nonzero(~held))} windows of the run are not wholly in the trace and left out")
+            notes.append(
+                f"{int(np.count_nonzero(~held))} windows of the run are not wholly in the trace and are left out"
+            )
         names, windows_s = [n for n, ok in zip(names, held, strict=True) if ok], windows_s[held]
     if over := recorded.overloads(file):
-        notes.append(f"{over} readings of the trace are at the end of the meter's range: the truth is at or above them")
-    notes.append(f"Windows are placed by clock readings alone, to about {doubt_s:.2g} s; the trace was not looked into")
+        notes.append(
+            f"{over} readings of the trace are at the end of the meter's range: the true values are there or above"
+        )
+    notes.append(
+        f"Windows are placed by clock readings alone, to about {doubt_s:.2g} s; the activity in the trace was not used"
+    )
     with progress() as told:
         sums = recorded.run_sums(file, clock, windows_s, told)
     duty = min((file.rail.aperture_s or 0.0) * file.rail.rate_hz, 1.0) if file.grid is None else 1.0
@@ -214,7 +248,9 @@ def _refuse_raw(args: argparse.Namespace, what: str) -> None:
     for name in (*RAW, *also):
         if getattr(args, name) is not None and (name, args.format) != ("format", "jls"):
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} is not for {what}", field=name, remedy="Leave it out: the recording states it")
+            raise UsageError(
+                f"{option} does not apply to {what}", field=name, remedy="Leave it out: the recording states it"
+            )
 
 
 def _same(a: Path, b: Path | None) -> bool:

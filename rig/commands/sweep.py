@@ -28,34 +28,53 @@ REPEATED = ("repetitions", "repetition_seed")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `rig sweep`. Those of the grid have no default, so that a grid in a file is told apart."""
     add = parser.add_argument
-    add("path", nargs="?", type=Path, metavar="FILE|DIR", help="a grid in TOML; or a sweep, to go on with it")
-    add("--device", nargs="+", action="extend", metavar="NAME", help="names from `rig list`, or path.py:function")
-    add("--scenario", help="default: single-stream")
-    add("--workload", help="default: asc; of scenario optimization, qubo-mis")
-    add("--vary", action="append", metavar="KEY=V1,V2,...", help="an option and its values; repeatable: every product")
-    add("--option", action="append", metavar="KEY=VALUE", help="an option that all cells share")
-    add("--data", metavar="DIR", help="the workload's data set")
-    add("--repetitions", type=int, metavar="N", help="each cell N times; default: 1")
+    add(
+        "path", nargs="?", type=Path, metavar="FILE|DIR", help="a grid in TOML, or the directory of a sweep to continue"
+    )
+    add("--device", nargs="+", action="extend", metavar="NAME", help="devices of `rig list`, or path.py:function")
+    add("--scenario", help="a scenario of `rig list`; default: single-stream")
+    add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
+    add("--vary", action="append", metavar="KEY=V1,V2,...", help="an option and its values; may be repeated")
+    add("--option", action="append", metavar="KEY=VALUE", help="an option that all cells share; may be repeated")
+    add("--data", metavar="DIR", help="folder with the data set of the workload")
+    add("--repetitions", type=int, metavar="N", help="measure each cell N times; default: 1")
     add(
         "--repetition-seed", action="append", metavar="KEY",
-        help="an option that repetition k raises by k; default: every seed of device, plant and meters; `none`",
+        help="an option to which repetition k adds k, or `none`; default: every seed of device, "
+        "simulated bench and meters",
     )  # fmt: skip
-    add("--rules", metavar="SET", help="what makes a cell valid; default: quick")
-    add("--mode", help="as of `rig measure`; default: together")
+    add("--rules", metavar="SET", help="set of rules that decides whether a cell is valid; default: quick")
+    add("--mode", help="a mode of `rig measure`; default: together")
     add("--simulate", action="store_true", default=None, help="use the devices' simulators")
-    add("--meter", action="append", metavar="NAME", help="default: the device's own; `none` for none; repeatable")
-    add("--out", type=Path, metavar="DIR", help="where the sweep stands, or is to stand")
+    add(
+        "--meter", action="append", metavar="NAME",
+        help="a meter of `rig list`, or `none`; may be repeated; default: the device's own meter",
+    )  # fmt: skip
+    add("--out", type=Path, metavar="DIR", help="the directory of the sweep, new or existing")
     add("--extend", action="store_true", help="add the cells of another grid to a sweep")
     add("--retry-failed", action="store_true", help="try failed cells again")
-    add("--jobs", type=int, metavar="N", help="cells at once; default: cores for simulators, 1 otherwise; 0: no worker")
+    add(
+        "--jobs", type=int, metavar="N",
+        help="simulated cells at the same time; default: one for each core; 0 means in this process only",
+    )  # fmt: skip
     add("--scheduler", metavar="ADDRESS", help="spread simulated cells over a Dask cluster")
-    add("--scheduler-timeout", type=float, default=10.0, metavar="SECONDS", help="default: %(default)s")
-    add("--no-wait", action="store_true", help="an error, not a wait, when another process measures the device")
-    add("--table", action="store_true", help="only rebuild table and picture from what is there")
-    add("--fresh", action="store_true", help="compute every figure anew, and verify every hash")
-    add("--all-columns", action="store_true", help="also quantities by phase and rail")
-    add("--plot", metavar="QUANTITY", help="what the picture shows")
-    add("--against", metavar="KEY|QUANTITY", help="and against which varied key, or quantity")
+    add(
+        "--scheduler-timeout",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="longest wait for the scheduler; default: %(default)s",
+    )
+    add(
+        "--no-wait",
+        action="store_true",
+        help="end with an error, instead of waiting, when another process uses the device",
+    )
+    add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
+    add("--fresh", action="store_true", help="compute every figure again, and verify every hash")
+    add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
+    add("--plot", metavar="QUANTITY", help="the quantity that the picture shows")
+    add("--against", metavar="KEY|QUANTITY", help="the varied key or the quantity on the horizontal axis")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -84,14 +103,24 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
     if path is None:
         return _out(args), _spec(args) if given else None
     if given:
-        remedy = "Name the grid either by a file or by arguments; a sweep goes on with its own grid"
+        remedy = "Name the grid either by a file or by arguments; a sweep continues with its own grid"
         raise refused("path", str(path), remedy, f"{given[0]} beside {path}")
     if path.is_dir():
         if args.out not in (None, path):
-            raise UsageError("--out beside a sweep", field="out", value=str(args.out), remedy="Leave one of them out")
+            raise UsageError(
+                f"--out {args.out} is given together with the sweep {path}",
+                field="out",
+                value=str(args.out),
+                remedy="Leave --out out",
+            )
         return path, None
     if not path.is_file():
-        raise UsageError(f"{path} does not exist", field="path", value=str(path), remedy="Name a TOML file or a sweep")
+        raise UsageError(
+            f"{path} does not exist",
+            field="path",
+            value=str(path),
+            remedy="Name a TOML file or the directory of a sweep",
+        )
     return _out(args), from_file(path)
 
 
@@ -120,7 +149,7 @@ def _means(args: argparse.Namespace) -> Means:
         raise UsageError(f"{args.jobs} jobs", field="jobs", value=args.jobs, remedy="Give 0 or more")
     timeout_s = args.scheduler_timeout
     if not timeout_s > 0:
-        raise refused("scheduler_timeout", timeout_s, "Give a positive number", f"a timeout of {timeout_s} s")
+        raise refused("scheduler_timeout", timeout_s, "Give a positive number", f"--scheduler-timeout is {timeout_s}")
     return Means(available_cores(), args.jobs, args.scheduler, timeout_s, not args.no_wait, args.retry_failed)
 
 

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("nodes", "density", "seed"):
         export.add_argument(name)
     export.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
-    export.add_argument("--json", action="store_true", help="one JSON document on standard output")
+    export.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -28,13 +28,14 @@ def run(args: argparse.Namespace) -> int:
     module = sys.modules[load("workloads", args.name).__module__]
     if not isinstance(module, Exports):
         remedy = "Name a workload whose module has a function export, such as qubo-mis"
-        raise refused("workload", args.name, remedy, f"workload {args.name} writes no problem to a file")
+        raise refused("workload", args.name, remedy, f"workload {args.name} cannot write a problem to a file")
     try:
         nodes, density, seed = int(args.nodes), float(args.density), int(args.seed)
     except ValueError as error:
         given = f"{args.nodes} {args.density} {args.seed}"
         remedy = "Write NODES DENSITY SEED as numbers; nodes and seed are whole numbers"
-        raise refused("problem", given, remedy, f"{given!r} is no problem: {error}") from error
+        what = f"{given!r} is not a problem of the form NODES DENSITY SEED: {error}"
+        raise refused("problem", given, remedy, what) from error
     said = {"workload": args.name, "nodes": nodes, "density": density, "seed": seed}
     said |= {**module.export(nodes, density, seed, args.out), "file": str(args.out)}
     sys.stdout.write(json.dumps(said) + "\n" if args.json else f"{args.out}\n")

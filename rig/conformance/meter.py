@@ -129,7 +129,7 @@ def _columns(c: Checks, chunks: Sequence[Chunk]) -> bool:
         fits = all(a.shape == value.shape and a.dtype.kind in "iu" for a in beside)
         ok &= c.rule("chunk.beside", fits, "ticks or flags that do not fit", "integers of the same shape as the value")
         shapes.add((value.dtype.str, len(ticks), chunk.flags is not None))
-    found = f"{len(shapes)} sorts of chunk"
+    found = f"{len(shapes)} kinds of chunk"
     return bool(ok & c.rule("chunk.steady", len(shapes) <= 1, found, "the same type and the same fields in every one"))
 
 

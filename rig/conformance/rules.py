@@ -26,7 +26,7 @@ class RuleFailure:
     asked: str
 
     def __str__(self) -> str:
-        return f"{self.rule}: found {self.found}; asked is {self.asked}"
+        return f"{self.rule}: found {self.found}; required is {self.asked}"
 
 
 class ConformanceError(RigError):
@@ -106,7 +106,7 @@ def read_timer(c: Checks, source: Clocked) -> Bracket:
     tick = source.timer()
     stamp = Bracket(before_ns, int(tick), c.clock.now_ns())
     c.rule("timer.whole", isinstance(tick, (int, np.integer)), repr(tick), "an integer")
-    c.rule("timer.monotone", tick >= first, f"{tick} after {first}", "a reading no smaller than the one before")
+    c.rule("timer.monotone", tick >= first, f"{tick} after {first}", "a reading that is at least the one before")
     return stamp
 
 
@@ -126,7 +126,7 @@ def identity(c: Checks, info: DeviceInfo | MeterInfo, again: DeviceInfo | MeterI
     c.rule("info.name", bool(info.name), repr(info.name), "a name")
     c.rule("info.mode", info.mode in get_args(Mode), repr(info.mode), " or ".join(get_args(Mode)))
     steady = _recorded(c, info) == _recorded(c, again)
-    c.rule("info.steady", steady, "another info at the second call", "the same each time")
+    c.rule("info.steady", steady, "another info in the second call", "the same each time")
 
 
 def _recorded(c: Checks, info: DeviceInfo | MeterInfo) -> str:

@@ -57,8 +57,8 @@ def clock_findings(
     step = int(np.gcd.reduce(steps))
     if step >= COARSE and np.count_nonzero(steps) >= STEPS_LEAST:
         step_s = step / info.tick_hz
-        text = f"the clock {info.name} moves in steps of {si(step_s, 's')}, and declares {si(1.0 / info.tick_hz, 's')}"
-        yield doubtful(item, "clock step", text, "Declare the tick_hz of what it counts", step_s=step_s)
+        text = f"the clock {info.name} moves in steps of {si(step_s, 's')}, but declares {si(1.0 / info.tick_hz, 's')}"
+        yield doubtful(item, "clock step", text, "Declare as tick_hz the rate at which it counts", step_s=step_s)
 
 
 def _round_trip(item: str, brackets: Sequence[Bracket]) -> Finding:

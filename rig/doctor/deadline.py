@@ -71,6 +71,7 @@ def _late(item: str, step: str, patience_s: float) -> Finding:
         item,
         "patience",
         f"no answer within {patience_s:g} s while {step}",
-        "Check its power and its cable, end what else uses it; patience_s in the bench file, or --timeout, allows more",
+        "Check its power and its cable, and close other programs that use it. To wait longer, set patience_s in the "
+        "bench file, or --timeout",
         SetupError,
     )

@@ -98,8 +98,8 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
         given["device"] = held[0] if held else None
         for meter in group.meters:
             if not held and needs(meter.factory, "device"):
-                text = f"it is opened with its device, and {device.name if device else 'none'} is not open"
-                yield broken(meter.name, "open", text, "Name the device that it `sees`, and correct that one first")
+                text = f"it opens only with its device, but {device.name if device else 'no device'} is not open"
+                yield broken(meter.name, "open", text, "Name the device that it `sees`, and correct that device first")
             elif (yield from _ready(meter, s)):
                 steps = examine_meter(meter, given, given["clock"], s.seconds)
                 yield from s.within_deadline(meter.name, steps, meter.patience_s)

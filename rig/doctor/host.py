@@ -63,7 +63,7 @@ def _clock_source(root: Path) -> Finding:
     )
     values: dict[str, Number] = {"source": source, "resolution_s": info.resolution, "read_s": read_s, "step_s": step_s}
     if read_s > CLOCK_READ_S or info.resolution > 1e-6:
-        remedy = "Choose a faster clock source (tsc) at boot: every stamp of a fast run costs this"
+        remedy = "Choose a faster clock source (tsc) at boot: each time stamp of a run takes this long"
         return doubtful(ITEM, "clock", text, remedy, **values)
     return ok(ITEM, "clock", text, **values)
 
@@ -85,7 +85,9 @@ def _load() -> Finding:
     share = os.getloadavg()[0] / (os.cpu_count() or 1)
     text = f"{share:.2g} processes for each CPU over the last minute"
     if share > 0.5:
-        return doubtful(ITEM, "load", text, "End what else runs here; a busy host is late", share=share)
+        return doubtful(
+            ITEM, "load", text, "Close other programs, because a busy host issues samples late", share=share
+        )
     return ok(ITEM, "load", text, share=share)
 
 
@@ -106,11 +108,13 @@ def _wakes(seconds: float) -> Finding:
     values = {f"{what}_{tag}_s": _percentile(rows, p) for what, rows in both.items() for tag, p in PERCENTILES}
     text = (
         f"a sleep of 1 ms ends {si(values['sleep_median_s'], 's')} late, {si(values['sleep_p99_s'], 's')} at the 99th "
-        f"percentile; what the rig schedules, {si(values['wait_p99_s'], 's')} (of {len(late)})"
+        f"percentile; the waits of the rig end {si(values['wait_p99_s'], 's')} late (of {len(late)})"
     )
     if max(values["sleep_p99_s"], values["wait_p99_s"]) > SPIN_NS * 1e-9:
         awake = si(SPIN_NS * 1e-9, "s")
-        remedy = f"The rig waits awake for {awake} only: end what else runs here, or give the rig a CPU of its own"
+        remedy = (
+            f"The rig spins for only {awake} at the end of a wait. Close other programs, or give the rig its own CPU"
+        )
         return doubtful(ITEM, "schedule", text, remedy, **values)
     return ok(ITEM, "schedule", text, **values)
 
@@ -165,8 +169,8 @@ def _port(item: str, path: Path, root: Path) -> Finding:
         known = ", ".join(str(p) for p in there) or "none; check the cable and the board's power"
         return broken(item, "port", f"{path} is not there", f"Serial ports: {known}")
     if os.access(path, os.R_OK | os.W_OK):
-        return ok(item, "port", f"{path} may be read and written")
-    return broken(item, "port", f"{path} may not be read and written", _join(path.stat()))
+        return ok(item, "port", f"{path} can be read and written")
+    return broken(item, "port", f"{path} cannot be read and written", _join(path.stat()))
 
 
 def _join(status: os.stat_result) -> str:
@@ -185,7 +189,7 @@ def _powercap(item: str, root: Path) -> Iterator[Finding]:
     counters = sorted(root.glob("sys/class/powercap/*/energy_uj"))
     if not counters:
         remedy = "modprobe intel_rapl_msr; a virtual machine has none"
-        yield broken(item, "powercap", "this computer shows no energy counters", remedy)
+        yield broken(item, "powercap", "this computer has no energy counters that can be read", remedy)
         return
     shut = [path for path in counters if not os.access(path, os.R_OK)]
     if shut:

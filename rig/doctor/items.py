@@ -58,7 +58,7 @@ def examine_device(device_item: Item, given: Mapping[str, Any], clock: Clock, se
             yield ok(item, "clock", "stamped by the host")
         else:
             text = f"it stamps by {info.clock.name}, which cannot be read (no timer())"
-            yield ok(item, "clock", f"{text}: its offset is found in the trace alone")
+            yield ok(item, "clock", f"{text}: its offset is found only from the trace")
     except BaseException:
         close_quietly(device)
         raise

@@ -77,7 +77,7 @@ def reading_findings(item: str, info: MeterInfo, taken: Taken, wired: Sequence[s
         yield from _level(item, info, rail, chunks)
         if rail.accuracy is None:
             text = f"{rail.name}: the instrument's uncertainty is not stated"
-            remedy = "Give calibration = FILE; until then results hold what the trace shows and nothing else"
+            remedy = "Give calibration = FILE; until then the uncertainty holds only what the trace shows"
             yield doubtful(item, "accuracy", text, remedy)
         else:
             yield ok(item, "accuracy", f"{rail.name}: {rail.accuracy.source or 'stated, without a source'}")
@@ -96,7 +96,7 @@ def rate_finding(item: str, rail: Rail, arrived: Sequence[tuple[int, int]]) -> F
     values = {"rate_hz": float(slope), "doubt_hz": twice_u_hz, "declared_hz": rail.rate_hz}
     off = abs(float(slope) - rail.rate_hz)
     if rail.rate_hz > 0 and off > 2.0 * twice_u_hz + 0.02 * rail.rate_hz:
-        remedy = "Lower rate_hz, use a faster link, or end what else reads it"
+        remedy = "Lower rate_hz, use a faster link, or close other programs that read it"
         return broken(item, "rate", text, remedy, MeterError, **values)
     return ok(item, "rate", text, **values)
 
@@ -112,7 +112,7 @@ def _level(item: str, info: MeterInfo, rail: Rail, chunks: Sequence[Chunk]) -> I
         yield ok(item, "overload", f"{rail.name}: none of {len(raw)} readings", over=0)
     lost = int(np.count_nonzero(~np.isfinite(raw) & (flags == 0)))
     if lost:
-        text = f"{rail.name}: {lost} of {len(raw)} readings are no numbers, and not flagged"
+        text = f"{rail.name}: {lost} of {len(raw)} readings are not numbers and are not flagged"
         yield broken(item, "readings", text, "Flag them in the driver", MeterError)
     try:
         value, start_s, unit = _powers(info, rail, chunks, raw)

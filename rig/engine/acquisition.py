@@ -133,7 +133,7 @@ def _edge_rails(info: MeterInfo) -> set[str]:
 
 
 def _edges(chunk: Chunk) -> Chunk:
-    """Convert the edges of a driver to the types of a trace. Raises ``TypeError`` for values that are no edges."""
+    """Convert the edges of a driver to the types of a trace. Raises ``TypeError`` for values that are not edges."""
     if chunk.start_tick is None or chunk.end_tick is None:
         raise TypeError(f"edges of {chunk.rail} came without their ticks")
     if np.any((chunk.value != 0) & (chunk.value != 1)):

@@ -54,10 +54,12 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
     except RigError as caught:
         error = caught
     except MemoryError as caught:
-        error = SetupError(f"more than memory holds: {caught!r}", remedy="Take a smaller problem, or fewer samples")
+        error = SetupError(
+            f"the run needs more memory than is free: {caught!r}", remedy="Use a smaller problem, or fewer samples"
+        )
     except Exception as caught:
         error = SetupError(
-            f"the scenario failed: {caught!r}", remedy="This is a defect of the scenario or its workload"
+            f"the scenario failed: {caught!r}", remedy="This is a bug in the scenario or in its workload"
         )
         error.__cause__ = caught
     finally:
@@ -74,7 +76,7 @@ def check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
     pins = [rail.name for info in meters for rail in info.rails if rail.kind == "edges" and rail.pin is not None]
     if len(pins) != 1:
         raise SetupError(
-            f"device {device.name} marks its spans on a pin and stamps none, and "
+            f"device {device.name} marks its spans only on a pin, but "
             f"{'no meter watches it' if not pins else 'several inputs are declared as that pin: ' + ', '.join(pins)}",
             field="pin",
             value=", ".join(pins),

@@ -80,5 +80,5 @@ def no_loop(device: str, repeat: int) -> SetupError:
         f"device {device} cannot loop a sample by itself",
         field="repeat",
         value=repeat,
-        remedy="Leave repeat out on a schedule, or implement submit_repeated in its driver",
+        remedy="Leave repeat out when samples have due times, or implement submit_repeated in its driver",
     )

@@ -64,7 +64,7 @@ def idle_within(run: ImportedRun, extents: Extents) -> tuple[list[tuple[int, int
         begin, end = max(on, first), min(off, last)
         if begin > end:
             what = f"lies outside the trace, which runs {_from_to(first, last)}"
-            raise _bad_idle(on, off, what, "Check its unit of time, and that it belongs to this trace")
+            raise _bad_idle(on, off, what, "Check its unit of time, and whether it belongs to this trace")
         idle.append((begin, end))
         if (end - begin) < 0.999 * (off - on):
             notes.append(f"The idle window {_from_to(on, off)} was cut to the trace: {_from_to(begin, end)}")
@@ -83,7 +83,7 @@ def check_overlap(run: ImportedRun, extents: Extents) -> list[str]:
                 f"begins at {spans[0][0] * 1e-9:.9g} s",
                 field="windows",
                 value=spans[0][0],
-                remedy="Check their unit of time and their zone, and that they belong to this trace",
+                remedy="Check their unit of time and their zone, and whether they belong to this trace",
             )
         if outside := sum(on < begin or off > end for on, off in spans):
             notes.append(f"Rail {rail}: {outside} of {len(spans)} windows lie outside the trace, in part or wholly")
@@ -120,7 +120,7 @@ def _check_ticks(rail: str, start: Indices, end: Indices, before: int | None) ->
             f"the readings of rail {rail} do not move forward in time: reading {row + 1} is at tick {start[row]}",
             field="time",
             value=int(start[row]),
-            remedy="Remove repeated and backward stamps, or import the stretches one by one",
+            remedy="Remove repeated and backward stamps, or import each part by itself",
         )
     if np.any(end < start):
         what = f"a reading of rail {rail} ends before it begins"

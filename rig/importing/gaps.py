@@ -52,7 +52,7 @@ class Gaps:
         """A sentence for each lack; ``host_ns`` maps a tick to host time."""
         name, hz = self.rail.name, self.tick_hz
         if self.not_numbers:
-            yield f"Rail {name}: {self.not_numbers} of {self.readings} readings are no number; they are left out"
+            yield f"Rail {name}: {self.not_numbers} of {self.readings} readings are not numbers; they are left out"
         if self.gaps:
             yield (
                 f"Rail {name}: {self.gaps} gaps longer than {GAP_PERIODS:g} periods of {self.period / hz:.3g} s, "

@@ -207,7 +207,7 @@ def _record_trace(run: ImportedRun, trace: ImportedTrace, recorder: Recorder, no
         recorder.flush()
     if gaps.readings < 2:
         what = f"the trace of rail {rail.name} holds {gaps.readings} readings"
-        raise DataError(what, field=rail.name, value=gaps.readings, remedy="A trace needs at least two")
+        raise DataError(what, field=rail.name, value=gaps.readings, remedy="A trace needs at least two readings")
     notes += gaps.notes(place)
     return place(first), place(last)
 
@@ -216,7 +216,7 @@ def _keep(path: Path, folder: Path, name: str) -> dict[str, Any]:
     """Copy an original into the run; gives its digest and size."""
     target = folder / name
     if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-        raise out_of_range("originals", "the name to keep a file under is", name)
+        raise out_of_range("originals", "the name under which a file is kept is", name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

@@ -19,7 +19,7 @@ Refuse = Callable[[Path, str, str], RigError]
 def bad_out(path: Path, what: str, remedy: str = "") -> UsageError:
     """The error for a path that a user named and that cannot be written."""
     return UsageError(
-        f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy or "Choose a path that can be"
+        f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy or "Choose a path that can be written"
     )
 
 
@@ -42,9 +42,9 @@ def regular(path: Path, refuse: Refuse = bad_out) -> Path:
     try:
         place = path.resolve()
         if place.is_dir():
-            raise refuse(path, "is a directory", "Name a file in it")
+            raise refuse(path, "is a directory", "Name a file in this directory")
         if path.is_symlink() and not place.exists():
-            raise refuse(path, "is a link to what is not there", "Remove the link, or name another file")
+            raise refuse(path, "is a link to a file that does not exist", "Remove the link, or name another file")
         if place.exists() and not place.is_file():
             raise refuse(path, "is not a regular file", "Name a file; for standard output there is --json")
     except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError
@@ -57,7 +57,7 @@ def replacing(path: Path, *, sync: bool = False, refuse: Refuse = bad_out) -> It
     """A file that replaces ``path`` when the block ends, and is removed when the block raises.
 
     With ``sync`` the file is on disk before it replaces, and its name after. Raises the error that ``refuse`` makes
-    for a path that is no regular file or cannot be written.
+    for a path that is not a regular file or cannot be written.
     """
     place = regular(path, refuse)
     temporary: Path | None = None

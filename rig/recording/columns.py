@@ -41,7 +41,7 @@ def numbers(values: NDArray[Any], null: Bools | None = None) -> pa.Array:
     """Integers or floats of shape (n,) as they are; ``null`` marks what is absent. Raises ``TypeError``."""
     flat = np.ascontiguousarray(values)
     if flat.ndim != 1 or flat.dtype.kind not in "iuf" or not flat.dtype.isnative:
-        raise TypeError(f"an array of {flat.dtype} and shape {flat.shape} is no column of numbers")
+        raise TypeError(f"an array of {flat.dtype} and shape {flat.shape} is not a column of numbers")
     absent = None if null is None or not null.any() else _bits(~null)
     return pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), len(flat), [absent, pa.py_buffer(flat)])
 
@@ -91,7 +91,7 @@ def _bytes(values: Sequence[Any], null: Bools, type_: pa.DataType) -> pa.Array:
     parts = [b"" if v is None else encode(v) for v in values]
     offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int64, len(parts) + 1)
     if offsets[-1] >= 2**31:
-        raise OverflowError("a batch of texts of 2 GiB or more")
+        raise OverflowError("a batch holds 2 GiB of text or more")
     absent = _bits(~null) if null.any() else None
     buffers = [absent, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(parts))]
     return pa.Array.from_buffers(type_, len(parts), buffers)

@@ -18,10 +18,10 @@ def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -
         return raw
     if conversion.unit == "V":
         raise DataError(
-            "a voltage is no power",
+            "power cannot be computed from a voltage alone",
             field="unit",
             value="V",
-            remedy="Name it as the supply_rail of a rail of amperes",
+            remedy="Name this rail as the supply_rail of a rail in amperes",
         )
     if conversion.supply_rail is not None and volts is not None:
         return np.asarray(raw * volts - raw * raw * conversion.burden_ohm)

@@ -101,7 +101,7 @@ def _seal(path: Path, digest: str) -> bool:
     if not (path / SEAL).is_file():
         return False
     if (path / SEAL).read_bytes() != f"{digest}  {EVENTS}\n".encode():
-        raise altered(path, f"{EVENTS} is not as sealed")
+        raise altered(path, f"{EVENTS} differs from its seal")
     return True
 
 
@@ -114,7 +114,7 @@ def check_files(path: Path, stop: Stop | None, present: list[Path]) -> None:
         if not file.is_file():
             raise altered(path, f"{name} is missing")
         if sha256_of(file) != expected:
-            raise altered(path, f"{name} is not as recorded")
+            raise altered(path, f"{name} differs from what was recorded")
     for file in present:
         name = file.relative_to(path).as_posix()
         if name not in stop.files:

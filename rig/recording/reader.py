@@ -216,5 +216,5 @@ def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> Trace |
         raise
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise StoreError(f"{name} does not say what it is: {what}", field=name, value=what, remedy=REMEDY) from error
+        raise StoreError(f"{name} has no valid description: {what}", field=name, value=what, remedy=REMEDY) from error
     return Trace(rail, meta.get("meter", ""), clock, start, end, value, flags != 0, uniform)

@@ -61,8 +61,8 @@ class ReplyRows:
         """One row for a reply of one span. True when something is left to do: the buffer is full now, or the
 
         reply has several spans, none, or a progress record, and no row of it was made.
-        Raises ``StoreError`` for a tick that is no integer of 64 bits, ``DeviceError`` for an output that
-        JSON cannot hold and ``TypeError`` for what is no span.
+        Raises ``StoreError`` for a tick that is not an integer of 64 bits, ``DeviceError`` for an output that
+        JSON cannot hold and ``TypeError`` for what is not a span.
         """
         spans = reply.spans
         if len(spans) != 1 or reply.progress:
@@ -148,7 +148,7 @@ class ReplyRows:
     def _number(self, kind: Kind, phased: bool) -> int:
         sample_id, phase = kind[:2]
         if phased and type(phase) is not str:
-            raise _unfit(sample_id, TypeError(f"a span's phase is {phase!r}, no text"))
+            raise _unfit(sample_id, TypeError(f"a span's phase is {phase!r}, not a text"))
         number = self._texts.get(kind)
         if number is None:
             try:
@@ -170,10 +170,10 @@ def json_of(output: Any) -> str:
         return json.dumps(output, default=as_list)
     except (TypeError, ValueError, RecursionError) as error:
         raise DeviceError(
-            f"the output is no JSON: {error}",
+            f"the output is not JSON: {error}",
             field="output",
             value=type(output).__name__,
-            remedy="Answer with numbers, texts, lists and objects",
+            remedy="Let the device answer with numbers, texts, lists and objects",
         ) from error
 
 

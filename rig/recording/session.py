@@ -54,7 +54,7 @@ def _unreadable(path: Path, error: Exception) -> StoreError:
         f"{path / FILE} cannot be read: {error}",
         field="session",
         value=str(path),
-        remedy="Report its runs one by one",
+        remedy="Restore this file, or report each run by itself",
     )
 
 
@@ -73,7 +73,7 @@ def runs_in(path: Path) -> list[tuple[Path, str]]:
     for run, _, digest in rows:
         if not (run / EVENTS).is_file() or sha256_of(run / EVENTS) != digest:
             raise IntegrityError(
-                f"{run} is not the run that {path / FILE} binds",
+                f"{run} is not the run whose hash is in {path / FILE}",
                 field="session",
                 value=str(run),
                 remedy="Restore the original recording, or report the run by itself",

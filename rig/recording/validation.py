@@ -158,11 +158,11 @@ def rail_from_json(data: Mapping[str, Any]) -> Rail:
     rail = msgspec.convert(data, Rail)
     conversion = rail.conversion
     if conversion.supply_rail is not None and (conversion.unit != "A" or conversion.supply_v is not None):
-        raise ValueError(f"supply_rail is of amperes without a supply_v, not {conversion}")
+        raise ValueError(f"supply_rail is only for a rail in amperes without supply_v, not for {conversion}")
     if (conversion.unit == "J") != (rail.kind == "cumulative"):
-        raise ValueError(f"a cumulative trace counts joules and nothing else does: {rail.kind} in {conversion.unit}")
+        raise ValueError(f"a rail is cumulative exactly when it is in joules: {rail.kind} in {conversion.unit}")
     if rail.kind != "edges" and (rail.pin is not None or rail.pin_lag_s):
-        raise ValueError(f"pin is of rails of the kind edges, not {rail.kind}")
+        raise ValueError(f"pin is only for rails of the kind edges, not for {rail.kind}")
     return rail
 
 

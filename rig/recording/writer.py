@@ -115,7 +115,7 @@ class Recorder:
         """A row for each span of an answer, the output in the first, and the solver's progress.
 
         Rows wait in a buffer of fixed size, which is written when it is full. Raises ``StoreError`` for what
-        does not fit its column, ``DeviceError`` for what is no reply.
+        does not fit its column, ``DeviceError`` for what is not a reply.
         """
         if self.replies.put(issue, reply, due_ns, issued_ns, completed_ns, warmup):
             self.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
@@ -177,7 +177,7 @@ class Recorder:
             rail_from_json(dataclasses.asdict(rail))
         except ValueError as error:
             raise _unwritable(
-                f"the rail {rail.name!r} of {info.name}", error, "Correct what its driver declares"
+                f"the rail {rail.name!r} of {info.name}", error, "Correct what the driver of this meter declares"
             ) from error
         period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
         aperture = period if rail.aperture_s is None else rail.aperture_s * info.clock.tick_hz

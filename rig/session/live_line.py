@@ -8,7 +8,7 @@ from rich.text import Text
 
 
 class LiveLine:
-    """A line on standard error below what is printed; nothing where standard error is no terminal or ``quiet``."""
+    """A line on standard error below what is printed; nothing where standard error is not a terminal or ``quiet``."""
 
     def __init__(self, quiet: bool = False) -> None:
         console = Console(stderr=True)

@@ -97,7 +97,7 @@ def claimed(folder: Path, what: str, say: Say | None = None) -> Iterator[Path]:
         except FileNotFoundError:  # its last holder has just removed the folder
             continue
         if not told and say is not None:
-            say(f"waiting for {what}, which another process records")
+            say(f"waiting for {what}, which another process is recording")
         told = True
         time.sleep(POLL_S)
     try:

@@ -78,7 +78,7 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
             held = best is not None and best.value < 0
             found = "no solution" if best is None else f"cost {best.value:g}"
         except (RigError, MemoryError) as error:
-            found = str(error) or "more than memory holds"
+            found = str(error) or "needs more memory than is free"
         probes.append(SizeProbe(size, held, found))
         _say(quiet, f"{size} nodes: {found}")
         return held
@@ -87,7 +87,7 @@ def largest_size(setup: BenchSetup, play: Play, probes: list[SizeProbe], quiet: 
         found = find_largest(probe, nodes)
     if not found:
         what = f"no problem of {nodes} nodes or fewer was solved"
-        remedy = "Give the solver more time with --option timeout_s=SECONDS, or see what the probes' reports say"
+        remedy = "Give the solver more time with --option timeout_s=SECONDS, or read the reports of the probes"
         raise MeasurementRefusedError(what, field=SIZE, value=nodes, remedy=remedy)
     _say(quiet, f"the largest is {found} nodes")
     return found

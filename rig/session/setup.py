@@ -171,7 +171,7 @@ def _of_takers(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[st
 
 
 def _described(driver: Any, kind: str, name: str) -> Any:
-    """The info of a driver. Raises ``SetupError`` for an object that is no driver of this kind."""
+    """The info of a driver. Raises ``SetupError`` for an object that is not a driver of this kind."""
     wanted = DeviceInfo if kind == "device" else MeterInfo
     try:
         info = driver.info()
@@ -182,7 +182,7 @@ def _described(driver: Any, kind: str, name: str) -> Any:
         remedy = "Its factory must return an object with info(); try rig.conformance.device on it"
         raise SetupError(what, field=kind, value=name, remedy=remedy) from error
     if not isinstance(info, wanted):
-        what = f"{name} is no {kind}: its info() gives a {type(info).__name__}"
+        what = f"{name} is not a {kind}: its info() gives a {type(info).__name__}"
         remedy = f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter"
         raise SetupError(what, field=kind, value=name, remedy=remedy)
     return info
@@ -197,7 +197,7 @@ def _check_mode(request: Request, info: DeviceInfo) -> None:
             f"device {info.name} declares max_batch {info.max_batch}, max_pending {info.max_pending} and "
             f"timeout_s {info.timeout_s}",
             field="info",
-            remedy="Declare a batch and a number pending of 1 or more and a positive timeout",
+            remedy="Declare max_batch and max_pending of 1 or more, and timeout_s above 0",
         )
     if request.simulate and info.mode != "simulator":
         raise refused("simulate", True, "Leave --simulate out", f"device {info.name} has no simulator mode")

@@ -147,12 +147,12 @@ def _row(folder: Path, cell: Cell, mend: bool, say: Say | None) -> Outcome:
 
 
 def _unexpected(error: Exception) -> dict[str, Any]:
-    known = RigError(str(error), value=repr(error), remedy="This is a defect of a driver, or of the rig")
+    known = RigError(str(error), value=repr(error), remedy="This is a bug in a driver or in the rig")
     return known.to_json() | {"error": type(error).__name__}
 
 
 def _writable(folder: Path) -> bool:
-    """Whether the disk takes a file: a full disk is no fault of the cell."""
+    """Whether the disk takes a file: a full disk is not a fault of the cell."""
     probe = folder / PENDING / ".probe"
     try:
         keep(probe, b"\0" * 65536)

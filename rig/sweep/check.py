@@ -153,7 +153,7 @@ def _owners(spec: GridSpec, own: Takers, meters: Takers) -> dict[tuple[str, str]
     for key, values in _all(spec):
         for place in _places(key, values[0], own, meters):
             if place in found:
-                raise refused(key, values[0], "Give one of them", f"{key} and {found[place]} are one option")
+                raise refused(key, values[0], "Give one of them", f"{key} and {found[place]} are the same option")
             found[place] = key
     return found
 
@@ -198,7 +198,7 @@ def _seeds(spec: GridSpec, owners: Mapping[tuple[str, str], str], own: Takers, m
             for who, name in _places(key, "0", own, meters):
                 option = options_of((own | meters)[who])[name]
                 if option.kind is not int:
-                    what = f"repetition seed {key} is no whole number"
+                    what = f"repetition seed {key} is not a whole number"
                     raise refused("repetition_seeds", key, "Name an option of type int", what)
                 known = owners.get((who, name), f"{who}.{name}")
                 found[known] = int(spec.options.get(known, option.default or 0))

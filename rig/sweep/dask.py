@@ -71,7 +71,9 @@ def _greeted(client: Any, address: str, folder: Path, timeout_s: float) -> int:
         if seen != token.name:
             raise _unfit(worker, f"does not see {folder}", "Use a folder that every worker has under the same path")
         if made_of != figures_by():
-            raise _unfit(worker, "runs another neurorig, numpy or scipy", "Install the same everywhere")
+            raise _unfit(
+                worker, "runs another version of neurorig, numpy or scipy", "Install the same versions on every host"
+            )
     return int(sum(client.nthreads().values())) or 1
 
 
@@ -126,11 +128,14 @@ def _outcome(future: Any, task: Task) -> Outcome:
         error = future.exception()
         if type(error).__name__ == "KilledWorker":
             dead = DeviceError(
-                "every worker that took it died", field="cell", value=task.cell.key, remedy="Mend the driver"
+                "every worker that measured this cell died",
+                field="cell",
+                value=task.cell.key,
+                remedy="Correct the driver",
             )
             return give_up(Path(task.folder), task.cell, dead)
         what = f"a worker failed with cell {task.cell.key}: {type(error).__name__}: {error}"
-        remedy = "See the worker's log; what is done is kept"
+        remedy = "See the worker's log; finished cells are kept"
         raise SetupError(what, field="scheduler", value=task.cell.key, remedy=remedy)
-    remedy = "Start it again, and go on with the same command"
-    raise SetupError("the scheduler went away", field="scheduler", remedy=remedy)
+    remedy = "Start the scheduler, and run the same command again"
+    raise SetupError("the connection to the scheduler was lost", field="scheduler", remedy=remedy)

@@ -132,7 +132,7 @@ def check_size(spec: GridSpec) -> None:
     if not spec.devices:
         raise _empty("devices", "", "one device or more")
     if double := {name for name in spec.devices if spec.devices.count(name) > 1}:
-        raise refused("devices", min(double), "Give it once", f"device {min(double)} stands twice")
+        raise refused("devices", min(double), "Give it once", f"device {min(double)} is given twice")
     for key, values in spec.vary.items():
         if not values:
             raise _empty(f"vary.{key}", "", "one value or more")
@@ -140,12 +140,14 @@ def check_size(spec: GridSpec) -> None:
             raise UsageError(f"{key} is both varied and fixed", field=key, value=spec.options[key], remedy="Choose one")
     count = len(spec.devices) * prod(map(len, spec.vary.values())) * spec.repetitions
     if count > MOST_CELLS:
-        raise UsageError(f"a grid of {count} cells", field="vary", value=count, remedy=f"At most {MOST_CELLS} at once")
+        raise UsageError(
+            f"the grid has {count} cells", field="vary", value=count, remedy=f"Give at most {MOST_CELLS} cells"
+        )
 
 
 def _empty(field: str, value: Value, wanted: str) -> UsageError:
     shown = f" {value}" if value != "" else ""
-    return refused(field, value, f"Give {wanted}", f"a grid of zero cells: {field} is{shown or ' empty'}")
+    return refused(field, value, f"Give {wanted}", f"the grid has no cells, because {field} is{shown or ' empty'}")
 
 
 def cells_of(grids: Iterable[Grid]) -> list[Cell]:

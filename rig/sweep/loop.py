@@ -68,7 +68,7 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
         if brake.level:
             done = sum(state_of(folder, cell) == "done" for cell in cells)
             raise Interrupted(
-                f"interrupted with {done} of {len(cells)} cells done", remedy=f"Go on with: rig sweep {folder}"
+                f"interrupted with {done} of {len(cells)} cells done", remedy=f"Continue with: rig sweep {folder}"
             )
     return cells
 
@@ -85,12 +85,12 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
     with closing(here(tasks, brake, say) if jobs == 0 else spread(tasks, jobs, brake, say, True)) as outcomes:
         for outcome in outcomes:
             if outcome is not None and outcome.state == "again":
-                say(f"{outcome.key} is not as recorded; it was set aside and is open again")
+                say(f"{outcome.key} differs from what was recorded; it was set aside and will be measured again")
             elif outcome is not None:
                 _stop_if_halted(outcome)
     if brake.level == 0 and any(place_of(folder, c).exists() and kept_row(folder, c) is None for c in missing):
         what = "the estimators were changed while figures were computed"
-        remedy = f"What is recorded is kept; table it with: rig sweep {folder} --table"
+        remedy = f"What is recorded is kept; make the table with: rig sweep {folder} --table"
         raise SetupError(what, field="figures", value=str(folder), remedy=remedy)
 
 
@@ -133,7 +133,7 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, pro
     exclusive = cells[0].exclusive
     jobs = means.jobs if means.jobs is not None else 1 if exclusive else min(means.cores, len(cells))
     if means.scheduler is not None and exclusive:
-        progress.say(f"{len(cells)} cells need their device for themselves and are measured here, not by the cluster")
+        progress.say(f"{len(cells)} cells need exclusive use of their device and are measured here, not on the cluster")
     tasks = [Task("cell", str(folder), cell, means.wait) for cell in cells]
     if means.scheduler is not None and not exclusive:
         from rig.sweep.dask import over_cluster
@@ -148,7 +148,11 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, pro
         for outcome in outcomes:
             if brake.level > asked:
                 asked = brake.level
-                progress.say("finishing the cells in work; Ctrl-C breaks them off" if asked == 1 else "breaking off")
+                progress.say(
+                    "finishing the cells in progress; press Ctrl-C again to interrupt them"
+                    if asked == 1
+                    else "interrupting the cells in progress"
+                )
             if outcome is not None:
                 _stop_if_halted(outcome)
                 if outcome.state == "interrupted":

@@ -33,7 +33,7 @@ TICK_S = 0.2
 DEATHS = 2
 """A cell fails when so many workers have died of it."""
 PATIENCE_S = 30.0
-"""How long a worker that is told to break off may take to close its device."""
+"""How long a worker that is told to stop may take to close its device."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Worker:
     ear: threading.Thread | None = None
     ready: bool = False
     told_s: float | None = None
-    """When it was told to break off."""
+    """When it was told to stop."""
 
 
 @dataclass
@@ -167,10 +167,12 @@ def _died(crew: _Crew, worker: Worker, waiting: deque[Task], brake: Brake) -> Ou
         waiting.appendleft(task)
         return None
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    what = f"{DEATHS} workers died of it, by {how}"
+    what = f"{DEATHS} workers died while they worked on it, with {how}"
     if task.what == "row":
         raise SetupError(f"cell {key} cannot be evaluated: {what}", field="cell", value=key, remedy="Try `rig report`")
-    return give_up(Path(task.folder), task.cell, DeviceError(what, field="cell", value=key, remedy="Mend the driver"))
+    return give_up(
+        Path(task.folder), task.cell, DeviceError(what, field="cell", value=key, remedy="Correct the driver")
+    )
 
 
 def _break_off(crew: _Crew) -> None:

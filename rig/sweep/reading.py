@@ -20,7 +20,7 @@ def from_file(path: Path) -> GridSpec:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise refused("file", str(path), "Mend that line", f"{path} is not TOML: {error}") from error
+        raise refused("file", str(path), "Correct this line", f"{path} is not TOML: {error}") from error
     for table in ("options", "vary"):
         if isinstance(content.get(table), dict):
             content[table] = {key: _as_texts(f"{table}.{key}", value) for key, value in _flat(content[table])}
@@ -38,14 +38,14 @@ def with_workload(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
-    """``key=value`` texts by key. Raises ``UsageError`` for a text of another form or a key that stands twice."""
+    """``key=value`` texts by key. Raises ``UsageError`` for a text of another form or a key that is given twice."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"--{what} {text!r} is not key=value", field=what, value=text, remedy="Write key=value")
         if key in found:
-            raise UsageError(f"--{what} {key} stands twice", field=what, value=key, remedy="Give it once")
+            raise UsageError(f"--{what} {key} is given twice", field=what, value=key, remedy="Give it once")
         found[key] = value
     return found
 

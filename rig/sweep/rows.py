@@ -122,7 +122,12 @@ def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
     from rig.recording.session import is_session, runs_in
 
     if why := torn(path, cell):
-        raise IntegrityError(why, field="run", value=str(path), remedy="Without --table it is set aside and done again")
+        raise IntegrityError(
+            why,
+            field="run",
+            value=str(path),
+            remedy="Run the sweep without --table: the cell is then set aside and measured again",
+        )
     error, result = "", None
     runs: dict[str, Run] = {}
     try:

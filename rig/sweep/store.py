@@ -60,7 +60,7 @@ def is_sweep(folder: Path) -> bool:
 def check_empty(folder: Path) -> None:
     """Check that a sweep can begin in ``folder``. Raises ``StoreError`` where something else stands there."""
     if folder.exists() and (not folder.is_dir() or any(not p.name.startswith(".") for p in folder.iterdir())):
-        what = f"{folder} is no sweep: it has no {FILE}, and is not empty"
+        what = f"{folder} is not a sweep: it has no {FILE}, and is not empty"
         remedy = "Name a new directory, or that of a sweep, with --out"
         raise StoreError(what, field="out", value=str(folder), remedy=remedy)
 
@@ -70,19 +70,19 @@ def frozen(folder: Path) -> tuple[Frozen, ...]:
     try:
         document = msgspec.json.decode((folder / FILE).read_bytes(), type=Document)
     except FileNotFoundError as error:
-        what = f"{folder} is no sweep: it has no {FILE}"
+        what = f"{folder} is not a sweep: it has no {FILE}"
         remedy = "Name the directory that `rig sweep --out` wrote"
         raise StoreError(what, field="sweep", value=str(folder), remedy=remedy) from error
     except (OSError, msgspec.DecodeError) as error:
         what = f"{folder / FILE} cannot be read: {error}"
-        remedy = "Restore it; its recordings can be reported one by one"
+        remedy = "Restore this file; `rig report` still reads each recording"
         raise StoreError(what, field="sweep", value=str(folder), remedy=remedy) from error
     if document.schema != SCHEMA:
         what = f"{folder} has schema {document.schema!r}"
         raise StoreError(what, field="schema", value=document.schema, remedy=f"This version reads {SCHEMA}")
     for entry in document.grids:
         if digest(entry.grid) != entry.grid_sha256:
-            what = f"{folder / FILE} was altered: a grid is not as frozen"
+            what = f"{folder / FILE} was altered: the digest of a grid does not fit"
             remedy = "Restore the original; cells are added with --extend"
             raise IntegrityError(what, field="sweep", value=str(folder), remedy=remedy)
     return document.grids

@@ -124,24 +124,24 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
     "a truth for a number": ("3.3", "true", 16, "supply_v is True", "Give a number"),
     "rails twice": ('["core", "io"]', '["io", "io"]', 7, "rails is ['io', 'io']", "each once"),
     "no driver": ('driver = "scpi-smu"', "", 20, "meters.smu.driver is missing", "`rig list`"),
-    "a driver nobody has": ("scpi-smu", "scpi-smuu", 21, "which is no driver", "Did you mean scpi-smu?"),
-    "a driver of a device": ("scpi-smu", "cpu-sa", 21, "'cpu-sa', which is no driver", "scpi-smu"),
+    "a driver nobody has": ("scpi-smu", "scpi-smuu", 21, "which is not a driver", "Did you mean scpi-smu?"),
+    "a driver of a device": ("scpi-smu", "cpu-sa", 21, "'cpu-sa', which is not a driver", "scpi-smu"),
     "a device nobody has": ('sees = "board2"', 'sees = "bord2"', 28, "no device has this name", "Did you mean board2?"),
     "a rail the device has not": ('rail = "io"', 'rail = "oi"', 23, "no such rail (line 7)", "Known: core, io"),
-    "two meters on one rail": ('rail = "io"', 'rail = "core"', 23, "which dmm sees already", "a rail of its own"),
-    "two meters on one rail, unsaid": ('rail = "io"\n', "", 20, "which dmm sees already", "a rail of its own"),
+    "two meters on one rail": ('rail = "io"', 'rail = "core"', 23, "which dmm sees too", "a different rail"),
+    "two meters on one rail, unsaid": ('rail = "io"\n', "", 20, "which dmm sees too", "a different rail"),
     "no such calibration": ('"dmm.toml"', '"dm.toml"', 17, "cannot be used: cannot read", "reference/calibration.md"),
-    "an option nobody takes": ("address = ", "adress = ", 18, "adress is no option of scpi-dmm", "mean address?"),
+    "an option nobody takes": ("address = ", "adress = ", 18, "adress is not an option of scpi-dmm", "mean address?"),
     "an option's type": ("channel = 2", 'channel = "2"', 24, "options.channel is '2'", "Give a whole number"),
     "an option's half": ("channel = 2", "channel = 2.5", 24, "options.channel is 2.5", "Give a whole number"),
     "a number for a truth": ("marks = false", "marks = 0", 6, "options.marks is 0", "Give true or false"),
     "a list for an option": ("idle_w = 0.02", "idle_w = [1]", 6, "options.idle_w is [1]", "Give a number"),
     "nan for an option": ("idle_w = 0.02", "idle_w = nan", 6, "options.idle_w is nan", "Give a finite number"),
-    "wiring among options": ("range_max = 0.1", 'rail = "core"', 18, "rail is not given here", "in [meters.dmm]"),
-    "a file nobody takes": ('sees = "board2"', 'calibration = "dmm.toml"', 28, "is no option of mock", "Leave it"),
+    "wiring among options": ("range_max = 0.1", 'rail = "core"', 18, "rail does not belong in", "in [meters.dmm]"),
+    "a file nobody takes": ('sees = "board2"', 'calibration = "dmm.toml"', 28, "is not an option of mock", "Leave it"),
     "a meter that is no table": ("[meters.other]", "[meters]\nn = 3\n[meters.other]", 27, "n is 3", "as [meters.n]"),
-    "a name that is none": ("[devices.board2]", '[devices."board 2"]', 9, "is no name", "Use letters"),
-    "the name of no meter": ("[meters.other]", "[meters.none]", 26, "meters.none is no name", "stands for no meter"),
+    "a name that is none": ("[devices.board2]", '[devices."board 2"]', 9, "is not a name", "Use letters"),
+    "the name of no meter": ("[meters.other]", "[meters.none]", 26, "meters.none is not a name", "means no meter"),
     "one name for two": ("[meters.other]", "[meters.board2]", 26, "has the name of a device (line 9)", "Rename one"),
     "the name of a driver": ("[meters.other]", "[meters.scpi-smu]", 26, "has the name of a driver", "another name"),
 }  # fmt: skip
@@ -166,21 +166,21 @@ def test_what_is_wrong_is_named_by_file_line_and_remedy(tmp_path: Path, case: st
 def test_what_is_no_toml_is_named_by_its_line(tmp_path: Path, text: str, line: int) -> None:
     error = problem(path := written(tmp_path, text))
 
-    assert error.message.startswith(f"{path}:{line}: it is no TOML")
+    assert error.message.startswith(f"{path}:{line}: it is not TOML")
 
 
 def test_what_is_no_text_is_named_by_its_line(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_bytes(GOOD.encode().replace(b"Ada", b"\xff"))
 
-    assert ":2: it is no UTF-8" in problem(path).message
+    assert ":2: it is not UTF-8" in problem(path).message
 
 
 @pytest.mark.parametrize(
     ("certificate", "says"),
     [
-        (calibration(until=TODAY - timedelta(days=1)), "has expired: dmm.toml holds from"),
-        (calibration(since=TODAY + timedelta(days=1)), "does not hold yet: dmm.toml holds from"),
+        (calibration(until=TODAY - timedelta(days=1)), "has expired: dmm.toml is valid from"),
+        (calibration(since=TODAY + timedelta(days=1)), "is not valid yet: dmm.toml is valid from"),
         (calibration().replace('"34465A"', "3"), "cannot be used: calibration dmm.toml: instrument is 3"),
     ],
 )
@@ -258,7 +258,7 @@ def test_an_argument_comes_before_the_variable_and_that_before_the_folder(
 
 
 def test_a_named_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"RIG_BENCH names .*none\.toml, which is no file"):
+    with pytest.raises(UsageError, match=r"RIG_BENCH names .*none\.toml, which is not a file"):
         find_bench(None, {"RIG_BENCH": str(tmp_path / "none.toml")})
 
 

@@ -64,9 +64,9 @@ def test_outputs_of_one_supply_instruments_of_one_server_and_one_board_twice_are
     ("before", "after", "says", "remedy"),
     [
         ("channel = 2", "channel = 1", ":19: meters.two.options.address is tcpip::192.0.2.8", "an address"),
-        (", channel = 2", "", "where one is already (line 9)", "channel"),
-        ('"/dev/ttyACM9"', '"/dev/ttyACM7"', ":25: meters.kit.options.port is /dev/ttyACM7, where board", "its own"),
-        ('instrument = "B"', 'instrument = "A"', "arc2.options.port is 127.0.0.1:1905, where arc is", "its own"),
+        (", channel = 2", "", "which one uses too (line 9)", "channel"),
+        ('"/dev/ttyACM9"', '"/dev/ttyACM7"', ":25: meters.kit.options.port is /dev/ttyACM7, which board", "its own"),
+        ('instrument = "B"', 'instrument = "A"', "arc2.options.port is 127.0.0.1:1905, which arc uses", "its own"),
         ("supply_v = 3.3", "supply_v = 1800", ":24: meters.kit.supply_v is 1800", "Give volts, not millivolts"),
         ("channel = 1", "rate_hz = 0", "options.rate_hz is 0", "above zero"),
         ("channel = 1", "range_max = -1", "options.range_max is -1", "above zero"),

@@ -104,7 +104,7 @@ def test_the_range_is_asked_for(unit: str, range_max: float | None) -> None:
 def test_a_rail_without_a_file_states_nothing() -> None:
     rail = Rail("core", conversion=Conversion("W"), rate_hz=10.0)
     assert stated(rail, None).accuracy is None
-    with pytest.raises(UsageError, match="no calibration"):
+    with pytest.raises(UsageError, match="without a calibration"):
         stated(rail, None, temperature_c=20.0)
 
 

@@ -1,4 +1,4 @@
-"""Input that cannot be meant ends in one line that says what was wrong and what to do, never in a traceback."""
+"""Input that cannot be used ends in one line that says what was wrong and what to do, never in a traceback."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ def test_with_json_the_error_is_one_object_with_the_code(rig: Rig) -> None:
         (option("idle_s=-1"), "option idle_s is -1.0. Give 0 or more"),
         (option("warmup=-1"), "option warmup is -1. Give 0 or more"),
         (option("rate_hz=0"), "option rate_hz is 0.0. Give 0.001 to"),
-        (option("audio_hz=0"), "audio_hz 0.0 is no usable rate"),
+        (option("audio_hz=0"), "audio_hz 0.0 is not a usable rate"),
         (option("samples=0"), "samples 0 is not positive"),
         (option("inference_s=0"), "option inference_s is 0.0"),
-        ((*MOCK, "--amortise", "0"), "seconds 0.0 is no positive whole number"),
-        ((*MOCK, "--amortise", "nan"), "seconds nan is no positive whole number"),
-        ((*MOCK, "--amortise", "-1"), "seconds -1.0 is no positive whole number"),
-        ((*MOCK, "--amortise", "1e6"), "seconds 1000000.0 is more than there is"),
+        ((*MOCK, "--amortise", "0"), "seconds 0.0 is not a positive whole number"),
+        ((*MOCK, "--amortise", "nan"), "seconds nan is not a positive whole number"),
+        ((*MOCK, "--amortise", "-1"), "seconds -1.0 is not a positive whole number"),
+        ((*MOCK, "--amortise", "1e6"), "seconds 1000000.0 is more than the data set has"),
         ((*MOCK, "--repeat", "0"), "option repeat is 0. Give 1 or more"),
     ],
 )
@@ -310,7 +310,7 @@ def not_audio(root: Path) -> Path:
 
 
 BAD_DATA: dict[str, Callable[[Path], Path]] = {
-    "is no folder": lambda root: root,
+    "is not a folder": lambda root: root,
     "holds neither meta.csv nor labels.csv": no_labels,
     "1 of 1 listed audio files are missing": missing_clip,
     "is truncated": truncated,

@@ -213,8 +213,8 @@ def test_a_finding_says_what_was_found_and_what_is_asked() -> None:
     with pytest.raises(ConformanceError) as caught:
         check_device(device, SAMPLES, clock=device.clock)
 
-    assert "info.timeout: found timeout_s -1.0; asked is finite seconds above zero" in str(caught.value)
-    assert "info.mode: found 'imagined'; asked is hardware or simulator" in str(caught.value)
+    assert "info.timeout: found timeout_s -1.0; required is finite seconds above zero" in str(caught.value)
+    assert "info.mode: found 'imagined'; required is hardware or simulator" in str(caught.value)
 
 
 def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None:

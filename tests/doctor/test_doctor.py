@@ -283,7 +283,7 @@ def test_a_meter_without_an_address_is_broken(visit: Doctor) -> None:
     pytest.importorskip("pyvisa_py")
     found = visit(text='[meters.far]\ndriver = "scpi-dmm"\nsupply_v = 1.0\n')
 
-    assert "no instrument was named" in of(found, "far", "open").text
+    assert "no address of an instrument is given" in of(found, "far", "open").text
     assert exit_code(found) == UsageError.exit_code
 
 
@@ -306,13 +306,13 @@ def test_an_unknown_name_is_answered_with_the_known_ones(visit: Doctor) -> None:
 def test_an_entry_that_is_wrong_is_said_by_its_line_and_the_others_are_visited(visit: Doctor) -> None:
     found = visit(text=WATCHED.format("", "rate = 3.0"))
 
-    assert ":8: meters.watch.options.rate is no option of mock" in of(found, "watch", "file").text
+    assert ":8: meters.watch.options.rate is not an option of mock" in of(found, "watch", "file").text
     assert levels(found, "watch") == {"file": "broken"}
     assert of(found, "sim", "identity").level == "ok"
 
 
 def test_a_file_that_is_no_toml_is_a_finding(visit: Doctor) -> None:
-    assert ":1: it is no TOML" in of(visit(text="= 3"), "bench", "file").text
+    assert ":1: it is not TOML" in of(visit(text="= 3"), "bench", "file").text
 
 
 def test_without_a_bench_file_the_host_is_looked_at_all_the_same(visit: Doctor) -> None:

@@ -158,7 +158,7 @@ def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> N
     lines = ["t,p", *(f"{a!r},{c}" for a, c in zip(t.tolist(), cells, strict=True))]
     (tmp_path / "a.csv").write_text("\n".join(lines))
     run = plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
-    assert said(run, tmp_path / "run") == [f"Rail p: 3 of {len(t)} readings are no number; they are left out"]
+    assert said(run, tmp_path / "run") == [f"Rail p: 3 of {len(t)} readings are not numbers; they are left out"]
     figures = evaluate(open_run(tmp_path / "run")).quantities
     assert figures["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
@@ -170,8 +170,8 @@ def test_lines_that_end_early_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["made by hand", *lines]))
     run = plain_csv.open_import(tmp_path / "a.csv", time="t:s", power="p:W", stamp="start", windows=windows(tmp_path))
     _, short, missing = said(run, tmp_path / "run")
-    assert f"2 of {len(t)} lines end before the header's last column, the first in line 12" in short
-    assert f"1 of {len(t)} readings are no number" in missing
+    assert f"2 of {len(t)} lines end before the header's last column; the first is line 12" in short
+    assert f"1 of {len(t)} readings are not numbers" in missing
 
 
 def test_windows_beyond_the_trace_are_counted(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_amperes_that_are_no_number_stay_so_times_volts(tmp_path: Path) -> None:
     amps[1300] = np.inf
     source = table(tmp_path / "a.csv", "t,i,v", t, amps, 0.0 * t + SUPPLY_V)
     run = plain_csv.open_import(source, time="t:s", current="i:A", voltage="v:V", windows=windows(tmp_path))
-    assert said(run, tmp_path / "run") == [f"Rail i: 1 of {len(t)} readings are no number; they are left out"]
+    assert said(run, tmp_path / "run") == [f"Rail i: 1 of {len(t)} readings are not numbers; they are left out"]
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -209,5 +209,5 @@ def test_the_command_prints_the_notes(
     monkeypatch.setattr(sys, "argv", ["rig", *words])
     assert main(words) == 0
     out = capsys.readouterr().out
-    note = f"Rail p: 1 of {round(2.4 * RATE_HZ)} readings are no number; they are left out"
+    note = f"Rail p: 1 of {round(2.4 * RATE_HZ)} readings are not numbers; they are left out"
     assert json.loads(out)["notes"] == [note] if as_json else f"note    {note}\n" in out

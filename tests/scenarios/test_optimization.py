@@ -23,7 +23,7 @@ FREE = Rules("test", "any", "a test", submittable=False, idle_s=0.0)
 def test_a_gap_without_a_target_is_refused_before_the_first_step() -> None:
     workload = open_workload(nodes=20, density=0.25, seeds="5")
     optimization(workload, FREE)
-    with pytest.raises(UsageError, match="has no target to come close to"):
+    with pytest.raises(UsageError, match="has no target cost"):
         optimization(workload, FREE, to_gap=0.05)
 
 

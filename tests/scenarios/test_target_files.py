@@ -73,7 +73,7 @@ def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"cost": -2}, "cost -2 is not that of a set of 1 nodes"),
+        ({"cost": -2}, "cost -2 does not fit a set of 1 nodes"),
         ({"certificate": "ffffff"}, "beyond 20 nodes"),
         ({"certificate": "zz0000"}, "hexadecimal digits"),
         ({"graph_sha256": "0" * 64}, "not the one that the target was computed for"),
@@ -93,7 +93,7 @@ def test_a_wrong_row_is_named(file: Path, changes: dict[str, Any], says: str) ->
         ([{"nodes": "20"}], "targets"),
         ([row(5, name="official")], "official"),
         ([row(5, name="Best Known")], "'Best Known'"),
-        ([row(5), row(5)], "stands twice"),
+        ([row(5), row(5)], "is given twice"),
     ],
 )
 def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says: str) -> None:
@@ -101,7 +101,7 @@ def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says
         write_rows(rows, file)
     else:
         file.write_text(json.dumps({"version": 1, "targets": rows}))
-    with pytest.raises(DataError, match="is no table of targets") as caught:
+    with pytest.raises(DataError, match="is not a table of targets") as caught:
         opened(file)
     assert says in caught.value.message
 
@@ -138,7 +138,7 @@ def test_a_solve_ends_close_to_the_official_target_where_there_is_one() -> None:
 
 
 def test_without_any_target_the_remedy_names_the_command() -> None:
-    with pytest.raises(UsageError, match="has no target to come close to") as caught:
+    with pytest.raises(UsageError, match="has no target cost") as caught:
         stop_costs(opened(None), 0.05)
     assert "rig targets 20 0.25 5 6 --out" in caught.value.remedy
 
@@ -199,12 +199,12 @@ def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(
 def test_only_the_named_problems_are_verified(capsys: pytest.CaptureFixture[str]) -> None:
     assert rig(capsys, "50", "0.1", "0", "1", "--verify").startswith("2 certificates checked")
     assert "no row for n 51" in rig(capsys, "51", "0.1", "0", "--verify", code=3)
-    assert "no problem" in rig(capsys, "50", "0.1", "--verify", code=3)
+    assert "not a problem of the form" in rig(capsys, "50", "0.1", "--verify", code=3)
 
 
 def test_a_file_of_something_else_is_not_replaced(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     file.write_text("my diary")
-    assert "is no table of targets" in rig(capsys, "20", "0.25", "5", "--out", str(file), code=DataError.exit_code)
+    assert "is not a table of targets" in rig(capsys, "20", "0.25", "5", "--out", str(file), code=DataError.exit_code)
     assert file.read_text() == "my diary"
 
 
@@ -261,5 +261,5 @@ def test_what_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_set_found_past_the_time_that_was_asked_for_says_so() -> None:
     others = {"official": None, "best_known": None}
     late = replace(row(5), found_s=0.037)
-    assert command._line(late, others, 0.01).endswith("found after 0.037 s, past the 0.01 s asked for\n")
+    assert command._line(late, others, 0.01).endswith("found after 0.037 s, more than the 0.01 s asked for\n")
     assert command._line(late, others, 1.0).endswith("found after 0.037 s\n")

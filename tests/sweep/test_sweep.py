@@ -220,7 +220,7 @@ def test_an_altered_recording_is_an_error_where_only_the_table_is_wanted(copy: P
     data = bytearray(trace.read_bytes())
     data[-100] ^= 1
     trace.write_bytes(data)
-    with pytest.raises(IntegrityError, match="is not as recorded"):
+    with pytest.raises(IntegrityError, match="differs from what was recorded"):
         go_on(copy, "--table", "--fresh")
     assert aside(copy) == []
 
@@ -276,7 +276,7 @@ def test_a_grid_grows_by_the_cells_that_are_new(copy: Path) -> None:
 def test_a_grid_that_was_altered_is_refused(copy: Path) -> None:
     text = (copy / "sweep.json").read_text()
     (copy / "sweep.json").write_text(text.replace('"0.02"', '"0.03"'))
-    with pytest.raises(IntegrityError, match="not as frozen"):
+    with pytest.raises(IntegrityError, match="digest of a grid does not fit"):
         go_on(copy)
 
 
@@ -365,7 +365,7 @@ def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: pyt
         raise Interrupted("interrupted")
 
     monkeypatch.setattr("rig.session.measure.measure", interrupted)
-    with pytest.raises(Interrupted, match=r"3 of 4 cells done\. Go on with: rig sweep"):
+    with pytest.raises(Interrupted, match=r"3 of 4 cells done\. Continue with: rig sweep"):
         go_on(copy)
     assert aside(copy) == [f"{cell.key}.1"]
     assert sorted(states(copy)) == ["done", "done", "done", "open"]

@@ -98,7 +98,7 @@ def test_more_repetitions_leave_the_first_as_they_were() -> None:
 
 
 def test_a_repetition_seed_is_a_whole_number() -> None:
-    with pytest.raises(UsageError, match="inference_s is no whole number"):
+    with pytest.raises(UsageError, match="inference_s is not a whole number"):
         checked(asked(repetition_seeds=["inference_s"]))
 
 
@@ -113,14 +113,14 @@ def test_a_repetition_seed_is_a_whole_number() -> None:
         (("--vary", "inference_s=0.01,fast"), "'fast'"),
         (("--vary", "inference_s=0.01,nan"), "'nan'"),
         (("--vary", "marks=yes,perhaps"), "marks"),
-        (("--vary", "inference_s="), "zero cells"),
+        (("--vary", "inference_s="), "the grid has no cells"),
         (("--vary", "inference_s=1,,2"), "empty value"),
         (("--vary", "inference_s=0.1,0.10"), "0.1 twice"),
         (("--vary", "idle_s=1,2"), "both varied and fixed"),
-        (("--vary", "device.marks=true,false"), "one option"),
+        (("--vary", "device.marks=true,false"), "the same option"),
         (("--vary", "inference_s"), "key=value"),
-        (("--vary", "inference_s=1", "--vary", "inference_s=2"), "stands twice"),
-        (("--repetitions", "0"), "zero cells"),
+        (("--vary", "inference_s=1", "--vary", "inference_s=2"), "is given twice"),
+        (("--repetitions", "0"), "the grid has no cells"),
         (("--mode", "sideways"), "sideways"),
         (("--scenario", "nope"), "nope"),
         (("--workload", "nope"), "nope"),
@@ -164,9 +164,9 @@ def test_a_grid_needs_a_device_and_a_directory(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(StoreError, match="is no sweep"):
+    with pytest.raises(StoreError, match="is not a sweep"):
         quick(tmp_path)
-    with pytest.raises(StoreError, match="is no sweep"):
+    with pytest.raises(StoreError, match="is not a sweep"):
         sweep(str(tmp_path), "--table")
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 

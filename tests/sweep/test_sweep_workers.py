@@ -61,7 +61,7 @@ def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_pat
     words = ("--device", f"{tmp_path}/own.py:open_device", "--simulate", *QUICK[1:7], "--vary", "die=false,true")
     assert sweep(*words, "--repetitions", "2", "--jobs", "2", "--out", str(tmp_path / "s")) == 20
     assert states(tmp_path / "s") == ["done", "done", "failed", "failed"]
-    assert "died of it, by signal 9" in rows(tmp_path / "s")[2]["error"]
+    assert "died while they worked on it, with signal 9" in rows(tmp_path / "s")[2]["error"]
 
 
 def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -
     code, said = ended(process)
     assert code == 1, said
     assert "Interrupted" in said
-    assert f"Go on with: rig sweep {tmp_path / 's'}" in said
+    assert f"Continue with: rig sweep {tmp_path / 's'}" in said
     assert sorted(states(tmp_path / "s")) == ["done", "done", "open"]
     assert aside(tmp_path / "s") == []
 

@@ -94,7 +94,7 @@ def doctor(build: bool = False, *, interpreter: str = "", say: Say = print) -> l
         except RigError as error:
             # a host without Intel's extension has no board, and nothing is broken
             no_host = not simulate and error.field == "lava-loihi"
-            text = f"{what}: this host cannot drive one, and is usable with --simulate ({error.message})"
+            text = f"{what}: this host cannot drive a board, but --simulate works ({error.message})"
             findings.append(SetupFinding(no_host, text if no_host else f"{what}: {error.message}", error.remedy))
             continue
         versions = ", ".join(f"{name} {version}" for name, version in device.info().versions.items())
@@ -112,9 +112,9 @@ def _model(name: str, simulate: bool) -> str:
 
 
 def _hyperparameters(text: str, temperature: int, refract: int | None, model: str) -> dict[str, Any]:
-    """What goes to Lava by name. Raises ``UsageError`` for text that is no JSON object of plain values."""
+    """What goes to Lava by name. Raises ``UsageError`` for text that is not a JSON object of plain values."""
     if not 0 <= temperature < 2**16:
-        raise refused("temperature", temperature, "Give a whole number from 0")
+        raise refused("temperature", temperature, "Give a whole number, 0 or more")
     if refract is not None and not 0 <= refract < 2**7:
         raise refused("refract", refract, "Give a whole number of steps from 0 to 127")
     try:
@@ -128,5 +128,5 @@ def _hyperparameters(text: str, temperature: int, refract: int | None, model: st
 
 def _check(sample: Sample) -> None:
     if from_payload(sample.payload).nodes < 2:
-        what = f"sample {sample.id} is a graph of one node, which Lava does not take"
+        what = f"sample {sample.id} is a graph of one node, which Lava does not accept"
         raise DataError(what, field="nodes", value=1, remedy="Use graphs of two nodes or more")

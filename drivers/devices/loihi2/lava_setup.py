@@ -107,7 +107,7 @@ def inspected(interpreter: str = "") -> list[SetupFinding]:
     if with_lava:
         wanted = dict(pin.split("==") for pin in PINS)[_PACKAGE]
         same = with_lava[0].lava == wanted
-        other = "" if same else f"This was made for {wanted}: {' '.join(PINS)}"
+        other = "" if same else f"The driver was written for {wanted}: {' '.join(PINS)}"
         return [*findings, SetupFinding(same, f"Lava is taken from {with_lava[0].path}", other)]
     if any(one.fits for one in answering):
         return [*findings, SetupFinding(False, "no interpreter has Lava", "Run `rig doctor loihi2 --build`")]
@@ -123,8 +123,8 @@ def built(say: Say, interpreter: str = "") -> str:
     """
     bases = [one for one in _bases(interpreter) if one.fits]
     if not bases:
-        what = f"no Python {PYTHON} to build with, and Lava runs in no other"
-        remedy = f"Install it (pyenv install {PYTHON}), or give its path (option interpreter)"
+        what = f"Lava needs Python {PYTHON}, and this version was not found"
+        remedy = f"Install this Python (pyenv install {PYTHON}), or give its path (option interpreter)"
         raise SetupError(what, field="interpreter", value=interpreter, remedy=remedy)
     target = environment()
     say(f"making {target} with {bases[0].path}")
@@ -172,5 +172,5 @@ def _run(args: list[str], say: Say) -> None:
 
 
 def _failed(args: list[str], why: str) -> SetupError:
-    remedy = "Correct that (disk space, index of packages), then run `rig doctor loihi2 --build` again"
+    remedy = "Correct the cause, such as disk space or the package index, then run `rig doctor loihi2 --build` again"
     return SetupError(f"{' '.join(args[:4])} failed: {why[-400:]}", field="build", value=args[0], remedy=remedy)

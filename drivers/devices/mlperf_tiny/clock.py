@@ -20,7 +20,9 @@ class BoardClock:
     def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int:
         """Ticks of a reading made between two host stamps. Raises ``ValueError`` where the clock cannot stand there."""
         if raw >= self._modulus:
-            raise ValueError(f"its clock reads {raw}, more than the {self._modulus.bit_length() - 1} bits it has")
+            raise ValueError(
+                f"its clock reads {raw}, which does not fit the {self._modulus.bit_length() - 1} bits of its counter"
+            )
         tick = raw
         if self._last is not None:
             last_tick, last_before_ns, last_after_ns = self._last
@@ -30,7 +32,7 @@ class BoardClock:
             tick = raw + self._modulus * round((middle - raw) / self._modulus)
             if not last_tick + shortest_us <= tick <= last_tick + longest_us:
                 raise ValueError(
-                    f"its clock went on by {(tick - last_tick) * 1e-6:.6f} s where the host saw "
+                    f"its clock advanced by {(tick - last_tick) * 1e-6:.6f} s while the host measured "
                     f"{shortest_us * 1e-6:.3f} to {longest_us * 1e-6:.3f} s"
                 )
         self._last = (tick, before_ns, after_ns)

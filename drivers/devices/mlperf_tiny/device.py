@@ -87,7 +87,7 @@ class TinyDevice:
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Begin ``times`` inferences between two time stamps. Raises ``UsageError`` for another phase."""
         if phase not in (None, PHASE):
-            raise refused("phase", phase, f"The board has one: {PHASE}")
+            raise refused("phase", phase, f"Use its only phase, {PHASE}", f"the board has no phase {phase!r}")
         data = [self._model.encoded(sample) for sample in samples]
         for sample, own in zip(samples, data, strict=True):
             count = times * self._plan.iterations
@@ -113,7 +113,8 @@ class TinyDevice:
             )
         if self._queries:
             what = "the board's clock cannot be read during an inference"
-            raise DeviceError(what, field="timer", value=self._queries[0].sample.id, remedy="Await its answer first")
+            remedy = "Wait for the answer of this sample first"
+            raise DeviceError(what, field="timer", value=self._queries[0].sample.id, remedy=remedy)
         return self._board.converse(self._board.timestamp())
 
     def close(self) -> None:
@@ -154,7 +155,7 @@ class TinyDevice:
         late = round(found.printed_s * TICK_HZ) if self._plan.prints_first else 0
         if found.on_tick + late > found.off_tick:
             raise self._board.failed(
-                f"inferred for {found.off_tick - found.on_tick} us, less than its first time stamp takes to print",
+                f"inferred for {found.off_tick - found.on_tick} us, less than the printing of its first time stamp",
                 "Give prints_first=false, or more iterations",
             )
         span = Span(PHASE, found.on_tick + late, found.off_tick, times)

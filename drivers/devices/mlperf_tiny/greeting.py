@@ -50,7 +50,8 @@ def _other_mode(on_pin: bool) -> SetupError:
     """The error for a board that stamps in text in place of a pin, or by a pin in place of text."""
     found, asked, how, remedy = "performance", "energy", "answers `timestamp` in text", "Give mode=performance"
     if not on_pin:
-        found, asked, how = asked, found, "gives `timestamp` no text, and stamps by a falling edge of a pin"
+        found, asked = asked, found
+        how = "does not answer `timestamp` in text, but marks times by a falling edge of a pin"
         remedy = "Give mode=energy, with its pin on a logic input of the power meter; or build its firmware for "
         remedy += "performance mode"
     what = f"the board's firmware was built for {found} mode: it {how}"

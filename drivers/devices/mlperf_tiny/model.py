@@ -58,7 +58,7 @@ class Model:
                 answer["label"] = names[int(scores[0] >= self.threshold)]
             return answer
         if len(names) != len(scores):
-            what = f"the model gives {len(scores)} scores, and there are {len(names)} labels"
+            what = f"the model gives {len(scores)} scores, but there are {len(names)} labels"
             remedy = "Give one label for each output of the model, in its order"
             raise DeviceError(what, field="labels", value=",".join(names)[:120], remedy=remedy)
         answer["label"] = names[int(np.argmax(scores))]
@@ -74,10 +74,10 @@ def model_of(kind: str, scale: float | None, zero_point: int, labels: str, thres
     positive(input_scale=scale)
     names = tuple(part.strip() for part in labels.split(",")) if labels else ()
     if len(set(names)) != len(names) or (names and not all(names)):
-        raise refused("labels", labels, "Name each once", "two labels are alike, or one is empty")
+        raise refused("labels", labels, "Name each once", "two labels are equal, or a label is empty")
     if threshold is not None and len(names) not in (0, 2):
-        what = f"a threshold parts two labels, and there are {len(names)}"
-        raise refused("labels", labels, "Give two, the one below the threshold first", what)
+        what = f"a threshold separates two labels, but {len(names)} labels are given"
+        raise refused("labels", labels, "Give two labels, first the one for scores below the threshold", what)
     return Model(kind, scale, zero_point, names, threshold)
 
 

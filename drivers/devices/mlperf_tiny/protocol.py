@@ -90,14 +90,14 @@ class Board:
         lines = yield from self.ask(f"db load {size}")
         if f"m-[Expecting {size} bytes]" not in lines:
             raise self.failed(
-                f"did not agree to load {size} bytes: it said {_said(lines)}",
+                f"did not confirm that it will load {size} bytes: it said {_said(lines)}",
                 "Check that the model's input is of this size (MAX_DB_INPUT_SIZE in its firmware)",
             )
         for at in range(0, size, chunk):
             lines = yield from self.ask("db " + data[at : at + chunk].hex())
             done, last = "m-load-done" in lines, at + chunk >= size
             if done != last:
-                what = "was full too early" if done else f"has not counted {size} bytes"
+                what = "reported the end of the data too early" if done else f"did not report the end of {size} bytes"
                 raise self.failed(f"{what}: bytes were lost on the line", "Lower the baud rate")
 
     def infer(self, times: int, warmups: int) -> Talk[Inferred]:
@@ -177,17 +177,19 @@ class Board:
         return self.line.failed(f"gave no answer within {allowed_s:g} s", silent=True)
 
     def _out_of_order(self, line: str) -> RigError:
-        return self.failed(f"said {line[:60]!r} where that cannot be: lines were lost or came out of order")
+        return self.failed(
+            f"said {line[:60]!r} at a point that the protocol does not allow: lines were lost or came out of order"
+        )
 
     def _laps_missing(self, count: int) -> RigError:
         if self._on_pin:
             return self.failed(
                 "gave m-lap-us time stamps in energy mode" if count else "answered without m-infer-done",
-                "Give mode=performance to a board that stamps in text",
+                "Give mode=performance, because this board prints its time stamps",
             )
         return self.failed(
-            f"stamped {count} times where 2 are due" if count else "gave no m-lap-us time stamp",
-            "A board built for energy mode stamps by a pin and not in text: give mode=energy, or rebuild its firmware",
+            f"stamped {count} times instead of 2 times" if count else "gave no m-lap-us time stamp",
+            "In energy mode a board marks times on a pin and prints none: give mode=energy, or rebuild its firmware",
         )
 
     # ---- parts ----------------------------------------------------------------------------
@@ -226,18 +228,20 @@ class Board:
     def _refuse_error(self, line: str) -> None:
         """Raise for a line that is an error, a boot message or not of this protocol."""
         if error := _ERROR.fullmatch(line):
-            raise self.failed(f"reports an error: {error[1].rstrip(']')[:120]!r}", "Look the text up in its firmware")
+            raise self.failed(
+                f"reports an error: {error[1].rstrip(']')[:120]!r}", "Look up this text in the source of its firmware"
+            )
         if line.startswith(_BOOT):
             raise self.failed(f"has restarted: it said {line[:60]!r}", "Check its power supply and its watchdog")
         if not line.startswith("m-") or _broken_known(line) or not line.isprintable():
-            raise self.failed(f"said {line[:80]!r}, which is not of the protocol")
+            raise self.failed(f"said {line[:80]!r}, which is not part of the protocol")
 
     def _tick(self, raw: int, began_ns: int) -> int:
         try:
             return self._clock.unwrap(raw, began_ns, time.monotonic_ns())
         except ValueError as error:
-            remedy = "It restarted, the line was garbled, or timer_bits is not its own"
-            raise self.failed(f"cannot be believed: {error}", remedy) from error
+            remedy = "It restarted, the line was garbled, or timer_bits does not fit its counter"
+            raise self.failed(f"sent a time that cannot be right: {error}", remedy) from error
 
     def _scores(self, text: str) -> tuple[float, ...]:
         try:
@@ -245,7 +249,7 @@ class Board:
         except ValueError:
             scores = ()
         if not scores or not all(math.isfinite(score) for score in scores):
-            raise self.failed(f"gave results that are no numbers: {text[:80]!r}")
+            raise self.failed(f"sent results that are not numbers: {text[:80]!r}")
         return scores
 
 

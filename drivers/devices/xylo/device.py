@@ -68,7 +68,7 @@ def _no_hardware(boards: Sequence[str]) -> SetupError:
         what = f"found {', '.join(boards)}, but chip mode is not in this version"
         return SetupError(what, field="device", value="xylo", remedy="Add --simulate to run the simulator")
     why = "samna lists none" if rockpool_import.has_real_samna() else "samna is not installed"
-    remedy = "Connect one and install samna as Rockpool's manual says, or add --simulate"
+    remedy = "Connect one and install samna as Rockpool's manual describes, or add --simulate"
     return SetupError(f"no Xylo HDK found ({why})", field="device", value="xylo", remedy=remedy)
 
 
@@ -162,7 +162,7 @@ class XyloDevice:
 
 
 def _spike_shares(classes: Sequence[str], spikes: Sequence[int]) -> dict[str, float]:
-    """The share of each class in the output spikes, equal shares without a spike; it is no calibrated probability."""
+    """The share of each class in the output spikes, equal shares without a spike. It is no calibrated probability."""
     total = sum(spikes)
     return {name: n / total if total else 1.0 / len(classes) for name, n in zip(classes, spikes, strict=True)}
 
@@ -174,7 +174,7 @@ def _one_sample(
         ("samples", len(samples), "one sample at a time", len(samples) != 1),
         ("times", times, "at least 1", times < 1),
         ("phase", phase, " or ".join(phases), phase is not None and phase not in phases),
-        ("budget", budget, "no budget: it is no solver", budget is not None),
+        ("budget", budget, "no budget, because it is not a solver", budget is not None),
     )
     for field, value, takes, is_wrong in wrong:
         if is_wrong:

@@ -55,7 +55,9 @@ class EncoderParams:
             and self.channels <= 16
         )
         if not good:
-            raise DataError("encoder parameters out of range", field="encoder", value=str(asdict(self)))
+            raise DataError(
+                f"encoder parameters out of range: {asdict(self)}", field="encoder", value=str(asdict(self))
+            )
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> EncoderParams:
@@ -70,7 +72,7 @@ class EncoderParams:
 def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float = 0.0) -> Floats:
     """The payload as float64, shape (n,). ``duration_s`` of 0 means not stated.
 
-    Raises DataError where it is no one-dimensional array of finite floats, where the rate is
+    Raises DataError where it is not a one-dimensional array of finite floats, where the rate is
     missing or below 8 kHz, and where the length is not ``duration_s`` at that rate.
     """
     if rate_hz is None or not math.isfinite(rate_hz) or rate_hz < MIN_RATE_HZ:

@@ -55,7 +55,7 @@ class Network:
 def load_network(path: str | Path | None = None) -> Network:
     """Read and verify a network file (None: the shipped one).
 
-    Raises DataError where it is missing, is no network file, or does not match its digest.
+    Raises DataError where it is missing, is not a network file, or does not match its digest.
     """
     where = Path(path) if path is not None else SHIPPED
     try:

@@ -82,7 +82,7 @@ def attached_boards() -> tuple[str, ...]:
         with _no_package_index():
             devices = importlib.import_module("samna").device.get_all_devices()
     except (ImportError, AttributeError, RuntimeError) as error:
-        what = f"samna is installed and cannot list its devices: {error}"
+        what = f"samna is installed but cannot list its devices: {error}"
         remedy = "Check the samna installation, or add --simulate"
         raise SetupError(what, field="device", value="xylo", remedy=remedy) from error
     names = (str(getattr(device, "device_type_name", device)) for device in devices)

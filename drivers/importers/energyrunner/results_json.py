@@ -44,7 +44,7 @@ def read_results(path: Path, name: str, inferences: int | None, rate_hz: float |
     """
     rate = RUNNER_HZ if rate_hz is None else rate_hz
     if not (math.isfinite(rate) and 1e-3 <= rate <= 1e9):
-        raise refused("rate_hz", rate, "Give samples per second")
+        raise refused("rate_hz", rate, "Give the sampling rate in samples per second")
     check_inferences(inferences)
     trials = [_trial(path, k, entry, inferences) for k, entry in enumerate(_entries(path))]
     beside, texts = texts_beside(path.parent)
@@ -82,7 +82,7 @@ def _trial(path: Path, k: int, entry: Mapping[str, Any], inferences: int | None)
         raise bad(path, f"trial {k} does not stamp the begin and end of its window", str(stamps)[:60])
     on, off = ends[-2], ends[-1]
     if not 0 <= on < off <= len(joules):
-        raise bad(path, f"trial {k} is stamped from sample {on} to {off} of {len(joules)}", off)
+        raise bad(path, f"trial {k} has a window from sample {on} to {off}, but it has {len(joules)} samples", off)
     infer = entry.get("infer")
     count = infer.get("iterations") if isinstance(infer, dict) else None
     if inferences is not None and count not in (None, inferences):
@@ -120,5 +120,5 @@ def _facts(log: str) -> dict[str, str]:
 
 def wrong_rate(path: Path, rate_hz: float, stated: float) -> DataError:
     """The error for an option ``rate_hz`` that contradicts the file."""
-    what = f"states {rate_hz:g} Hz and the option {stated:g} Hz"
+    what = f"states {rate_hz:g} Hz, but the option says {stated:g} Hz"
     return bad_file(path, what, "Leave the option out", field="rate_hz", value=stated)

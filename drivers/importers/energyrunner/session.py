@@ -22,7 +22,7 @@ ENERGY, STAMPS = "-energy.bin", "-timestamps.json"
 UNITS = {"J": 1.0, "mJ": 1e-3, "uJ": 1e-6, "nJ": 1e-9}
 TELLS_UNIT = 0.05
 """A printed energy this near a thousandfold of the trace's (relative) shows that the trace has another unit."""
-REMEDY = "Copy the session's folder again, whole"
+REMEDY = "Copy the whole folder of the session again"
 _BESIDE = {"log.txt": "log.txt", "results.txt": "results.txt", "script.async": ".async"}
 _LINE = re.compile(r"^(?P<t>\d+(?:\.\d+)?) (?P<who>[^:]+): (?P<what>.*)$")
 _SCRIPT = re.compile(r"""cmd["']?\s*:\s*(["'])((?:\\.|(?!\1)[^\\])*)\1""")
@@ -110,7 +110,7 @@ def read_energy(path: Path) -> tuple[float, Floats]:
     if len(raw) < 13 or raw[0] != MAGIC:
         raise bad(path, f"does not begin with 0x{MAGIC:X} and two samples", raw[:1].hex())
     if (len(raw) - 1) % 4:
-        raise bad(path, "ends within a sample", len(raw))
+        raise bad(path, "ends in the middle of a sample", len(raw))
     values = np.frombuffer(raw, "<f4", offset=1)
     with np.errstate(invalid="ignore"):  # a signalling NaN
         rate_hz, energy = float(values[0]), values[1:].astype(np.float64)
@@ -137,7 +137,11 @@ def read_stamps(path: Path) -> tuple[float, ...]:
         raise bad(path, "is not a list of seconds", str(found)[:60])
     stamps = tuple(float(x) for x in found)
     if list(stamps) != sorted(stamps) or len(stamps) % 2 == 0:
-        raise bad(path, f"holds {len(stamps)} stamps, which are not one and then two for each window, in order", None)
+        raise bad(
+            path,
+            f"holds {len(stamps)} stamps, but it must hold one stamp and then two for each window, in rising order",
+            None,
+        )
     return stamps
 
 
@@ -170,8 +174,8 @@ def _counts(
             continue
         counts = tuple(int(x) for x in found)
         if len(counts) != windows or min(counts) < 1:
-            what = f"{name} counts {len(counts)} windows and the stamps {windows}"
-            remedy = "Check that they are of one session; remove what is not"
+            what = f"{name} counts {len(counts)} windows, but the stamps mark {windows}"
+            remedy = "Check that all files are of one session, and remove those that are not"
             raise DataError(what, field=name, value=len(counts), remedy=remedy)
         if inferences is not None and set(counts) != {inferences}:
             raise other_count(name, counts[0], inferences)
@@ -184,7 +188,7 @@ def _counts(
 
 def other_count(name: str, counted: object, inferences: int) -> UsageError:
     """The error for a count of inferences that contradicts the option."""
-    what = f"{name} counts {counted} inferences and the option {inferences}"
+    what = f"{name} counts {counted} inferences, but the option says {inferences}"
     return UsageError(what, field="inferences", value=inferences, remedy="Leave the option out")
 
 
@@ -201,10 +205,10 @@ def _compare(results: str, energy: Floats, rate_hz: float, stamps: Sequence[floa
         power = 3 * round(math.log10(uj / held) / 3)
         meant = {round(math.log10(f / UNITS[unit])): u for u, f in UNITS.items()}.get(power)
         if power and meant and abs(uj / held * 10.0**-power - 1.0) < TELLS_UNIT:
-            what = f"results.txt prints {uj:g} uJ for window {2 * k}, and the trace in {unit} holds {held:g} uJ"
+            what = f"results.txt prints {uj:g} uJ for window {2 * k}, but the trace in {unit} holds {held:g} uJ"
             raise unstated("unit", what, f"unit={meant}", unit)
         if abs(uj / held - 1.0) > TELLS_UNIT:
-            return f"prints {uj:g} uJ for window {2 * k} where the trace holds {held:g} uJ"
+            return f"prints {uj:g} uJ for window {2 * k}, but the trace holds {held:g} uJ"
     return ""
 
 

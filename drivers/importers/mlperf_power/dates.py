@@ -39,7 +39,7 @@ def stamp_of(text: str, where: str) -> Stamp:
     """The fields of one stamp. Raises ``DataError``."""
     found = _STAMP.fullmatch(text.strip())
     if not found:
-        what = f"{where}: {text[:40]!r} is no time stamp"
+        what = f"{where}: {text[:40]!r} is not a time stamp"
         raise DataError(what, field="time", value=text[:40], remedy="Copy the log again")
     return *(int(x) for x in found.groups()[:6]), int((found[7] or "0").ljust(6, "0"))
 
@@ -59,8 +59,10 @@ def on_one_axis(name: str, stamps: list[Stamp], window: list[Stamp], given: Date
         raise unstated("date_order", what, "date_order=mdy or date_order=dmy")
     _refuse_backward(name, stamps, given)
     first, begin = ("-".join(map(str, s[:3])) + " " + ":".join(map(str, s[3:6])) for s in (stamps[0], window[0]))
-    what = f"{name}: the meter's log, from {first} on, does not meet LoadGen's window, from {begin} on"
-    how = "timezone=Europe/Berlin or +02:00, the zone of the meter's log; and date_order=, if it is another"
+    what = (
+        f"{name}: the meter's log, which begins at {first}, does not overlap LoadGen's window, which begins at {begin}"
+    )
+    how = "timezone=Europe/Berlin or +02:00, the zone of the log. If its dates have another order, state date_order="
     raise unstated("timezone", what, how, first)
 
 
@@ -116,5 +118,5 @@ def _refuse_backward(name: str, stamps: list[Stamp], given: DateOptions) -> None
     for k, (a, b) in enumerate(pairwise(stamps), start=2):
         if a[:3] == b[:3] and b[3:] < a[3:]:
             what = f"{name}/spl.txt goes back in time at its reading {k}, at {b[3]:02}:{b[4]:02}:{b[5]:02}"
-            remedy = "The meter's clock was set back; remove the readings before or after"
+            remedy = "The meter's clock was set back; remove the readings before or after this point"
             raise DataError(what, field="time", value=k, remedy=remedy)

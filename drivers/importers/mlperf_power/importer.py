@@ -107,7 +107,7 @@ def _in_order(main: Part, ranging: Part | None) -> list[Part]:
     parts = sorted((p for p in (ranging, main) if p is not None), key=lambda p: int(p.stamp_ms[0]))
     if len(parts) > 1 and parts[0].stamp_ms[-1] >= parts[1].stamp_ms[0]:
         what = f"the logs of the ranging run and of {main.folder.name} overlap"
-        remedy = "Check that both are of one session, and their dates"
+        remedy = "Check the dates of both, and that both are of one session"
         raise DataError(what, field="ranging", value=int(parts[0].stamp_ms[-1]), remedy=remedy)
     return parts
 
@@ -116,7 +116,12 @@ def _rail(parts: list[Part]) -> Rail:
     typical = float(np.median(np.concatenate([np.diff(p.stamp_ms) for p in parts])))
     if typical <= 0:
         name = parts[-1].folder.name
-        raise DataError(f"{name}/{METER_LOG} repeats its stamps", field="time", value=typical, remedy="Check the log")
+        raise DataError(
+            f"{name}/{METER_LOG} has the same time stamp in most of its readings",
+            field="time",
+            value=typical,
+            remedy="Check the log",
+        )
     return Rail(RAIL, "mean", Conversion("W"), 1e3 / typical)
 
 

@@ -60,8 +60,8 @@ def read_part(folder: Path, dates: DateOptions, ranging: bool) -> Part:
     """Read one folder. Raises ``DataError``, ``UsageError``."""
     detail = detail_of(folder)
     if detail is None:
-        remedy = f"Copy LoadGen's {DETAIL} of the same run beside it"
-        raise bad_file(folder, f"holds {METER_LOG} and no {DETAIL}", remedy, field=DETAIL)
+        remedy = f"Copy LoadGen's {DETAIL} of the same run into this folder"
+        raise bad_file(folder, f"holds {METER_LOG} but no {DETAIL}", remedy, field=DETAIL)
     values = _loadgen(detail)
     stamps, watts = _meter(folder / METER_LOG)
     window = [stamp_of(values[key], f"{folder.name}/{DETAIL}") for key in ("power_begin", "power_end")]
@@ -122,7 +122,7 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
         watts.append(math.nan if value == -1.0 else value)
     if len(stamps) < 2:
         what = f"holds {len(stamps)} readings"
-        raise bad_file(path, what, "A trace needs at least two", value=len(stamps))
+        raise bad_file(path, what, "A trace needs at least two readings", value=len(stamps))
     return stamps, np.array(watts)
 
 
@@ -164,4 +164,4 @@ def _whole(x: object) -> int | None:
 
 
 def _lines(path: Path) -> list[str]:
-    return read_text(path, f"{METER_LOG} and {DETAIL} stand in one folder, here {path.parent}").split("\n")
+    return read_text(path, f"{METER_LOG} and {DETAIL} must be in one folder, here {path.parent}").split("\n")

@@ -75,7 +75,7 @@ def read_session_files(folder: Path, ranging: bool) -> SessionFiles:
 def _read(path: Path) -> Mapping[str, Any]:
     found = read_json(path, _REMEDY)
     if not isinstance(found, dict):
-        raise bad_file(path, "is no session of the power client and server", _REMEDY, field=path.name)
+        raise bad_file(path, "is not a session of the power client and server", _REMEDY, field=path.name)
     return found
 
 

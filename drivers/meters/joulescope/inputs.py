@@ -90,7 +90,7 @@ class Input:
         self._driver, self._bits = driver, Bits()
         self._data, self._ctrl = f"{path}/s/gpi/{number}/!data", f"{path}/s/gpi/{number}/ctrl"
         self._callback = self._on_data  # the package unsubscribes the same object only
-        why = f"nothing came within {timeout_s:g} s"
+        why = f"no data arrived within {timeout_s:g} s"
         try:
             if vref:
                 driver.publish(f"{path}/c/gpio/vref", vref)
@@ -126,7 +126,7 @@ class Input:
         use = number >= zero_id
         rate_hz = self.rail.rate_hz
         if np.any(use) and abs(self._bits.rate_hz - rate_hz) > 1e-6 * rate_hz:
-            what = f"the input is sampled at {self._bits.rate_hz:g} Hz, and at {rate_hz:g} Hz when it was opened"
+            what = f"the input is sampled at {self._bits.rate_hz:g} Hz, but it was at {rate_hz:g} Hz when it was opened"
             remedy = "Do not change its settings from another program"
             raise meter_failed(what, "mark_input", self._bits.rate_hz, remedy)
         ticks_per_sample = tick_hz / self._bits.sample_hz if self._bits.sample_hz else 0.0

@@ -62,8 +62,10 @@ def open_meter(
     positive(rate_hz=rate_hz, clock_tolerance=clock_tolerance, hold_s=hold_s, timeout_s=timeout_s)
     one_of(SIGNALS, signal=signal)
     if signal == "current" and not (supply_v is not None and supply_v > 0):
-        remedy = "Give supply_v, or signal=power, which it measures"
-        raise refused("supply_v", supply_v, remedy, "a current is no power without the supply's voltage")
+        remedy = "Give supply_v, or use signal=power, which the instrument measures itself"
+        raise refused(
+            "supply_v", supply_v, remedy, "power cannot be computed from a current without the supply voltage"
+        )
     if rate_hz != round(rate_hz):
         raise refused("rate_hz", rate_hz, "Give a whole number")
     if mark_input is not None:

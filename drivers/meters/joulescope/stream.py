@@ -59,8 +59,8 @@ class JoulescopeStream:
             _, hz, value = self._blocks[0]
             arrived_ns = self._arrived_ns
         if abs(hz - rate_hz) > 1e-6 * rate_hz:
-            what = f"the Joulescope streams {hz:g} readings/s and was set to {rate_hz:g}"
-            remedy = f"Give rate_hz={hz:g}, or another rate that it has"
+            what = f"the Joulescope streams {hz:g} readings/s but was set to {rate_hz:g}"
+            remedy = f"Give rate_hz={hz:g}, or another rate that it supports"
             raise MeterError(what, field="rate_hz", value=hz, remedy=remedy)
         return first_reading(before_ns, arrived_ns, len(value), rate_hz, self._info.clock.tolerance)
 
@@ -123,7 +123,7 @@ class JoulescopeStream:
         if self._gone:
             raise meter_failed(f"{who} was unplugged", "instrument", self._path, "Check its cable")
         if self._full:
-            what = f"{self._most} readings of {who} were waiting"
+            what = f"{self._most} readings of {who} were not yet read, which is the most that can wait"
             raise meter_failed(what, "hold_s", self._most, "Lower rate_hz")
         if self._streaming and silent_s > self._timeout_s:
             what = f"{who} has sent nothing for {self._timeout_s:g} s"

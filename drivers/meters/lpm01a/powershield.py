@@ -105,7 +105,7 @@ class PowerShield:
         until_s = time.monotonic() + self._timeout_s + 1.0 / p.rate_hz
         while not any(parsed.value for parsed in self._early):
             if time.monotonic() > until_s:
-                raise self._line.failed("acknowledged the start and sends no reading", silent=True)
+                raise self._line.failed("acknowledged the start but sends no reading", silent=True)
             self._early.append(self._parsed())
             time.sleep(min(1e-3, 0.1 / p.rate_hz))
         began_ns = clock.now_ns() - round(1e9 / p.rate_hz)

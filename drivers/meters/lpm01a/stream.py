@@ -28,7 +28,7 @@ _POWERS = 16.0 ** -np.arange(16.0)
 
 
 class StreamError(ValueError):
-    """The bytes are no stream of readings. The text completes a sentence that begins with the instrument."""
+    """The bytes are not a stream of readings. The text completes a sentence that begins with the instrument."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class AsciiStream:
         elif b"error" in lower:
             raise StreamError(f"reports: {_plain(text)}")
         elif not text.startswith(_QUIET):
-            raise StreamError(f"sent {_plain(text)!r}, which is no reading and no message")
+            raise StreamError(f"sent {_plain(text)!r}, which is neither a reading nor a message")
 
 
 class BinaryStream:
@@ -155,7 +155,9 @@ class BinaryStream:
         """Parse the message at ``at``; its length, or 0 when it is not complete yet."""
         kind = rest[at + 1]
         if rest[at] != 0xF0 or not 0xF1 <= kind <= 0xF9:
-            raise StreamError(f"sent {rest[at : at + 8].hex(' ')}, which is no reading and no message: bytes were lost")
+            raise StreamError(
+                f"sent {rest[at : at + 8].hex(' ')}, which is neither a reading nor a message: bytes were lost"
+            )
         body = {0xF3: 5, 0xF4: 0, 0xF5: 0, 0xF6: 0, 0xF7: 2}.get(kind)
         end = at + 2 + body if body is not None else rest.find(b"\xff\xff", at + 2)
         if end < 0 or len(rest) < end + 2:
@@ -201,7 +203,7 @@ class Timekeeper:
         if abs(missing) > 1.0 + 1e-3 * self._rate_hz:
             lost = f"lost {missing:.0f}" if missing > 0 else f"sent {-missing:.0f} too many"
             raise StreamError(
-                f"{lost} of {due:.0f} readings by its own time stamp at {self._last_s:.3f} s "
+                f"{lost} of {due:.0f} readings, according to its time stamp at {self._last_s:.3f} s "
                 f"(its buffer was {100 * stamp.load:.0f} % full)"
             )
         if stamp.load >= 1.0:

@@ -35,7 +35,8 @@ class Energy:
         joules = self._gpu.energy_j()
         if joules < self._last_j:
             raise self._gpu.failed(
-                f"counted {self._last_j:.3f} J and now {joules:.3f} J", "Its driver was reloaded, or it was reset"
+                f"has a counter that fell from {self._last_j:.3f} J to {joules:.3f} J",
+                "Its driver was reloaded, or it was reset",
             )
         self._last_j = joules
         return joules

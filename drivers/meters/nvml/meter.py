@@ -67,7 +67,7 @@ def open_meter(
 def _looks_hz(source: str, asked_hz: float | None) -> float:
     looks_hz = asked_hz or {"energy": 100.0, "instant": 10.0, "average": 1.0 / AVERAGE_S}[source]
     if source == "average" and looks_hz > 1.0 / AVERAGE_S:
-        what = f"{looks_hz:g} averages over {AVERAGE_S:g} s would overlap in each second"
+        what = f"{looks_hz:g} readings in each second are means over {AVERAGE_S:g} s, and these means would overlap"
         raise refused("rate_hz", asked_hz, "Give 1 or less, or source=energy", what)
     return looks_hz
 

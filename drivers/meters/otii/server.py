@@ -29,7 +29,7 @@ class OtiiServer:
             hello = self._answer("")
         except MeterError as error:
             self.close()
-            what = f"the program that listens on {self.where} is no Otii server"
+            what = f"the program that listens on {self.where} is not an Otii server"
             remedy = "Give the port of the TCP server in the Otii application's settings"
             raise SetupError(what, field="port", value=self.where, remedy=remedy) from error
         self.version = str(hello.get("data", {}).get("otii_version", ""))

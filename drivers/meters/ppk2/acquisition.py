@@ -149,7 +149,9 @@ class Ppk2Source:
         due = at_s * (1.0 + self._info.clock.tolerance) * RATE_HZ + 2.0
         if count + self._detector.missing > due:
             what = f"meter {self._info.name} sent {count} readings in {at_s:.3f} s, and {due:.0f} are due at most"
-            remedy = "Its timer is faster than clock_tolerance allows: raise that, or have the instrument checked"
+            remedy = (
+                "Its timer is faster than clock_tolerance allows: raise clock_tolerance, or have the instrument checked"
+            )
             raise meter_failed(what, "clock_tolerance", count, remedy)
         with self._lock:
             loss = self._detector.add(count, at_s)

@@ -157,8 +157,8 @@ class LossDetector:
     def _blind(self, since_s: float, late_s: float) -> MeterError:
         count = round(late_s / self._period_s)
         return meter_failed(
-            f"every reading of meter {self._name} came late for {since_s:.2g} s, by {late_s:.2g} s in the end: about "
-            f"{max(0, count)} readings were lost, or this machine was too busy to tell",
+            f"every reading of meter {self._name} was late for {since_s:.2g} s, at the end by {late_s:.2g} s. About "
+            f"{max(0, count)} readings were lost, or this machine was too busy to receive them in time",
             "port",
             count,
             "Run nothing else on this machine while it measures, and use a port without a hub",

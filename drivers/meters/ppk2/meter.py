@@ -60,7 +60,7 @@ def open_meter(
     names a calibration file, limits in A; without one no accuracy is stated. ``hold_s`` of readings are held unread at
     most, ``timeout_s`` is how long it may be silent.
 
-    Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is no PPK2's.
+    Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port that is not a PPK2's.
     """
     one_of(commands.POWER_MODES, mode=mode)
     one_of(POWERS, power=power)

@@ -174,7 +174,7 @@ class Aligner:
         if np.any(good):
             return int(np.argmax(good))
         if places > FARTHEST:
-            what = f"{FARTHEST} bytes in a row are no readings of a PPK2"
+            what = f"{FARTHEST} bytes in a row are not readings of a PPK2"
             remedy = "Check that the port is a PPK2's, and that no other program reads it"
             raise MeterError(what, field="port", value=FARTHEST, remedy=remedy)
         return None

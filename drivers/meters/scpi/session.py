@@ -91,7 +91,7 @@ class ScpiSession:
         head = self._take(2, line)
         digits = head[1:2]
         if head[:1] != b"#" or digits not in b"123456789":
-            raise self._failed(f"answered {bytes(head + self._buffer)[:40]!r} to {line!r}, which is no block")
+            raise self._failed(f"answered {bytes(head + self._buffer)[:40]!r} to {line!r}, which is not a data block")
         length = self._take(int(digits), line)
         if not length.isdigit() or int(length) > BLOCK_MOST:
             raise self._failed(f"announced a block of {length!r} bytes to {line!r}")
@@ -108,7 +108,7 @@ class ScpiSession:
             if entry.partition(",")[0].strip() in ("0", "+0", "-0"):
                 return found
             found.append(entry)
-        raise self._failed(f"reports errors without end: {'; '.join(found[:3])} ...")
+        raise self._failed(f"reports more errors than its queue can hold: {'; '.join(found[:3])} ...")
 
     def check(self, doing: str) -> None:
         """Raise ``MeterError`` with all errors in the instrument's queue."""
@@ -190,7 +190,7 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
     is there.
     """
     if not address:
-        raise UsageError("no instrument was named", field="address", value=address, example=ADDRESS)
+        raise UsageError("no address of an instrument is given", field="address", value=address, example=ADDRESS)
     positive(timeout_s=timeout_s)
     pyvisa = imported("pyvisa", "a VISA instrument", "visa", value="pyvisa")
     milliseconds = max(1, round(timeout_s * 1e3))

@@ -168,5 +168,5 @@ def first_line(line: SerialLine, layout: Layout, start: bytes, stop: bytes, boot
                 line.write(stop)
             return text, row
     what = f"no line on {line.port} was a reading within {boot_s:g} s: {why}"
-    remedy = f"Check columns=, separator= and the baud rate (it is {line.baud}); comment lines match ignore="
+    remedy = f"Check columns=, separator= and the baud rate (it is {line.baud}). Give ignore= for comment lines"
     raise SetupError(what, field="columns", value=why, remedy=remedy)

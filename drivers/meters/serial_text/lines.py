@@ -33,7 +33,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.(?P<part>\d*))?|\.(?P<bare>\d+))(?P<power
 
 
 class LineError(ValueError):
-    """A line that is no reading. The text completes a sentence that begins with the line."""
+    """A line that is not a reading. The text completes a sentence that begins with the line."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,19 @@ def layout_of(columns: str, separator: str, prefix: str = "", ignore: str = "") 
         what = "names no rail" if not names else "names a rail twice"
         raise _bad("columns", columns, what, "Write columns='time:ms, vdd:mW', every column in its order")
     if any(c.role == "check" for c in found[:-1]):
-        raise _bad("columns", columns, "has a checksum before the last column", "It must stand at the end of the line")
+        raise _bad(
+            "columns", columns, "has a checksum before the last column", "Put the checksum at the end of the line"
+        )
     if separator not in (*SEPARATORS, ",", ";"):
-        raise _bad("separator", separator, "is no separator", f"Give {', '.join(SEPARATORS)}")
+        raise _bad("separator", separator, "is not a separator", f"Give {', '.join(SEPARATORS)}")
     try:
         pattern = re.compile(ignore) if ignore else None
     except re.error as error:
         raise _bad(
-            "ignore", ignore, f"is no regular expression: {error}", "Lines that it matches are left out"
+            "ignore",
+            ignore,
+            f"is not a regular expression: {error}",
+            "Give a regular expression; lines that match it are left out",
         ) from error
     return Layout(found, SEPARATORS.get(separator, separator), prefix, pattern)
 
@@ -160,7 +165,7 @@ def numbers_by_rail(option: str, text: str | None, names: tuple[str, ...]) -> di
     found = by_rail(option, text, names)
     for value in found.values():
         if not (_NUMBER.fullmatch(value) and 0 < float(value) < math.inf):
-            raise _bad(option, value, "is no number above zero", "Write 1.2, or RAIL=1.2, RAIL=1.8")
+            raise _bad(option, value, "is not a number above zero", "Write 1.2, or RAIL=1.2, RAIL=1.8")
     return {name: float(value) for name, value in found.items()}
 
 

@@ -69,12 +69,12 @@ class LineOrder:
         self.lines = self.dropped = 0
 
     def bad(self, why: str) -> None:
-        """Count a line that is no reading. Raises ``MeterError`` when there were too many."""
+        """Count a line that is not a reading. Raises ``MeterError`` when there were too many."""
         self.lines += 1
         self.dropped += 1
         self._bad += 1
         if self.dropped > FREE + self._e.bad_share * self.lines:
-            what = f"{self.dropped} of {self.lines} lines of meter {self._e.name} were no readings; the last {why}"
+            what = f"{self.dropped} of {self.lines} lines of meter {self._e.name} were not readings; the last one {why}"
             raise meter_failed(what, "bad_share", self.dropped, "Check columns=, the baud rate and the cable")
 
     def take(self, row: Row, at_ns: int) -> tuple[int, int] | None:
@@ -93,11 +93,11 @@ class LineOrder:
         odd = self._odd
         if odd is not None and self._contradiction(odd, row, at_ns, follow=True) is None:
             raise meter_failed(
-                f"meter {self._e.name} {why}, and went on from there: it restarted, or its clock is off by more than "
+                f"meter {self._e.name} {why}, and continued from there: it restarted, or its clock is off by more than "
                 "clock_tolerance",
                 "columns",
                 why,
-                "Check its supply; have it print a time or a counter that goes on",
+                "Check its supply; let it print a time or a counter that never starts again",
             )
         self._odd = _Line(row, row.time_ns or 0, at_ns)
         self.bad(why)
@@ -152,7 +152,7 @@ class LineOrder:
         if line.row.time_ns is not None:
             since_s = (line.time_ns - last.time_ns) * 1e-9
             if since_s > self._e.timeout_s:
-                what = f"the time of meter {self._e.name} went on by {since_s:.3g} s from one line to the next"
+                what = f"the time of meter {self._e.name} advanced by {since_s:.3g} s between two lines"
                 raise meter_failed(what, "timeout_s", since_s, "Check what keeps it from printing")
             by_time = max(0, round(since_s * self._e.rate_hz) - 1)
         return max(by_time, self._bad)
@@ -223,12 +223,12 @@ class Pace:
 
     def _told(self, off_s: float, at_s: float) -> MeterError:
         lines = abs(off_s) * self._rate_hz
-        what = "are missing" if off_s > 0 else "came too many"
+        what = "are missing" if off_s > 0 else "were too many"
         took_s = at_s - self._lows[0][0]
         return meter_failed(
             f"about {lines:.3g} lines of meter {self._name} {what} against the host's clock after {took_s:.3g} s at "
-            f"{self._rate_hz:g} Hz: some were lost or garbled, or its rate is another or not steady",
+            f"{self._rate_hz:g} Hz: some were lost or garbled, or its rate is not rate_hz, or not steady",
             "rate_hz",
             round(lines),
-            "Correct rate_hz or clock_tolerance; or have the board print a time (stamp=column) or a counter",
+            "Correct rate_hz or clock_tolerance; or let the board print a time (stamp=column) or a counter",
         )

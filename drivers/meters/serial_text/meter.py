@@ -3,7 +3,7 @@
     rig measure --device ... --meter serial-text --option meter.port=/dev/ttyACM0 \\
         --option columns='time:ms, bus:V, current:mA' --option voltage=bus --option kind=point
 
-The columns are declared and never guessed. A line that does not have exactly these columns is no reading. See
+The columns are declared and never guessed. A line that does not have exactly these columns is not a reading. See
 docs/reference/serial-text.md.
 """
 
@@ -28,8 +28,8 @@ MODES = ("hardware",)
 
 OMITTED = ("every supply that is no column",)
 STAMPS = (
-    "a column of time, or rate_hz=NUMBER for stamp=count: the arrival of a line does not say when it was measured "
-    "(stamp_at is where in its reading a time stands)"
+    "a column of time, or rate_hz=NUMBER for stamp=count, because the arrival of a line does not say when it was "
+    "measured (stamp_at says which part of a reading the time belongs to)"
 )
 HOLD_S, HOLD_MOST = 60.0, 1_000_000
 BRIDGE_S = 0.03
@@ -165,11 +165,11 @@ def _aperture_s(kind: str, aperture_s: float | None, rate_hz: float, layout: Lay
     """How long a reading lasts; 0 for a point."""
     means = any(c.si != "J" for c in layout.rails)
     if kind not in ("mean", "point", "cumulative") or (means and kind == "cumulative"):
-        raise refused("kind", kind, "Give mean or point; cumulative is of columns in J alone")
+        raise refused("kind", kind, "Give mean or point; cumulative is only for columns in J")
     if kind == "point" or not means:
         return 0.0
     if aperture_s is None and rate_hz <= 0:
-        raise refused("aperture_s", aperture_s, "Give seconds that each mean lasts, or rate_hz; or say kind=point")
+        raise refused("aperture_s", aperture_s, "Give the length of each mean in seconds, or rate_hz, or kind=point")
     if aperture_s is not None and rate_hz > 0 and aperture_s > 1.001 / rate_hz:
         raise refused("aperture_s", aperture_s, f"Give {1.0 / rate_hz:g}, the period, or less")
     return aperture_s if aperture_s is not None else 1.0 / rate_hz
@@ -182,7 +182,7 @@ def _conversions(layout: Layout, supply_v: str | None, voltage: str | None) -> d
     fixed, read = numbers_by_rail("supply_v", supply_v, amperes), by_rail("voltage", voltage, amperes)
     for option, given in (("supply_v", supply_v), ("voltage", voltage)):
         if given and not amperes:
-            raise refused(option, given, "Give it for columns in A alone")
+            raise refused(option, given, "Give it only for columns in A")
     found = {}
     for name in amperes:
         if (name in fixed) == (name in read):

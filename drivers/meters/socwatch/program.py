@@ -86,7 +86,7 @@ class ProgramRun:
     def failed(self, what: str) -> MeterError:
         """The error to raise, with the last output of the program."""
         said = " ".join(self._said.split())[-200:]
-        remedy = "Run its command by hand; details.command of the recording has it"
+        remedy = "Run its command by hand; the field details.command of the recording holds it"
         if REFUSED.search(said):
             remedy = "Run as root, with its kernel driver loaded (insmod, see its release notes)"
         code = self._process.poll()

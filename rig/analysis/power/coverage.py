@@ -53,7 +53,11 @@ def overload_note(rail: str, model: RailModel) -> str | None:
         return None
     share = count / max(int(np.count_nonzero(model.busy | model.idle)), 1)
     beyond = int(np.count_nonzero(used & hidden_w(model)[1]))
-    more = f"; noise does not explain {beyond} of them, and each may hide as much again" if beyond else ""
+    more = (
+        f"; noise does not explain {beyond} of them, and the true value of each may be up to twice as high"
+        if beyond
+        else ""
+    )
     return f"Rail {rail}: {count} readings ({share:.1%} of those used) are at the end of the meter's range{more}"
 
 

@@ -170,12 +170,12 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
         yield overload
     if gap_w is not None:
         yield (
-            f"Rail {name}: between spans the device draws {gap_w:+.3g} W against the idle windows, "
+            f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
             "so trimmed windows are used instead of integration into the gaps"
         )
     if gaps_without_reading(model, activity.busy_windows_s()):
         yield (
-            f"Rail {name}: no reading lies between spans, so energy drawn there counts as that of the spans; the "
+            f"Rail {name}: no reading lies between spans, so energy drawn there counts as energy of the spans. The "
             "difference from trimmed windows is stated as bias. Leave more time between spans, or use a faster meter"
         )
 
@@ -241,15 +241,15 @@ def _too_short(model: RailModel, scope: Scope, short: TooShort) -> Refusal:
     if share < MIN_SHARE:
         return Refusal(
             f"power of {scope.words} on rail {model.rail.name}",
-            f"the trace holds {share:.0%} of the spans: it begins or ends among them",
-            "See at the end of the recording why the meter stopped, and measure again",
+            f"the trace holds {share:.0%} of the spans: the meter started or stopped during the work",
+            "Look at the end of the recording for why the meter stopped, and measure again",
         )
     longer = short.needed_s / max(short.window_s, 1e-12)
     repeat, times = math.ceil(longer * scope.executions), math.ceil(longer)
     return Refusal(
         f"power of {scope.words} on rail {model.rail.name}",
-        f"a window lasts {short.window_s:.3g} s and {short.share:.0%} of the windows hold a whole reading after "
-        f"trimming; a window must last {short.needed_s:.3g} s",
+        f"a window lasts {short.window_s:.3g} s, but it must last {short.needed_s:.3g} s; after trimming, "
+        f"{short.share:.0%} of the windows hold a whole reading",
         f"Measure with --repeat {repeat} or more, with sequences {times} times as long (--amortise), "
         "or with a faster meter",
     )
@@ -268,7 +268,7 @@ def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tup
                     terms = [(1.0, _labelled(q, rail) if len(rails) > 1 else q) for rail, q in known.items()]
                     out[key] = linear(terms, "W", terms[0][1].method)
                 elif known and not method:
-                    refusals.append(Refusal(key, "not every rail has it", "See the refusals by rail"))
+                    refusals.append(Refusal(key, "not every rail has this figure", "See the refusals by rail"))
     return Figures(out), refusals
 
 

@@ -30,9 +30,9 @@ def gap(cost: float, target: float) -> float:
         )
     if not math.isfinite(cost):
         raise UsageError(
-            f"a cost of {cost} has no gap",
+            f"the gap of a cost of {cost} is not defined",
             field="cost",
             value=cost,
-            remedy="Give the cost of a solution; the empty set has 0",
+            remedy="Give the cost of a solution; the cost of the empty set is 0",
         )
     return (cost - target) / abs(target)

@@ -49,7 +49,7 @@ class Solve:
 
 
 def solves_of(run: Run, device: Timebase) -> list[Solve]:
-    """Every solve of a run, in order; none when its replies are no solutions."""
+    """Every solve of a run, in order; none when its replies are not solutions."""
     rows = [row for row in run.replies.to_pylist() if row["output"] is not None and not row["warmup"]]
     said = [(row, json.loads(row["output"])) for row in rows]
     said = [(row, out) for row, out in said if isinstance(out, dict) and "cost" in out and "solution" in out]
@@ -223,7 +223,7 @@ def _time_to(solve: Solve, target: float, threshold: float) -> float:
 def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, method: str) -> Quantity:
     """The mean, one value a solve, and its doubt from their scatter.
 
-    Solves of one problem are no independent looks at problems like it: with several problems, what the problems'
+    Solves of one problem are not independent looks at problems like it: with several problems, what the problems'
     residuals add up to is what scatters (cluster-robust variance, with P/(P - 1) for P problems; Liang and Zeger,
     Biometrika 73, 1986), so for equally many solves each it is the scatter of the problems' means.
     """
@@ -248,14 +248,14 @@ def solving_notes(
     if not any(s.targets for s in solves):
         if told:
             return
-        yield "No target is known for these problems, so no gap is told (`rig targets` computes targets)"
+        yield "No target is known for these problems, so no gap is stated (`rig targets` computes targets)"
     elif not timed:
         yield (
-            "Time to a gap is not told: this solver's schedule depends on its budget, so what it reached on the way is "
-            "not what it would reach if told to stop there; measure with --option to_gap=GAP"
+            "The time to a gap is not stated. The schedule of this solver depends on its budget, so a solver that is "
+            "told to stop at the gap may need another time: measure with --option to_gap=GAP"
         )
     elif to_gap is not None:
-        yield f"Solves were told to stop at a gap of {to_gap:g}: nothing is told of closer ones"
+        yield f"The solver was told to stop at a gap of {to_gap:g}, so smaller gaps are not stated"
 
 
 def solving_checks(solves: Sequence[Solve]) -> Iterator[Check]:

@@ -63,10 +63,12 @@ def _layout(path: Path, file: BinaryIO) -> tuple[np.dtype[Any], int]:
         version = layout.read_magic(file)
         shape, _, kind = (layout.read_array_header_1_0 if version == (1, 0) else layout.read_array_header_2_0)(file)
     except ValueError as error:
-        raise bad(path, f"is no .npy file: {error}", None) from error
+        raise bad(path, f"is not a .npy file: {error}", None) from error
     offset = file.tell()
     if len(shape) != 1 or kind not in KINDS or path.stat().st_size - offset != shape[0] * kind.itemsize:
-        raise bad(path, f"holds {kind} of shape {shape}, not one axis of float32 or float64, whole", str(kind))
+        raise bad(
+            path, f"holds {kind} of shape {shape}, but it must hold one complete axis of float32 or float64", str(kind)
+        )
     return kind, offset
 
 

@@ -74,7 +74,7 @@ def _described(path: Path) -> RailFile:
         raise
     except (pa.ArrowException, EOFError, OSError, KeyError, ValueError, TypeError) as error:
         raise StoreError(
-            f"traces/{path.name} does not say what it is: {error}",
+            f"traces/{path.name} has no valid description: {error}",
             field=path.name,
             value=str(error),
             remedy="See docs/reference/run-directory.md",
@@ -87,14 +87,14 @@ def _described(path: Path) -> RailFile:
 
 
 def watts_of(rail: Rail) -> Watts:
-    """How its readings become watts. Raises ``UsageError`` for what is no stream of power by itself."""
+    """How its readings become watts. Raises ``UsageError`` for what is not a stream of power by itself."""
     c = rail.conversion
     if rail.kind not in ("mean", "point") or c.unit not in ("W", "A") or c.supply_rail is not None:
         what = f"its readings are {rail.kind} in {c.unit}" + (
             f" with volts on {c.supply_rail}" if c.supply_rail else ""
         )
         raise UsageError(
-            f"rail {rail.name} cannot be summed as it stands: {what}",
+            f"rail {rail.name} cannot be summed: {what}",
             field="rail",
             value=rail.name,
             remedy="Use `rig report`, or --rail with one that reads W, or A at a declared supply_v",

@@ -34,7 +34,7 @@ def on_device_clock(run: Run) -> tuple[Run, Timebase]:
     if len(pins) > 1:
         names = ", ".join(sorted(t.rail.name for t in pins))
         raise DataError(
-            f"the device marks its spans on one pin, and {names} are all declared to be that pin",
+            f"the device marks its spans on one pin, but {names} are all declared to be that pin",
             field="pin",
             value=names,
             remedy="Declare `pin` for the input that the pin is wired to, and for no other input",

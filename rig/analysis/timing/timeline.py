@@ -104,7 +104,7 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
     brackets = run.brackets(clock)
     if clock not in clocks or not brackets:
         raise DataError(
-            f"the recording never read the clock {clock!r}",
+            f"the recording holds no reading of the clock {clock!r}",
             field="brackets",
             value=clock,
             remedy="At least one bracket per clock is needed; see docs/reference/run-directory.md",

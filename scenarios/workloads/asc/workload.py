@@ -67,10 +67,11 @@ class AscWorkload:
         """
         parts = [part for unit in self.samples.units for part in unit.slices]
         if not (math.isfinite(seconds) and seconds > 0 and (seconds / SLICE_S).is_integer()):
-            raise unfit("seconds", seconds, "is no positive whole number of slices", f"Use a multiple of {SLICE_S} s")
+            what = "is not a positive whole number of slices"
+            raise unfit("seconds", seconds, what, f"Use a multiple of {SLICE_S} s")
         size = round(seconds / SLICE_S)
         if size > len(parts):
-            raise unfit("seconds", seconds, "is more than there is", f"Use at most {len(parts) * SLICE_S} s")
+            raise unfit("seconds", seconds, "is more than the data set has", f"Use at most {len(parts) * SLICE_S} s")
         units = join(parts, size)
         order = [[part.id for part in unit.slices] for unit in units]
         details = {
@@ -225,7 +226,7 @@ def _catalogue(root: Path, split: str) -> Catalogue:
         if split != "test":
             raise unfit("split", split, "is not in a folder with a labels.csv", "Keep one folder per split")
         return read_folder(root)
-    what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is no folder"
+    what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is not a folder"
     remedy = "Give a folder in the TAU layout, or one with a labels.csv"
     raise DataError(f"data {str(root)!r} {what}", field="data", value=str(root), remedy=remedy)
 
@@ -257,6 +258,6 @@ def _check_options(samples: int | None, seed: int, rate_hz: float, split: str, c
         raise unfit("sample_seed", seed, "is negative", "Use 0 or more")
     low_hz, high_hz = _RATES_HZ
     if not (low_hz <= rate_hz <= high_hz and float(rate_hz).is_integer()):
-        raise unfit("audio_hz", rate_hz, "is no usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
+        raise unfit("audio_hz", rate_hz, "is not a usable rate", f"Use whole hertz from {low_hz} to {high_hz}")
     if not 0 <= clipped_limit <= 1:
-        raise unfit("clipped_limit", clipped_limit, "is no share", "Use a number from 0 to 1")
+        raise unfit("clipped_limit", clipped_limit, "is not a share", "Use a number from 0 to 1")

@@ -18,7 +18,7 @@ Pairs = NDArray[np.integer]
 
 
 def members(nodes: int, certificate: str) -> list[int]:
-    """The nodes in the set, ascending. Raises ``DataError`` for a text that is no set of ``nodes`` nodes."""
+    """The nodes in the set, ascending. Raises ``DataError`` for a text that is not a set of ``nodes`` nodes."""
     length = 2 * -(-nodes // 8)
     digits = certificate if isinstance(certificate, str) else ""
     if len(digits) != length or any(c not in "0123456789abcdef" for c in digits):
@@ -33,10 +33,10 @@ def certify(nodes: int, edges: Pairs, certificate: str, cost: int) -> None:
     """Check that the set is independent and has ``-cost`` nodes. Raises ``DataError`` that names the fault."""
     chosen = set(members(nodes, certificate))
     if cost != -len(chosen):
-        raise _refused("cost", cost, f"is not that of a set of {len(chosen)} nodes")
+        raise _refused("cost", cost, f"does not fit a set of {len(chosen)} nodes")
     inside = np.isin(edges, sorted(chosen)).all(axis=1)
     if inside.any():
-        raise _refused("certificate", tuple(edges[inside][0].tolist()), "has both ends of this edge")
+        raise _refused("certificate", tuple(edges[inside][0].tolist()), "is an edge between two chosen nodes")
 
 
 def digest(nodes: int, edges: Pairs) -> str:

@@ -71,15 +71,15 @@ def checked(nodes: int, density: float, seed: int) -> tuple[int, float, int]:
     """The arguments as plain numbers. Raises ``UsageError`` when no graph has them."""
     n, s = _whole("nodes", nodes), _whole("seed", seed)
     if not 2 <= n <= MAX_NODES:
-        raise unfit("nodes", nodes, "is no number of nodes", f"Give a whole number from 2 to {MAX_NODES}")
+        raise unfit("nodes", nodes, "is not a number of nodes", f"Give a whole number from 2 to {MAX_NODES}")
     if not 0 <= s <= MAX_SEED:
-        raise unfit("seed", seed, "is no seed", f"Give a whole number from 0 to {MAX_SEED}")
+        raise unfit("seed", seed, "is not a seed", f"Give a whole number from 0 to {MAX_SEED}")
     try:
         d = float(density)
     except (TypeError, ValueError, OverflowError):
         d = math.nan
     if isinstance(density, str) or not 0 < d <= 1:
-        raise unfit("density", density, "is no density", "Give a share above 0 and up to 1, such as 0.05 for 5 %")
+        raise unfit("density", density, "is not a density", "Give a share above 0 and up to 1, such as 0.05 for 5 %")
     return n, d, s
 
 
@@ -222,4 +222,4 @@ def _whole(field: str, value: object) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise unfit(field, value, "is no whole number", "Give a whole number") from None
+        raise unfit(field, value, "is not a whole number", "Give a whole number") from None

@@ -63,7 +63,7 @@ class Graph:
     def judge(self, solution: str) -> tuple[int, int]:
         """The cost of a solution that ``to_hex`` wrote, and its conflicts; see ``rig.types.Problem``.
 
-        Raises ``DataError`` for a text that is no solution of this graph.
+        Raises ``DataError`` for a text that is not a solution of this graph.
         """
         chosen = from_hex(solution, self.nodes)
         conflicts = self._conflicts(chosen)
@@ -73,7 +73,7 @@ class Graph:
         """``x`` as uint8 of shape (nodes,). Raises ``UsageError``."""
         vector = _bits(x)
         if vector.shape != (self.nodes,):
-            raise _bad_vector(f"x has shape {vector.shape}, for {self.nodes} nodes", vector.shape)
+            raise _bad_vector(f"x has shape {vector.shape}, but the graph has {self.nodes} nodes", vector.shape)
         return vector
 
     def q_matrix(self) -> NDArray[np.int8]:
@@ -115,17 +115,17 @@ class Graph:
 def from_payload(payload: NDArray[Any]) -> Graph:
     """The inverse of ``Graph.to_payload``, without a copy of an int32 payload.
 
-    Raises ``DataError`` for a payload that is no graph.
+    Raises ``DataError`` for a payload that is not a graph.
     """
     flat = np.asarray(payload)
     if not _is_payload(flat):
-        what = f"a payload of shape {flat.shape} and type {flat.dtype} is no graph"
+        what = f"a payload of shape {flat.shape} and type {flat.dtype} is not a graph"
         remedy = "Use a workload of graphs, such as qubo-mis"
         raise DataError(what, field="payload", value=str(flat.shape), remedy=remedy)
     nodes, edges = int(flat[0]), flat[_HEAD:].reshape(-1, 2)
     if not (1 <= nodes <= MAX_NODES and len(edges) <= MAX_EDGES and _in_order(edges, nodes)):
         what = f"the payload's edges are not those of a graph of {nodes} nodes"
-        remedy = "Edges have u < v, rows sorted, none twice, all below the number of nodes"
+        remedy = "Edges have u < v, rows sorted, none repeated, all below the number of nodes"
         raise DataError(what, field="payload", value=nodes, remedy=remedy)
     return Graph(nodes, edges.astype(np.int32, copy=False))
 
@@ -183,7 +183,7 @@ def _bits(x: Any) -> Vector:
     try:
         array = np.asarray(x)
     except (ValueError, OverflowError) as error:
-        raise _bad_vector("x is no vector", type(x).__name__) from error
+        raise _bad_vector("x is not a vector", type(x).__name__) from error
     if array.dtype.kind not in "biuf":
         if array.size:
             raise _bad_vector(f"x is of type {array.dtype}, not of real numbers", str(array.dtype))

@@ -63,7 +63,7 @@ class _Table(msgspec.Struct):
 
 
 def read_rows(path: Path) -> list[Target]:
-    """All rows of a file. Raises ``DataError`` that names the row and field for a file that is no such table."""
+    """All rows of a file. Raises ``DataError`` that names the row and field for a file that is not such a table."""
     try:
         table = msgspec.json.decode(path.read_bytes(), type=_Table)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -75,7 +75,7 @@ def read_rows(path: Path) -> list[Target]:
         if not _NAME.fullmatch(target.name) or target.name == OFFICIAL:
             raise _refused(path, f"a row is named {target.name!r}; official targets come with the rig alone")
         if (target.key, target.name) in found:
-            raise _refused(path, f"the row {target} stands twice")
+            raise _refused(path, f"the row {target} is given twice")
         found.add((target.key, target.name))
     return table.targets
 
@@ -100,4 +100,4 @@ def _rank(target: Target) -> tuple[int, bool]:
 
 def _refused(path: Path, why: str) -> DataError:
     remedy = "Write one with `rig targets NODES DENSITY SEED... --out FILE`, or restore the file"
-    return DataError(f"{path.name} is no table of targets: {why}", field="targets", value=str(path), remedy=remedy)
+    return DataError(f"{path.name} is not a table of targets: {why}", field="targets", value=str(path), remedy=remedy)

@@ -72,7 +72,7 @@ def best_known(nodes: int, density: float, seed: int, path: Path = BEST_KNOWN_FI
 
 
 def load_table(path: Path = BEST_KNOWN_FILE) -> dict[Key, Target]:
-    """All rows by key. Raises ``DataError`` for a file that is no such table."""
+    """All rows by key. Raises ``DataError`` for a file that is not such a table."""
     return {target.key: target for target in read_rows(path)}
 
 

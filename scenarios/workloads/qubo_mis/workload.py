@@ -134,7 +134,8 @@ def export(nodes: int, density: float, seed: int, out: Path) -> dict[str, Any]:
 
     ``edges`` is int32 of shape (m, 2), u < v, rows sorted; ``nodes``, ``density``, ``seed`` and ``digest`` (of
     ``graph_digest``) are scalars. The file appears whole or not at all, and the same arguments give the same bytes.
-    Raises UsageError for arguments that describe no graph, and for a path that cannot be written or is no regular file.
+    Raises UsageError for arguments that describe no graph, for a path that is not a regular file, and for a path that
+    cannot be written.
     """
     nodes, density, seed = checked(nodes, density, seed)
     path = Path(out)
@@ -155,7 +156,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
         if not (_is_seed(first) and (_is_seed(last) if dash else not last)):
-            raise unfit("seeds", text, "are no seeds", f'Write "{_TUNING_TEXT}" or "7,11,20-22"')
+            raise unfit("seeds", text, "are not seeds", f'Write "{_TUNING_TEXT}" or "7,11,20-22"')
         low, high = int(first), int(last) if dash else int(first)
         if low > high or max(high, high - low + len(found)) > MAX_SEED or high - low + len(found) >= MOST_SEEDS:
             raise unfit("seeds", text, "are too many, too large or backwards", f"Name 1 to {MOST_SEEDS} seeds")

@@ -181,7 +181,7 @@ def test_a_conversion_that_cannot_be_meant_is_refused(tmp_path: Path, conversion
 
 
 def test_a_voltage_alone_is_no_power() -> None:
-    with pytest.raises(DataError, match="a voltage is no power"):
+    with pytest.raises(DataError, match="power cannot be computed from a voltage alone"):
         to_watts(np.ones(3), Conversion("V"))
     with pytest.raises(DataError, match="no declared supply voltage"):
         to_watts(np.ones(3), Conversion("A", supply_rail="vdd"))

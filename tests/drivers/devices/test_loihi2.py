@@ -106,7 +106,7 @@ def test_a_budget_that_cannot_be_kept_is_refused(stand_in: None, budget: Budget)
 
 def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
     device = opened()
-    with pytest.raises(DataError, match="no graph"):
+    with pytest.raises(DataError, match="not a graph"):
         device.stage([Sample("audio", np.zeros(16000, np.float32))])
     with pytest.raises(DataError, match="one node"):
         device.stage([Sample("dot", np.array([1, 0], np.int32))])
@@ -281,7 +281,7 @@ def test_a_build_that_fails_gives_the_last_words(nothing_here: Path) -> None:
 
 def test_there_is_nothing_to_build_with_but_python_3_10(nothing_here: Path) -> None:
     newer = python(nothing_here / "newer", "3.12.1", None)
-    with pytest.raises(SetupError, match=r"no Python 3\.10"):
+    with pytest.raises(SetupError, match=r"Lava needs Python 3\.10"):
         loihi2.doctor(build=True, interpreter=newer, say=lambda line: None)
 
 

@@ -47,8 +47,8 @@ def test_a_true_certificate_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("certificate", "cost", "says"),
     [
-        (to_hex([1, 1, 0, 0, 1]), -3, "has both ends of this edge"),
-        (ENDS, -4, "cost -4 is not that of a set of 3 nodes"),
+        (to_hex([1, 1, 0, 0, 1]), -3, "is an edge between two chosen nodes"),
+        (ENDS, -4, "cost -4 does not fit a set of 3 nodes"),
         ("ac", -3, "has bits beyond 5 nodes"),
         ("a8a8", -3, "is not 2 hexadecimal digits"),
         ("A8", -3, "is not 2 hexadecimal digits"),
@@ -92,7 +92,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"targets": [{}]}', '{"targets": [{"no": 1}]}', '{"targets": 3}'])
 def test_what_is_no_table_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(DataError, match=r"t\.json is no table of targets"):
+    with pytest.raises(DataError, match=r"t\.json is not a table of targets"):
         targets.best_known(50, 0.1, 0, tmp_path / "t.json")
 
 
@@ -148,7 +148,7 @@ def test_computing_and_proving_give_a_row_that_verifies() -> None:
     found = compute.proven(computed, graph, seconds=10.0)
     assert found.proven == compute.PROOF
     assert fault_of(found, graph) is None
-    with pytest.raises(DataError, match="is said to be proven optimal"):
+    with pytest.raises(DataError, match="is marked as proven optimal"):
         compute.proven(replace(found, cost=found.cost - 1), graph, seconds=10.0)
 
 

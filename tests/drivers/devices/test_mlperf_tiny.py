@@ -211,7 +211,7 @@ def test_a_clock_that_jumps_is_noticed() -> None:
         assert isinstance(device, Clocked)
         error = error_of(device.timer)
 
-    assert isinstance(error, DeviceError) and "its clock went on by" in error.message
+    assert isinstance(error, DeviceError) and "its clock advanced by" in error.message
 
 
 # ---- faults -------------------------------------------------------------------------------
@@ -235,20 +235,23 @@ def stopped_clock() -> Spoil:
 
 
 FAULTS = {
-    "garbled stamp": (replaced("m-lap-us-", b"m-lap-us-12x4\r\n"), "not of the protocol"),
-    "garbage": (replaced("m-infer-done", b"\xff\x00\x8a\x91\r\n"), "not of the protocol"),
-    "wrong stamp": (replaced("m-lap-us-", b"m-lap-us-4000000000\r\n"), "its clock went on"),
+    "garbled stamp": (replaced("m-lap-us-", b"m-lap-us-12x4\r\n"), "not part of the protocol"),
+    "garbage": (replaced("m-infer-done", b"\xff\x00\x8a\x91\r\n"), "not part of the protocol"),
+    "wrong stamp": (replaced("m-lap-us-", b"m-lap-us-4000000000\r\n"), "its clock advanced"),
     "lost stamp": (replaced("m-lap-us-"), "no m-lap-us"),
-    "twice": (replaced("m-infer-done", b"m-lap-us-1\r\nm-infer-done\r\n"), "its clock went on|stamped 3 times"),
-    "out of order": (replaced("m-infer-start", b"m-lap-us-1\r\n"), "where that cannot be"),
-    "early results": (replaced("m-infer-done", b"m-results-[1,0,0,0]\r\n"), "where that cannot be"),
+    "twice": (replaced("m-infer-done", b"m-lap-us-1\r\nm-infer-done\r\n"), "its clock advanced|stamped 3 times"),
+    "out of order": (replaced("m-infer-start", b"m-lap-us-1\r\n"), "that the protocol does not allow"),
+    "early results": (replaced("m-infer-done", b"m-results-[1,0,0,0]\r\n"), "that the protocol does not allow"),
     "no results": (replaced("m-results"), "no m-results"),
-    "results of letters": (replaced("m-results", b"m-results-[0.1,nan,0.2]\r\n"), "no numbers"),
-    "cut results": (replaced("m-results", b"m-results-[0.1,0.2\r\n"), "not of the protocol"),
+    "results of letters": (replaced("m-results", b"m-results-[0.1,nan,0.2]\r\n"), "results that are not numbers"),
+    "cut results": (replaced("m-results", b"m-results-[0.1,0.2\r\n"), "not part of the protocol"),
     "another count": (replaced("m-infer-start", b"m-infer-start-7\r\n"), "began 7 inferences"),
     "an error": (replaced("m-infer-start", b"e-[Out of memory]\r\n"), "reports an error: 'Out of memory'"),
-    "plain text": (replaced("m-warmup-start", b"Input db has 0 elemented, expected 16\r\n"), "not of the protocol"),
-    "too few outputs": (replaced("m-results", b"m-results-[0.5,0.5]\r\n"), "2 scores, and there are 4 labels"),
+    "plain text": (
+        replaced("m-warmup-start", b"Input db has 0 elemented, expected 16\r\n"),
+        "not part of the protocol",
+    ),
+    "too few outputs": (replaced("m-results", b"m-results-[0.5,0.5]\r\n"), "2 scores, but there are 4 labels"),
 }
 
 
@@ -306,8 +309,8 @@ def test_a_plug_that_is_pulled_is_told_at_once_and_stays_told() -> None:
 @pytest.mark.parametrize(
     ("begins", "instead", "text"),
     [
-        ("m-load-done", (), "has not counted 16 bytes"),
-        ("m-[Expecting", (b"m-[Expecting 17 bytes]\r\n",), "did not agree to load 16"),
+        ("m-load-done", (), "did not report the end of 16 bytes"),
+        ("m-[Expecting", (b"m-[Expecting 17 bytes]\r\n",), "did not confirm that it will load 16"),
         ("m-ready", (), "gave no answer within"),
     ],
 )

@@ -49,7 +49,7 @@ def failing(body: str, kind: type[RigError], says: str, **terms: object) -> RigE
 
 def test_a_worker_that_dies_is_a_device_error_with_its_last_words() -> None:
     body = 'def output(self, sample, budget):\n    os.write(2, b"out of luck")\n    os.kill(os.getpid(), 9)'
-    error = failing(body, DeviceError, "ended without being asked")
+    error = failing(body, DeviceError, "ended unexpectedly")
     assert "out of luck" in str(error)
     assert "(killed by SIGKILL)" in str(error)
 
@@ -61,7 +61,7 @@ def test_what_python_says_of_shared_memory_is_not_taken_for_the_reason() -> None
         "  warnings.warn('resource_tracker: There appear to be"
     )
     body = f'def output(self, sample, budget):\n    os.write(2, b"{noise}")\n    os._exit(3)'
-    error = failing(body, DeviceError, "ended without being asked")
+    error = failing(body, DeviceError, "ended unexpectedly")
     assert "resource_tracker" not in str(error)
     assert "(exit code 3)" in str(error)
 
@@ -75,7 +75,7 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
     device.submit(samples, None)
     assert [r.output for r in answers(device, 2)] == ["s0", "s1"]
     for _ in range(2):
-        with pytest.raises(DeviceError, match="ended without being asked"):
+        with pytest.raises(DeviceError, match="ended unexpectedly"):
             answers(device, 1)
     with pytest.raises(DeviceError):
         device.stage(samples)
@@ -114,7 +114,7 @@ def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
     with pytest.raises(DeviceTimeoutError):
         answers(device, 1)
     device.submit([ONE], None)
-    with pytest.raises(DeviceError, match="ended without being asked"):
+    with pytest.raises(DeviceError, match="ended unexpectedly"):
         answers(device, 1)
     device.close()
 

@@ -185,7 +185,7 @@ def test_otii_one_table_with_units_and_decimal_commas(tmp_path: Path) -> None:
     source = table(tmp_path / "o.csv", header, *columns, separator=";", decimal=",")
     check(otii.open_import(source, windows=windows(tmp_path), decimal=","), tmp_path / "run")
     check(otii.open_import(source, windows=windows(tmp_path)), tmp_path / "found")
-    with pytest.raises(DataError, match="which is no number"):
+    with pytest.raises(DataError, match="which is not a number"):
         otii.open_import(source, windows=windows(tmp_path), decimal=".")
 
 

@@ -43,7 +43,7 @@ def test_what_an_oscilloscope_writes_around_its_header_is_passed_over(above: str
     run = plain_csv.open_import(source, time="Time:s", power="Ch1:W", stamp="start", windows=windows(tmp_path))
     check(run, tmp_path / "run")
     assert any("before the header" in note for note in run.notes) == bool(above)
-    assert any("taken for units" in note for note in run.notes) == bool(below)
+    assert any("read as units" in note for note in run.notes) == bool(below)
 
 
 def test_lines_of_comments_amid_the_readings_are_passed_over_when_stated(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mar
     (tmp_path / "a.csv").write_text("\n".join(["t;p", *rows]))
     (tmp_path / "w.csv").write_text("start,end\n1,3\n")
     options: dict[str, Any] = {"time": "t:s", "power": "p:W", "windows": str(tmp_path / "w.csv")}
-    with pytest.raises(UsageError, match=r"such as 1.950, may have") as caught:
+    with pytest.raises(UsageError, match=r"such as 1.950 may be a decimal mark") as caught:
         plain_csv.open_import(tmp_path / "a.csv", **options)
     assert caught.value.field == "decimal"
     (readings,) = plain_csv.open_import(tmp_path / "a.csv", decimal=mark, **options).traces
@@ -108,7 +108,7 @@ def test_marked_thousands_are_refused_and_never_read_as_decimals(tmp_path: Path)
             plain_csv.open_import(
                 tmp_path / "a.csv", time="t:s", power="p:W", decimal=decimal, windows=windows(tmp_path)
             )
-        assert "thousands may not be marked" in caught.value.remedy
+        assert "thousands marks are not read" in caught.value.remedy
 
 
 @settings(max_examples=30, deadline=None)

@@ -133,7 +133,7 @@ def test_no_server_is_a_setup_error() -> None:
 
 
 def test_what_says_no_json_is_no_otii_server() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(SetupError, match="is no Otii server"):
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(SetupError, match="is not an Otii server"):
         otii.open_meter(port=silent.getsockname()[1], supply_v=3.0, timeout_s=0.1)
 
 

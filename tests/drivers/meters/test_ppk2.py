@@ -109,7 +109,7 @@ def test_lost_words_and_torn_ones_are_nan_and_counted(plant: LivePlant, sim: Ppk
 
 
 def test_a_loss_that_the_counter_cannot_show_is_nan_and_shifts_nothing(plant: LivePlant, sim: Ppk2Sim) -> None:
-    """Or the run ends, on a machine that is too busy to tell; ``test_ppk2_loss_detection`` has both without a clock."""
+    """Or the run ends, on a machine that is too busy; ``test_ppk2_loss_detection`` has both without a clock."""
     meter = opened(sim)
     meter.start()
     time.sleep(0.5)  # before there is a floor of lags a loss is not seen
@@ -119,7 +119,7 @@ def test_a_loss_that_the_counter_cannot_show_is_nan_and_shifts_nothing(plant: Li
     try:
         got = values([*meter.read(), *meter.stop()])  # stop waits until it is certain
     except MeterError as error:
-        assert "readings were lost, or this machine was too busy to tell" in error.message
+        assert "readings were lost, or this machine was too busy to receive them in time" in error.message
         return
     finally:
         meter.close()

@@ -70,7 +70,7 @@ def test_nothing_is_proved_while_every_arrival_is_late() -> None:
 def test_what_can_be_neither_told_nor_excluded_ends_the_run_and_says_how_much() -> None:
     f = follower()
     f.add(1000, 0.01)
-    with pytest.raises(MeterError, match=r"about \d+ readings were lost, or this machine was too busy") as caught:
+    with pytest.raises(MeterError, match=r"About \d+ readings were lost, or this machine was too busy") as caught:
         for k in range(2, 1000):  # a third of the readings never comes
             f.add(1000 + 667 * k, 0.01 * k)
     assert caught.value.remedy

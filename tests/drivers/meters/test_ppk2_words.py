@@ -58,5 +58,5 @@ def test_a_damaged_word_costs_itself_and_its_neighbours() -> None:
 
 
 def test_what_is_no_ppk2_stream_is_refused() -> None:
-    with pytest.raises(MeterError, match="no readings of a PPK2"):
+    with pytest.raises(MeterError, match="not readings of a PPK2"):
         Aligner().feed(b"\x55" * 40_000)

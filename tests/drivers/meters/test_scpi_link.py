@@ -109,7 +109,7 @@ def test_every_error_of_the_queue_is_in_the_exception() -> None:
 
 def test_a_queue_without_end_is_not_read_forever() -> None:
     with linked(b'-350,"Error queue overflow"\n') as (link, instrument, _):
-        with pytest.raises(MeterError, match="errors without end"):
+        with pytest.raises(MeterError, match="more errors than its queue can hold"):
             link.errors()
         assert len(instrument.lines) == 25
 

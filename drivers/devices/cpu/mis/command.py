@@ -23,14 +23,21 @@ from scenarios.workloads.qubo_mis.targets import best_known, fault_of, load_tabl
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``rig targets NODES DENSITY SEED...`` and ``rig targets --verify``."""
     add = parser.add_argument
-    add("--verify", action="store_true", help="check certificates of the table again: of the problems named, or all")
-    add("--seconds", type=float, default=10.0, metavar="S", help="about, of search or proof for each; default: 10")
+    add("--verify", action="store_true", help="check the certificates of the named problems, or of all problems")
+    add(
+        "--seconds",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="approximate time of search or proof for each problem; default: 10",
+    )
     add(
         "--method", default="search", metavar="METHOD",
-        help="search (and try to prove), exact (only that), or tabu: as the benchmark specifies; default: %(default)s",
+        help="search: search, then try to prove; exact: only prove; tabu: as the benchmark specifies; "
+        "default: %(default)s",
     )  # fmt: skip
     add("--out", type=Path, metavar="FILE.json", help="add the rows to this file, for --option targets=FILE.json")
-    add("problem", nargs="*", metavar="NODES DENSITY SEED", help="a size, a density, then seeds")
+    add("problem", nargs="*", metavar="NODES DENSITY SEED", help="number of nodes, density, then one or more seeds")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,10 +45,13 @@ def run(args: argparse.Namespace) -> int:
     keys = _keys(args.problem, args.verify)
     if args.verify:
         if args.out is not None:
-            raise refused("out", str(args.out), "Leave --out or --verify out", "--verify writes no file")
+            what = f"--verify does not write the file {args.out}"
+            raise refused("out", str(args.out), "Remove --out or --verify", what)
         return _verified(_rows_of(keys) if keys else list(load_table().values()), args.json)
     if not args.seconds > 0:
-        raise UsageError(f"{args.seconds} s of search", field="seconds", value=args.seconds, remedy="Give more than 0")
+        raise UsageError(
+            f"--seconds is {args.seconds:g}", field="seconds", value=args.seconds, remedy="Give more than 0"
+        )
     kept = _kept(args.out)
     said = []
     for key in keys:
@@ -65,7 +75,9 @@ def _keys(problem: Sequence[str], may_be_none: bool) -> list[Key]:
     if not problem and may_be_none:
         return []
     if len(problem) < 3:
-        what = f"{' '.join(problem)} is no problem" if problem else "no problem was named"
+        what = "no problem is named"
+        if problem:
+            what = f"{' '.join(problem)} is not a problem of the form NODES DENSITY SEED"
         remedy = "Write `rig targets NODES DENSITY SEED...`, or `rig targets --verify`"
         raise refused("problem", " ".join(problem), remedy, what)
     nodes, density, *seeds = problem
@@ -73,11 +85,12 @@ def _keys(problem: Sequence[str], may_be_none: bool) -> list[Key]:
         return [(int(nodes), float(density), int(seed)) for seed in seeds]
     except ValueError as error:
         remedy = "Write NODES DENSITY SEED as numbers; nodes and seeds are whole numbers"
-        raise refused("problem", " ".join(problem), remedy, f"{' '.join(problem)!r} is no problem: {error}") from error
+        what = f"{' '.join(problem)!r} is not a problem of the form NODES DENSITY SEED: {error}"
+        raise refused("problem", " ".join(problem), remedy, what) from error
 
 
 def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
-    """The rows that the file has already. Raises ``UsageError`` for what is no file, ``DataError`` for no table."""
+    """The rows that the file has already. Raises ``UsageError`` for what is not a file, ``DataError`` for no table."""
     if out is None or not regular(out).exists():
         return {}
     return {(target.key, target.name): target for target in read_rows(out)}
@@ -117,7 +130,7 @@ def _line(found: Target, others: Mapping[str, int | None], seconds: float) -> st
     if others["official"] is None and others["best_known"] is None:
         words.append("no other target is known")
     took_s = found.searched_s if found.found_s is None else found.found_s
-    late = f", past the {seconds:g} s asked for" if took_s > seconds and found.name != SPECIFIED else ""
+    late = f", more than the {seconds:g} s asked for" if took_s > seconds and found.name != SPECIFIED else ""
     words.append(f"{'found after' if found.found_s is not None else 'took'} {took_s:.3g} s{late}")
     return f"n {found.nodes} density {found.density:g} seed {found.seed}: {'; '.join(words)}\n"
 
@@ -131,6 +144,6 @@ def _verified(rows: Sequence[Target], as_json: bool) -> int:
     sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
     if wrong:
         what = f"{len(wrong)} certificates are wrong: {'; '.join(wrong[:3])}"
-        remedy = "Restore the table; no gap is computed from a wrong one"
+        remedy = "Restore the table. A wrong certificate gives no gap"
         raise IntegrityError(what, field="targets", value=len(wrong), remedy=remedy)
     return 0

@@ -64,7 +64,10 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float, walks: i
             break
     if best is None:
         raise DataError(
-            f"no set was found in {seconds} s", field="seconds", value=seconds, remedy="Give the search more time"
+            f"no set was found in {seconds} s",
+            field="seconds",
+            value=seconds,
+            remedy="Give the search more time with --seconds",
         )
     searched_s = time.perf_counter() - began
     found, search_seed = best
@@ -116,7 +119,7 @@ def proven(target: Target, graph: Graph, seconds: float) -> Target:
     solution, closed, took_s = _proof(graph, seconds)
     cost, took_s = graph.cost(solution), round(took_s, 3)
     if closed and cost > target.cost:
-        what = f"{target.key} has a cost of {target.cost}, and {cost} is said to be proven optimal"
+        what = f"{target.key} has a cost of {target.cost}, but {cost} is marked as proven optimal"
         raise DataError(what, field="cost", value=cost, remedy="Report this: the proof or the certificate is wrong")
     if cost < target.cost:
         target = replace(target, cost=cost, certificate=to_hex(solution), method=PROOF, found_s=took_s)

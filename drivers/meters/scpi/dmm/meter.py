@@ -130,12 +130,12 @@ def _check_voltages(
 ) -> None:
     if function == "voltage" and not shunt_ohm > 0:
         remedy = "Give the resistance of the shunt (shunt_ohm), or measure the current (function=current)"
-        raise refused("shunt_ohm", shunt_ohm, remedy, "a voltage alone is no power")
+        raise refused("shunt_ohm", shunt_ohm, remedy, "power cannot be computed from a voltage alone")
     if supply_v is None and not voltage_address:
         remedy = "Give supply_v, or the address of a second multimeter on the supply (voltage_address)"
-        raise refused("supply_v", None, remedy, "a current is no power without the supply's voltage")
+        raise refused("supply_v", None, remedy, "power cannot be computed from a current without the supply voltage")
     if unused_calibration is not None:
-        remedy = "Give voltage_address and trigger=external, or leave it out"
+        remedy = "Give voltage_address and trigger=external, or leave voltage_calibration out"
         what = "a calibration of volts needs a second multimeter on the same trigger"
         raise refused("voltage_calibration", unused_calibration, remedy, what)
 

@@ -137,7 +137,7 @@ class Truevolt:
         payload = self.session.block(f"R? {PIECE}")
         self._refuse(int(self.session.numbers("STAT:QUES:EVEN?", 1)[0]))
         if len(payload) % 8:
-            raise self._garbage(f"a block of {len(payload)} bytes, which is no whole number of readings")
+            raise self._garbage(f"a block of {len(payload)} bytes, which is not a whole number of readings")
         value = np.frombuffer(payload, ">f8").astype(np.float64)
         value[np.abs(value - 9.91e37) < 1e35] = np.nan
         over = np.abs(value) > 9e37
@@ -161,8 +161,8 @@ class Truevolt:
     def _refuse(self, questionable: int) -> None:
         if questionable & OVERFLOW:
             raise meter_failed(
-                f"the memory of the {self.identity.model} ({self.memory} readings) overflowed: its oldest readings "
-                "are lost, so the time of those after them is not known",
+                f"the memory of the {self.identity.model} ({self.memory} readings) overflowed. Its oldest readings "
+                "are lost, so the times of the later readings are not known",
                 "rate_hz",
                 questionable,
                 "Lower rate_hz, use a faster link, or an instrument with the option MEM",

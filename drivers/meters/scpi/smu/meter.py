@@ -114,7 +114,7 @@ class Elog:
             what = f"the log was not read for {silent_s:.1f} s, and its buffer holds about 20 s: records were lost"
             raise meter_failed(what, "buffer_s", silent_s, "Use a link that does not stall")
         if len(payload) % (4 * len(self.columns)):
-            what = f"the log sent {len(payload)} bytes, which are no whole records of {len(self.columns)} numbers"
+            what = f"the log sent {len(payload)} bytes, not whole records of {len(self.columns)} numbers"
             remedy = "Check that no other program changes what is logged"
             raise meter_failed(what, "address", self.session.address, remedy)
         return np.frombuffer(payload, ">f4").astype(np.float64).reshape(-1, len(self.columns))
