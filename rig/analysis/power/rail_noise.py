@@ -15,10 +15,10 @@ from rig.types import Bools, Floats, Indices
 def rail_noise(
     r: Readings, residual: Floats, idle: Bools, where: Indices, held: Indices, slow: tuple[Floats, float]
 ) -> tuple[Noise, Jitter | None]:
-    """Noise of a rail, and the jitter of a counter's readings; arrays have the shape of the readings, (n,).
+    """Return the noise of a rail and the jitter of a counter's readings; arrays have the shape of the readings, (n,).
 
-    ``residual`` is in watts above the idle line, ``where`` names the idle window and ``held`` the span that holds a
-    reading, -1 for none; ``slow`` comes from ``slow_residual``.
+    ``residual`` is in watts above the idle line. ``where`` is the number of the idle window that holds a reading, and
+    ``held`` the number of the span; -1 means none. ``slow`` comes from ``slow_residual``.
     """
     pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1]
     if r.counter:
@@ -58,9 +58,9 @@ def _counted(
 
 
 def slow_residual(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, float]:
-    """What the fitted levels leave, averaged over at least two spans and the gaps after them.
+    """Return what remains of the readings after the levels are fitted, averaged over two spans or more with their gaps.
 
-    For a counter one span is enough, since its readings lose nothing at the ends of spans.
+    For a counter one span is enough, because its readings lose nothing at the ends of spans.
     """
     if len(busy_s) < 2:
         return np.zeros(0), 0.0

@@ -1,4 +1,4 @@
-"""Window energies of a long trace, streamed from its file: memory does not grow with the trace."""
+"""Window energies of a long trace, streamed from its file, so that memory does not grow with the trace."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _blocks(file: BinaryIO, kind: np.dtype[Any], offset: int, parts: Parts) -> I
 
 
 def heard(blocks: Iterable[Block], n: int, told: Callable[[int, int], None] | None) -> Iterator[Block]:
-    """The same blocks; ``told`` is called with how many of ``n`` readings have passed."""
+    """Yield the same blocks, and call ``told`` after each with how many of ``n`` readings have passed."""
     for start, values in blocks:
         yield start, values
         if told is not None:
@@ -115,7 +115,7 @@ def heard(blocks: Iterable[Block], n: int, told: Callable[[int, int], None] | No
 
 
 def in_order(arrays: Iterable[NDArray[Any]]) -> Iterator[Block]:
-    """Arrays with the index of their first reading."""
+    """Yield each array with the index of its first reading."""
     start = 0
     for values in arrays:
         yield start, values
@@ -123,7 +123,7 @@ def in_order(arrays: Iterable[NDArray[Any]]) -> Iterator[Block]:
 
 
 def cut(held: Iterable[Block]) -> Iterator[Block]:
-    """Long blocks cut into blocks that the cache can hold."""
+    """Yield long blocks in shorter blocks that fit into the cache."""
     for start, values in held:
         step = BLOCK_BYTES // values.itemsize
         for first in range(0, len(values), step):
@@ -131,5 +131,5 @@ def cut(held: Iterable[Block]) -> Iterator[Block]:
 
 
 def bad(path: Path, what: str, value: object) -> DataError:
-    """The error for a file that is not such a trace."""
+    """Return the error for a file that is not such a trace."""
     return DataError(f"{path.name} {what}", field="trace", value=value, remedy="Check the file, its type and length")

@@ -1,6 +1,7 @@
 """GPIO spans: those of a device without time stamps, read from the edges of a pin that a meter recorded.
 
-The device's clock is then the meter's. Nothing needs alignment, and the rate error of that clock enters every time.
+The spans are then on the meter's clock. Nothing needs alignment, and the rate error of that clock adds to the
+uncertainty of every time.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from rig.recording.reader import Run, Trace
 from rig.types import Floats, Indices
 
 WIDE = 3.0
-"""Sigmas of the brackets by which an edge may lie outside the host's stamps of its issue."""
+"""By how many sigmas of the brackets an edge may lie outside the host's stamps of its issue."""
 
 
 def on_device_clock(run: Run) -> tuple[Run, Timebase]:
-    """The run with the spans that its device marked on a pin, if it did, and the timebase of the spans' clock.
+    """Return the run with the spans that its device marked on a pin, if it did, and the timebase of the spans' clock.
 
     Raises ``DataError`` if several pins are declared to hold the spans, and for an issue without exactly one begin and
     one end.
