@@ -1,4 +1,4 @@
-"""A stream as a picture: what the device said of each class, the scenes that were heard, and power below."""
+"""A stream as a picture: the probability of each class, the scenes, and power."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST = 20
 
 
 def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> Any:
-    """Probability by class over time, answers right and wrong, and power, on one axis of time; or None."""
+    """Return probability by class, right and wrong answers, and power on one time axis; None without data."""
     stream = series.stream
     if stream is None or not (len(stream.at_s) and len(stream.onset_s) and stream.classes):
         return None
