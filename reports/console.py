@@ -121,10 +121,10 @@ def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
     """
     from rich.text import Text
 
-    broken, total = len(verdict.broken), verdict.total
-    shown = verdict.broken if verbose else verdict.broken[:NOTES]
-    more = [Text(f"  {broken - len(shown)} more are in the report (or --verbose)")] if len(shown) < broken else []
-    count = f"{broken} of {total} rules broken" if broken else f"{total} rules kept"
+    failed, total = len(verdict.failed), verdict.total
+    shown = verdict.failed if verbose else verdict.failed[:NOTES]
+    more = [Text(f"  {failed - len(shown)} more are in the report (or --verbose)")] if len(shown) < failed else []
+    count = f"{failed} of {total} rules failed" if failed else f"{total} rules passed"
     caveat = f", {verdict.caveat}" if verdict.caveat else ""
     said = (f"{verdict.sign} {verdict.verdict}", "bold green" if verdict.valid else "bold red")
     return [
