@@ -73,7 +73,7 @@ def write(result: Result, out: Path, run: Run | None = None) -> list[Path]:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(out / name, content, refuse=not_stored)
     for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in FIGURES)):
-        if name not in files:  # what an earlier rendering left must not outlive its data
+        if name not in files:  # a file of an earlier rendering must not outlive its data
             (out / name).unlink(missing_ok=True)
     return [out / name for name in files]
 

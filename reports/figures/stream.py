@@ -121,7 +121,7 @@ def _fill(axis: Any, knots: Floats, low: Floats, high: Floats, here: Bools, **st
         flat = np.all(low[first:last] == low[first])
         under = low[[first, first]] if flat else np.repeat(low[first:last], 2)[::-1]
         back = x[[-1, 0]] if flat else x[::-1]
-        y = np.concatenate([np.repeat(high[first:last], 2), under, [0.0]])  # where a path closes is not read
+        y = np.concatenate([np.repeat(high[first:last], 2), under, [0.0]])  # the closing point is never used
         corners.append(np.column_stack([np.concatenate([x, back, [0.0]]), y]))
         codes += [Path.MOVETO, *[Path.LINETO] * (len(y) - 2), Path.CLOSEPOLY]
     if corners:

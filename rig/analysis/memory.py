@@ -85,7 +85,7 @@ def check_recording(path: Path) -> None:
                 for batch in reader:
                     count += batch.num_rows
         except (pa.ArrowException, EOFError, OSError):
-            pass  # torn by a crash
+            pass  # a crash cut the file off
         counts.append(count)
     check_memory(counts, opened=False)
 

@@ -146,7 +146,7 @@ def _of_session(run: Run, by: Mapping[str, list[Part]]) -> Iterator[Check]:
         found = len(by[purpose])
         wanted = 1 if rules is None else rules.trials or 1
         if purpose == "power" and not found and not (rules and rules.submittable):
-            continue  # a session that is never submitted needs no meter
+            continue  # a session that cannot be submitted needs no meter
         yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted)
     if rules is not None and rules.trial_tolerance is not None:
         yield from _within(by, rules.trial_tolerance)
@@ -203,7 +203,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
     out: dict[str, set[str]] = {}
     phases = run.start.device.phases
     ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
-    # an issue that ran only an earlier phase has decided nothing
+    # an issue that ran only an earlier phase has no decision
     decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
     use = np.isin(q.issue, decided) & (q.output >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)

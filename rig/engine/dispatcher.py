@@ -125,7 +125,7 @@ class Dispatcher:
         """Wait until ``due_ns``. False when the device is still busy then, and the sample must queue."""
         if self._now() < due_ns:
             self._wait_until(due_ns)
-        else:  # a late schedule drains and polls here alone
+        else:  # when the schedule is late, only this place drains and polls
             self._background_work(0)
             if self._pending.count:
                 self._take(self._polled(0.0), self._now())

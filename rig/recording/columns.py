@@ -29,7 +29,7 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(type_):
         return booleans(np.array(values, dtype=bool))
     if pa.types.is_integer(type_):
-        # a fraction would be cut off without a word
+        # otherwise a fraction would be cut off silently
         whole = [0 if v is None else index(v) for v in values]
         return numbers(np.array(whole, dtype=type_.to_pandas_dtype()), null)
     if pa.types.is_floating(type_):

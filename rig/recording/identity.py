@@ -20,7 +20,7 @@ LEFT_OUT = "left out"
 def _homes() -> re.Pattern[str]:
     try:
         home = str(Path.home())
-    except RuntimeError:  # a user without one
+    except RuntimeError:  # a user without a home directory
         home = "/"
     own = rf"{re.escape(home)}|" if home != "/" else ""
     return re.compile(f"{_BEGIN}(?:{own}{_USER}){_END}")

@@ -56,7 +56,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Start(Line, frozen=True, tag="start", omit_defaults=True):
-    """The first line of events.jsonl: what was measured with what. Other fields are allowed and kept."""
+    """The first line of events.jsonl: what was measured with what.
+
+    Other fields are allowed and stored.
+    """
 
     schema: str
     """Format and its version."""
@@ -180,7 +183,10 @@ class ReferenceWindows(Line, frozen=True, tag="peer", omit_defaults=True):
 
 
 class Stop(Line, frozen=True, tag="stop"):
-    """The last line of events.jsonl: how the run ended. A run without this line ended in a crash."""
+    """The last line of events.jsonl: how the run ended.
+
+    A run without this line ended in a crash.
+    """
 
     files: dict[InsidePath, str]
     """SHA-256 in hex of each recorded file by its path below the directory, with / between parts."""

@@ -86,7 +86,7 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
             raise altered(path, f"{EVENTS} line {number + 1} is not an event") from error
         except (ValueError, RecursionError) as error:
             if number == len(lines) - 1:
-                break  # nothing after the last newline, or what a crash tore
+                break  # the end of the log, or a line that a crash cut off
             raise altered(path, f"{EVENTS} line {number + 1} is not JSON") from error
         if head.seq != number or head.prev != prev:
             raise altered(path, f"{EVENTS} line {number + 1} does not follow from the line before")

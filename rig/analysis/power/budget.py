@@ -154,7 +154,7 @@ def _aperture_u(model: RailModel, e: Estimate) -> float:
     dropped readings, the error is the scatter inside the windows, weighted by the missing share.
     """
     r = model.readings
-    if r.counter:  # a counter misses nothing between two looks
+    if r.counter:  # a counter misses nothing between two reads
         return 0.0
     used = (e.dynamic != 0) & model.held
     n = int(np.count_nonzero(used))

@@ -63,7 +63,7 @@ def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate
     margin = margin_s(model.sigma_s, r.tau_s)
     regions = merged(windows_s + margin)
     foreign = merged(other_s + margin)
-    # a reading that other activity touches says nothing about idle at this edge
+    # a reading that other activity touches does not show idle at this edge
     spoiled = touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
     cut = (regions[:, 0] < r.start_s[0]) | (regions[:, 1] > r.end_s[-1])
     regions = regions[~(spoiled | cut)]
@@ -77,7 +77,7 @@ def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate
     if busy <= 0:
         return None
     at = float(np.sum(z * model.middle_s) / z.sum())
-    # a reading that holds an edge averages the current, and the drop at the shunt goes with its square
+    # a reading at an edge averages the current, but the loss in the shunt depends on its square
     uneven = float(np.sum(z * fill * (1.0 - fill))) / busy
     del fill
     dynamic = model.idle_weights(at)
@@ -120,7 +120,7 @@ def _estimate(model: RailModel, dynamic: Floats, windows_s: Floats, share: float
     watts = model.readings.watts
     value, level = float(dynamic @ watts), float(idle @ watts)
     if (s := model.readings.supply) is not None:
-        # a reading that holds an edge is a product of means, and power is the mean of products
+        # a reading at an edge is a product of means, but power is the mean of products
         amperes, volts = float(dynamic @ s.amperes), float(dynamic @ s.volts)
         value += uneven * amperes * (volts - s.burden_ohm * amperes)
         return Estimate(dynamic, idle, value, level, share)

@@ -218,7 +218,7 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> Figures | Re
         crossed = replace(dynamic, bias=dynamic.bias + bias_w)
         dynamic = dynamic_power(model, whole, scope.busy, INTEGRATED_METHOD)
         if gaps_without_reading(model, scope.windows_s):
-            # no reading tells work between spans, such as the host's, from a burst at their ends
+            # no reading can separate work between spans, such as the host's, from a burst at their ends
             dynamic = replace(dynamic, bias=dynamic.bias + bias_w)
         trimmed_key = replace(key, method=TRIMMED)
         active = active_power(model, cut, crossed)

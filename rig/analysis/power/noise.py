@@ -205,7 +205,7 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
         cost += own
         level = white if k == 0 else level
     chance = np.exp(-(cost - cost.min()))
-    chance[0] *= 0.5 * len(flicker)  # the least density stands for no flicker
+    chance[0] *= 0.5 * len(flicker)  # the lowest density means no flicker noise
     chance /= chance.sum()
     return float(np.sum(chance * level)), float(np.sum(chance * flicker))
 

@@ -170,7 +170,7 @@ def _idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float,
 def _weight(r: Readings) -> Floats:
     """How much each reading counts in a mean, shape (n,); one shared number if all count alike, to save memory."""
     length = r.end_s - r.start_s
-    # the intervals of a counter are never alike, and count by their length
+    # the intervals of a counter differ, so each counts by its length
     uneven = r.counter or (len(length) > 1 and float(length.max()) > 1.5 * float(length.min()))
     if not uneven and r.ok.all():
         return np.broadcast_to(1.0, len(length))

@@ -49,10 +49,10 @@ def _counted(
     if np.any(loud):
         busy_w = float(np.median(r.watts[loud]))
     ratio = abs(busy_w) / max(abs(quiet_w), 1e-12 * abs(busy_w), 1e-300)
-    # lengths are uneven, so what differs within a pair is taken at the power of that pair
+    # lengths are uneven, so the difference within a pair is computed at the power of this pair
     joules = r.watts * share
     drop = np.diff(joules) - 0.5 * (r.watts[1:] + r.watts[:-1]) * np.diff(share)
-    # a filter slower than the looks is no age of a counter
+    # a filter that is slower than the reads is not an age of a counter
     age_j = abs(quiet_w) * r.tau_s if 2.0 * r.tau_s < 1.01 * r.period_s else 0.0
     return estimate_counter(Counted(stretches, drop[pair], r.period_s, ratio, r.step_j, slow, age_j))
 

@@ -132,7 +132,7 @@ def timebase(run: Run, file: RailFile) -> Timebase:
     table = table[(table[:, 0] > 0) & (table[:, 0] <= file.readings)]
     first, period, within = astuple(file.grid)
     arrivals = np.column_stack([first + period * (table[:, 0] - 1) + within, (table[:, 1] - t0_ns) * 1e-9])
-    timebase_of(run, file.clock)  # its checks
+    timebase_of(run, file.clock)  # called for its checks
     return fit_brackets(run.clocks()[file.clock], brackets, t0_ns, arrivals)
 
 

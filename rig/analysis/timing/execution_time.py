@@ -132,6 +132,6 @@ def _percentile(ordered: Floats, share: float) -> tuple[float, float]:
     rank = min(n - 1, math.ceil(n * share) - 1)
     low = max(min(math.ceil(n * share - wide) - 1, rank - 1), 0)
     high = min(max(math.ceil(n * share + wide) - 1, rank + 1), n - 1)
-    # nothing bounds the last sample from above, so the distance below stands for both sides
+    # no sample is above the last one, so the distance to the sample below is used for both sides
     sides = 0.5 if high > rank or low == rank else 1.0
     return float(ordered[rank]), sides * float(ordered[high] - ordered[low])

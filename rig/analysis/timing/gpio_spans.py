@@ -101,7 +101,7 @@ def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) ->
     wide_s = WIDE * max(timebase.sigma_at(float(windows_s.min())), timebase.sigma_at(float(windows_s.max())))
     near, owner = _near(windows_s, at_s, wide_s)
     if len(near) == 2 * len(issue):
-        # with exactly as many edges as are due, their order decides, however uncertain the brackets are
+        # if there are exactly as many edges as expected, their order decides, even with uncertain brackets
         on, off = near[0::2], near[1::2]
         within = (at_s[on] >= windows_s[:, 0] - wide_s) & (at_s[off] <= windows_s[:, 1] + wide_s)
         if np.all(within) and np.all(level[on] != 0) and np.all(level[off] != 1):
