@@ -302,7 +302,7 @@ class Dispatcher:
         self._recorder.activity(issue, sample.id, counters)
 
     def abandon(self, error: RigError | None) -> RigError | None:
-        """Record the samples that were not completed; return the error that ended the run."""
+        """Record the samples that were not completed, and return the error that ended the run."""
         queries = [*self._pending, *self._due]
         try:
             for query in sorted(queries, key=lambda o: o.issue):

@@ -78,14 +78,20 @@ class Texts:
 
 
 def table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Rows in the order of a table's columns. Raises what ``of`` does."""
+    """Return rows as a batch with the columns of a table in order.
+
+    Raises what ``of`` raises.
+    """
     schema = TABLES[name]
     arrays = [of(values, f.type) for values, f in zip(zip(*rows, strict=True), schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
 
 def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
-    """Readings of one rail; ``meta`` goes into the schema. Raises ``TypeError`` for what is no array of numbers."""
+    """Return readings of one rail as a batch; ``meta`` becomes the metadata of the schema.
+
+    Raises ``TypeError`` for values that are not an array of numbers.
+    """
     given = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
     arrays = {name: numbers(values) for name, values in given.items() if values is not None}
     schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))

@@ -227,7 +227,10 @@ def decode(line: bytes, type_: str, number: int) -> Line | None:
 
 
 def from_json(line: bytes, type_: type[T]) -> T:
-    """A line as a struct. Raises ``msgspec.ValidationError`` for another shape, ``ValueError`` for what is no JSON."""
+    """Return a line of JSON as a struct.
+
+    Raises ``msgspec.ValidationError`` for a wrong shape, and ``ValueError`` for text that is not JSON.
+    """
     try:
         return msgspec.json.decode(line, type=type_)
     except msgspec.ValidationError:
@@ -250,7 +253,10 @@ def start_of(document: Mapping[str, Any]) -> Start:
 
 
 def declared_start(document: Mapping[str, Any]) -> Start:
-    """A start line of now, from what drivers, workload and rules declare; ``StoreError`` for what no line can hold."""
+    """Return a start line for the present moment from what drivers, workload and rules declare.
+
+    Raises ``StoreError`` for a value that a line cannot hold.
+    """
     made = {"schema": SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
         return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))

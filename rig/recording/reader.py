@@ -113,10 +113,10 @@ class Run:
 def open_run(path: Path | str, *, traces: bool = True) -> Run:
     """Read and verify a run directory.
 
-    Without ``traces`` their files are verified, and their readings are left where they stand.
+    Without ``traces``, the trace files are verified, but their readings are not read into memory.
 
-    Raises ``StoreError`` when it is not one, ``IntegrityError`` when a byte is not as recorded and
-    ``DataError`` when a stretch of time runs backwards.
+    Raises ``StoreError`` if it is not a run directory, ``IntegrityError`` if a byte was changed after recording, and
+    ``DataError`` if a stretch of time runs backwards.
 
     Example::
 

@@ -184,7 +184,10 @@ def json_of(output: Any) -> str:
 
 
 def as_list(value: Any) -> Any:
-    """An array or a scalar of one as lists and numbers. Raises ``TypeError`` for anything else."""
+    """Return an array or a scalar of one as lists and numbers.
+
+    Raises ``TypeError`` for anything else.
+    """
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"it holds a {type(value).__name__}")

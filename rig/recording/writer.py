@@ -179,7 +179,7 @@ class Recorder:
             self._rows["activity"].extend(rows)
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
-        """Declare one rail; its readings follow by ``chunk``."""
+        """Declare one rail; its readings follow through ``chunk``."""
         # a run without meters does not need this part of Arrow
         from rig.recording.validation import rail_from_json
 

@@ -30,13 +30,16 @@ def file_sums(
     watts: Watts = AS_IS,
     told: Callable[[int, int], None] | None = None,
 ) -> Sums:
-    """Sums over windows, shape (k, 2), of a raw file: little-endian numbers of ``kind``, or a ``.npy`` (None).
+    """Return sums over windows, shape (k, 2), of a raw file.
 
-    Reading k is the mean over ``t0_s + k / rate_hz`` to ``t0_s + (k + 1) / rate_hz``, in raw units of ``watts``; a
-    reading that a window cuts counts by the part inside. Sums are in double precision, pairwise within a block
-    (relative error against exact summation below 1e-12 for readings of one sign). Missing readings are counted, not
-    refused. ``told(done, of)`` is called with the readings passed after every block. Raises ``DataError`` for a file
-    that is not such a trace and for windows outside it, ``UsageError`` for an invalid rate, and ``OSError``.
+    The file holds little-endian numbers of ``kind``; if ``kind`` is None, it is a ``.npy``. Reading k is the mean from
+    ``t0_s + k / rate_hz`` to ``t0_s + (k + 1) / rate_hz``, in raw units of ``watts``. If the end of a window cuts a
+    reading, the part inside counts. Sums are in double precision, pairwise within a block (relative error against exact
+    summation below 1e-12 for readings of one sign). Missing readings are counted and not refused. After every block,
+    ``told(done, of)`` is called with the number of readings that were passed and the number of all readings.
+
+    Raises ``DataError`` for a file that is not such a trace and for windows outside it, ``UsageError`` for an invalid
+    rate, and ``OSError``.
     """
     check_rate(rate_hz)
     with path.open("rb", buffering=0) as file:

@@ -158,7 +158,10 @@ def _figures(cells: Sequence[Any]) -> str:
 
 
 def write_csv(path: Path, found: Reduced) -> None:
-    """Write all windows to a file, replaced as a whole. Raises ``StoreError``."""
+    """Write all windows to a file, which is replaced as a whole.
+
+    Raises ``StoreError``.
+    """
     with replacing(path, refuse=not_stored) as file:
         text = TextIOWrapper(file, newline="", encoding="utf-8")
         rows = csv.writer(text, lineterminator="\n")
