@@ -1,1 +1,1 @@
-"""A ``Result`` as a table on the terminal, HTML, Markdown, JSON and pictures."""
+"""Show a ``Result`` as a table on the terminal, HTML, Markdown, JSON and pictures."""

@@ -1,4 +1,4 @@
-"""A result on the terminal: the verdict and the figures of the scenario, or with ``verbose`` all of them by group."""
+"""A result on the terminal: the verdict and the figures of the scenario, or with ``verbose`` all figures by group."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 NOTES = 3
-"""Notes and failed rules on the first screen. The report has them all."""
+"""How many notes and failed rules the first screen shows; the report has all of them."""
 ROUTINE = ("A session of",)
-"""How notes begin that tell nothing about the figures."""
+"""The first words of notes that say nothing about the figures."""
 
 
 def lines(result: Result, verbose: bool = False) -> RenderableType:
-    """The result as something rich can print: verdict, figures, then refusals and notes."""
+    """Return the result in a form that rich can print: verdict, figures, then refusals and notes."""
     from rich.console import Group
     from rich.text import Text
 
@@ -95,7 +95,10 @@ def _figures(result: Result) -> Table:
 
 
 def _shown(found: list[Group]) -> list[Group]:
-    """What a person wants at a glance; the report has the rest. A single phase or rail says nothing new."""
+    """Return the groups that a reader needs first; the report has all of them.
+
+    A single phase or rail is left out, because it repeats the overall figures.
+    """
     phases = [g for g in found if g.kind == "phase"]
     rails = [g for g in found if g.kind == "rail"]
     keep = [g for g in found if g.kind not in ("phase", "rail", "phase and rail", "cross-check")]
@@ -112,13 +115,16 @@ def _heading(result: Result) -> Text:
 
 
 def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
-    """One line, then the rules that were broken; the first of them only unless ``verbose``."""
+    """Return one line with the verdict, and then a line for each rule that failed.
+
+    Without ``verbose``, only the first of them follow.
+    """
     from rich.text import Text
 
-    broken, total = len(verdict.broken), verdict.total
-    shown = verdict.broken if verbose else verdict.broken[:NOTES]
-    more = [Text(f"  {broken - len(shown)} more are in the report (or --verbose)")] if len(shown) < broken else []
-    count = f"{broken} of {total} rules broken" if broken else f"{total} rules kept"
+    failed, total = len(verdict.failed), verdict.total
+    shown = verdict.failed if verbose else verdict.failed[:NOTES]
+    more = [Text(f"  {failed - len(shown)} more are in the report (or --verbose)")] if len(shown) < failed else []
+    count = f"{failed} of {total} rules failed" if failed else f"{total} rules passed"
     caveat = f", {verdict.caveat}" if verdict.caveat else ""
     said = (f"{verdict.sign} {verdict.verdict}", "bold green" if verdict.valid else "bold red")
     return [

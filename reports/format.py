@@ -1,4 +1,7 @@
-"""Numbers for people: SI prefixes, two digits of uncertainty. Cheap to import."""
+"""Numbers for readers: SI prefixes, two digits of uncertainty.
+
+This module is quick to import.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _SUFFIXES = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A", "ohm"
 
 
 class BudgetLine(NamedTuple):
-    """One independent contribution: standard uncertainty and share of the variance (0 to 1, or NaN)."""
+    """One independent contribution: standard uncertainty, and share of the variance (0 to 1, or NaN)."""
 
     source: str
     u: float
@@ -36,7 +39,7 @@ class BudgetLine(NamedTuple):
 
 
 def prefix(magnitude: float, unit: str, scale: Scale = "auto") -> tuple[float, str]:
-    """The factor to multiply by, and the unit to print, for a value of about ``magnitude``."""
+    """Return the factor to multiply by, and the unit to print, for a value of about ``magnitude``."""
     if unit == "1":
         share = scale == "percent" or (scale == "auto" and magnitude <= 1.0)
         return (100.0, "%") if share else (1.0, "")
@@ -51,9 +54,9 @@ def prefix(magnitude: float, unit: str, scale: Scale = "auto") -> tuple[float, s
 
 
 def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
-    """(value, half width of the 95 % interval, unit) as text; both share one prefix and one last digit.
+    """Return (value, half-width of the 95 % interval, unit) as text; both numbers have one prefix and one last digit.
 
-    The half width is empty when no uncertainty is stated.
+    The half-width is empty if no uncertainty is stated.
     """
     value = float(q.value)
     if not math.isfinite(value):
@@ -73,7 +76,7 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
 
 
 def quantity_text(q: Quantity, scale: Scale = "auto") -> str:
-    """For people, with the half width of the 95 % interval: ``341.2 ± 3.1 µW``, ``87.5 ± 1.2 %``."""
+    """Return a quantity with the half-width of its 95 % interval: ``341.2 ± 3.1 µW``, ``87.5 ± 1.2 %``."""
     value, half, unit = quantity_parts(q, scale)
     tail = f" {unit}" if unit else ""
     if value == NO_NUMBER:
@@ -84,7 +87,7 @@ def quantity_text(q: Quantity, scale: Scale = "auto") -> str:
 
 
 def si(value: float | None, unit: str, digits: int = 4) -> str:
-    """A plain number with an SI prefix; None is ``not stated``."""
+    """Return a plain number with an SI prefix; None is ``not stated``."""
     if value is None:
         return NOT_STATED
     if not math.isfinite(value):
@@ -94,7 +97,7 @@ def si(value: float | None, unit: str, digits: int = 4) -> str:
 
 
 def budget(q: Quantity) -> list[BudgetLine]:
-    """Independent contributions, largest first; what shares an origin is added with its signs."""
+    """Return independent contributions, largest first; components with a shared origin are added with their signs."""
     merged: dict[str, list[Component]] = {}
     for position, c in enumerate(q.components):
         merged.setdefault(f"shared {c.shared}" if c.shared is not None else f"own {position}", []).append(c)
@@ -139,12 +142,12 @@ def _significant(value: float, digits: int) -> str:
 
 
 def clean(text: object) -> str:
-    """Text without control or direction characters, which a terminal or an XML reader would obey."""
+    """Return text without control or direction characters, which a terminal or an XML reader would obey."""
     return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in str(text))
 
 
 def flatten(value: Any, key: str = "", depth: int = 3) -> Iterable[tuple[str, str]]:
-    """Nested JSON as (keys joined by colons, text) pairs; a unit that ends a key goes to its number."""
+    """Return nested JSON as (keys joined by colons, text) pairs; a unit at the end of a key follows its number."""
     if isinstance(value, Mapping) and value and depth > 0:
         for k, v in value.items():
             yield from flatten(v, f"{key}: {k}" if key else str(k), depth - 1)
@@ -156,7 +159,7 @@ def flatten(value: Any, key: str = "", depth: int = 3) -> Iterable[tuple[str, st
 
 
 def say(value: Any) -> str:
-    """Any JSON value as short text; nothing at all is ``not stated``."""
+    """Return any JSON value as short text; an empty value is ``not stated``."""
     if value is None or (isinstance(value, (str, list, tuple, dict)) and not value):
         return NOT_STATED
     if isinstance(value, bool):

@@ -14,9 +14,10 @@ PLAIN_EVERY_S = 5.0
 
 @contextmanager
 def live(total: int) -> Iterator[Callable[[int, dict[str, float]], None]]:
-    """A callback for (samples done, latest reading by rail); a bar on a terminal, else a line now and then.
+    """Return a callback for (samples done, latest reading by rail), which shows progress.
 
-    ``total`` is the size of the set. A run that goes on after it, in rounds or for a time, shows its count.
+    It draws a bar on a terminal, and otherwise prints a line now and then. ``total`` is the size of the set. If a run
+    goes on after it, in rounds or for a time, the callback shows the count.
     """
     if not sys.stderr.isatty():
         yield _plain(total)

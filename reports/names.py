@@ -1,4 +1,7 @@
-"""How figures are grouped, titled and written for people. Cheap to import."""
+"""The grouping, titles and texts of figures for readers.
+
+This module is quick to import.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ class Group(NamedTuple):
 
 
 def kind_of(key: FigureKey) -> str:
-    """To which of ``KINDS`` a figure belongs."""
+    """Return the kind, one of ``KINDS``, to which a figure belongs."""
     if key.method:
         return "cross-check" if key.method == TRIMMED else PEER
     family = entry_of(key).family
@@ -58,7 +61,7 @@ def kind_of(key: FigureKey) -> str:
 
 
 def heading(key: FigureKey) -> str:
-    """The heading of the group that a figure belongs to."""
+    """Return the heading of the group to which a figure belongs."""
     kind = kind_of(key)
     where = [f"phase {clean(key.phase)}"] if key.phase else []
     where += [f"rail {clean(key.rail)}"] if key.rail else []
@@ -71,13 +74,13 @@ def heading(key: FigureKey) -> str:
 
 
 def title(key: FigureKey) -> str:
-    """The title of a figure without its phase and rail, which stand in the heading of its group."""
+    """Return the title of a figure without its phase and rail, which are in the heading of its group."""
     rail = f", rail {key.rail}" if key.rail and kind_of(key) == "average" else ""
     return clean(title_of(key) + rail)
 
 
 def groups(quantities: Mapping[FigureKey, Quantity]) -> list[Group]:
-    """Figures grouped for tables in the order of ``KINDS``; a figure that another one repeats is left out."""
+    """Return figures grouped for tables in the order of ``KINDS``; a figure that repeats another one is left out."""
     found: dict[tuple[str, str], list[tuple[FigureKey, Quantity]]] = {}
     for key, q in quantities.items():
         twin = quantities.get(replace(key, quantity=_TWINS.get(key.quantity, "")))
@@ -99,7 +102,7 @@ def _place(entry: tuple[FigureKey, Quantity]) -> int:
 
 
 def brief(group: Group, scheduled: bool) -> Group:
-    """The part of a group that a terminal shows.
+    """Return the part of a group that a terminal shows.
 
     If nothing was scheduled, service is throughput and three percentiles. Gaps are to the official target if there is
     one. A single rail and samples of one inference are not shown twice.
@@ -124,12 +127,15 @@ def _is_latency(key: FigureKey) -> bool:
 
 
 def parts_of(key: FigureKey, q: Quantity) -> tuple[str, str, str]:
-    """(value, half width, unit) of a figure, as text. A throughput below 1/s reads as seconds per sample."""
+    """Return (value, half-width, unit) of a figure as text.
+
+    A throughput below 1/s is shown as seconds per sample.
+    """
     return quantity_parts(_readable(key, q), entry_of(key).scale)
 
 
 def text_of(key: FigureKey, q: Quantity) -> str:
-    """A figure for people: ``341.2 ± 3.1 µW``."""
+    """Return a figure as text for readers: ``341.2 ± 3.1 µW``."""
     return quantity_text(_readable(key, q), entry_of(key).scale)
 
 

@@ -1,4 +1,4 @@
-"""A result as files: JSON for programs, Markdown and HTML for people, figures as SVG."""
+"""A result as files: JSON for programs, Markdown and HTML for readers, figures as SVG."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ STREAM_TABLE = "figures/stream.csv"
 
 
 def render(run: Run | None, result: Result, out: Path | None = None) -> dict[str, bytes]:
-    """Every file of a report by its name below the output directory ``out``. Reads and writes nothing there."""
+    """Return every file of a report by its name below the output directory ``out``.
+
+    This function reads and writes nothing in ``out``.
+    """
     figures = draw(result)
     content = context(run, result, out)
     env = _environment()
@@ -64,19 +67,19 @@ def render(run: Run | None, result: Result, out: Path | None = None) -> dict[str
 
 
 def write(result: Result, out: Path, run: Run | None = None) -> list[Path]:
-    """Render below ``out``, each file whole or not at all, and return the files' paths."""
+    """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files."""
     files = render(run, result, out)
     for name, content in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(out / name, content, refuse=not_stored)
     for name in (STREAM_TABLE, *(f"figures/{name}.svg" for name in FIGURES)):
-        if name not in files:  # what an earlier rendering left must not outlive its data
+        if name not in files:  # a file of an earlier rendering must not outlive its data
             (out / name).unlink(missing_ok=True)
     return [out / name for name in files]
 
 
 def context(run: Run | None, result: Result, out: Path | None = None) -> dict[str, Any]:
-    """What the templates are given: text, pairs and rows, nothing that needs computing."""
+    """Return the input of the templates: text, pairs and rows, so that templates need not compute anything."""
     start = result.start
     session = session_of(run, result)
     directory = session or (run.path if run is not None else Path())

@@ -1,4 +1,4 @@
-"""The figures of a result for people: cards, tables, and what their uncertainty is made of, as text."""
+"""The figures of a result as text: cards, tables, and components of the uncertainty."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Row(NamedTuple):
 
 
 def headlines(result: Result) -> list[dict[str, str]]:
-    """The figures a reader looks for first in this scenario; one that is missing says so."""
+    """Return the most important figures of this scenario; if one is missing, its card says so."""
     keys = [*_requested(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
     refused = {r.scope for r in result.refusals}
     cards = []
@@ -89,7 +89,7 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
 
 
 def result_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, Any]]:
-    """One table per kind, each of groups of rows."""
+    """Return one table for each kind of figure; a table consists of groups of rows."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for group in groups(quantities):
         rows = [_row(key, q) for key, q in group.entries]
@@ -98,7 +98,7 @@ def result_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, An
 
 
 def component_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, Any]]:
-    """For each quantity that states an uncertainty, what it is made of."""
+    """Return the components of the uncertainty, for each quantity that states one."""
     tables = []
     for group in groups(quantities):
         for key, q in group.entries:

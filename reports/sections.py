@@ -1,4 +1,4 @@
-"""The system and how it was measured, as text and pairs without markup, the same for every format."""
+"""Texts about the system and the measurement, as plain text and pairs, the same for every format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Stage(NamedTuple):
 
 
 def architecture(device: DeviceRecord) -> Pairs:
-    """The system under test, from what its driver declared."""
+    """Return the system under test, as its driver declared it."""
     pairs = [
         ("System", say(device.name)),
         ("Mode", say(device.mode)),
@@ -49,7 +49,7 @@ def architecture(device: DeviceRecord) -> Pairs:
 
 
 def algorithm(start: Start) -> Pairs:
-    """The algorithm and the data it ran on, as the device's driver and the workload declare them."""
+    """Return the algorithm and its data, as the device's driver and the workload declare them."""
     workload = start.workload
     stated: dict[str, Any] = to_builtins(start.device.algorithm)
     stated = {**stated, **{key: stated.get(key) for key in ("model", "tuning")}}
@@ -64,7 +64,7 @@ def algorithm(start: Start) -> Pairs:
 
 
 def workflow(result: Result) -> list[Stage]:
-    """The stages from data to score, timed phases in the order in which they first happened."""
+    """Return the stages from data to score; timed phases are in the order in which they first happened."""
     windows = {p: w for p, w in result.series.phase_windows_s.items() if len(w)}
     timed = sorted(windows, key=lambda p: float(windows[p][0][0]))
     declared = [p for p in result.start.device.phases if p not in windows]
@@ -98,14 +98,14 @@ def _figure(result: Result, key: FigureKey) -> str:
 
 
 def clock_row(c: ClockSummary) -> tuple[str, ...]:
-    """Clock, method, sigma, rate error, brackets, methods considered."""
+    """Return clock, method, sigma, rate error, brackets, and methods considered."""
     considered = "; ".join(f"{clean(m)}: {si(s, 's', 2)}" for m, s in c.considered.items())
     rate = f"{c.rate_error * 1e6:+.3g} ± {c.rate_sigma * 1e6:.2g} ppm"
     return (clean(c.clock), clean(c.method), si(c.sigma_s, "s", 2), rate, str(c.brackets), considered or "—")
 
 
 def timing(result: Result) -> Pairs:
-    """Where time comes from, besides the table of clocks."""
+    """Return where time comes from, as text beside the table of clocks."""
     start = result.start
     scenario = start.scenario
     pairs = [
@@ -122,7 +122,7 @@ def timing(result: Result) -> Pairs:
 
 
 def meters(start: Start) -> list[dict[str, Any]]:
-    """Each instrument: what it is, what it covers, and what it leaves out."""
+    """Return for each instrument what it is, what it measures, and what it leaves out."""
     found = []
     for meter in start.meters:
         known = {"Serial number": meter.serial_number, "Firmware": meter.firmware, "Calibration": _certificate(meter)}
@@ -187,7 +187,7 @@ def _clock_text(clock: ClockInfo) -> str:
 
 
 def environment(start: Start) -> Pairs:
-    """When, with what command and in which surroundings the recording was made."""
+    """Return when, with what command and in which surroundings the recording was made."""
     around = {"Lab": start.lab, "Operator": start.operator}
     pairs = [(title, say(text)) for title, text in around.items() if text]
     if start.ambient_temperature_c is not None:
@@ -198,7 +198,7 @@ def environment(start: Start) -> Pairs:
 
 
 def simulated_parts(start: Start) -> list[str]:
-    """The names of what declared itself a simulator."""
+    """Return the names of all parts that declared themselves as simulators."""
     parts: list[DeviceRecord | MeterRecord] = [start.device, *start.meters]
     return [say(part.name) for part in parts if part.mode == "simulator"]
 

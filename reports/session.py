@@ -1,4 +1,4 @@
-"""What a session's report is made of: its runs, what each gave, and where each one's own report lies."""
+"""The runs of a session for its report: the result of each, and the place of its own report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ REPORT = "report.html"
 
 
 class Member(NamedTuple):
-    """One run of a session. ``link`` leads from the session's report to the run's own."""
+    """One run of a session.
+
+    ``link`` leads from the session's report to the report of the run.
+    """
 
     name: str
     purpose: str
@@ -34,14 +37,14 @@ class Member(NamedTuple):
 
 
 def session_of(run: Run | None, result: Result) -> Path | None:
-    """The directory of the session that ``result`` sums up, ``run`` being one of its runs; else None."""
+    """Return the directory of the session that ``result`` sums up, or None; ``run`` is one of its runs."""
     if run is None or result.run_id == result.start.run_id or not is_session(run.path.parent):
         return None
     return run.path.parent
 
 
 def members(folder: Path, out: Path | None) -> list[Member]:
-    """The runs that a session binds, in order; ``out`` is where its own report goes."""
+    """Return the runs that a session binds, in order; ``out`` is the directory of the session's own report."""
     runs = runs_in(folder)
     purposes = [purpose for _, purpose in runs]
     found = []

@@ -1,4 +1,4 @@
-"""A stream between any moments: what was said of each class, and for how much of the time it was right."""
+"""A stream over any stretch of time: the answers, and the share of time in which they were right."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rig.types import Bools, Indices
 
 MAX_SCENES = 120
 FIRST_SCENES = 60
-"""Shown of a stream that has more than the most."""
+"""How many scenes are shown of a stream that has too many for one picture."""
 MAX_CLASSES = 12
 _KNOTS = 6000  # of all classes together
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The part of a stream that is drawn: scenes by the class (a row) that was heard, and held answers.
+    """The part of a stream that is drawn: the class (a row) of each scene, and the answers over time.
 
-    ``knots`` (n + 1,) bound stretches of time; ``least``, ``mean`` and ``most`` (n, rows) are the probability in
-    each, ``heard`` (n,) the row of the scene, -1 for none that is drawn.
+    ``knots`` (n + 1,) bound stretches of time. ``least``, ``mean`` and ``most`` (n, rows) are the probability in each
+    stretch. ``heard`` (n,) is the row of the scene, or -1 if the scene is not drawn.
     """
 
     limits: tuple[float, float]
@@ -40,7 +40,7 @@ class Shown:
 
 
 def shown_of(stream: Stream) -> Shown:
-    """The stream, or its first scenes where it has many, sampled no finer than the picture."""
+    """Return the stream, or its first scenes if it has many, sampled no finer than the picture."""
     count = len(stream.onset_s)
     count = count if count <= MAX_SCENES else FIRST_SCENES
     ends = np.append(stream.onset_s[1:], max(stream.end_s, stream.onset_s[-1]))[:count]
@@ -104,13 +104,16 @@ def _held(stream: Stream, columns: list[int], begin: float, end: float) -> tuple
 
 
 def right_answers(stream: Stream) -> Bools:
-    """Which answers name the scene that was heard when they came; shape (k,)."""
+    """Return which answers name the scene that was present when they came; shape (k,)."""
     said, scene = _coded(stream)
     return np.asarray(said == scene[_heard(stream)])
 
 
 def right_share(stream: Stream, edges: Floats) -> Floats:
-    """Share of the time between ``edges`` (n + 1,) in which the last answer names the scene heard; shape (n,)."""
+    """Return the share of the time between ``edges`` (n + 1,) in which the last answer names the present scene.
+
+    The shape is (n,).
+    """
     said, scene = _coded(stream)
     knots = np.unique(np.concatenate([stream.at_s, stream.onset_s, edges]))
     begin, length = knots[:-1], np.diff(knots)
@@ -138,9 +141,9 @@ def _names(stream: Stream) -> list[str]:
 
 
 def stream_csv(stream: Stream) -> bytes:
-    """Every answer as a row: when it came, what it said, the scene heard then, and the probability of each class.
+    """Return every answer as a row: its time, the answer, the scene at this time, and the probability of each class.
 
-    ``time_s`` is seconds since the start of the run; all numbers are rounded to nine decimals.
+    ``time_s`` is in seconds since the start of the run. All numbers are rounded to nine decimals.
     """
     import pyarrow as pa
     from pyarrow import csv

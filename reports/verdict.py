@@ -1,4 +1,4 @@
-"""The verdict of a result by the rules it was played by, rule by rule, for every format."""
+"""The verdict of a result by the rules of its run, rule by rule, for every format."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from typing import NamedTuple
 from reports.format import clean
 from rig.analysis.verdict import Check, Validity
 
-KEPT, BROKEN = "✓ kept", "✗ broken"
+PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
 _WHOLE = "session as a whole"
 
 
 class Rule(NamedTuple):
-    """One rule as text; ``kept`` says it in words and by a sign, ``ok`` for programs."""
+    """One rule as text; ``outcome`` is pass or fail with a sign, for readers, and ``ok`` is for programs."""
 
     rule: str
     found: str
     allowed: str
-    kept: str
+    outcome: str
     ok: bool
 
 
 class RuleGroup(NamedTuple):
-    """The rules that one run of a session kept; ``heading`` is empty where there is but one run."""
+    """The rules that one run of a session passed; ``heading`` is empty if there is only one run."""
 
     heading: str
     rules: tuple[Rule, ...]
 
 
 class Verdict(NamedTuple):
-    """All that is said of validity. ``caveat`` is empty for a set of rules to submit by.
+    """The verdict with its rules, for readers.
 
-    ``broken`` names the run before each rule, where there are several; ``kept`` has a group for each.
+    ``caveat`` is empty if results by these rules can be submitted. If there are several runs, a rule in ``failed``
+    begins with the name of its run, and ``passed`` has a group for each run.
     """
 
     verdict: str
@@ -43,19 +44,19 @@ class Verdict(NamedTuple):
     source: str
     caveat: str
     total: int
-    broken: tuple[Rule, ...]
-    kept: tuple[RuleGroup, ...]
+    failed: tuple[Rule, ...]
+    passed: tuple[RuleGroup, ...]
 
 
 def verdict_of(validity: Validity | None) -> Verdict | None:
-    """The verdict: rules that were broken first, then those kept, those of each run of a session together."""
+    """Return the verdict: failed rules first, then passed rules, grouped by the runs of a session."""
     if validity is None:
         return None
     split = [_split(check) for check in validity.checks]
     several = any(run for run, _ in split)
     runs = dict.fromkeys(run for run, _ in split)
-    broken = [rule._replace(rule=f"{run}: {rule.rule}") if run else rule for run, rule in split if not rule.ok]
-    kept = [_kept(run, [rule for other, rule in split if other == run], several) for run in runs]
+    failed = [rule._replace(rule=f"{run}: {rule.rule}") if run else rule for run, rule in split if not rule.ok]
+    passed = [_passed(run, [rule for other, rule in split if other == run], several) for run in runs]
     return Verdict(
         verdict=validity.verdict,
         sign="✓" if validity.valid else "✗",
@@ -64,19 +65,19 @@ def verdict_of(validity: Validity | None) -> Verdict | None:
         source=clean(validity.source),
         caveat="" if validity.submittable else "never submittable",
         total=len(validity.checks),
-        broken=tuple(broken),
-        kept=tuple(group for group in kept if group.rules),
+        failed=tuple(failed),
+        passed=tuple(group for group in passed if group.rules),
     )
 
 
-def _kept(run: str, rules: list[Rule], several: bool) -> RuleGroup:
-    kept = tuple(rule for rule in rules if rule.ok)
-    count = f"{len(kept)} of {len(rules)} rules kept"
-    return RuleGroup(f"{run or _WHOLE}: {count}" if several else "", kept)
+def _passed(run: str, rules: list[Rule], several: bool) -> RuleGroup:
+    passed = tuple(rule for rule in rules if rule.ok)
+    count = f"{len(passed)} of {len(rules)} rules passed"
+    return RuleGroup(f"{run or _WHOLE}: {count}" if several else "", passed)
 
 
 def _split(check: Check) -> tuple[str, Rule]:
     match = _OF_RUN.fullmatch(check.rule)
     run, rule = (match["run"], match["rule"]) if match else ("", check.rule)
-    kept = KEPT if check.ok else BROKEN
-    return clean(run), Rule(clean(rule), clean(check.found), clean(check.allowed), kept, check.ok)
+    outcome = PASS if check.ok else FAIL
+    return clean(run), Rule(clean(rule), clean(check.found), clean(check.allowed), outcome, check.ok)

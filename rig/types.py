@@ -1,7 +1,7 @@
-"""The nouns, the steps and the protocols. Imports nothing of ours.
+"""The nouns, the steps and the protocols of the rig; this module imports no other module of the project.
 
-Units are SI and stand in the name: ``_s``, ``_w``, ``_j``, ``_hz``; host time is an integer of
-nanoseconds (``_ns``) on the run's one host clock; ``_tick`` counts on the clock named beside it.
+Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is an integer number of nanoseconds
+(``_ns``) on the run's one host clock. ``_tick`` is a count on the clock that is named beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 _MAX = sys.float_info.max
 Number = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
-"""Finite. The bounds are checked where a recording is read or a rail is declared, not by the constructors."""
+"""A finite number. The bounds are checked when a recording is read or a rail is declared, not by the constructors."""
 Size = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -35,11 +35,12 @@ Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One thing to process. ``payload`` is any array; ``rate_hz`` is set when it is a time series.
+    """One thing to process.
 
-    ``inferences`` is how many inferences the sample stands for (a 10 s sequence of 1 s scenes: 10).
-    ``label_age_s``, for a frame of a stream: how long its label had been true when the frame ended.
-    ``keep``: the payload is kept with the recording, since answers can only be checked against it.
+    ``payload`` is any array. ``rate_hz`` is set if it is a time series. ``inferences`` is how many inferences the
+    sample stands for (a 10 s sequence of 1 s scenes: 10). ``label_age_s`` is for a frame of a stream: how long its
+    label had been true when the frame ended. With ``keep``, the payload is stored with the recording, because the
+    answers can only be checked with it.
     """
 
     id: str
@@ -56,7 +57,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """When a solver stops: after ``timeout_s``, or at a cost no greater than ``stop_at_cost``."""
+    """The budget of a solver: it stops after ``timeout_s``, or at a cost not greater than ``stop_at_cost``."""
 
     timeout_s: float | None = None
     stop_at_cost: float | None = None
@@ -64,23 +65,25 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Read every clock many times and, where the device can, pulse the power trace."""
+    """The step that reads every clock many times and, if the device can do it, pulses the power trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Leave the configured device alone for ``seconds``; the window is an idle window."""
+    """The step that leaves the configured device idle for ``seconds``, which become an idle window."""
 
     seconds: float
 
 
 class Issue(msgspec.Struct, frozen=True, gc=False):
-    """Hand samples to the device: with ``due_ns`` None as soon as it is free, and wait for the answers;
+    """The step that hands samples to the device.
 
-    else ``due_ns`` after the first issue that has one, whether it is free or not, and go on. What is due
-    together is handed over together, up to the device's batch. ``repeat`` loops the work inside one span, ``phase``
-    restricts it to one phase, ``warmup`` issues are recorded but enter no result, and with ``queue`` a
-    sample is dropped when so many wait unanswered at the moment it is due.
+    If ``due_ns`` is None, they are issued as soon as the device is free, and the step waits for the answers. Otherwise
+    they are due at ``due_ns`` after the first issue that has a due time, whether the device is free or not, and the
+    scenario goes on. Samples that are due together are issued together, up to the largest batch of the device.
+    ``repeat`` loops the work inside one span. ``phase`` restricts it to one phase. Issues with ``warmup`` are recorded
+    but are not part of any result. With ``queue``, a sample is dropped if at its due time this many samples wait for an
+    answer.
     """
 
     samples: Sequence[Sample]
@@ -99,10 +102,10 @@ Step = Mark | Idle | Issue
 class Rules:
     """What makes a result of one scenario valid under a named, versioned set; see ``scenarios/rules.py``.
 
-    What is None is not asked for. ``percentile`` (0 to 1) is the share of latencies that an estimate or a
-    bound speaks of, ``in_time_share`` of frames that must meet their deadline. ``late_share`` is how large
-    the 99th percentile of slip may be against the latency bound or deadline, ``gap_distance`` the
-    Kolmogorov distance between the gaps scheduled and kept. ``trial_tolerance`` is relative to the mean.
+    A field that is None requires nothing. ``percentile`` (0 to 1) is the share of latencies that an estimate or a bound
+    is about. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits the 99th
+    percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
+    Kolmogorov distance between the scheduled and the actual gaps. ``trial_tolerance`` is relative to the mean.
     """
 
     name: str
@@ -111,7 +114,7 @@ class Rules:
     submittable: bool
     idle_s: float = 2.0
     warmup: int | None = None
-    """Warm-up samples allowed at most."""
+    """The largest number of warm-up samples that is allowed."""
     min_duration_s: float = 0.0
     min_queries: int = 1
     whole_set: bool = False
@@ -129,11 +132,11 @@ class Rules:
 
 
 UNSTAMPED = -(2**63)
-"""Both ticks of a span whose times stand on a pin (``DeviceInfo.spans_on_pin``) and nowhere else."""
+"""Both ticks of a span that is marked only on a pin (``DeviceInfo.spans_on_pin``)."""
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """One stretch of one phase, on the device's own clock; ``executions`` > 1 when it looped."""
+    """One stretch of one phase, on the device's own clock; ``executions`` is above 1 if the sample ran in a loop."""
 
     phase: str
     on_tick: int
@@ -150,7 +153,10 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """The device's answer to one sample. ``output`` is anything JSON can hold."""
+    """The device's answer to one sample.
+
+    ``output`` is any value that JSON can hold.
+    """
 
     sample_id: str
     output: Any
@@ -160,7 +166,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """One reading of a clock between two host stamps: it showed ``tick`` at some moment between."""
+    """One reading of a clock between two host stamps; the clock showed ``tick`` at some moment between them."""
 
     before_ns: int
     tick: int
@@ -171,10 +177,10 @@ class Bracket:
 class Chunk:
     """Readings of one rail that became ready together, in the rail's raw unit.
 
-    ``value`` has shape (n,). Without ticks the readings continue the rail's uniform grid; with
-    them (int64, shape (n,)) each reading covers ``start_tick`` to ``end_tick`` of the meter clock.
-    ``flags`` (uint8) is 1 where the instrument reported overload. Of a logic input (kind ``edges``) a
-    reading is an edge: ``value`` the level after it, 1 or 0, both ticks that of the edge.
+    ``value`` has shape (n,). Without ticks, the readings continue the rail's uniform grid. With ticks (int64, shape
+    (n,)), each reading covers ``start_tick`` to ``end_tick`` of the meter's clock. ``flags`` (uint8) is 1 where the
+    instrument reported overload. For a logic input (kind ``edges``), a reading is an edge: ``value`` is the level after
+    it, 1 or 0, and both ticks are the tick of the edge.
     """
 
     rail: str
@@ -195,14 +201,15 @@ class ClockInfo:
     tick_hz: Annotated[float, msgspec.Meta(ge=1e-6, le=1e15)]
     """Nominal ticks per second (Hz)."""
     tolerance: Size = 1e-3
-    """Relative; how far the true rate may be from nominal."""
+    """The largest relative difference between the true and the nominal rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """What a system under test is. ``clock`` None means spans are stamped in host nanoseconds.
+    """What a system under test is.
 
-    ``max_pending`` is how many samples it can hold unanswered; None: one batch at a time.
+    If ``clock`` is None, spans are stamped in host nanoseconds. ``max_pending`` is how many unanswered samples the
+    device can hold; None means one batch at a time.
     """
 
     name: str
@@ -216,23 +223,23 @@ class DeviceInfo:
     onboard_meter: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
-    """Digest of each thing the result depends on (model, calibration, firmware)."""
+    """Digest of each thing on which the result depends (model, calibration, firmware)."""
     details: Mapping[str, Any] = field(default_factory=dict)
     spans_on_pin: bool = False
-    """It stamps no span but marks each on a pin, which a meter on the bench must watch; ``clock`` is None."""
+    """The device does not stamp spans but marks each on a pin, which a meter must record; ``clock`` is None."""
     schedule_depends_on_budget: bool | None = None
-    """Whether a solver works differently when it is given more time. None: not stated."""
+    """Whether a solver works differently when it is given more time; None means not stated."""
     algorithm: Mapping[str, Any] = field(default_factory=dict)
-    """What it runs: algorithm, model, encoder, network, tuning, training, solver, parameters."""
+    """What the device runs: algorithm, model, encoder, network, tuning, training, solver, parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Raw readings to watts: ``p = x * v - x**2 * r`` for amperes, ``p = x`` for watts.
+    """The conversion of raw readings to watts: ``p = x * v - x**2 * r`` for amperes, ``p = x`` for watts.
 
-    ``supply_v`` is the voltage before the meter, ``burden_ohm`` the shunt's resistance. In place of a constant voltage
-    ``supply_rail`` names a rail of volts in the same run, whose readings are then multiplied one by one. A rail of
-    volts is no power by itself.
+    ``supply_v`` is the voltage before the meter. ``burden_ohm`` is the resistance of the shunt. Instead of a constant
+    voltage, ``supply_rail`` can name a rail of volts in the same run, whose readings are then multiplied one by one. A
+    rail of volts alone is not power.
     """
 
     unit: Literal["W", "A", "J", "V"] = "W"
@@ -243,9 +250,9 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Limits (not standard deviations) from the instrument's calibration: |error| stays below
+    """Limits (not standard deviations) of the error, from the instrument's calibration.
 
-    ``of_reading * |reading| + offset`` with the offset in the rail's raw unit.
+    |error| stays below ``of_reading * |reading| + offset``, with the offset in the rail's raw unit.
     """
 
     of_reading: Size
@@ -255,10 +262,11 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Rail:
-    """One measured supply, or a logic input beside it. Times in seconds; ``accuracy`` None: not stated, never zero.
+    """One measured supply, or a logic input beside it; times are in seconds.
 
-    Of a logic input (kind ``edges``) ``rate_hz`` is how often it is looked at (0: it stamps edges to a tick), an
-    edge's tick is that of the first look that saw it, and what speaks of watts means nothing.
+    If ``accuracy`` is None, it is not stated; it is never taken as zero. For a logic input (kind ``edges``),
+    ``rate_hz`` is its sampling rate (0: edges are stamped to a tick). The tick of an edge is that of the first sample
+    with the new level. Fields about watts have no meaning for a logic input.
     """
 
     name: Name
@@ -271,12 +279,15 @@ class Rail:
     range_max: Number | None = None
     accuracy: Accuracy | None = None
     gain_id: str | None = None
-    """Rails that share one gain error (one shunt, one reference) share this name."""
+    """The same name for all rails that share one gain error (one shunt, one reference)."""
     pin: Pin | None = None
-    """What the device does with the pin: ``level``: high during each span; ``stamp``: a falling edge when a span
-    begins and when it ends; ``toggle``: another level then. None: nobody said, and the edges place nothing."""
+    """What the device does with the pin, or None if this is not stated and the edges are not used for alignment.
+
+    ``level``: high during each span. ``stamp``: a falling edge when a span begins and when it ends. ``toggle``: the
+    level changes when a span begins and when it ends.
+    """
     pin_lag_s: Size = 0.0
-    """How far the pin may at most follow or lead what it marks; a limit, as those of ``Accuracy``."""
+    """The most that the pin may lag or lead what it marks; a limit, like those of ``Accuracy``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +300,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class MeterInfo:
-    """What a meter is, what it sees and what it leaves out."""
+    """What a meter is, what it measures and what it leaves out."""
 
     name: str
     mode: Mode
@@ -298,7 +309,7 @@ class MeterInfo:
     omitted: tuple[str, ...] = ()
     description: str = ""
     buffer_s: float | None = None
-    """How long the instrument can go undrained before it loses readings."""
+    """How long the instrument can go without being drained before it loses readings."""
     versions: Mapping[str, str] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     serial_number: str | None = None
@@ -310,14 +321,14 @@ class MeterInfo:
 
 
 class Clock(Protocol):
-    """The host's monotonic time, or a plant's virtual one."""
+    """The host's monotonic clock, or the virtual clock of a plant."""
 
     def now_ns(self) -> int: ...
     def sleep_until(self, ns: int) -> None: ...
 
 
 class Device(Protocol):
-    """A system under test. ``stage`` loads samples and is not timed; ``submit`` must not block."""
+    """A system under test; ``stage`` loads samples and is not timed, and ``submit`` must not block."""
 
     def info(self) -> DeviceInfo: ...
     def stage(self, samples: Sequence[Sample]) -> None: ...
@@ -327,8 +338,11 @@ class Device(Protocol):
 
 
 class Meter(Protocol):
-    """An instrument. ``start`` triggers it and returns the bracket of its first tick; ``read``
-    returns what is ready, perhaps nothing, without waiting; ``stop`` returns the rest."""
+    """An instrument.
+
+    ``start`` triggers it and returns the bracket of its first tick. ``read`` returns the readings that are ready,
+    perhaps none, without waiting. ``stop`` returns the rest.
+    """
 
     def info(self) -> MeterInfo: ...
     def start(self) -> Bracket: ...
@@ -346,7 +360,7 @@ class Clocked(Protocol):
 
 @runtime_checkable
 class Marks(Protocol):
-    """A device that can draw visibly more power for about ``seconds``, stamped by its own clock."""
+    """A device that can draw visibly more power for about ``seconds``, and stamps this pulse by its own clock."""
 
     def pulse(self, seconds: float) -> Span: ...
 
@@ -362,31 +376,31 @@ class Repeats(Protocol):
 
 @runtime_checkable
 class Inspects(Protocol):
-    """A simulator that can count: integer activity counters by layer and step, for one sample id."""
+    """A simulator that counts activity: integer counters by layer and step, for one sample id."""
 
     def activity(self) -> Mapping[str, Mapping[str, NDArray[np.int64]]]: ...
 
 
 class Plant(Protocol):
-    """Simulated surroundings: what a simulated device does becomes the power its meter sees."""
+    """A simulated bench: what a simulated device does becomes the power that its meter sees."""
 
     clock: Clock
 
     def install(self, idle_w: Mapping[str, float], phase_w: Mapping[str, Mapping[str, float]]) -> None:
-        """Declare watts at idle by rail, and watts while in each phase: ``phase_w[phase][rail]``."""
+        """Declare watts at idle by rail, and watts in each phase: ``phase_w[phase][rail]``."""
         ...
 
     def occupy(self, phase: str, on_ns: int, off_ns: int) -> None:
-        """Say that the device is in ``phase`` from ``on_ns`` to ``off_ns`` of true time."""
+        """Declare that the device is in ``phase`` from ``on_ns`` to ``off_ns`` of true time."""
         ...
 
     def meter(self, name: str, rate_hz: float) -> Meter:
-        """A simulated instrument that watches every installed rail."""
+        """Return a simulated instrument that measures every installed rail."""
         ...
 
 
 class Workload(Protocol):
-    """What is streamed: samples, and what a recording says of where they come from."""
+    """What is streamed: samples, and what a recording must say about their origin."""
 
     @property
     def name(self) -> str: ...
@@ -404,7 +418,7 @@ class Workload(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleSet:
-    """A workload that is its samples and no more; see ``Workload``."""
+    """A workload that consists only of its samples; see ``Workload``."""
 
     name: str
     task: str
@@ -416,14 +430,15 @@ class SampleSet:
 
 @runtime_checkable
 class Streams(Protocol):
-    """A workload that can be heard as one continuous stream."""
+    """A workload that can be played as one continuous stream."""
 
     def stream(
         self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
     ) -> Sequence[Sample]:
-        """Frames of ``window_s``, one every ``stride_s``, of a stream whose label changes every ``scene_s``.
+        """Return frames of ``window_s``, one every ``stride_s``, of a stream whose label changes every ``scene_s``.
 
-        Frame k ends ``window_s + k * stride_s`` after the stream began; its label is what is heard at its end.
+        Frame k ends ``window_s + k * stride_s`` after the stream began. Its label is the label of the stream at this
+        moment.
         """
         ...
 
@@ -440,13 +455,19 @@ class Exports(Protocol):
     """The module of a workload that writes one problem to a file, for ``rig workload export``."""
 
     def export(self, nodes: int, density: float, seed: int, out: Path) -> Mapping[str, Any]:
-        """Draw the problem and write it to ``out``, whole or not at all; returns what the command says of it."""
+        """Draw the problem and write it to ``out``, as a whole or not at all.
+
+        Returns what the command prints about it.
+        """
         ...
 
 
 class Problem(Protocol):
-    """What a solver is given. The group ``rig.problems`` holds, by workload, a function from a kept payload to it."""
+    """What a solver must solve.
+
+    The group ``rig.problems`` holds, by workload, a function that makes the problem from a stored payload.
+    """
 
     def judge(self, solution: str) -> tuple[float, int]:
-        """The cost of the ``solution`` that a reply states, and how many of the problem's constraints it violates."""
+        """Return the cost of the ``solution`` in a reply, and how many constraints of the problem it violates."""
         ...

@@ -1,4 +1,4 @@
-"""The pictures of a report as SVG: a stream, power, times, service, and what the uncertainty is made of.
+"""The pictures of a report as SVG: a stream, power, times, service, and the components of the uncertainty.
 
 Figures are drawn without pyplot, and the same result gives the same bytes.
 """
@@ -29,7 +29,7 @@ _BUDGET_OF = tuple(
 
 
 def draw(result: Result) -> dict[str, bytes]:
-    """SVG by the names in ``reports.render.FIGURES``; a figure without data is left out."""
+    """Return SVG by the names in ``reports.render.FIGURES``; a figure without data is left out."""
     with styled():
         figures = {
             "stream": stream_figure(result.series, result.quantities),

@@ -14,7 +14,7 @@ from rig.analysis.quantity import Quantity
 
 
 def execution_figure(times_s: Floats, quantities: Mapping[FigureKey, Quantity]) -> Any:
-    """How often each execution time occurred, and the share that took no longer; or None."""
+    """Return how often each execution time occurred and which share took no longer; None without data."""
     times = np.sort(np.asarray(times_s, dtype=np.float64)[np.isfinite(times_s)])
     if not len(times):
         return None

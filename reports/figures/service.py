@@ -1,4 +1,4 @@
-"""How a system served, as a picture: how long answers took, over time and by share."""
+"""Service as a picture: how long answers took, over time and by share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MARKED = (
 
 
 def service_figure(result: Result) -> Any:
-    """Latency over time beside the share of samples completed within a time; or None."""
+    """Return latency over time and the share of samples completed within a time; None without data."""
     series = result.series
     requested, took = (np.asarray(x, dtype=np.float64) for x in (series.requested_s, series.latency_s))
     known = np.isfinite(requested) & np.isfinite(took)

@@ -1,4 +1,4 @@
-"""Solves as a picture: how the gap to the target closed, and how many came how close in what time."""
+"""Solves as a picture: the gap to the target over time, and the share of solves that reached each gap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Path = tuple[Floats, Floats]
 
 
 def solver_figure(solves: Sequence[Solve]) -> Any:
-    """Best gap so far over the time of each solve, beside the share that reached each threshold; or None."""
+    """Return the best gap so far over the time of each solve, and the share at each threshold; None without data."""
     target, own = _target(solves)
     paths = [_path(s, s.targets[target]) for s in own]
     paths = [(t, g) for t, g in paths if len(t)]

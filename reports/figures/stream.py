@@ -1,4 +1,4 @@
-"""A stream as a picture: what the device said of each class, the scenes that were heard, and power below."""
+"""A stream as a picture: the probability of each class, the scenes, and power."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST = 20
 
 
 def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> Any:
-    """Probability by class over time, answers right and wrong, and power, on one axis of time; or None."""
+    """Return probability by class, right and wrong answers, and power on one time axis; None without data."""
     stream = series.stream
     if stream is None or not (len(stream.at_s) and len(stream.onset_s) and stream.classes):
         return None
@@ -121,7 +121,7 @@ def _fill(axis: Any, knots: Floats, low: Floats, high: Floats, here: Bools, **st
         flat = np.all(low[first:last] == low[first])
         under = low[[first, first]] if flat else np.repeat(low[first:last], 2)[::-1]
         back = x[[-1, 0]] if flat else x[::-1]
-        y = np.concatenate([np.repeat(high[first:last], 2), under, [0.0]])  # where a path closes is not read
+        y = np.concatenate([np.repeat(high[first:last], 2), under, [0.0]])  # the closing point is never used
         corners.append(np.column_stack([np.concatenate([x, back, [0.0]]), y]))
         codes += [Path.MOVETO, *[Path.LINETO] * (len(y) - 2), Path.CLOSEPOLY]
     if corners:

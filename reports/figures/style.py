@@ -1,4 +1,7 @@
-"""How every picture of a report looks: colours, sizes, margins. Cheap to import."""
+"""The look of every picture of a report: colours, sizes, margins.
+
+This module is quick to import.
+"""
 
 from __future__ import annotations
 
@@ -57,14 +60,17 @@ RC: dict[Any, Any] = {
 
 
 def new_figure(height_in: float) -> Any:
-    """An empty figure of the width that all share."""
+    """Return an empty figure with the width that all figures share."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH_IN, height_in), facecolor="white")
 
 
 def margins(figure: Any, top: float, left: float = 0.8, gap: float = 0.0) -> None:
-    """Place stacked axes by inches; matplotlib's own solver differs in the last bit from call to call."""
+    """Set the positions of stacked axes in inches.
+
+    The layout solver of matplotlib gives results that differ in the last bit from call to call.
+    """
     width, height = figure.get_size_inches()
     rows = len(figure.axes)
     mean = (height - top - 0.55 - gap * (rows - 1)) / rows

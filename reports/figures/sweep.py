@@ -1,4 +1,4 @@
-"""A sweep as a picture: one quantity against one varied key, a line for each combination of the others.
+"""A sweep as a picture: one quantity against one varied key, a line for each combination of the other keys.
 
 The same table gives the same bytes.
 """
@@ -42,14 +42,15 @@ _DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 def sweep_figure(
     rows: Sequence[Row], varied: Sequence[str], figures: Figures, plot: str | None, against: str | None
 ) -> bytes | None:
-    """SVG of ``plot`` against ``against``; None where no row has a figure and none was asked for.
+    """Return SVG of ``plot`` against ``against``, or None if no row has a figure and none was requested.
 
-    ``rows`` map columns to values as in ``table.csv``, the half width of a quantity's 95 % interval under its name
-    and ``sweep_axes.HALF``; ``varied`` are the columns that span the grid, ``figures`` those of figures. The line goes
-    through the mean of repetitions, each of which is a point with its own interval. Against another quantity, such as
-    the time that a solve really took, a line follows the key with most values. Costs stand beside the target's.
+    ``rows`` map columns to values as in ``table.csv``. The half-width of a quantity's 95 % interval is under the
+    quantity's name followed by ``sweep_axes.HALF``. ``varied`` are the columns that span the grid, and ``figures`` the
+    columns of figures. The line goes through the mean of repetitions, and each repetition is a point with its own
+    interval. ``against`` can also be a quantity, such as the time that a solve really took; a line then follows the key
+    with most values. Costs are shown together with the target's cost.
 
-    Raises ``UsageError`` for a quantity or key that is not there.
+    Raises ``UsageError`` for a quantity or key that does not exist.
     """
     quantity = _chosen("plot", plot, list(figures), _likeliest(rows, figures))
     walked = _widest(rows, varied)
@@ -122,12 +123,12 @@ def _drawn(rows: Sequence[Row], quantity: str, figures: Figures, key: str, other
 # ---- which line is which ------------------------------------------------------------------
 
 Line = tuple[tuple[Any, ...], list[Row]]
-"""The values of the keys that tell it from the others, and its rows."""
+"""The values of the keys that distinguish the line from others, and the rows of the line."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of the legend; of a horizontal line at ``cost`` where that is not None."""
+    """An entry of the legend; if ``cost`` is not None, it is the entry of a horizontal line."""
 
     label: str
     style: Mapping[str, Any]

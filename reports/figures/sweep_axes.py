@@ -1,4 +1,4 @@
-"""Points, intervals and axes of a sweep's picture: where values stand, what is logarithmic, what is never negative."""
+"""Points, intervals and axes of a sweep's picture: positions of values, logarithmic axes, and limits of quantities."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _TICKS = 9  # values that are all written at a logarithmic axis
 
 @dataclass(frozen=True)
 class Drawn:
-    """What is drawn: ``quantity`` times ``factor`` against ``key``, whose values stand at ``x_of``.
+    """What is drawn: ``quantity`` times ``factor`` against ``key``.
 
-    ``held`` are the least and greatest that the quantity can be.
+    ``x_of`` gives the position of each value of the key. ``held`` are the least and the greatest value that the
+    quantity can have.
     """
 
     quantity: str
@@ -33,14 +34,14 @@ class Drawn:
     held: tuple[float, float]
 
     def interval(self, row: Row) -> tuple[float, float, float]:
-        """The point of a row, and the ends of its interval."""
+        """Return the point of a row, and the ends of its interval."""
         y, half = float(row[self.quantity]), float(row.get(self.quantity + HALF) or 0.0)
         low, high = max(y - half, min(self.held[0], y)), min(y + half, max(self.held[1], y))
         return y * self.factor, low * self.factor, high * self.factor
 
 
 def places(values: Sequence[Any]) -> tuple[dict[Any, float], list[str]]:
-    """Where each value of the key stands, and the names of places that are no numbers."""
+    """Return the position of each value of the key, and the labels of positions that are not numbers."""
     if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
         return {v: float(v) for v in values}, []
     names = list(dict.fromkeys(values))
@@ -48,14 +49,14 @@ def places(values: Sequence[Any]) -> tuple[dict[Any, float], list[str]]:
 
 
 def said(value: Any) -> str:
-    """A value of a key, as people write it."""
+    """Return a value of a key as text."""
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:g}"
     return "default" if value is None else clean(value)
 
 
 def bounds(quantity: Entry) -> tuple[float, float]:
-    """The least and the greatest that a quantity can be: times, powers and shares are not negative."""
+    """Return the least and the greatest value that a quantity can have; times, powers and shares are not negative."""
     if quantity.signed:
         return -math.inf, math.inf
     if quantity.unit == "1":
@@ -64,7 +65,7 @@ def bounds(quantity: Entry) -> tuple[float, float]:
 
 
 def draw_line(axis: Any, rows: Sequence[Row], drawn: Drawn, style: Mapping[str, Any]) -> None:
-    """A point with its interval for each row, and a line through the means of those at one place."""
+    """Draw a point with its interval for each row, and a line through the means of points at one position."""
     x = [drawn.x_of[row[drawn.key]] for row in rows]
     points = [drawn.interval(row) for row in rows]
     at: dict[float, list[float]] = {}
@@ -80,7 +81,7 @@ def draw_line(axis: Any, rows: Sequence[Row], drawn: Drawn, style: Mapping[str, 
 
 
 def scale_axes(axis: Any, rows: Sequence[Row], drawn: Drawn, names: Sequence[str]) -> None:
-    """Linear or logarithmic, with the values of the key or their ``names`` at the ticks."""
+    """Make axes linear or logarithmic, with the values of the key or their ``names`` at the ticks."""
     x = [drawn.x_of[row[drawn.key]] for row in rows]
     if names:
         axis.set_xticks(range(len(names)), names)
@@ -103,7 +104,10 @@ def _wide(values: Sequence[float]) -> bool:
 
 
 def logarithmic(values: Sequence[float]) -> bool:
-    """Whether the values of a key are: over a wide span, or a decade in steps that are alike as factors."""
+    """Return whether the values of a key need a logarithmic axis.
+
+    They do if they have a wide span, or if they span a decade in steps of similar factors.
+    """
     several = sorted(set(values))
     if several[0] <= 0 or len(several) < 3 or several[-1] / several[0] < _DECADE:
         return _wide(values)

@@ -1,4 +1,4 @@
-"""Power over time, with what the device was doing behind it, drawn small enough to embed."""
+"""Power over time, with the activity of the device behind it, drawn small enough to embed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEGEND_COLUMNS = 6
 
 
 def power_figure(series: Series) -> Any:
-    """A panel for the total, one per rail where they are few, and one near the first spans; or None."""
+    """Return panels for the total, for each of a few rails, and for the first spans; None without data."""
     rails = [r for r in series.rails if len(r.watts)]
     if not rails:
         return None
@@ -49,7 +49,7 @@ def power_figure(series: Series) -> Any:
 
 
 def total_of(rails: Sequence[RailSeries]) -> RailSeries:
-    """The sum of rails at the readings of the finest; each reading holds until the next one begins."""
+    """Return the sum of rails at the readings of the finest rail; each reading holds until the next one begins."""
     if len(rails) == 1:
         return rails[0]
     finest = max(rails, key=lambda r: len(r.watts))
@@ -89,7 +89,10 @@ def _near(series: Series, first: float, last: float) -> tuple[float, float] | No
 
 
 def draw_power(axis: Any, rail: RailSeries, limits: tuple[float, float], buckets: int) -> tuple[float, str]:
-    """One rail between two moments, as it was read or as its envelope; the factor and unit of the axis."""
+    """Draw one rail between two moments, as single readings or as its envelope.
+
+    Returns the factor and unit of the axis.
+    """
     low = max(int(np.searchsorted(rail.end_s, limits[0])) - 1, 0)
     high = int(np.searchsorted(rail.start_s, limits[1])) + 1
     start, end, watts = rail.start_s[low:high], rail.end_s[low:high], rail.watts[low:high]
@@ -109,7 +112,7 @@ def draw_power(axis: Any, rail: RailSeries, limits: tuple[float, float], buckets
 
 
 def envelope(start: Floats, end: Floats, watts: Floats, buckets: int) -> tuple[Floats, Floats, Floats, Floats]:
-    """(time, least, mean, greatest) in ``buckets`` equal stretches of time; NaN where nothing was read."""
+    """Return (time, least, mean, greatest) in ``buckets`` equal stretches of time; NaN without readings."""
     edges = np.linspace(start[0], end[-1], buckets + 1)
     cuts = np.searchsorted(start, edges[:-1])
     counts = np.diff(np.append(cuts, len(watts)))

@@ -1,4 +1,4 @@
-"""Every figure, as a pure function of the recording.
+"""Compute every figure as a pure function of the recording.
 
 In: a ``Run``. Out: a ``Result``. Imported by commands, sessions, sweeps and reports.
 """

@@ -1,4 +1,4 @@
-"""Accuracy: outputs counted against the labels of the workload."""
+"""Accuracy: outputs are compared with the labels of the workload."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from rig.recording.reader import Run
 
 
 def accuracy_figures(run: Run) -> Figures:
-    """Accuracy, and the mean recall by class. An issue that ran only an earlier phase does not count."""
+    """Return accuracy and the mean recall by class.
+
+    An issue that ran only an earlier phase does not count.
+    """
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
     rows = run.replies.select(["issue", "sample_id", "phase", "output", "warmup"]).to_pylist()
     phases = run.start.device.phases
@@ -35,6 +38,6 @@ def accuracy_figures(run: Run) -> Figures:
 
 
 def answer_of(output: str) -> object:
-    """The answer in a reply's output: what stands under ``label`` in an object, else the whole output."""
+    """Return the answer in an output: the value of ``label`` if the output is an object, otherwise the whole output."""
     found = json.loads(output)
     return found.get("label") if isinstance(found, dict) else found

@@ -1,4 +1,4 @@
-"""Every quantity that the rig computes: its unit, its title, and the family that it is shown with."""
+"""The catalogue of every quantity that the rig computes: unit, title, and the family in which it is shown."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from rig.analysis.figure_key import FigureKey
 
 Family = Literal["overall", "service", "arrivals", "scene changes", "average", "solver", "recorder"]
 Scale = Literal["auto", "percent", "number"]
-"""How a number without a unit reads: in percent up to 1, always in percent, or never."""
+"""How to print a number without a unit: in percent up to 1, always in percent, or never in percent."""
 
 
 class Entry(NamedTuple):
-    """One quantity. ``title`` may hold the parameters of the key; ``signed`` quantities can be below zero."""
+    """One quantity.
+
+    ``title`` may contain parameters of the key. A quantity that is ``signed`` can be below zero.
+    """
 
     unit: str
     title: str
@@ -89,12 +92,15 @@ CATALOGUE: Mapping[str, Entry] = {
 
 
 def entry_of(key: FigureKey) -> Entry:
-    """The catalogue's entry for a figure. Raises ``KeyError`` for a quantity that it does not hold."""
+    """Return the entry of a figure's quantity.
+
+    Raises ``KeyError`` for a quantity that the catalogue does not hold.
+    """
     return CATALOGUE[key.quantity]
 
 
 def title_of(key: FigureKey) -> str:
-    """The title of a figure, without its phase and rail: ``Latency, 99th percentile``."""
+    """Return the title of a figure without its phase and rail, such as ``Latency, 99th percentile``."""
     title = entry_of(key).title.format(
         target=key.target.replace("_", " "),
         threshold=f"{100 * key.threshold:g} %",
@@ -104,7 +110,7 @@ def title_of(key: FigureKey) -> str:
 
 
 def ordinal(percentile: float) -> str:
-    """A percentile in words: 50 is the median, 99.9 the 99.9th percentile."""
+    """Return a percentile in words: 50 is the median, 99.9 the 99.9th percentile."""
     text = f"{percentile:g}"
     if text == "50":
         return "median"

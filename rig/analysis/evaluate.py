@@ -1,4 +1,4 @@
-"""``evaluate(run) -> Result``: a recording in, all of its figures out. Every stage is a function of earlier ones."""
+"""The evaluation takes a recording and returns all figures; each of its stages is a function of earlier stages."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from rig.recording.reader import Run
 
 
 def evaluate(run: Run) -> Result:
-    """All figures of a run.
+    """Compute all figures of a run.
 
-    Raises ``DataError`` if the recording contradicts itself, ``MeasurementRefusedError`` if its traces need more
-    memory than there is.
+    Raises ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if its traces need more
+    memory than is available.
 
     Example::
 

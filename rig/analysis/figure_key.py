@@ -1,4 +1,4 @@
-"""What a figure is called: which quantity, of which phase and rail, by which method."""
+"""The key of a figure says which quantity it is, of which phase and rail, and by which method."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from rig.analysis.quantity import Quantity
 TRIMMED = "trimmed"
 """The cross-check of powers and energies from trimmed windows."""
 PEER = "peer"
-"""The figures of the program that recorded the trace, by its own method."""
+"""The method of the program that recorded the trace, for the figures that it would compute."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class FigureKey:
-    """The key of one figure. ``quantity`` is an entry of ``rig.analysis.catalogue``.
+    """The key of one figure; ``quantity`` is the name of an entry in ``rig.analysis.catalogue``.
 
-    An empty ``phase`` or ``rail`` means all of them, an empty ``method`` the rig's own. A quantity whose name holds
-    ``{target}``, ``{threshold}`` or ``{percentile}`` takes the field of that name; ``window`` counts from 1.
-    ``str(key)`` is the name of the figure in ``results.json``.
+    An empty ``phase`` or ``rail`` means all phases or all rails. An empty ``method`` means the rig's own method. The
+    name of a quantity can contain ``{target}``, ``{threshold}`` or ``{percentile}``, which stand for the fields of
+    these names. ``window`` counts from 1. ``str(key)`` is the name of the figure in ``results.json``.
     """
 
     quantity: str
@@ -33,7 +33,7 @@ class FigureKey:
 
     @property
     def of_whole(self) -> bool:
-        """Whether the figure is the rig's own, of the whole device."""
+        """Return whether the figure is the rig's own and covers the whole device."""
         return not (self.phase or self.rail or self.method)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class FigureKey:
 class Figures(Mapping[FigureKey, Quantity]):
     """Quantities by key, in the order in which they were computed.
 
-    A figure is also found by its name in ``results.json``, such as ``figures["active_power_w"]``.
+    A name from ``results.json``, such as ``figures["active_power_w"]``, also finds its figure.
     """
 
     def __init__(self, quantities: Mapping[FigureKey, Quantity] | None = None) -> None:

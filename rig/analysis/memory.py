@@ -1,4 +1,7 @@
-"""Checks that memory suffices before an evaluation begins, so that the kernel does not end it halfway."""
+"""Check before an evaluation begins that there is enough memory for it.
+
+Otherwise the kernel would kill the process halfway.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from rig.errors import MeasurementRefusedError
 RUN_BYTES = 26
 """Bytes for each reading of an opened run: value, both ticks and two flags; see ``rig.recording.reader.Trace``."""
 HELD_BYTES = 88
-"""Bytes for each reading of every rail until the evaluation ends, the run itself included."""
+"""Bytes for each reading of every rail until the evaluation ends, including those of the run itself."""
 WORK_BYTES = 112
 """Most bytes at a time for each reading of the largest rail. The sum is a tenth above the most memory that runs of
 5e6 to 1e8 readings took, with hum and without (docs/how-to/long-traces.md)."""
@@ -24,15 +27,15 @@ SMALL = 1_000_000
 
 
 def needed_bytes(readings: Sequence[int]) -> int:
-    """Bytes that opening and evaluating a run takes, from its number of readings by rail."""
+    """Return how many bytes the opening and evaluation of a run take, from the number of readings of each rail."""
     return FIXED_BYTES + HELD_BYTES * sum(readings) + WORK_BYTES * max(readings, default=0)
 
 
 def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Bytes that new work can take without swapping, within the limits of this process's control groups.
+    """Return how many bytes new work can take without swapping, within the control groups of this process.
 
-    The control groups, which psutil does not know, are those of Linux, version 2 or 1: limit less usage, plus the
-    part of the file cache that the kernel frees first.
+    psutil does not know the control groups of Linux, version 2 or 1. Each one leaves its limit minus its usage, plus
+    the part of the file cache that the kernel frees first.
     """
     limits = [_left_in(group) for group in _groups(proc, cgroup)]
     return min([int(psutil.virtual_memory().available), *(left for left in limits if left is not None)])
@@ -41,9 +44,10 @@ def available_bytes(proc: Path = Path("/proc"), cgroup: Path = Path("/sys/fs/cgr
 def check_memory(
     readings: Sequence[int], *, opened: bool = True, available: Callable[[], int] = available_bytes
 ) -> None:
-    """Check that readings, counted by rail, can be evaluated in memory; ``opened``: the run is in memory already.
+    """Check that there is enough memory to evaluate rails with these numbers of readings.
 
-    Raises ``MeasurementRefusedError`` that states what the evaluation needs, and the way round.
+    ``opened`` says that the run is already in memory. Raises ``MeasurementRefusedError``, which states how much memory
+    the evaluation needs and what to do instead.
     """
     if sum(readings) < SMALL:
         return
@@ -64,9 +68,9 @@ def check_memory(
 
 
 def check_recording(path: Path) -> None:
-    """Check that a run directory can be evaluated in memory, by the lengths that its traces declare.
+    """Check that there is enough memory for a run directory, by the lengths that its traces declare.
 
-    Raises ``MeasurementRefusedError``. A trace that cannot be read is reported when the run is opened.
+    Raises ``MeasurementRefusedError``. A trace that cannot be read is not reported here but when the run is opened.
     """
     import pyarrow as pa
 
@@ -81,7 +85,7 @@ def check_recording(path: Path) -> None:
                 for batch in reader:
                     count += batch.num_rows
         except (pa.ArrowException, EOFError, OSError):
-            pass  # torn by a crash
+            pass  # a crash cut the file off
         counts.append(count)
     check_memory(counts, opened=False)
 

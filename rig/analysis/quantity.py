@@ -1,8 +1,7 @@
-"""A number with its uncertainty: value, unit, components, bias bound, count, method.
+"""A quantity is a number with its uncertainty: value, unit, components, bias bound, count and method.
 
-Follows the GUM (JCGM 100:2008): components combine in quadrature (5.1.2), components that share an
-origin combine linearly first (5.2.2), and the interval uses Student's t at the effective degrees of
-freedom (G.4.1, Welch-Satterthwaite).
+It follows the GUM (JCGM 100:2008). Components combine in quadrature (5.1.2). Components with a shared origin combine
+linearly first (5.2.2). The interval uses Student's t at the effective degrees of freedom (G.4.1, Welch-Satterthwaite).
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One source of error, as a signed standard uncertainty in the quantity's own unit.
+    """One source of error, as a signed standard uncertainty in the unit of the quantity.
 
-    ``shared`` names an origin (one meter's gain) that may enter other quantities too; the sign says
-    in which direction it moves this one.
+    ``shared`` names an origin, such as the gain of one meter, that can also affect other quantities. The sign says in
+    which direction the origin changes this quantity.
     """
 
     source: str
@@ -31,7 +30,10 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A measured or derived number. ``bias`` bounds what no repetition would reveal."""
+    """A measured or derived number.
+
+    ``bias`` is a bound for errors that no repetition would show.
+    """
 
     value: float
     unit: str
@@ -42,28 +44,28 @@ class Quantity:
 
     @property
     def u(self) -> float:
-        """Combined standard uncertainty, shared components added with their signs first."""
+        """Return the combined standard uncertainty; shared components are added with their signs first."""
         return math.sqrt(sum(u * u for u, _ in _independent(self.components)))
 
     @property
     def dof(self) -> float:
-        """Effective degrees of freedom (GUM G.2b)."""
+        """Return the effective degrees of freedom (GUM G.2b)."""
         parts = _independent(self.components)
         total = sum(u * u for u, _ in parts)
         spread = sum(u**4 / dof for u, dof in parts if math.isfinite(dof))
         return total * total / spread if spread > 0 else math.inf
 
     def half_width(self, confidence: float = CONFIDENCE) -> float:
-        """Half of the stated interval: ``t(dof) * u + bias``."""
+        """Return half of the stated interval: ``t(dof) * u + bias``."""
         return coverage_factor(self.dof, confidence) * self.u + self.bias
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """The stated interval, (low, high)."""
+        """Return the stated interval as (low, high)."""
         half = self.half_width(confidence)
         return self.value - half, self.value + half
 
     def scaled(self, factor: float, unit: str, method: str | None = None) -> Quantity:
-        """This quantity times an exact number."""
+        """Return this quantity times an exact number."""
         return replace(
             self,
             value=self.value * factor,
@@ -74,7 +76,7 @@ class Quantity:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As in ``results.json``; infinite degrees of freedom are null."""
+        """Return the form in ``results.json``, in which infinite degrees of freedom are null."""
         low, high = self.interval()
         return {
             "value": self.value,
@@ -92,7 +94,7 @@ class Quantity:
 
 
 def from_json(data: Mapping[str, Any]) -> Quantity:
-    """The inverse of ``Quantity.to_json``."""
+    """Return the quantity of a JSON form; this is the inverse of ``Quantity.to_json``."""
     return Quantity(
         value=data["value"],
         unit=data["unit"],
@@ -107,9 +109,9 @@ def from_json(data: Mapping[str, Any]) -> Quantity:
 
 
 def linear(terms: Iterable[tuple[float, Quantity]], unit: str, method: str, n: int | None = None) -> Quantity:
-    """Sum of ``factor * quantity``; components of one shared origin stay correlated, others do not.
+    """Return the sum of ``factor * quantity``; components with a shared origin stay correlated.
 
-    ``n`` defaults to the largest count among the terms.
+    ``n`` is by default the largest count among the terms.
     """
     terms = list(terms)
     merged: dict[tuple[str, str], Component] = {}
@@ -133,13 +135,13 @@ def linear(terms: Iterable[tuple[float, Quantity]], unit: str, method: str, n: i
 
 
 def product(a: Quantity, b: Quantity, unit: str, method: str) -> Quantity:
-    """First-order product (GUM 5.1.3): each factor's components scaled by the other's value."""
+    """Return the first-order product (GUM 5.1.3): each factor's components are scaled by the other's value."""
     summed = linear([(b.value, a), (a.value, b)], unit, method, n=max(a.n, b.n))
     return replace(summed, value=a.value * b.value)
 
 
 def coverage_factor(dof: float, confidence: float = CONFIDENCE) -> float:
-    """Student's t quantile for a two-sided interval."""
+    """Return the quantile of Student's t for a two-sided interval."""
     from scipy.special import ndtri, stdtrit  # keeps `rig --help` quick
 
     p = 0.5 * (1.0 + confidence)

@@ -1,8 +1,8 @@
-"""The recorder's own figures: those of the program that made a recording, by its method and in its windows.
+"""Figures by the method of the program that made a recording, in its own windows.
 
-An imported run carries a line of the type ``peer`` with the name of the method and its input: windows or stamps in
-ticks of a trace's clock, and counts. The figures are computed from the trace, never copied from a report. They stand
-beside the rig's own figures with the method ``peer`` in their keys, and state no uncertainty.
+An imported run has a line of the type ``peer`` with the name of the method and its input: counts, and windows or stamps
+in ticks of a trace's clock. The figures are computed from the trace and never copied from a report. Their keys have the
+method ``peer``, beside the rig's own figures. They state no uncertainty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Found = dict[FigureKey, Quantity]
 
 
 def recorder_figures(run: Run) -> Figures:
-    """The figures of every ``peer`` line whose method is known; other lines are passed over.
+    """Return the figures of every ``peer`` line whose method is known; other lines are ignored.
 
     Raises ``DataError`` for a line that lacks what its method needs.
     """

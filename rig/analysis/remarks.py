@@ -12,7 +12,7 @@ from rig.recording.reader import Run
 
 
 def remarks_of(run: Run) -> list[str]:
-    """Every note on a recording."""
+    """Return every note on a recording."""
     return [*_end(run), *_phases(run), *_labels(run), *_traces(run)]
 
 

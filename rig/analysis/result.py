@@ -19,7 +19,7 @@ SCHEMA = "neurorig-results/1"
 
 @dataclass(frozen=True)
 class ClockSummary:
-    """How one clock was synchronised with the host's: method, offset and rate with their uncertainties."""
+    """How one clock was aligned with the host's: method, offset and rate with their uncertainties."""
 
     clock: str
     method: str
@@ -28,12 +28,12 @@ class ClockSummary:
     rate_sigma: float
     brackets: int
     considered: Mapping[str, float]
-    """Every method that was tried, with the sigma it states."""
+    """Every method that was tried, with the sigma that it states."""
 
 
 @dataclass(frozen=True)
 class RailSeries:
-    """One rail for a picture: seconds since the run's start and watts, shapes (n,)."""
+    """One rail for a picture: seconds since the run's start, and watts, shapes (n,)."""
 
     rail: str
     start_s: Floats
@@ -43,7 +43,7 @@ class RailSeries:
 
 @dataclass(frozen=True)
 class Series:
-    """Arrays for pictures. Windows have shape (k, 2), seconds since the run's start."""
+    """Arrays for pictures; windows have shape (k, 2), in seconds since the run's start."""
 
     rails: tuple[RailSeries, ...]
     phase_windows_s: Mapping[str, Floats]
@@ -77,7 +77,7 @@ class Result:
     validity: Validity | None
 
     def to_json(self) -> dict[str, Any]:
-        """The content of ``derived/results.json``."""
+        """Return the content of ``derived/results.json``."""
         start = self.start
         lab = {"lab": start.lab, "operator": start.operator}
         return {

@@ -1,4 +1,4 @@
-"""A session as one result: the figures of its runs by purpose, means of trials, and rules over several runs.
+"""The summary makes one result of a session: figures by purpose, means of trials, and rules over several runs.
 
 Times come from the performance runs, accuracy from the accuracy run, power from the power runs.
 """
@@ -22,11 +22,11 @@ from rig.recording.session import SizeProbe
 
 SCORES = (FigureKey("accuracy"), FigureKey("balanced_accuracy"))
 NOISY = 0.1
-"""Share of the samples whose answers the noise of a chip may change."""
+"""Largest share of the samples whose answers may differ because of the noise of a chip."""
 ALIKE = 0.01
 """Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
 CACHED = 0.9
-"""Part of its time among others below which a repeated sample shows a cache (TEST04: 10 %)."""
+"""A repeated sample shows a cache if it takes less than this share of its time among others (TEST04: 10 %)."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,10 @@ class Part:
 
 
 def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()) -> Result | None:
-    """The result of a session, or of a search the result for the largest size found; None if there is neither."""
+    """Return the result of a session, or None if there is none.
+
+    The result of a search is that of the largest size found.
+    """
     by = {p: [part for part in parts if part.purpose == p] for p in ("performance", "accuracy", "power", "compliance")}
     lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
     if lead is None:
@@ -143,7 +146,7 @@ def _of_session(run: Run, by: Mapping[str, list[Part]]) -> Iterator[Check]:
         found = len(by[purpose])
         wanted = 1 if rules is None else rules.trials or 1
         if purpose == "power" and not found and not (rules and rules.submittable):
-            continue  # a session that is never submitted needs no meter
+            continue  # a session that cannot be submitted needs no meter
         yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted)
     if rules is not None and rules.trial_tolerance is not None:
         yield from _within(by, rules.trial_tolerance)
@@ -200,7 +203,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
     out: dict[str, set[str]] = {}
     phases = run.start.device.phases
     ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
-    # an issue that ran only an earlier phase has decided nothing
+    # an issue that ran only an earlier phase has no decision
     decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
     use = np.isin(q.issue, decided) & (q.output >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)

@@ -1,4 +1,4 @@
-"""The terms of a run: by which rules and options it was made, and how it ended, read once from its events."""
+"""The terms of a run: its rules and options, and how it ended, read once from its events."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rig.types import Rules
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run was asked to do and under which conditions.
+    """The options and rules under which a run was made.
 
     ``rules`` is None if the run names none. ``deadline_s`` is the longest latency that the scenario accepts.
-    ``solves_to_gap`` is the gap at which solvers were told to stop, and ``gap_times_known`` says whether the record of
+    ``solves_to_gap`` is the gap at which solvers were told to stop. ``gap_times_known`` says whether the record of
     progress shows when a solver reached a gap.
     """
 
@@ -42,17 +42,17 @@ class Terms:
 
     @property
     def percentile(self) -> float | None:
-        """The percentile of latency, 0 to 1, that the rules name."""
+        """Return the percentile of latency, 0 to 1, that the rules name."""
         return None if self.rules is None else self.rules.percentile
 
     @property
     def simulated(self) -> bool:
-        """Whether the device or a meter is not hardware."""
+        """Return whether the device or a meter is not hardware."""
         return any(mode != "hardware" for mode in self.modes)
 
 
 def terms_of(run: Run) -> Terms:
-    """The terms of a run."""
+    """Return the terms of a run."""
     start, idle_ns = run.start, run.idle_windows_ns()
     to_gap = start.scenario.to_gap
     return Terms(

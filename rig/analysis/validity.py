@@ -1,4 +1,4 @@
-"""Whether a run keeps its rules: for each rule, what was found and what is allowed."""
+"""Whether a run follows its rules: for each rule, what was found and what is allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HUNDRED = 0.99
 
 
 def judge(terms: Terms, q: Queries, figures: Figures, more: tuple[Check, ...] = ()) -> Validity | None:
-    """The verdict on a run; None if it names no rules. Which rules apply depends on its purpose.
+    """Return the verdict on a run, or None if it names no rules; its purpose decides which rules apply.
 
     ``more`` are checks that apply to every run of the kind, such as those of solves.
     """

@@ -17,7 +17,10 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """The verdict on one run. ``submittable`` says whether results by these rules can be submitted."""
+    """The verdict on one run.
+
+    ``submittable`` says whether results by these rules can be submitted.
+    """
 
     rules: str
     source: str
@@ -26,10 +29,10 @@ class Validity:
 
     @property
     def valid(self) -> bool:
-        """Whether every check passes."""
+        """Return whether every check passes."""
         return all(check.ok for check in self.checks)
 
     @property
     def verdict(self) -> str:
-        """VALID or INVALID."""
+        """Return VALID or INVALID."""
         return "VALID" if self.valid else "INVALID"

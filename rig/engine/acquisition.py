@@ -26,7 +26,7 @@ Progress = Callable[[int, dict[str, float]], None]
 
 @dataclass(frozen=True)
 class Bench:
-    """One opened device, its meters, and the clock that they live by."""
+    """One opened device, its meters, and the clock that both use."""
 
     device: Device
     meters: tuple[Meter, ...]
@@ -35,7 +35,7 @@ class Bench:
 
 @dataclass(slots=True)
 class Acquisition:
-    """A bench, its recorder, and what must be remembered between steps."""
+    """A bench, its recorder, and the state between two steps."""
 
     bench: Bench
     recorder: Recorder
@@ -47,7 +47,7 @@ class Acquisition:
     last_bracket_ns: int = 0
     last_drain_ns: int = 0
     next_work_ns: int = 0
-    """Host nanoseconds when a drain or a clock reading is next due between spans."""
+    """Host nanoseconds when meters must be drained or clocks read next, between spans."""
     issues: int = 0
     uncounted: int = 0
     """Issues that are warm-up, were dropped, or wait for their reply."""
@@ -55,7 +55,7 @@ class Acquisition:
 
     @property
     def done(self) -> int:
-        """Completed samples that count."""
+        """Return the number of completed samples that count."""
         return self.issues - self.uncounted
 
 
@@ -84,7 +84,7 @@ def sleep(acquisition: Acquisition, seconds: float) -> None:
 
 
 def housekeep(acquisition: Acquisition, force: bool = False) -> None:
-    """Drain the meters, write to disk and read the clocks where that is due or ``force`` is set."""
+    """Drain the meters, write to disk and read the clocks if one of these is due or ``force`` is set."""
     now_ns = acquisition.bench.clock.now_ns()
     if force or now_ns - acquisition.last_drain_ns >= DRAIN_EVERY_NS:
         drain(acquisition)
@@ -99,7 +99,10 @@ def housekeep(acquisition: Acquisition, force: bool = False) -> None:
 
 
 def drain(acquisition: Acquisition) -> None:
-    """Record the readings that every meter has ready. Raises ``MeterSilentError`` for a rail without readings."""
+    """Record the readings that every meter has ready.
+
+    Raises ``MeterSilentError`` for a rail without readings.
+    """
     for meter in acquisition.bench.meters:
         info = acquisition.infos[id(meter)]
         chunks = guard(
@@ -158,7 +161,10 @@ def _check_silence(meter: Meter, now_ns: int, at_least_s: float, acquisition: Ac
 
 
 def max_undrained_s(acquisition: Acquisition) -> float:
-    """How long the meters may stay undrained while the device is busy: half of the smallest buffer."""
+    """Return how long the meters may stay undrained while the device is busy.
+
+    It is half of the time that the smallest buffer holds.
+    """
     buffers = [info.buffer_s for info in acquisition.infos.values() if info.buffer_s]
     return max(min([2.0, *(0.5 * b for b in buffers)]), 1e-3)
 

@@ -1,4 +1,4 @@
-"""``blocking(run)`` makes a Device of one blocking function, with timeouts, overlap and batches."""
+"""Make a device of one blocking function, with timeouts, overlap and batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Run = Callable[[Sample], Any]
 
 
 class BlockingDevice:
-    """Runs the function in a worker thread, so that the rig can abandon a call that hangs.
+    """A device that runs a function in a worker thread, so that the rig can abandon a call that hangs.
 
-    The function takes a sample and returns its output, or a ``Reply`` with spans of its own. Without spans, the call
-    is one span of the first declared phase in host nanoseconds.
+    The function takes a sample and returns its output, or a ``Reply`` with spans of its own. Without spans, the call is
+    one span of the first declared phase in host nanoseconds.
     """
 
     def __init__(self, run: Run, info: DeviceInfo, load: Callable[[Sequence[Sample]], None] | None) -> None:
@@ -31,7 +31,7 @@ class BlockingDevice:
         self._worker: threading.Thread | None = None
 
     def info(self) -> DeviceInfo:
-        """The declared info."""
+        """Return the declared info."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
@@ -40,13 +40,16 @@ class BlockingDevice:
             self._load(samples)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
-        """Queue the samples. The first call starts the worker."""
+        """Queue the samples.
+
+        The first call starts the worker.
+        """
         self.submit_repeated(samples, 1, None, budget)
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Queue the samples, each to run ``times`` times without a pause.
 
-        Raises ``UsageError`` for a phase, unless it is the only one: a function cannot be split.
+        Raises ``UsageError`` for a phase, unless it is the only phase, because a function cannot run a part of itself.
         """
         if phase is not None and (phase,) != self._info.phases:
             raise UsageError(
@@ -65,7 +68,7 @@ class BlockingDevice:
     def poll(self, timeout_s: float) -> Sequence[Reply]:
         """Wait up to ``timeout_s`` for the first reply, and return it with all others that are ready.
 
-        Raises what the function raised, after the replies before it were returned.
+        If the function raised an error, it is raised here after the earlier replies were returned.
         """
         if self._error is not None:
             error, self._error = self._error, None
@@ -84,7 +87,7 @@ class BlockingDevice:
         return ready
 
     def close(self) -> None:
-        """End the worker after its present call; one that hangs is abandoned."""
+        """End the worker after its present call; a worker that hangs is abandoned."""
         self._todo.put(None)
 
     def _work(self) -> None:
@@ -129,7 +132,9 @@ def _ended(sample: Sample, error: BaseException) -> DeviceError:
 def blocking(
     run: Run, info: DeviceInfo | None = None, load: Callable[[Sequence[Sample]], None] | None = None
 ) -> BlockingDevice:
-    """Make a Device of one function. ``info`` defaults to the function's name, in hardware mode.
+    """Make a device of one function.
+
+    ``info`` is by default the name of the function, in hardware mode.
 
     Example::
 

@@ -7,7 +7,7 @@ import select
 import time
 
 SPIN_NS = 200_000
-"""How much a sleep may overshoot on an ordinary kernel; a wait spins for so long at its end."""
+"""The longest overshoot of a sleep on an ordinary kernel; a wait ends with this time without sleep."""
 
 
 class HostClock:
@@ -17,7 +17,10 @@ class HostClock:
     now_ns = staticmethod(time.monotonic_ns)
 
     def sleep_until(self, ns: int) -> None:
-        """Return at ``ns`` or as soon after it as the machine allows. When ``ns`` is past, let other threads run."""
+        """Return at ``ns`` or as soon after it as the machine allows.
+
+        If ``ns`` is past, let other threads run.
+        """
         left_ns = ns - time.monotonic_ns()
         if left_ns <= 0:
             _yield_thread()

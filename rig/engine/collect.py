@@ -1,7 +1,7 @@
-"""``collect`` plays the steps of a scenario to a device and records what the meters read. It computes nothing.
+"""``collect`` plays the steps of a scenario to a device and records what the meters read; it computes nothing.
 
-Writing, draining and reading of clocks happen between spans. Inside a span the host only waits for the reply; it
-drains a meter only where its buffer would overflow. ``rig.engine.dispatcher`` issues the samples.
+Writing, draining and reading of clocks happen between spans. Inside a span the host only waits for the reply, and
+drains a meter only if its buffer would overflow. ``rig.engine.dispatcher`` issues the samples.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOMINAL_CHIP_S = 2e-3
 
 
 def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: Progress | None = None) -> None:
-    """Play ``steps`` to the end, or to the first error. The stop line is written either way.
+    """Play ``steps`` to the end, or to the first error, and write the stop line in both cases.
 
     Raises a ``RigError`` for every failure of a device, a meter or the scenario.
     """
@@ -70,7 +70,10 @@ def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: P
 
 
 def check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
-    """Check that exactly one meter input sees the pin on which a device marks its spans. Raises ``SetupError``."""
+    """Check that exactly one meter input sees the pin on which a device marks its spans.
+
+    Raises ``SetupError``.
+    """
     if not device.spans_on_pin:
         return
     pins = [rail.name for info in meters for rail in info.rails if rail.kind == "edges" and rail.pin is not None]

@@ -1,4 +1,4 @@
-"""What a driver may return, and the errors raised where it returns or does something else."""
+"""Checks of what a driver returns, and the errors for drivers that fail or return something else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ T = TypeVar("T")
 
 
 def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
-    """Run a driver's call. An exception that is no ``RigError`` is raised as ``kind``, with ``what`` before it."""
+    """Run a driver's call.
+
+    An exception that is not a ``RigError`` is raised as ``kind``, with ``what`` before its text.
+    """
     try:
         return call()
     except RigError:
@@ -22,7 +25,7 @@ def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
 
 
 def failed(what: str, error: BaseException, kind: type[RigError] = DeviceError) -> RigError:
-    """The error of a driver that raised ``error`` when ``what`` was tried."""
+    """Return the error of a driver that raised ``error`` when ``what`` was tried."""
     return kind(
         f"{what}: {type(error).__name__}: {error}",
         value=repr(error),
@@ -31,12 +34,15 @@ def failed(what: str, error: BaseException, kind: type[RigError] = DeviceError) 
 
 
 def failed_on(sample_id: str, error: BaseException) -> RigError:
-    """The error of a device that raised ``error`` while it held a sample."""
+    """Return the error of a device that raised ``error`` while it held a sample."""
     return failed(f"the device failed on sample {sample_id}", error)
 
 
 def check_reply(reply: object, sample_id: str) -> None:
-    """Check that a reply to ``sample_id`` is a Reply with spans. Raises ``DeviceError``."""
+    """Check that a reply to ``sample_id`` is a Reply with spans.
+
+    Raises ``DeviceError``.
+    """
     if type(reply) is not Reply:
         raise failed_on(sample_id, TypeError(f"poll() gave a {type(reply).__name__}, not a Reply"))
     for span in reply.spans:
@@ -45,7 +51,7 @@ def check_reply(reply: object, sample_id: str) -> None:
 
 
 def silent(device: str, sample_id: str, allowed_s: float) -> DeviceTimeoutError:
-    """The device gave no reply in the time that it declares."""
+    """Return the error of a device that gave no reply in the time that it declares."""
     return DeviceTimeoutError(
         f"device {device} gave no answer to {sample_id} within {allowed_s:g} s",
         field="timeout_s",
@@ -55,7 +61,7 @@ def silent(device: str, sample_id: str, allowed_s: float) -> DeviceTimeoutError:
 
 
 def not_issued(sample_id: str) -> DeviceError:
-    """The device replied to a sample that it was not given."""
+    """Return the error of a device that replied to a sample that it was not given."""
     return DeviceError(
         f"the device replied to {sample_id!r}, which was not issued",
         field="sample_id",
@@ -65,7 +71,7 @@ def not_issued(sample_id: str) -> DeviceError:
 
 
 def no_phase(device: str, phase: str) -> SetupError:
-    """One phase is to run by itself, and the device cannot separate its phases."""
+    """Return the error for a phase that must run by itself on a device that cannot separate its phases."""
     return SetupError(
         f"device {device} cannot run the phase {phase!r} alone",
         field="phase",
@@ -75,7 +81,7 @@ def no_phase(device: str, phase: str) -> SetupError:
 
 
 def no_loop(device: str, repeat: int) -> SetupError:
-    """A sample is to loop on a schedule, and only the host could loop it."""
+    """Return the error for a sample that must loop on a schedule if only the host could loop it."""
     return SetupError(
         f"device {device} cannot loop a sample by itself",
         field="repeat",

@@ -1,8 +1,8 @@
 """The dispatcher issues samples to a device and matches the replies to them.
 
-A step without a due time is played to its end: the next step begins after all its replies have come. A step with a
-due time joins a queue when it is due. The queue is issued as the device can take it, in batches up to its largest,
-while the schedule goes on.
+A step without a due time is played to its end: the next step begins after all its replies have arrived. A step with a
+due time joins a queue when it is due. Queued samples are issued when the device can take them, in batches up to its
+largest, while the schedule goes on.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rig.errors import DeviceError, RigError
 from rig.types import Inspects, Issue, Repeats, Reply, Sample
 
 AHEAD_NS = 250_000_000
-"""The host sleeps and drains meters until this long before a sample is due."""
+"""The host sleeps and drains meters until this time before a sample is due."""
 QUIET_NS = 50_000_000
-"""Within this time before a sample is due, no clock is read, and no meter drained that would not overflow."""
+"""In this time before a sample is due, no clock is read; a meter is drained only if it would overflow."""
 WRITING_NS = 2_000_000
-"""Within this time before a sample is due, nothing is written unless the buffer is nearly full."""
+"""In this time before a sample is due, nothing is written unless the buffer is nearly full."""
 NEARLY_FULL = 0.75
 
 
 class Dispatcher:
-    """Issues samples to one device: ``play`` issues a step, ``settle`` waits until all is completed."""
+    """The issuer of samples to one device: ``play`` issues a step, ``settle`` waits until all samples are completed."""
 
     __slots__ = (
         "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects",
@@ -57,9 +57,10 @@ class Dispatcher:
     # ---- one step -------------------------------------------------------------------------
 
     def play(self, step: Issue) -> None:  # noqa: PLR0912  every further call costs a tenth of the fast path
-        """Issue a step. Raises a ``RigError`` when the device fails or does not reply in time.
+        """Issue a step.
 
-        A step of one sample takes the fast path here, in single-stream runs a million times in a row.
+        Raises a ``RigError`` if the device fails or does not reply in time. A step of one sample takes the fast path
+        here, in single-stream runs a million times in succession.
         """
         samples, origin_ns, due_ns, wait_s = step.samples, self._origin_ns, step.due_ns, self._max_wait_s
         if (
@@ -124,7 +125,7 @@ class Dispatcher:
         """Wait until ``due_ns``. False when the device is still busy then, and the sample must queue."""
         if self._now() < due_ns:
             self._wait_until(due_ns)
-        else:  # a late schedule drains and polls here alone
+        else:  # when the schedule is late, only this place drains and polls
             self._background_work(0)
             if self._pending.count:
                 self._take(self._polled(0.0), self._now())
@@ -301,7 +302,7 @@ class Dispatcher:
         self._recorder.activity(issue, sample.id, counters)
 
     def abandon(self, error: RigError | None) -> RigError | None:
-        """Record the samples that were not completed; return the error that ended the run."""
+        """Record the samples that were not completed, and return the error that ended the run."""
         queries = [*self._pending, *self._due]
         try:
             for query in sorted(queries, key=lambda o: o.issue):

@@ -1,4 +1,4 @@
-"""The samples that a device holds, in the order in which they were issued, and how long it has been silent."""
+"""The samples that a device holds, in the order of their issue, and how long the device has been silent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from rig.types import DeviceInfo, Issue, Reply, Sample
 
 
 class Query(msgspec.Struct, frozen=True):
-    """One sample to be completed. ``due_ns`` and ``issued_ns`` are host nanoseconds; not due: as soon as possible."""
+    """One sample to be completed.
+
+    ``due_ns`` and ``issued_ns`` are host nanoseconds. Without ``due_ns``, the sample is issued as soon as possible.
+    """
 
     issue: int
     sample: Sample
@@ -22,7 +25,10 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class Pending:
-    """The issued samples that are not completed. ``alive_ns`` is when the device was last known to work."""
+    """The issued samples that are not completed.
+
+    ``alive_ns`` is when the device was last known to work.
+    """
 
     __slots__ = ("_by_sample", "_device", "alive_ns", "count")
 
@@ -37,18 +43,21 @@ class Pending:
 
     @property
     def first(self) -> str:
-        """The id of the sample that was issued first, for an error; "none" where there is none."""
+        """Return the id of the sample that was issued first, for an error; "none" if there is no sample."""
         return next(iter(self._by_sample), "none")
 
     def add(self, query: Query, now_ns: int) -> None:
-        """Hold a query that was issued."""
+        """Add a query that was issued."""
         if not self.count:
             self.alive_ns = now_ns
         self._by_sample.setdefault(query.sample.id, deque()).append(query)
         self.count += 1
 
     def complete(self, reply: Reply, completed_ns: int) -> Query:
-        """The oldest query of the reply's sample, no longer held. Raises ``DeviceError`` for what answers none."""
+        """Remove and return the oldest query of the reply's sample.
+
+        Raises ``DeviceError`` for a reply that answers no query.
+        """
         device_errors.check_reply(reply, self.first)
         queries = self._by_sample.get(reply.sample_id)
         if not queries:
@@ -61,11 +70,11 @@ class Pending:
         return query
 
     def left_s(self, now_ns: int) -> float:
-        """How long the device may stay silent from now on."""
+        """Return how long the device may stay silent from now on."""
         return self._allowed_s() - (now_ns - self.alive_ns) * 1e-9
 
     def check_alive(self, now_ns: int) -> None:
-        """Raise ``DeviceTimeoutError`` where the device has been silent for too long."""
+        """Raise ``DeviceTimeoutError`` if the device has been silent for too long."""
         if self.count and self.left_s(now_ns) <= 0:
             raise device_errors.silent(self._device.name, self.first, self._allowed_s())
 

@@ -1,4 +1,4 @@
-"""One run, recorded: the start document, the steps, the stop. Everything a reader needs is written here."""
+"""Record one run: the start line, the steps, and the stop line, with everything that a reader needs."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def record(
     artifacts: Mapping[str, bytes] | None = None,
     keep_identity: bool = False,
 ) -> Path:
-    """Record one run into ``path``. ``scenario`` is its name and every option it ran with.
+    """Record one run into ``path``; ``scenario`` is its name and every option with which it ran.
 
-    Home directories and absolute paths of the command line are left out unless ``keep_identity``.
+    Home directories and absolute paths of the command line are left out unless ``keep_identity`` is set.
 
-    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises; the directory is
-    whole either way.
+    Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises. The directory is complete in both
+    cases.
     """
     from rig.bench.read import lab_of
 
@@ -72,7 +72,10 @@ def start_document(
     rules: Rules | None = None,
     keep_identity: bool = False,
 ) -> Start:
-    """The first line of ``events.jsonl``. Raises ``StoreError`` for a driver that declares what no line can hold."""
+    """Return the first line of ``events.jsonl``.
+
+    Raises ``StoreError`` for a driver that declares a value that a line cannot hold.
+    """
     device = bench.device.info()
     meters = [meter.info() for meter in bench.meters]
     clocks = [ClockInfo("host", 1e9, 0.0), *([device.clock] if device.clock else []), *(m.clock for m in meters)]
@@ -105,14 +108,14 @@ def start_document(
 
 
 def run_name(device: str, scenario: str) -> str:
-    """A directory name that sorts by time and does not collide."""
+    """Return a directory name that sorts by time and does not collide."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     safe = "".join(c if c.isalnum() else "-" for c in device).strip("-")[-24:]
     return f"{now}-{safe}-{scenario}-{secrets.token_hex(2)}"
 
 
 def environment() -> Environment:
-    """What ran this: interpreter, machine, package versions, and the source's commit when it is a checkout."""
+    """Return interpreter, machine, package versions, and the commit of the source if it is a checkout."""
     packages = {}
     for name in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""The run directory: its one description, how it is written and how it is read.
+"""The run directory: the one description of its format, its writer and its reader.
 
 In: events, rows and readings. Out: a ``Run``. Imported by the engine, importers and the analysis.
 """

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and only where a regular file may stand."""
+"""Writing of whole files: a file is replaced as a whole or not at all, and only if it is a regular file."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ Refuse = Callable[[Path, str, str], RigError]
 
 
 def bad_out(path: Path, what: str, remedy: str = "") -> UsageError:
-    """The error for a path that a user named and that cannot be written."""
+    """Return the error for a path that a user named and that cannot be written."""
     return UsageError(
         f"out {str(path)!r} {what}", field="out", value=str(path), remedy=remedy or "Choose a path that can be written"
     )
 
 
 def not_stored(path: Path, what: str, remedy: str = "") -> StoreError:
-    """The error for a file of a session or a sweep that cannot be written."""
+    """Return the error for a file of a session or a sweep that cannot be written."""
     remedy = remedy or "Make room or correct the permissions, and run the same command again"
     return StoreError(f"{path} {what}", field="out", value=str(path), remedy=remedy)
 
 
 def unwritten(error: Exception) -> str:
-    """The reason of an error of the file system, to stand after the path."""
+    """Return the reason of a file system error, as text that follows the path."""
     return f"cannot be written ({getattr(error, 'strerror', None) or error})"
 
 
 def regular(path: Path, refuse: Refuse = bad_out) -> Path:
-    """The regular file that ``path`` stands for, with links followed; it need not exist.
+    """Return the regular file that ``path`` names, with links followed; it need not exist.
 
     Raises the error that ``refuse`` makes for a device, a pipe, a directory or a broken link.
     """
@@ -54,10 +54,10 @@ def regular(path: Path, refuse: Refuse = bad_out) -> Path:
 
 @contextmanager
 def replacing(path: Path, *, sync: bool = False, refuse: Refuse = bad_out) -> Iterator[IO[bytes]]:
-    """A file that replaces ``path`` when the block ends, and is removed when the block raises.
+    """Yield a file that replaces ``path`` when the block ends, and is removed if the block raises.
 
-    With ``sync`` the file is on disk before it replaces, and its name after. Raises the error that ``refuse`` makes
-    for a path that is not a regular file or cannot be written.
+    With ``sync`` the contents are on disk before the file replaces ``path``, and its name is on disk afterwards. Raises
+    the error that ``refuse`` makes for a path that is no regular file or cannot be written.
     """
     place = regular(path, refuse)
     temporary: Path | None = None
@@ -90,7 +90,7 @@ def write_whole(path: Path, content: bytes, *, sync: bool = False, refuse: Refus
 
 
 def sync_to_disk(path: Path) -> None:
-    """Put one file, or the names in one directory, on disk."""
+    """Write one file, or the names in one directory, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

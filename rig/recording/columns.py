@@ -1,6 +1,6 @@
-"""Values as Arrow columns. ``pyarrow.array`` would do, but imports pandas when it is first called: 50 MB and
+"""Arrow columns are made from buffers here and not with ``pyarrow.array``.
 
-0.2 s in the middle of a recording.
+The first call of that function imports pandas, which would take 50 MB and 0.2 s in the middle of a recording.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rig.types import Bools, Chunk
 
 
 def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """A column of one of the recording's types; None is null.
+    """Return a column of one of the recording's types; None becomes null.
 
-    Raises ``TypeError``, ``ValueError`` or ``OverflowError`` for a value that is not of the type.
+    Raises ``TypeError``, ``ValueError`` or ``OverflowError`` for a value that does not fit the type.
     """
     null = np.array([v is None for v in values], dtype=bool)
     if pa.types.is_string(type_) or pa.types.is_binary(type_):
@@ -29,7 +29,7 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     if pa.types.is_boolean(type_):
         return booleans(np.array(values, dtype=bool))
     if pa.types.is_integer(type_):
-        # a fraction would be cut off without a word
+        # otherwise a fraction would be cut off silently
         whole = [0 if v is None else index(v) for v in values]
         return numbers(np.array(whole, dtype=type_.to_pandas_dtype()), null)
     if pa.types.is_floating(type_):
@@ -38,7 +38,10 @@ def of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 
 
 def numbers(values: NDArray[Any], null: Bools | None = None) -> pa.Array:
-    """Integers or floats of shape (n,) as they are; ``null`` marks what is absent. Raises ``TypeError``."""
+    """Return a column of integers or floats, shape (n,); ``null`` marks absent values.
+
+    Raises ``TypeError`` for other values.
+    """
     flat = np.ascontiguousarray(values)
     if flat.ndim != 1 or flat.dtype.kind not in "iuf" or not flat.dtype.isnative:
         raise TypeError(f"an array of {flat.dtype} and shape {flat.shape} is not a column of numbers")
@@ -47,12 +50,15 @@ def numbers(values: NDArray[Any], null: Bools | None = None) -> pa.Array:
 
 
 def booleans(values: Bools) -> pa.Array:
-    """Truth values of shape (n,)."""
+    """Return a column of truth values of shape (n,)."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
 class Texts:
-    """Texts by number, made once for any number of columns: each distinct text is stored once, None is null."""
+    """Dictionary-encoded texts for any number of columns.
+
+    Each distinct text is stored once, and None is null.
+    """
 
     __slots__ = ("_codes", "_distinct", "_null")
 
@@ -67,19 +73,25 @@ class Texts:
         self._distinct = of(list(distinct), pa.string())
 
     def column(self, which: NDArray[np.int32]) -> pa.Array:
-        """``known[which]``, shape (n,), dictionary-encoded."""
+        """Return the column ``known[which]``, shape (n,), dictionary-encoded."""
         return pa.DictionaryArray.from_arrays(numbers(self._codes[which], self._null[which]), self._distinct)
 
 
 def table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
-    """Rows in the order of a table's columns. Raises what ``of`` does."""
+    """Return rows as a batch with the columns of a table in order.
+
+    Raises what ``of`` raises.
+    """
     schema = TABLES[name]
     arrays = [of(values, f.type) for values, f in zip(zip(*rows, strict=True), schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
 
 def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
-    """Readings of one rail; ``meta`` goes into the schema. Raises ``TypeError`` for what is no array of numbers."""
+    """Return readings of one rail as a batch; ``meta`` becomes the metadata of the schema.
+
+    Raises ``TypeError`` for values that are not an array of numbers.
+    """
     given = {name: getattr(chunk, name) for name in ("value", "start_tick", "end_tick", "flags")}
     arrays = {name: numbers(values) for name, values in given.items() if values is not None}
     schema = pa.schema([(k, v.type) for k, v in arrays.items()], metadata=dict(meta))

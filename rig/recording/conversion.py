@@ -1,4 +1,4 @@
-"""Raw readings to watts."""
+"""The conversion of raw readings to watts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rig.types import Conversion, Floats
 
 
 def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -> Floats:
-    """Power at the device: ``i * v - i**2 * r`` for a current through a burden, as is for watts.
+    """Return the power at the device: ``i * v - i**2 * r`` for a current through a shunt; watts are unchanged.
 
-    ``volts``, shape of ``raw``, are those of the rail that ``supply_rail`` names. Raises ``DataError`` for a current
-    whose voltage nobody declared or measured, and for a voltage, which is no power by itself.
+    ``volts``, in the shape of ``raw``, are those of the rail that ``supply_rail`` names. Raises ``DataError`` for a
+    current whose voltage was neither declared nor measured, and for a voltage, which is not power.
     """
     if conversion.unit in ("W", "J"):
         return raw

@@ -1,4 +1,4 @@
-"""What identifies a person or a host: home directories, and where files lie on a machine."""
+"""Removal of what identifies a person or a host: home directories, absolute paths and host names."""
 
 from __future__ import annotations
 
@@ -20,26 +20,29 @@ LEFT_OUT = "left out"
 def _homes() -> re.Pattern[str]:
     try:
         home = str(Path.home())
-    except RuntimeError:  # a user without one
+    except RuntimeError:  # a user without a home directory
         home = "/"
     own = rf"{re.escape(home)}|" if home != "/" else ""
     return re.compile(f"{_BEGIN}(?:{own}{_USER}){_END}")
 
 
 def without_homes(text: str) -> str:
-    """Home directories as ``~``, of this user and of others; also in JSON, where a backslash stands twice."""
+    """Return a text with every home directory, of this and other users, as ``~``.
+
+    This also works in JSON, where a backslash is doubled.
+    """
     return _homes().sub("~", text)
 
 
 def without_identity(line: str) -> str:
-    """A line of JSON without home directories, and without what stands in fields called ``host``."""
+    """Return a line of JSON without home directories, and without the values of fields called ``host``."""
     return without_homes(_HOST_FIELD.sub(rf'"\1":"{LEFT_OUT}"', line))
 
 
 def without_place(value: Any) -> Any:
-    """A text in which an absolute path is ``~/...`` below a home, and elsewhere its last part.
+    """Return a text in which an absolute path becomes ``~/...`` below a home, and otherwise only its last part.
 
-    What follows ``host=`` is left out. Other values than text stay as they are.
+    The value after ``host=`` is left out. Values that are not text are unchanged.
     """
     if not isinstance(value, str):
         return value
@@ -47,6 +50,6 @@ def without_place(value: Any) -> Any:
 
 
 def without_places(argv: Iterable[str]) -> list[str]:
-    """A command line whose words are ``without_place``, and whose command is a bare name."""
+    """Return a command line with ``without_place`` applied to each word, and its command as a bare name."""
     words = [without_place(word) for word in argv]
     return [PurePath(words[0]).name, *words[1:]] if words else []

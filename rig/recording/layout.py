@@ -1,4 +1,4 @@
-"""The files of a run directory: where they stand, and their digests."""
+"""The paths of the files of a run directory, and their digests."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DERIVED = "derived"
 
 
 def trace_path(rail: str) -> str:
-    """Where a rail's readings stand, relative to the run directory."""
+    """Return the path of a rail's readings, relative to the run directory."""
     return f"traces/{_safe(rail)}.arrows"
 
 
 def payload_path(sample_id: str) -> str:
-    """Where a payload that is kept stands, relative to the run directory."""
+    """Return the path of a stored payload, relative to the run directory."""
     return f"artifacts/payloads/{_safe(sample_id)}.npy"
 
 
@@ -26,13 +26,13 @@ def _safe(name: str) -> str:
 
 
 def recorded_files(path: Path) -> list[Path]:
-    """Every file of a run that the stop line vouches for, sorted."""
+    """Return every file of a run that the stop line must list, sorted."""
     own = {path / EVENTS, path / SEAL}
     derived = path / DERIVED
     return sorted(p for p in path.rglob("*") if p.is_file() and p not in own and derived not in p.parents)
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file, read in pieces."""
+    """Return the hex digest of a file, which is read in pieces."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

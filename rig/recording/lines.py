@@ -1,4 +1,4 @@
-"""The lines of ``events.jsonl``: one struct for each type of line. They are written, read and described by these."""
+"""The types of the lines of ``events.jsonl``, which the writer, the reader and the JSON Schemas all use."""
 
 from __future__ import annotations
 
@@ -38,18 +38,28 @@ T = TypeVar("T")
 
 
 def plain(value: Any) -> Any:
-    """What msgspec does not encode by itself: arrays as lists, any mapping as an object, the rest as text."""
+    """Convert a value that msgspec does not encode by itself.
+
+    Arrays become lists, any mapping becomes an object, and everything else becomes text.
+    """
     if hasattr(value, "tolist"):
         return value.tolist()
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """One line. ``seq`` and ``prev``, which chain it to the line before, stand in every line and in no struct."""
+    """One line of ``events.jsonl``.
+
+    Every line in the file also has ``seq`` and ``prev``, which chain it to the line before. They are not fields of the
+    structs.
+    """
 
 
 class Start(Line, frozen=True, tag="start", omit_defaults=True):
-    """The first line of events.jsonl: what was measured with what. Other fields are allowed and kept."""
+    """The first line of events.jsonl: what was measured with what.
+
+    Other fields are allowed and stored.
+    """
 
     schema: str
     """Format and its version."""
@@ -67,7 +77,7 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     created_utc: str = ""
     """When recording began, ISO 8601, UTC by the wall clock. Informative: no figure uses it."""
     argv: list[str] = []
-    """The command line, without what identifies a person or a host unless that was asked for."""
+    """The command line. Without --keep-identity, what identifies a person or a host is left out."""
     purpose: str = "all"
     """What the run is for: all, performance, accuracy, power, compliance or probe."""
     lab: str | None = None
@@ -75,29 +85,32 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     operator: str | None = None
     """Who recorded it, as the bench file says. Informative."""
     ambient_temperature_c: float | None = None
-    """Around the bench, as the bench file says (degree Celsius, which is what laboratories read). Informative."""
+    """Temperature around the bench, as the bench file says (degree Celsius, as laboratories use it). Informative."""
     rules: Rules | None = None
-    """What makes a result of the scenario valid."""
+    """The rules that make a result of the scenario valid."""
     environment: Environment | None = None
     imported: ImportRecord | None = None
     as_recorded: Object = {}
-    """The line as it stands, for what is printed as it was recorded. Set by the reader, never written."""
+    """The line as it is in the file, for parts that are printed unchanged. Set by the reader, never written."""
 
     @property
     def simulated(self) -> bool:
-        """Anything of the bench is not said to be hardware."""
+        """Return whether a device or meter is not declared to be hardware."""
         return self.modes != {"hardware"}
 
     @property
     def played(self) -> dict[str, Any]:
-        """Scenario and workload as they were recorded; what also stands in the workload's details, only there."""
+        """Return scenario and workload as they were recorded.
+
+        A value that is also in the details of the workload is returned only there.
+        """
         given = {name: self.as_recorded[name] for name in ("scenario", "workload")}
         given["workload"] = {k: v for k, v in given["workload"].items() if k not in _MOVED}
         return given
 
     @property
     def modes(self) -> set[str | None]:
-        """The modes of the device and its meters."""
+        """Return the modes of the device and its meters."""
         return {self.device.mode, *(meter.mode for meter in self.meters)}
 
 
@@ -107,7 +120,7 @@ class Brackets(Line, frozen=True, tag="brackets"):
     clock: str
     """Which clock was read."""
     rows: list[tuple[Integer, Integer, Integer]]
-    """before_ns (host), tick (that clock), after_ns (host). The clock showed tick at some moment between."""
+    """before_ns (host), tick (that clock), after_ns (host). The clock showed tick at some moment between the two."""
     why: str = ""
     """trigger, mark, periodic or imported. Informative."""
 
@@ -116,9 +129,9 @@ class IdleWindow(Line, frozen=True, tag="idle"):
     """A window in which the configured device was left alone."""
 
     on_ns: Integer
-    """Its begin (host ns)."""
+    """Begin of the window (host ns)."""
     off_ns: Integer
-    """Its end (host ns), not before on_ns."""
+    """End of the window (host ns), not before on_ns."""
 
 
 class MarkPulses(Line, frozen=True, tag="marks"):
@@ -132,26 +145,26 @@ class MarkPulses(Line, frozen=True, tag="marks"):
 
 
 class ChunkArrived(Line, frozen=True, tag="chunk"):
-    """Readings of one rail reached the host."""
+    """Some readings of one rail reached the host."""
 
     rail: str
     readings: Count
-    """How many arrived together."""
+    """How many readings arrived together."""
     arrived_ns: Integer
-    """When the host had them (host ns)."""
+    """When the host had the readings (host ns)."""
 
 
 class Note(Line, frozen=True, tag="note"):
-    """What an import lacked."""
+    """Something that was missing in the files of an import."""
 
     about: str
-    """files, or trace."""
+    """files or trace."""
     text: str
-    """For the reader; notes about files stand in every report."""
+    """A sentence for the reader; notes about files are in every report."""
 
 
 class ReferenceWindows(Line, frozen=True, tag="peer", omit_defaults=True):
-    """What the program that made an imported recording computes its own figures from."""
+    """The input for the figures of the program that made an imported recording."""
 
     method: str
     rail: str = ""
@@ -159,7 +172,7 @@ class ReferenceWindows(Line, frozen=True, tag="peer", omit_defaults=True):
     stamps: list[int] = []
     """Ticks, in order."""
     inferences: list[int] = []
-    """Of each window."""
+    """The number of inferences in each window."""
     testing: tuple[int, int] | None = None
     """Begin and end of the run, in ticks."""
     ranging: tuple[int, int] | None = None
@@ -170,16 +183,19 @@ class ReferenceWindows(Line, frozen=True, tag="peer", omit_defaults=True):
 
 
 class Stop(Line, frozen=True, tag="stop"):
-    """The last line of events.jsonl: how the run ended. A run without this line ended in a crash."""
+    """The last line of events.jsonl: how the run ended.
+
+    A run without this line ended in a crash.
+    """
 
     files: dict[InsidePath, str]
     """SHA-256 in hex of each recorded file by its path below the directory, with / between parts."""
     error: ErrorRecord | None = None
     """What ended the run early; null when it ended as planned."""
     issues: int = 0
-    """Samples handed to the device. Informative."""
+    """Number of samples handed to the device. Informative."""
     replies: int = 0
-    """Answers that count. Informative."""
+    """Number of answers that count. Informative."""
 
 
 LINES: dict[str, type[Line]] = {
@@ -192,9 +208,10 @@ LINES: dict[str, type[Line]] = {
 
 
 def decode(line: bytes, type_: str, number: int) -> Line | None:
-    """A line of a type as its struct; None for a type that is not known.
+    """Decode a line to the struct of its type; return None for an unknown type.
 
-    Raises ``StoreError`` that names the line, the field and the value, and ``DataError`` for time that runs backwards.
+    Raises ``StoreError``, which names the line, the field and the value, and ``DataError`` for time that runs
+    backwards.
     """
     struct = LINES.get(type_)
     if struct is None:
@@ -210,7 +227,10 @@ def decode(line: bytes, type_: str, number: int) -> Line | None:
 
 
 def from_json(line: bytes, type_: type[T]) -> T:
-    """A line as a struct. Raises ``msgspec.ValidationError`` for another shape, ``ValueError`` for what is no JSON."""
+    """Return a line of JSON as a struct.
+
+    Raises ``msgspec.ValidationError`` for a wrong shape, and ``ValueError`` for text that is not JSON.
+    """
     try:
         return msgspec.json.decode(line, type=type_)
     except msgspec.ValidationError:
@@ -220,7 +240,10 @@ def from_json(line: bytes, type_: type[T]) -> T:
 
 
 def start_of(document: Mapping[str, Any]) -> Start:
-    """A start line from plain JSON. Raises ``msgspec.ValidationError``."""
+    """Return a start line from plain JSON.
+
+    Raises ``msgspec.ValidationError``.
+    """
     moved = dict(document)
     for name, record in (("device", DeviceRecord), ("workload", WorkloadRecord)):
         if isinstance(part := moved.get(name), dict):
@@ -230,7 +253,10 @@ def start_of(document: Mapping[str, Any]) -> Start:
 
 
 def declared_start(document: Mapping[str, Any]) -> Start:
-    """A start line of now, from what drivers, workload and rules declare; ``StoreError`` for what no line can hold."""
+    """Return a start line for the present moment from what drivers, workload and rules declare.
+
+    Raises ``StoreError`` for a value that a line cannot hold.
+    """
     made = {"schema": SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
         return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))
@@ -244,7 +270,10 @@ def declared_start(document: Mapping[str, Any]) -> Start:
 
 
 def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
-    """What an importer gives for the recorder's own figures, checked. Raises ``DataError``."""
+    """Check and return what an importer declares for the figures of the recording program.
+
+    Raises ``DataError``.
+    """
     try:
         return msgspec.convert(dict(given), ReferenceWindows)
     except ValueError as error:
@@ -252,7 +281,10 @@ def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
 
 
 def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> dict[str, Any]:
-    """What stands in ``details`` and has a field of its own, as older recordings and drivers give it."""
+    """Return the values in ``details`` that have a field of their own.
+
+    Older recordings and drivers have them in ``details``.
+    """
     if not isinstance(details, Mapping):
         return {}
     found: dict[str, Any] = {}

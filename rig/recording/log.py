@@ -1,4 +1,4 @@
-"""``events.jsonl``, read: chain and seal verified, each line decoded once, the listed files checked."""
+"""Reading of ``events.jsonl``: chain and seal are verified, each line is decoded once, listed files are checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Head(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Log:
-    """``events.jsonl``, verified and decoded; fields as those of ``Run``."""
+    """The verified and decoded lines of ``events.jsonl``; the fields are those of ``Run``."""
 
     start: Start
     lines: tuple[bytes, ...]
@@ -35,7 +35,10 @@ class Log:
 
 
 def read_log(path: Path) -> Log:
-    """Read ``events.jsonl``: chain and seal first, then each line by its type. Raises as ``open_run`` does."""
+    """Read ``events.jsonl``: verify chain and seal first, then decode each line by its type.
+
+    Raises what ``open_run`` raises.
+    """
     data = (path / EVENTS).read_bytes()
     heads, lines = _chained(path, data)
     digest = hashlib.sha256(data).hexdigest()
@@ -83,7 +86,7 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
             raise altered(path, f"{EVENTS} line {number + 1} is not an event") from error
         except (ValueError, RecursionError) as error:
             if number == len(lines) - 1:
-                break  # nothing after the last newline, or what a crash tore
+                break  # the end of the log, or a line that a crash cut off
             raise altered(path, f"{EVENTS} line {number + 1} is not JSON") from error
         if head.seq != number or head.prev != prev:
             raise altered(path, f"{EVENTS} line {number + 1} does not follow from the line before")
@@ -106,7 +109,10 @@ def _seal(path: Path, digest: str) -> bool:
 
 
 def check_files(path: Path, stop: Stop | None, present: list[Path]) -> None:
-    """Verify the hash of every file that the stop line lists. Raises ``IntegrityError``, also for one not listed."""
+    """Verify the hash of every file that the stop line lists.
+
+    Raises ``IntegrityError``, also for a file that is not listed.
+    """
     if stop is None:
         return
     for name, expected in stop.files.items():
@@ -122,7 +128,7 @@ def check_files(path: Path, stop: Stop | None, present: list[Path]) -> None:
 
 
 def altered(path: Path, what: str) -> IntegrityError:
-    """The error for a recording whose bytes are not as written."""
+    """Return the error for a recording whose bytes were changed after it was written."""
     return IntegrityError(
         f"{path} was altered: {what}",
         field="run",

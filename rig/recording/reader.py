@@ -1,4 +1,4 @@
-"""The run directory, read: hashes verified first, then a read-only view. Computes nothing."""
+"""The reader of the run directory: it verifies the hashes first, gives a read-only view, and computes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ L = TypeVar("L", bound=Line)
 
 @dataclass(frozen=True)
 class Trace:
-    """Raw readings of one rail, shapes (n,): ticks on ``clock``, counters as read, ``overload`` where flagged."""
+    """Raw readings of one rail, shapes (n,).
+
+    Ticks are on ``clock``. Counters are as they were read. ``overload`` is True where the instrument flagged a reading.
+    """
 
     rail: Rail
     meter: str
@@ -43,12 +46,15 @@ class Trace:
 
 @dataclass(frozen=True)
 class Run:
-    """One recording. ``stop`` is None after a crash; then the data end at the last whole batch."""
+    """One recording.
+
+    ``stop`` is None after a crash. The data then end at the last whole batch.
+    """
 
     path: Path
     start: Start
     lines: tuple[bytes, ...]
-    """Every line of events.jsonl as it stands, those of unknown types among them."""
+    """Every line of events.jsonl as it is in the file, including lines of unknown types."""
     events: tuple[Line, ...]
     """Every line between start and stop whose type is known."""
     stop: Stop | None
@@ -63,38 +69,38 @@ class Run:
 
     @property
     def error(self) -> ErrorRecord | None:
-        """The error that ended the run, if one was recorded."""
+        """Return the error that ended the run, if one was recorded."""
         return None if self.stop is None else self.stop.error
 
     def of_type(self, type_: type[L]) -> list[L]:
-        """The lines of one type, in order."""
+        """Return the lines of one type, in order."""
         return [e for e in self.events if isinstance(e, type_)]
 
     def clocks(self) -> dict[str, ClockInfo]:
-        """Every clock of the run by name; the host's is ``host``."""
+        """Return every clock of the run by name; the host's clock is ``host``."""
         return {c.name: c for c in self.start.clocks}
 
     def brackets(self, clock: str) -> list[Bracket]:
-        """Every reading of a clock between two host stamps."""
+        """Return every reading of a clock between two host stamps."""
         return [Bracket(*row) for e in self.of_type(Brackets) if e.clock == clock for row in e.rows]
 
     def marks(self) -> NDArray[np.int64]:
-        """Shape (k, 2): begin and end of the pulses that the device drew, ticks of its clock."""
+        """Return begin and end of the pulses that the device drew, in ticks of its clock, shape (k, 2)."""
         return np.array([row for e in self.of_type(MarkPulses) for row in e.spans], dtype=np.int64).reshape(-1, 2)
 
     def arrivals(self, rail: str) -> NDArray[np.int64]:
-        """Shape (k, 2): count of readings so far, and the host time by which the last had arrived."""
+        """Return the count of readings so far and the host time when the last of them had arrived, shape (k, 2)."""
         rows = [(e.readings, e.arrived_ns) for e in self.of_type(ChunkArrived) if e.rail == rail]
         table = np.array(rows, dtype=np.int64).reshape(-1, 2)
         table[:, 0] = np.cumsum(table[:, 0])
         return table
 
     def idle_windows_ns(self) -> NDArray[np.int64]:
-        """Shape (k, 2): the declared idle windows, host time."""
+        """Return the declared idle windows in host time, shape (k, 2)."""
         return np.array([(e.on_ns, e.off_ns) for e in self.of_type(IdleWindow)], dtype=np.int64).reshape(-1, 2)
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """pandas DataFrames: samples, replies, progress, activity, and ``trace.RAIL`` for each rail."""
+        """Return pandas DataFrames: samples, replies, progress, activity, and ``trace.RAIL`` for each rail."""
         import pandas as pd
 
         frames = {name: getattr(self, name).to_pandas() for name in TABLES}
@@ -107,10 +113,10 @@ class Run:
 def open_run(path: Path | str, *, traces: bool = True) -> Run:
     """Read and verify a run directory.
 
-    Without ``traces`` their files are verified, and their readings are left where they stand.
+    Without ``traces``, the trace files are verified, but their readings are not read into memory.
 
-    Raises ``StoreError`` when it is not one, ``IntegrityError`` when a byte is not as recorded and
-    ``DataError`` when a stretch of time runs backwards.
+    Raises ``StoreError`` if it is not a run directory, ``IntegrityError`` if a byte was changed after recording, and
+    ``DataError`` if a stretch of time runs backwards.
 
     Example::
 

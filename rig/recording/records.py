@@ -13,11 +13,14 @@ Object = dict[str, Any]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the start or stop line. Fields that it does not name are allowed and passed over."""
+    """A part of the start or stop line.
+
+    Fields that it does not name are allowed and ignored.
+    """
 
 
 class Algorithm(Record, frozen=True, omit_defaults=True):
-    """What a device runs, as far as its driver says."""
+    """What a device runs, as far as its driver declares it."""
 
     algorithm: Any = None
     model: Any = None
@@ -39,27 +42,27 @@ class DeviceRecord(Record, frozen=True):
     clock: ClockInfo | None = None
     """The clock of on_tick and off_tick; null means host nanoseconds."""
     phases: list[str] = []
-    """Names of the phases that it can tell apart, in the order in which they run."""
+    """Names of the phases that the device can tell apart, in the order in which they run."""
     max_batch: int = 1
-    """Samples that it takes at once."""
+    """The most samples that the device takes at once."""
     max_pending: int | None = None
-    """Samples that it can hold unanswered; null means one batch at a time."""
+    """The most unanswered samples that the device can hold; null means one batch at a time."""
     timeout_s: float | None = 60.0
     """How long to wait for an answer (s)."""
     onboard_meter: str | None = None
-    """Name of the meter on its board."""
+    """Name of the meter on the device's board."""
     versions: Object = {}
     """Software and firmware versions by name."""
     artifacts: Object = {}
-    """Digest of each thing that results depend on, by name."""
+    """Digest of each thing on which results depend, by name."""
     details: Object = {}
     """Anything else that a report should print."""
     spans_on_pin: bool = False
-    """It stamps no span but marks each on a pin, which a logic input of a meter records."""
+    """The device does not stamp spans but marks each on a pin, which a logic input of a meter records."""
     schedule_depends_on_budget: bool | None = None
     """Whether a solver works differently when it is given more time; null means not stated."""
     algorithm: Algorithm = Algorithm()
-    """What it runs. In older recordings these stand in details."""
+    """What the device runs. Older recordings have these fields in details."""
 
 
 class MeterRecord(Record, frozen=True):
@@ -70,18 +73,18 @@ class MeterRecord(Record, frozen=True):
     """Anything but hardware marks every figure as simulated."""
     clock: ClockInfo | None = None
     rails: list[Rail] = []
-    """What it sees. Figures use the copy in each trace's metadata."""
+    """The rails that the meter measures. Figures use the copy in each trace's metadata."""
     omitted: list[str] = []
-    """Supplies that it leaves out."""
+    """Supplies that the meter does not measure."""
     description: str = ""
     buffer_s: float | None = None
-    """How long it can go undrained (s)."""
+    """How long the meter can go without being drained (s)."""
     versions: Object = {}
     details: Object = {}
     serial_number: str | None = None
     firmware: str | None = None
     calibration: Calibration | None = None
-    """The certificate of its last calibration."""
+    """The certificate of the meter's last calibration."""
 
 
 class ScenarioRecord(Record, frozen=True):
@@ -89,28 +92,28 @@ class ScenarioRecord(Record, frozen=True):
 
     name: str = ""
     options: Object = {}
-    """Every option it ran with."""
+    """Every option with which the scenario ran."""
     amortise_s: float | UnsetType = UNSET
     """Length of the sequences over which the cost of configuring is spread (s)."""
 
     @property
     def deadline_s(self) -> float | None:
-        """When an answer is due after its sample, in seconds: the deadline, or else the stride of a stream."""
+        """Return the deadline in seconds after a sample, or else the stride of a stream."""
         return self.options.get("deadline_s") or self.options.get("stride_s") or None
 
     @property
     def latency_bound_s(self) -> float | None:
-        """The latency that the scenario allows, in seconds."""
+        """Return the latency that the scenario allows, in seconds."""
         return self.options.get("latency_bound_s")
 
     @property
     def to_gap(self) -> float | None:
-        """The gap to the target at which solvers were told to stop, relative."""
+        """Return the gap to the target at which solvers were told to stop, relative."""
         return self.options.get("to_gap")
 
     @property
     def per_phase(self) -> bool:
-        """Each phase was issued by itself."""
+        """Return whether each phase was issued by itself."""
         return bool(self.options.get("apart"))
 
 
@@ -119,7 +122,7 @@ class WorkloadRecord(Record, frozen=True):
 
     name: str = ""
     task: str = ""
-    """What it asks of the device."""
+    """What the workload requires of the device."""
     version: str = ""
     digest_sha256: str = ""
     """Digest of all samples."""
@@ -127,15 +130,15 @@ class WorkloadRecord(Record, frozen=True):
     """Number of samples."""
     details: Object = {}
     targets: dict[str, dict[str, float | None]] = {}
-    """Of solvers: other costs to reach besides target_cost, by the target's name and the sample's id."""
+    """For solvers: other costs to reach besides target_cost, by the target's name and the sample's id."""
     notes: list[str] = []
     """Sentences for every report."""
     nodes: int | None = None
-    """Of solvers: the size of each problem."""
+    """For solvers: the size of each problem."""
 
 
 class Environment(Record, frozen=True):
-    """What ran the recording."""
+    """The interpreter, machine and packages that made the recording."""
 
     python: str | None = None
     platform: str | None = None
@@ -144,20 +147,20 @@ class Environment(Record, frozen=True):
     packages: Object = {}
     """Versions by name."""
     commit: str | None = None
-    """Of the rig's source, when it is a checkout."""
+    """The commit of the rig's source, if the source is a checkout."""
     dirty: bool | None = None
-    """Whether that checkout held changes."""
+    """Whether that checkout had uncommitted changes."""
 
 
 class OriginalFile(Record, frozen=True):
-    """A file that an import keeps."""
+    """A file that an import stores with the run."""
 
     sha256: str
     bytes: int
 
 
 class ImportRecord(Record, frozen=True):
-    """From what a run was imported."""
+    """The source from which a run was imported."""
 
     format: str = ""
     source: str = ""

@@ -1,7 +1,7 @@
-"""Rows of ``replies.arrows`` while they wait: numbers packed into one buffer made beforehand, texts by number.
+"""Rows of ``replies.arrows`` that wait for writing: numbers packed into one buffer, and texts as numbers.
 
-This is what stands between two queries of a device that answers at once, so nothing is allocated here that a
-row does not need, and a flush is a handful of copies.
+This code runs between two queries of a device that answers immediately. So the buffer is allocated beforehand, nothing
+is allocated that a row does not need, and a flush is a few copies.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _COLUMNS = ("issue", "kind", "due_ns", "issued_ns", "completed_ns", "on_tick", "
 _NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
 
 Kind = tuple[str, str | None, str | None, bool]
-"""Sample id, phase, output as JSON, warm-up: what is the same in many rows."""
+"""Sample id, phase, output as JSON, warm-up: the values that are the same in many rows."""
 
 
 class ReplyRows:
-    """A buffer of ``ROWS`` rows. ``put`` packs, ``take`` empties it into a record batch."""
+    """A buffer of ``ROWS`` rows; ``put`` packs a row, and ``take`` empties the buffer into a record batch."""
 
     __slots__ = ("_all", "_at", "_buffer", "_count", "_end", "_kinds", "_texts")
 
@@ -52,17 +52,17 @@ class ReplyRows:
 
     @property
     def full(self) -> bool:
-        """No room for another row."""
+        """Return whether there is no room for another row."""
         return self._at >= self._end
 
     def put(
         self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool
     ) -> bool:
-        """One row for a reply of one span. True when something is left to do: the buffer is full now, or the
+        """Add the row of a reply that has one span, and return True if work remains for the caller.
 
-        reply has several spans, none, or a progress record, and no row of it was made.
-        Raises ``StoreError`` for a tick that is not an integer of 64 bits, ``DeviceError`` for an output that
-        JSON cannot hold and ``TypeError`` for what is not a span.
+        Work remains in two cases. Either the buffer is now full, or no row was added, because the reply has several
+        spans, no span, or a progress record. Raises ``StoreError`` for a tick that is not an integer of 64 bits,
+        ``DeviceError`` for an output that JSON cannot hold, and ``TypeError`` for a value that is not a span.
         """
         spans = reply.spans
         if len(spans) != 1 or reply.progress:
@@ -86,7 +86,10 @@ class ReplyRows:
     def put_row(
         self, issue: int, kind: Kind, times_ns: tuple[int | None, int | None, int | None], span: Span | None
     ) -> None:
-        """One row of any shape. ``times_ns``: due, issued, completed."""
+        """Add one row of any reply.
+
+        ``times_ns`` are due, issued and completed.
+        """
         number = self._number(kind, span is not None)
         ticks = (NULL, NULL, NO_COUNT) if span is None else (span.on_tick, span.off_tick, span.executions)
         due, issued, completed = (NULL if t is None else t for t in times_ns)
@@ -97,7 +100,7 @@ class ReplyRows:
         self._at += _SIZE
 
     def take(self) -> pa.RecordBatch:
-        """Everything that waits, as one batch; texts are dictionary-encoded."""
+        """Return all waiting rows as one batch; texts are dictionary-encoded."""
         n = len(self)
         width = len(_COLUMNS)
         table = np.frombuffer(self._buffer, np.int64, n * (width + 1)).reshape(n, width + 1)
@@ -120,10 +123,10 @@ class ReplyRows:
         return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
 
     def _named(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]:
-        """Number by row, texts and warm-up by number. Texts that came up before are made into columns once, and
+        """Return by row the number of its text, and by number the texts and warm-up.
 
-        Arrow writes them once; while new ones come, a batch has its own alone: one that carried all known ones
-        would make the file grow with their square.
+        Texts that came up before are made into columns once, and Arrow writes them once. While new texts arrive, a
+        batch holds only its own. A batch with all known texts would make the file grow with the square of their number.
         """
         count = len(self._texts)
         if count == self._count:
@@ -165,7 +168,10 @@ def _split(kinds: list[Kind]) -> tuple[list[columns.Texts], NDArray[np.bool_]]:
 
 
 def json_of(output: Any) -> str:
-    """An output as it is recorded. Raises ``DeviceError`` for what JSON cannot hold."""
+    """Return an output as it is recorded.
+
+    Raises ``DeviceError`` for a value that JSON cannot hold.
+    """
     try:
         return json.dumps(output, default=as_list)
     except (TypeError, ValueError, RecursionError) as error:
@@ -178,7 +184,10 @@ def json_of(output: Any) -> str:
 
 
 def as_list(value: Any) -> Any:
-    """An array or a scalar of one as lists and numbers. Raises ``TypeError`` for anything else."""
+    """Return an array or a scalar of one as lists and numbers.
+
+    Raises ``TypeError`` for anything else.
+    """
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"it holds a {type(value).__name__}")

@@ -1,4 +1,7 @@
-"""The JSON Schemas of the lines of ``events.jsonl``, made from the structs: ``python -m rig.recording.schema``."""
+"""The JSON Schemas of the lines of ``events.jsonl``, generated from the structs.
+
+Run it as ``python -m rig.recording.schema``.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ CHAIN: Json = {
 
 
 def schemas() -> dict[str, Json]:
-    """The schemas ``start``, ``event`` and ``stop``, draft 2020-12."""
+    """Return the schemas ``start``, ``event`` and ``stop``, draft 2020-12."""
     _, parts = msgspec.json.schema_components(lines.LINES.values(), ref_template="#/$defs/{name}")
     names = {type_: line.__name__ for type_, line in lines.LINES.items()}
     _describe(parts)
@@ -82,7 +85,7 @@ def _describe(parts: dict[str, Json]) -> None:
 
 
 def text_of(schema: Json) -> str:
-    """A schema as its file holds it."""
+    """Return a schema as the text of its file."""
     return json.dumps(schema, indent=2) + "\n"
 
 

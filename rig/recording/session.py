@@ -26,7 +26,7 @@ class SizeProbe:
 
 
 def bind(folder: Path, runs: Sequence[tuple[str, str]], probes: Sequence[SizeProbe] = ()) -> None:
-    """Write ``session.json`` for (directory name, purpose) pairs inside ``folder``, atomically."""
+    """Write ``session.json`` for pairs of directory name and purpose inside ``folder``, as a whole or not at all."""
     document = {
         "schema": SCHEMA,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -36,12 +36,15 @@ def bind(folder: Path, runs: Sequence[tuple[str, str]], probes: Sequence[SizePro
 
 
 def is_session(path: Path) -> bool:
-    """Whether a directory holds runs that are bound."""
+    """Return whether a directory holds runs that are bound."""
     return (path / FILE).is_file()
 
 
 def size_probes_in(path: Path) -> list[SizeProbe]:
-    """What a search for the largest size tried, in order; raises ``StoreError`` where it cannot be read."""
+    """Return the sizes that a search for the largest size tried, in order.
+
+    Raises ``StoreError`` if they cannot be read.
+    """
     try:
         rows = json.loads((path / FILE).read_text()).get("tried") or []
         return [SizeProbe(int(r["nodes"]), bool(r["held"]), str(r["found"])) for r in rows]
@@ -59,9 +62,10 @@ def _unreadable(path: Path, error: Exception) -> StoreError:
 
 
 def runs_in(path: Path) -> list[tuple[Path, str]]:
-    """The run directories that ``path`` stands for, each with its purpose: itself, or those its session binds.
+    """Return the run directories in ``path``, each with its purpose: itself, or the runs that its session binds.
 
-    Raises ``StoreError`` when it is neither, ``IntegrityError`` when a bound run is not the one bound.
+    Raises ``StoreError`` if it is neither a run nor a session, and ``IntegrityError`` if a run has another hash than
+    the bound one.
     """
     if not (path / FILE).is_file():
         return [(path, "")]

@@ -1,4 +1,7 @@
-"""The columns of a recording's tables. Nothing here computes; ``rig.recording.validation`` checks what was read."""
+"""The columns of a recording's tables.
+
+Nothing here computes; ``rig.recording.validation`` checks tables when they are read.
+"""
 
 from __future__ import annotations
 
@@ -23,4 +26,4 @@ ACTIVITY = pa.schema({
 })  # fmt: skip
 TABLES = {"samples": SAMPLES, "replies": REPLIES, "progress": PROGRESS, "activity": ACTIVITY}
 ADDED = {"samples": ("label_age_s",)}
-"""Columns that the first recordings did not have; absent, they are null."""
+"""Columns that the first recordings did not have; an absent column is null."""

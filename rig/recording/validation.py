@@ -1,4 +1,4 @@
-"""What a reader needs of a recording's tables and traces. What does not fit is refused by name, before use."""
+"""Checks of a recording's tables and traces, which refuse and name what does not fit before it is used."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rig.recording.tables import ADDED
 from rig.types import Accuracy, Conversion, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
-"""Periods that readings may be apart; nearly all may have been lost."""
+"""How many periods apart readings may be; the largest allows for the loss of nearly all readings."""
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """Where readings without ticks of their own lie, in ticks of the trace's clock; fractions are allowed."""
+    """The positions of readings without ticks of their own, in ticks of the trace's clock; fractions are allowed."""
 
     t0_tick: int | float
     period_tick: int | float
@@ -42,7 +42,10 @@ AT_LEAST_ONE = ("inferences", "executions")
 
 
 def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
-    """The columns that a reader needs, cast to their types, with their rules checked. Raises ``StoreError``."""
+    """Return the columns that a reader needs, cast to their types, after a check of their rules.
+
+    Raises ``StoreError``.
+    """
     for late in ADDED.get(name, ()):
         if late not in table.column_names:
             table = table.append_column(late, pa.nulls(len(table), schema.field(late).type))
@@ -86,7 +89,10 @@ def _check_replies(columns: Mapping[str, pa.ChunkedArray]) -> None:
 
 
 def integers(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.int64]:
-    """A column of ticks, shape (n,). Raises ``StoreError`` for nulls, fractions and what is out of bounds."""
+    """Return a column of ticks, shape (n,).
+
+    Raises ``StoreError`` for nulls, fractions, and values that are out of bounds.
+    """
     whole = pa.types.is_integer(column.type) and not column.null_count
     span = pc.min_max(column).as_py() if whole and len(column) else {"min": 0, "max": 0}
     if not (whole and span["min"] > -LIMIT and span["max"] < LIMIT):
@@ -95,9 +101,10 @@ def integers(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.int64]
 
 
 def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: float | None) -> None:
-    """Refuse readings that end before they begin, or whose spacing contradicts the declared rate, as kHz for
+    """Refuse readings that end before they begin, or whose spacing contradicts the declared rate.
 
-    Hz would; ``tick_hz`` None skips that. Raises ``DataError``.
+    The spacing shows, for example, a rate in kHz instead of Hz. It is not checked if ``tick_hz`` is None. Raises
+    ``DataError``.
     """
     backward = end < start
     if np.any(backward):
@@ -121,7 +128,7 @@ def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: flo
 
 
 def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArray[Any], uniform: bool) -> None:
-    """Refuse edges that are none: without a tick each, of a level that is not 0 or 1, not one after the other.
+    """Refuse edges without a tick each, with a level that is not 0 or 1, or out of order.
 
     Raises ``DataError``.
     """
@@ -141,16 +148,20 @@ def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArr
 
 
 def reals(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.float64]:
-    """A column of numbers, null as NaN, shape (n,). Raises ``StoreError`` for anything else."""
+    """Return a column of numbers, shape (n,), with null as NaN.
+
+    Raises ``StoreError`` for anything else.
+    """
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise _bad(file, f"has a column {name} of {column.type}", name)
     return np.asarray(column.to_numpy(), dtype=np.float64)
 
 
 def rail_from_json(data: Mapping[str, Any]) -> Rail:
-    """A ``Rail`` from its JSON form; absent fields take their defaults.
+    """Return a ``Rail`` from its JSON form; absent fields take their defaults.
 
-    Raises ``ValueError`` for an unknown field, which would silently change a figure, or a value that cannot be one.
+    Raises ``ValueError`` for an unknown field, because it would change a figure without notice, and for a value that
+    does not fit its field.
     """
     for part, type_ in ((data, Rail), (data.get("conversion"), Conversion), (data.get("accuracy"), Accuracy)):
         if unknown := set(part or ()) - {f.name for f in fields(type_)}:
@@ -167,7 +178,10 @@ def rail_from_json(data: Mapping[str, Any]) -> Rail:
 
 
 def grid_of(meta: Mapping[str, str]) -> Grid:
-    """First tick, ticks between readings, ticks within one. Raises ``ValueError`` or ``KeyError``."""
+    """Return the first tick, the ticks between readings, and the ticks within one reading.
+
+    Raises ``ValueError`` or ``KeyError``.
+    """
     grid = msgspec.json.decode(meta["grid"], type=Grid)
     if grid.period_tick < 0 or grid.aperture_tick < 0:
         raise ValueError(f"grid is {meta['grid']}")

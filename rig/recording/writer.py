@@ -1,4 +1,4 @@
-"""The run directory, written: append-only, hash-chained, flushed a whole batch at a time.
+"""The writer of the run directory: append-only, hash-chained, flushed in whole batches.
 
 ``docs/reference/run-directory.md`` describes the format, and ``rig.recording.reader`` reads it. Nothing here computes a
 result.
@@ -32,9 +32,10 @@ from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 
 class Recorder:
-    """Writes one run directory. Rows wait in memory until ``flush``; lines of ``events.jsonl`` go out at once.
+    """The writer of one run directory.
 
-    Home directories and host names are left out of those lines unless ``keep_identity``.
+    Rows wait in memory until ``flush``. Lines of ``events.jsonl`` are written at once. They contain no home directories
+    and host names, unless ``keep_identity`` is set.
     """
 
     def __init__(self, path: Path, keep_identity: bool = False) -> None:
@@ -73,9 +74,9 @@ class Recorder:
         self.close_files()
 
     def event(self, event: Line) -> None:
-        """Append one line, chained to the line before by its SHA-256. Raises ``StoreError``.
+        """Append one line, chained to the line before by its SHA-256.
 
-        A number that is none is written as null, since JSON knows no other way.
+        NaN and infinity are written as null, because JSON has no form for them. Raises ``StoreError``.
         """
         type_ = event.__struct_config__.tag
         if isinstance(event, Start):
@@ -95,11 +96,14 @@ class Recorder:
         self._seq += 1
 
     def brackets(self, clock: str, rows: Iterable[Bracket], why: str) -> None:
-        """Readings of one clock; ``why`` is trigger, mark, periodic or imported."""
+        """Record readings of one clock; ``why`` is trigger, mark, periodic or imported."""
         self.event(Brackets(clock=clock, why=why, rows=[(b.before_ns, b.tick, b.after_ns) for b in rows]))
 
     def sample(self, sample: Sample) -> None:
-        """Describe a sample once, however often it is issued; ``seen`` holds the ids of those that are."""
+        """Describe a sample once, however often it is issued.
+
+        ``seen`` holds the ids of the samples that are described.
+        """
         if sample.id in self.seen:
             return
         self.seen.add(sample.id)
@@ -112,16 +116,19 @@ class Recorder:
     def reply(
         self, issue: int, reply: Reply, due_ns: int | None, issued_ns: int, completed_ns: int, warmup: bool = False
     ) -> None:
-        """A row for each span of an answer, the output in the first, and the solver's progress.
+        """Add a row for each span of an answer, with the output in the first, and the solver's progress.
 
-        Rows wait in a buffer of fixed size, which is written when it is full. Raises ``StoreError`` for what
-        does not fit its column, ``DeviceError`` for what is not a reply.
+        Rows wait in a buffer of fixed size, which is written when it is full. Raises ``StoreError`` for a value that
+        does not fit its column, and ``DeviceError`` for a value that is not a reply.
         """
         if self.replies.put(issue, reply, due_ns, issued_ns, completed_ns, warmup):
             self.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
 
     def remainder(self, issue: int, reply: Reply, times_ns: tuple[int | None, int, int], warmup: bool) -> None:
-        """What ``replies.put`` left to do: a full buffer to write, or a reply of another shape than one span."""
+        """Finish the work that ``replies.put`` left.
+
+        This is to write a full buffer, or to record a reply that does not have exactly one span.
+        """
         if len(reply.spans) != 1 or reply.progress:
             output: str | None = json_of(reply.output)
             for span in reply.spans or (None,):
@@ -137,14 +144,17 @@ class Recorder:
     def unanswered(
         self, issue: int, sample_id: str, due_ns: int | None, issued_ns: int | None, warmup: bool = False
     ) -> None:
-        """A row for what got no answer; ``issued_ns`` None when it was dropped before it was handed over."""
+        """Add a row for a sample that got no answer.
+
+        ``issued_ns`` is None if the sample was dropped before it was issued.
+        """
         self.replies.put_row(issue, (sample_id, None, None, warmup), (due_ns, issued_ns, None), None)
         if self.replies.full:
             self._write_replies()
 
     @property
     def waiting(self) -> float:
-        """How full the buffer of replies is, 0 to 1."""
+        """Return how full the buffer of replies is, 0 to 1."""
         return len(self.replies) / ROWS
 
     def _write_replies(self) -> None:
@@ -163,13 +173,13 @@ class Recorder:
             raise _unwritable(str(target), error, "Make room, or choose another --out") from error
 
     def activity(self, issue: int, sample_id: str, counters: Mapping[str, Mapping[str, Any]]) -> None:
-        """A simulator's counters: for each layer and counter, one count per step."""
+        """Record a simulator's counters: for each layer and counter, one count per step."""
         for layer, by_name in counters.items():
             rows = [(issue, sample_id, layer, name, counts.tolist()) for name, counts in by_name.items()]
             self._rows["activity"].extend(rows)
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
-        """Declare one rail; its readings follow by ``chunk``."""
+        """Declare one rail; its readings follow through ``chunk``."""
         # a run without meters does not need this part of Arrow
         from rig.recording.validation import rail_from_json
 
@@ -198,7 +208,7 @@ class Recorder:
         self._trace_meta[rail.name] = meta
 
     def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
-        """Keep readings, raw; note when they reached the host, which bounds the meter's clock."""
+        """Record raw readings, and the time when they reached the host, which bounds the meter's clock."""
         if chunk.rail not in self._chunks:
             raise StoreError(
                 f"readings came for the rail {chunk.rail!r}, which no meter declared",
@@ -210,7 +220,7 @@ class Recorder:
         self.event(ChunkArrived(rail=chunk.rail, readings=len(chunk.value), arrived_ns=arrived_ns))
 
     def artifact(self, name: str, content: bytes) -> None:
-        """Keep a file beside the recording (model, bench.toml, calibration)."""
+        """Store a file with the recording (model, bench.toml, calibration)."""
         target = self.path / "artifacts" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
@@ -218,7 +228,7 @@ class Recorder:
     def flush(self) -> None:
         """Write every waiting row as one batch per file.
 
-        Raises ``StoreError`` for what does not fit its column; the rest of what waits is written first.
+        Raises ``StoreError`` for a value that does not fit its column, after the other waiting rows are written.
         """
         failed: list[StoreError] = []
         if len(self.replies):
@@ -234,9 +244,9 @@ class Recorder:
             raise failed[0]
 
     def stop(self, error: RigError | None = None, issues: int = 0, replies: int = 0) -> None:
-        """Flush, close, and write the last line with the hash of every other file; then the seal.
+        """Flush, close, and write the last line with the hash of every other file, and then the seal.
 
-        Raises ``StoreError`` for a row that could not be written, after the seal.
+        Raises ``StoreError`` for a row that could not be written, after the seal is written.
         """
         failed = None
         try:
@@ -259,7 +269,7 @@ class Recorder:
             raise failed
 
     def close_files(self) -> None:
-        """Let go of the files without a stop line, as a crash would."""
+        """Close the files without a stop line, as after a crash."""
         for file, _ in self._streams.values():
             file.close()
         self._streams.clear()

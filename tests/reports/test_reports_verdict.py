@@ -1,4 +1,4 @@
-"""The verdict stands first, says what was broken and by whose rules, and needs no colour to be read."""
+"""The verdict comes first, says which rules failed and whose rules they are, and is readable without colour."""
 
 from __future__ import annotations
 
@@ -33,59 +33,59 @@ def on_console(result: Result) -> str:
 
 
 @pytest.fixture(scope="module")
-def broken() -> dict[str, str]:
+def failing() -> dict[str, str]:
     files = render(None, judged(LATE, KEPT, IDLE, WHOLE))
     return {name: files[name].decode() for name in ("report.html", "report.md")}
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-def test_a_file_gives_the_verdict_before_any_figure(broken: dict[str, str], name: str) -> None:
-    text = broken[name]
+def test_a_file_gives_the_verdict_before_any_figure(failing: dict[str, str], name: str) -> None:
+    text = failing[name]
     assert text.index("✗ INVALID") < text.index("Refused") < text.index("System architecture")
     assert "never for submission" in text
     assert "Never submittable" in text
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-def test_a_file_has_every_rule_and_the_broken_ones_first(broken: dict[str, str], name: str) -> None:
-    at = [broken[name].index(rule) for rule in ("p99 of latency", "shortest idle", "the run", "duration", "runs for")]
+def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str], name: str) -> None:
+    at = [failing[name].index(rule) for rule in ("p99 of latency", "shortest idle", "the run", "duration", "runs for")]
     assert at[:2] == sorted(at)[:2]
-    assert broken[name].count("✗ broken") == 2
-    assert broken[name].count("✓ kept") == 3
+    assert failing[name].count("✗ fail") == 2
+    assert failing[name].count("✓ pass") == 3
     for found in ("0.2 s", "at most 0.1 s", "1 s", "at least 2 s", "10.6 s", "at least 10 s"):
-        assert found in broken[name].replace("\u00a0", " ")
+        assert found in failing[name].replace("\u00a0", " ")
 
 
-def test_rules_of_a_session_stand_with_their_run(broken: dict[str, str]) -> None:
+def test_rules_of_a_session_stand_with_their_run(failing: dict[str, str]) -> None:
     verdict = verdict_of(made_up_validity(LATE, KEPT, IDLE, WHOLE))
     assert verdict is not None
-    assert [rule.rule for rule in verdict.broken] == [LATE.rule, IDLE.rule]
-    assert [(group.heading, [rule.rule for rule in group.rules]) for group in verdict.kept] == [
-        ("session as a whole: 2 of 2 rules kept", ["the run", "runs for power"]),
-        ("performance: 1 of 2 rules kept", ["duration"]),
+    assert [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]
+    assert [(group.heading, [rule.rule for rule in group.rules]) for group in verdict.passed] == [
+        ("session as a whole: 2 of 2 rules passed", ["the run", "runs for power"]),
+        ("performance: 1 of 2 rules passed", ["duration"]),
     ]
 
 
 def test_rules_of_one_run_have_no_heading() -> None:
     verdict = verdict_of(made_up_validity(Check("time of sample a: b repeated", "1", "0.9", True)))
     assert verdict is not None
-    assert [group.heading for group in verdict.kept] == [""]
-    assert verdict.broken == ()
+    assert [group.heading for group in verdict.passed] == [""]
+    assert verdict.failed == ()
 
 
-def test_a_terminal_has_one_line_and_then_what_was_broken() -> None:
+def test_a_terminal_has_one_line_and_then_the_failed_rules() -> None:
     lines = on_console(judged(LATE, KEPT, IDLE, WHOLE)).split("\n")
     assert lines[1:4] == [
-        "✗ INVALID by quick, never submittable: 2 of 5 rules broken",
+        "✗ INVALID by quick, never submittable: 2 of 5 rules failed",
         "  ✗ performance: p99 of latency: 0.2 s, allowed: at most 0.1 s",
         "  ✗ power: shortest idle window: 1 s, allowed: at least 2 s",
     ]
     assert "duration" not in "".join(lines[:6])
 
 
-def test_a_kept_set_to_submit_by_is_valid_without_a_caveat() -> None:
+def test_a_passed_set_to_submit_by_is_valid_without_a_caveat() -> None:
     result = judged(KEPT, submittable=True, simulated=False)
-    assert on_console(result).startswith("run-core\n✓ VALID by quick: 2 rules kept\n")
+    assert on_console(result).startswith("run-core\n✓ VALID by quick: 2 rules passed\n")
     for name in ("report.html", "report.md"):
         text = render(None, result)[name].decode()
         assert "✓ VALID" in text
@@ -111,5 +111,5 @@ def test_hostile_rules_inject_nothing() -> None:
     assert b"<script" not in files["report.html"]
     assert b"\x1b" not in files["report.html"] + files["report.md"]
     rows = [line for line in files["report.md"].decode().split("\n") if "alert" in line and line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows if row.endswith("| ✓ kept |")} == {5}
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows if row.endswith("| ✓ pass |")} == {5}
     assert "\x1b" not in on_console(result)

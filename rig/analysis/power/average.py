@@ -1,4 +1,4 @@
-"""Average power while a system serves, idle stretches between samples included, and energy per sample."""
+"""Average power of a serving system, including idle time between samples, and energy per sample."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ METHOD = "mean from the first request to the last completion"
 def average_figures(
     models: Sequence[RailModel], activity: Activity, window_s: tuple[float, float], samples: int
 ) -> Figures:
-    """Average power of each rail and of all over ``window_s``, in run seconds, and energy per sample.
+    """Return the average power of each rail and of all rails over ``window_s`` in run seconds, and energy per sample.
 
-    There is no figure if a rail has no idle on both sides of the window or no whole reading in it.
+    There is no figure if a rail has no idle on both sides of the window, or no whole reading in it.
     """
     on_s, off_s = window_s
     if not (off_s > on_s and samples and models):

@@ -1,4 +1,4 @@
-"""Estimates to quantities: every known source of error as a component of its own."""
+"""Estimates become quantities: every known source of error is a separate component."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rig.types import Floats
 
 
 def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) -> Quantity:
-    """Dynamic power of one rail with its budget."""
+    """Return the dynamic power of one rail with its uncertainty budget."""
     parts = _noise_parts(model, e.dynamic)
     parts += _resolution_parts(model, e.dynamic, 2)
     parts.append(Component("clock rate, meter to device", e.value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
@@ -33,7 +33,7 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
 
 
 def idle_power(model: RailModel, e: Estimate) -> Quantity:
-    """Idle power of one rail at the mean moment of activity; n counts readings."""
+    """Return the idle power of one rail at the mean moment of activity; ``n`` is the number of readings."""
     parts = _noise_parts(model, e.idle)
     parts += _resolution_parts(model, e.idle, 1)
     parts.append(Component("idle drift off a straight line", -model.bend_w))
@@ -42,7 +42,10 @@ def idle_power(model: RailModel, e: Estimate) -> Quantity:
 
 
 def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
-    """Active power: the weights of dynamic and idle power added, so that shared errors cancel."""
+    """Return active power, which is dynamic plus idle power.
+
+    The weights of both are added first, so that errors that they share cancel.
+    """
     weight = e.dynamic + e.idle
     own = {
         "white noise",
@@ -74,14 +77,15 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
 
 
 def _resolution_parts(model: RailModel, weight: Floats, levels: int) -> list[Component]:
-    """The step of the converter as far as noise does not dither it, for a figure made of ``levels`` levels.
+    """Return the uncertainty from the step of the converter, for a figure that is made of ``levels`` levels.
 
-    Rounding errs on average by at most step/pi times the dither's characteristic function at 2 pi/step
-    (Widrow and Kollar, Quantization Noise, 2008, ch. 4): exp(-2 pi^2 (sigma/step)^2) for white noise,
-    a Bessel function, here by its envelope sqrt(2/(pi x)), for hum of phase amplitude x = 2 pi a/step.
+    Noise acts as dither and reduces this uncertainty. The error of rounding is on average at most step/pi times the
+    characteristic function of the dither at 2 pi/step (Widrow and Kollar, Quantization Noise, 2008, ch. 4). For white
+    noise this function is exp(-2 pi^2 (sigma/step)^2). For hum of phase amplitude x = 2 pi a/step it is a Bessel
+    function; its envelope sqrt(2/(pi x)) is used here.
 
-    The step of a counter is in joules. It enters once for each end of a stretch of weights, since the next interval
-    holds what one reading of the counter rounds away; a counter that runs on dithers itself.
+    The step of a counter is in joules. It enters once for each end of a stretch of weights, because the next interval
+    contains what one reading of the counter rounds away. A counter that keeps counting needs no other dither.
     """
     rail = model.rail
     if model.jitter is not None:
@@ -114,10 +118,11 @@ def _gain_parts(model: RailModel, value: float) -> list[Component]:
 
 
 def _offset_parts(model: RailModel, weight: Floats) -> list[Component]:
-    """Offset, which is the same in every reading.
+    """Return the uncertainty from the offset, which is the same in every reading.
 
-    If volts were measured, an offset is weighted by the other factor: one of the amperes cancels in dynamic power at
-    constant volts, and one of the volts does not, since it goes with the amperes.
+    If volts were measured, the offset of one factor is weighted by the other factor. At constant volts, an offset of
+    the amperes cancels in dynamic power. An offset of the volts does not cancel, because it is multiplied by the
+    amperes.
     """
     rail = model.rail
     if (s := model.readings.supply) is not None:
@@ -143,13 +148,13 @@ def _within_parts(model: RailModel, s: Supply) -> list[Component]:
 
 
 def _aperture_u(model: RailModel, e: Estimate) -> float:
-    """Uncertainty from what the meter did not see of spans that are not flat.
+    """Return the uncertainty from what the meter does not measure of spans in which power changes.
 
-    Between apertures, a step of height h at a random moment errs by h * unseen / sqrt(12) readings. For dropped
-    readings it is the scatter inside windows, for the share that is missing.
+    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings. For
+    dropped readings, the error is the scatter inside the windows, weighted by the missing share.
     """
     r = model.readings
-    if r.counter:  # a counter misses nothing between two looks
+    if r.counter:  # a counter misses nothing between two reads
         return 0.0
     used = (e.dynamic != 0) & model.held
     n = int(np.count_nonzero(used))

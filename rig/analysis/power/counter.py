@@ -1,11 +1,11 @@
-"""The errors of a cumulative counter, which are those of its readings and not of the watts between them.
+"""The errors of a cumulative counter belong to its readings, not to the power between two readings.
 
-A counter shows joules as of its last renewal, in steps. So a reading errs by about ``power x age`` and by its step, and
-the excess of one interval is missing in the next. With errors of standard deviation sigma, and a correlation rho
-from one reading to the next, watts over even intervals T have the one-sided spectrum ``2 sigma**2 / T`` times
-``(2 - 2 cos w) (1 - rho**2) / (1 - 2 rho cos w + rho**2)``, w = 2 pi f T: next to nothing at low frequencies, where
-sums over windows look. Ages are independent (rho = 0) where renewals or looks are irregular, and creep (rho near 1)
-where both keep step; they stay between nothing and a renewal all the same.
+A counter shows joules as of its last renewal, in steps. So the error of a reading is its step and about ``power x
+age``. What one interval has too much, the next has too little. Let the errors have the standard deviation sigma and the
+correlation rho from one reading to the next. Power over even intervals T then has the one-sided spectrum ``2 sigma**2 /
+T`` times ``(2 - 2 cos w) (1 - rho**2) / (1 - 2 rho cos w + rho**2)``, with w = 2 pi f T. It is almost zero at low
+frequencies, which determine sums over windows. Ages are independent (rho = 0) if renewals or reads are irregular. They
+change slowly (rho near 1) if both have a fixed rhythm. In both cases an age lies between zero and one renewal interval.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from rig.types import Floats
 RHO = (-0.8, -0.5, 0.0, 0.5, 0.8, 0.9, 0.95, 0.98)
 """Correlations from one reading to the next that are considered."""
 SHOWN = 20.0
-"""Correlation times that the longest idle stretch must hold; slower jitter counts as white noise."""
+"""How many correlation times the longest idle stretch must hold; slower jitter counts as white noise."""
 CALM = 1.0
 """Prior odds that a sensor behind a counter adds no white noise of its own, and likewise no 1/f noise."""
 SHORTEST = 8
-"""Readings of an idle stretch below which its spectrum is not used."""
+"""The spectrum of an idle stretch with fewer readings than this is not used."""
 TAPERED = 2.0 / 3.0
-"""Independent ordinates for each one of a sine-tapered periodogram."""
+"""Number of independent ordinates for each ordinate of a sine-tapered periodogram."""
 
 
 @dataclass(frozen=True)
 class Jitter:
     """Errors of single readings of a counter.
 
-    ``ages`` are (correlation, variance at idle in J**2), ``rise`` is the factor from idle to busy on a standard
-    deviation, ``step_j`` the standard deviation of the step, ``dof`` the degrees of freedom of the ages.
+    ``ages`` are pairs of correlation and variance at idle in J**2. ``rise`` is the factor from idle to busy on the
+    standard deviation. ``step_j`` is the standard deviation from the step. ``dof`` are the degrees of freedom of the
+    ages.
     """
 
     ages: tuple[tuple[float, float], ...]
@@ -45,7 +46,7 @@ class Jitter:
     dof: float
 
     def watts(self, period_s: float, busy: bool) -> float:
-        """Standard deviation of the mean power between two readings, in watts."""
+        """Return the standard deviation of the mean power between two readings, in watts."""
         factor2 = self.rise**2 if busy else 1.0
         apart = sum((1.0 - rho) * j2 for rho, j2 in self.ages)  # half the variance of the difference of neighbours
         return math.sqrt(2.0 * (apart * factor2 + self.step_j**2)) / period_s
@@ -53,12 +54,13 @@ class Jitter:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the readings of a counter show of its errors.
+    """The data of a counter that show its errors.
 
-    ``idle`` holds one array for each unbroken idle stretch: residual watts times length over ``period_s``. ``busy``
-    holds differences of neighbours of the same while busy. ``ratio`` is busy power over idle power, ``step`` the step
-    in joules, 0 if it is not stated; ``slow`` is as in ``noise.estimate``. ``age_j`` is the energy used at idle in the
-    declared mean age, 0 for none.
+    ``idle`` has one array for each unbroken idle stretch: residual watts times interval length over ``period_s``.
+    ``busy`` holds the differences of neighbouring values of the same kind while the device is busy. ``ratio`` is busy
+    power over idle power. ``step`` is the step in joules, or 0 if it is not stated. ``slow`` is as in
+    ``noise.estimate``. ``age_j`` is the energy that is used at idle during the declared mean age, or 0 if none is
+    declared.
     """
 
     idle: Sequence[Floats]
@@ -71,10 +73,11 @@ class Counted:
 
 
 def variances(jitter: Jitter, weight: Floats, length_s: Floats, busy: Floats) -> dict[str, float]:
-    """Variance of ``sum(weight * watts)`` from the readings of the counter at either end of each interval.
+    """Return the variance of ``sum(weight * watts)`` from the errors of the counter's readings, by source.
 
-    Shapes (n,); intervals follow one another, so a reading enters with the difference of the two beside it. ``busy``,
-    shape (n + 1,), is how far the power was from idle (0) to busy (1) when the counter was read.
+    The arrays have the shape (n,). One interval follows another, so the error of a reading enters with the difference
+    of the two weights beside it. ``busy``, shape (n + 1,), says for each reading how far the power was from idle (0) to
+    busy (1).
     """
     from scipy.signal import lfilter
 
@@ -89,11 +92,11 @@ def variances(jitter: Jitter, weight: Floats, length_s: Floats, busy: Floats) ->
 
 
 def estimate(c: Counted) -> tuple[Noise, Jitter]:
-    """Fit white + flicker + lines + a counter's jitter to the idle stretches, and scale it to the busy ones.
+    """Fit white noise, flicker noise, lines and counter jitter to the idle stretches, and scale the fit to busy ones.
 
-    Ages do not depend on the power, so their effect grows with it, and so does the noise of a sensor behind the
-    counter. Scatter of the busy readings beyond that is jitter too, or changes of the device, which a counter gets
-    right.
+    Ages do not depend on the power, so the effect of an age is proportional to the power. The same holds for the noise
+    of a sensor behind the counter. Readings while busy may scatter more than that. This excess counts as jitter too,
+    although it may be changes of the device, which a counter measures correctly.
     """
     step_j, period_s = c.step / math.sqrt(12.0), c.period_s
     n = float(sum(len(r) for r in c.idle))
@@ -118,10 +121,10 @@ def estimate(c: Counted) -> tuple[Noise, Jitter]:
 
 
 def _unseen_w(c: Counted, found_j2: float, n: float) -> float:
-    """White noise per reading from creeping ages that jump back by twice their mean and were not seen to.
+    """Return white noise per reading from slowly growing ages that fall back by twice their mean, if no fall was seen.
 
-    The expected number of unseen jumps in n readings is one half (Jeffreys). If ages were seen over their whole range,
-    from 0 to twice their mean, nothing is unseen.
+    The expected number of unseen falls in n readings is one half (Jeffreys). It is zero if the ages were seen over
+    their whole range, from 0 to twice their mean.
     """
     if not c.age_j > 0.0:
         return 0.0

@@ -14,17 +14,17 @@ from rig.types import Bools, Floats
 NOISE_RUN = 3
 """Successive readings that noise alone may lift to the end of the range."""
 NOISE_WIDTHS = 6.0
-"""Widths of noise by which the reading beside them may be below the end of the range."""
+"""How many widths of noise the neighbouring reading may be below the end of the range."""
 GAP_PERIODS, STEADY = 1.5, 1.2
-"""Readings are missing after a pause of so many periods, if nine in ten pauses are below the second number."""
+"""After a pause of this many periods readings are missing, if nine in ten pauses are below the second number."""
 
 
 def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
-    """The most that each reading may hide, in watts, shape (n,), and which of them noise does not explain.
+    """Return the largest error of each clipped reading in watts, and which of these errors noise does not explain.
 
-    A reading at the end of the range is a lower bound. A short run of them beside readings that noise could have lifted
-    as far hides about a width of the noise. Otherwise, as in an inrush, nothing in the trace bounds it, and it is taken
-    to hide as much again as it shows.
+    Both have the shape (n,). A reading at the end of the range is a lower bound. If a short run of such readings is
+    beside readings that noise could have lifted as far, the error is about one width of the noise. Otherwise, as in an
+    inrush current, the trace gives no upper bound, and the error is taken to be as large as the reading itself.
     """
     r = model.readings
     flagged = r.overload & r.ok
@@ -46,7 +46,7 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
 
 
 def overload_note(rail: str, model: RailModel) -> str | None:
-    """A note if readings were at the end of the range while the device was busy or idle was measured."""
+    """Return a note if readings were at the end of the range during spans or idle windows."""
     used = (model.busy | model.idle) & model.readings.overload
     count = int(np.count_nonzero(used))
     if not count:
@@ -62,7 +62,7 @@ def overload_note(rail: str, model: RailModel) -> str | None:
 
 
 def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
-    """Notes on readings that are not numbers, on missing readings, and on windows outside the trace."""
+    """Yield notes on readings that are not numbers, on missing readings, and on windows outside the trace."""
     bad = int(np.count_nonzero(~r.ok))
     if bad:
         yield f"Rail {rail}: {bad} of {len(r.ok)} readings are not numbers and are left out"
@@ -80,7 +80,7 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
 
 
 def covered_share(r: Readings, windows_s: Floats) -> float:
-    """Share of the windows that lie wholly within the trace."""
+    """Return the share of the windows that lie wholly within the trace."""
     return float(np.mean(_covered(r, windows_s))) if len(windows_s) else 1.0
 
 

@@ -1,4 +1,4 @@
-"""Energy per inference from power and time, and from phases that were measured one at a time."""
+"""Energy per inference, from power and time, or from phases that were measured one at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rig.analysis.timing.timeline import Activity
 
 
 def energy_figures(times: Figures, powers: Figures, rails: Sequence[str], activity: Activity) -> Figures:
-    """Energy per inference: active power times mean execution time (NeuroBench, ASC), and by integration.
+    """Return energy per inference: active power times mean execution time (NeuroBench, ASC), and by integration.
 
-    Where phases were measured one at a time, their totals are among the figures.
+    If phases were measured one at a time, their totals are among the figures.
     """
     out = Figures()
     for phase in ("", *activity.phases):
@@ -45,7 +45,10 @@ def energy_figures(times: Figures, powers: Figures, rails: Sequence[str], activi
 
 
 def per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str]) -> Figures:
-    """Totals of phases that were measured one at a time: the sum of energies, and power as energy over time."""
+    """Return totals of phases that were measured one at a time.
+
+    Energies are added. Power is total energy over total time.
+    """
     active, dynamic = (
         [energies.get(FigureKey(quantity, phase)) for phase in phases]
         for quantity in ("energy_per_inference_j", "dynamic_energy_per_inference_j")

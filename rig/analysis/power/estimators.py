@@ -1,11 +1,12 @@
-"""Estimators: readings and windows to idle, active and dynamic power of one rail.
+"""The estimators compute idle, active and dynamic power of one rail from readings and windows.
 
-Every estimate is a weighted sum of readings, so that noise of any colour propagates through its weights. There are two:
+Every estimate is a weighted sum of readings, so the effect of noise with any spectrum follows from the weights. There
+are two estimators:
 
-* integrated: everything above idle, from before each window to after it, over the busy time. It needs no sharp edges
-  and loses nothing of a span that is not flat; it needs idle on both sides.
-* trimmed: readings wholly inside a window after the clock's uncertainty and the filter's settling time are cut off. It
-  needs no idle beside the window; it does not see the trimmed ends.
+* integrated: all energy above idle, from before each window to after it, divided by the busy time. It needs no sharp
+  edges and also measures spans correctly in which power changes. It needs idle on both sides.
+* trimmed: readings that lie wholly inside a window, after the uncertainty of the clock and the settling time of the
+  filter are cut off. It needs no idle beside the window, but it leaves out what happens at the ends.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, ma
 from rig.types import Bools, Floats
 
 MIN_SHARE = 0.5
-"""Share of windows that must hold a whole reading after trimming."""
+"""Share of the windows that must hold a whole reading after trimming."""
 GAP_ALLOWANCE = 1e-3
-"""Part of dynamic power below which the difference of a gap from idle does not matter."""
+"""A difference between gaps and idle below this share of dynamic power does not matter."""
 CONTRAST = 4.0
 """Standard errors by which gaps must differ from idle to count as another level."""
 
@@ -43,7 +44,10 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TooShort:
-    """Windows too short for a power figure: what one lasts in the median, and what it would have to last."""
+    """Windows that are too short for a power figure.
+
+    ``window_s`` is their median length, and ``needed_s`` the length that they would need.
+    """
 
     window_s: float
     needed_s: float
@@ -51,7 +55,7 @@ class TooShort:
 
 
 def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate | None:
-    """Dynamic power by integration outward into idle; None if no window has idle on both sides.
+    """Return dynamic power by integration outward into idle, or None if no window has idle on both sides.
 
     ``windows_s`` has shape (k, 2). A stretch that also touches ``other_s`` is left out as a whole.
     """
@@ -59,7 +63,7 @@ def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate
     margin = margin_s(model.sigma_s, r.tau_s)
     regions = merged(windows_s + margin)
     foreign = merged(other_s + margin)
-    # a reading that other activity touches says nothing about idle at this edge
+    # a reading that other activity touches does not show idle at this edge
     spoiled = touches(foreign, regions[:, 0] - r.period_s, regions[:, 1] + r.period_s)
     cut = (regions[:, 0] < r.start_s[0]) | (regions[:, 1] > r.end_s[-1])
     regions = regions[~(spoiled | cut)]
@@ -73,7 +77,7 @@ def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate
     if busy <= 0:
         return None
     at = float(np.sum(z * model.middle_s) / z.sum())
-    # a reading that holds an edge averages the current, and the drop at the shunt goes with its square
+    # a reading at an edge averages the current, but the loss in the shunt depends on its square
     uneven = float(np.sum(z * fill * (1.0 - fill))) / busy
     del fill
     dynamic = model.idle_weights(at)
@@ -84,7 +88,7 @@ def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate
 
 
 def trimmed(model: RailModel, windows_s: Floats) -> Estimate | TooShort:
-    """Dynamic power from whole readings inside trimmed windows, each window weighted by its length."""
+    """Return dynamic power from whole readings inside trimmed windows, each window weighted by its length."""
     r = model.readings
     merged_s = merged(windows_s)
     lead, tail = 2.0 * model.sigma_s + SETTLE_TAU * r.tau_s, 2.0 * model.sigma_s
@@ -116,7 +120,7 @@ def _estimate(model: RailModel, dynamic: Floats, windows_s: Floats, share: float
     watts = model.readings.watts
     value, level = float(dynamic @ watts), float(idle @ watts)
     if (s := model.readings.supply) is not None:
-        # a reading that holds an edge is a product of means, and power is the mean of products
+        # a reading at an edge is a product of means, but power is the mean of products
         amperes, volts = float(dynamic @ s.amperes), float(dynamic @ s.volts)
         value += uneven * amperes * (volts - s.burden_ohm * amperes)
         return Estimate(dynamic, idle, value, level, share)
@@ -141,7 +145,7 @@ def _in_gaps(model: RailModel) -> Bools:
 
 
 def gaps_without_reading(model: RailModel, windows_s: Floats) -> bool:
-    """Whether spans follow each other so closely that no reading lies between them."""
+    """Return whether spans follow each other so closely that no reading lies between them."""
     if len(merged(windows_s)) < 2:
         return False
     r = model.readings
@@ -150,7 +154,7 @@ def gaps_without_reading(model: RailModel, windows_s: Floats) -> bool:
 
 
 def gaps_differ(model: RailModel) -> tuple[bool, float]:
-    """Whether the gaps between spans are at another level than idle, and that level in watts above idle.
+    """Return whether the gaps between spans have another level than idle, and this level in watts above idle.
 
     The level is 0 if no reading fits into a gap.
     """
@@ -172,11 +176,11 @@ def gaps_differ(model: RailModel) -> tuple[bool, float]:
 
 
 def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
-    """Jitter of the stamped length of one span, in seconds, from the energy near it that the stamps do not explain.
+    """Return the jitter of the stamped length of one span in seconds, from energy that the stamps do not explain.
 
-    A stamp that is late by t leaves dynamic power times t unexplained, which no true change of a span's length does.
-    So does the meter's noise; it is known and subtracted, and the uncertainty of that stays in. inf if there are too
-    few spans.
+    If a stamp is late by t, an energy of dynamic power times t remains unexplained near the span. A true change of the
+    span's length leaves no unexplained energy. The meter's noise does; its known size is subtracted, but the
+    uncertainty of this size remains in the result. The jitter is inf if there are too few spans.
     """
     r = model.readings
     if len(windows_s) < 8:

@@ -33,16 +33,19 @@ from rig.types import Floats
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
 MAX_CLIPPED = 0.1
-"""Share of the busy readings at the end of the range above which power is refused."""
+"""Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01
-"""Part of dynamic power that readings at the end of the range may hide beyond noise before power is refused."""
+"""Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
 INTEGRATED_METHOD = "integrated outward into idle"
 TRIMMED_METHOD = "mean of trimmed windows"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """A set of windows with a power figure: all phases (name "") or one phase, against everything else."""
+    """A set of windows that has a power figure: one phase, or all phases under the name "".
+
+    All other activity is outside the scope.
+    """
 
     phase: str
     windows_s: Floats
@@ -53,13 +56,13 @@ class Scope:
 
     @property
     def words(self) -> str:
-        """The phase in a refusal."""
+        """Return the words for the phase in a refusal."""
         return self.phase or "all phases"
 
 
 @dataclass(frozen=True)
 class PowerFigures:
-    """Figures of power, what is refused of them, and notes."""
+    """Figures of power, refusals of figures, and notes."""
 
     figures: Figures = field(default_factory=Figures)
     refusals: tuple[Refusal, ...] = ()
@@ -69,7 +72,10 @@ class PowerFigures:
 
 
 def stamp_jitters_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]) -> dict[str, float]:
-    """Uncertainty of the total busy time of each phase from the jitter and lag of its stamps, in seconds."""
+    """Return the uncertainty of the total busy time of each phase, in seconds.
+
+    It comes from the jitter of stamps and from the lag of a pin.
+    """
     return {name: _stamp_jitter_u_s(phase, device, models) for name, phase in activity.phases.items()}
 
 
@@ -93,9 +99,10 @@ def power_figures(
     busy: Mapping[str, BusyTime],
     end_s: float = math.inf,
 ) -> PowerFigures:
-    """Power of every rail, then of their sum. A rail without a model by its name is refused.
+    """Return the power of every rail, and then of their sum.
 
-    So is one whose readings contradict the spans, or the end of the recording at ``end_s``.
+    If a rail has no model in ``models``, its power is refused. It is also refused if its readings contradict the spans,
+    or the end of the recording at ``end_s``.
     """
     found = [rail_figures(r, models.get(r.rail.name), activity, busy, end_s) for r in readings]
     figures = Figures()
@@ -115,7 +122,7 @@ def rail_figures(
     busy: Mapping[str, BusyTime],
     end_s: float = math.inf,
 ) -> PowerFigures:
-    """Idle, active and dynamic power of one rail, for all phases together and for each."""
+    """Return idle, active and dynamic power of one rail, for all phases together and for each phase."""
     name = readings.rail.name
     notes = list(_instrument_notes(readings))
     if model is None:
@@ -211,7 +218,7 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> Figures | Re
         crossed = replace(dynamic, bias=dynamic.bias + bias_w)
         dynamic = dynamic_power(model, whole, scope.busy, INTEGRATED_METHOD)
         if gaps_without_reading(model, scope.windows_s):
-            # no reading tells work between spans, such as the host's, from a burst at their ends
+            # no reading can separate work between spans, such as the host's, from a burst at their ends
             dynamic = replace(dynamic, bias=dynamic.bias + bias_w)
         trimmed_key = replace(key, method=TRIMMED)
         active = active_power(model, cut, crossed)
@@ -256,7 +263,10 @@ def _too_short(model: RailModel, scope: Scope, short: TooShort) -> Refusal:
 
 
 def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tuple[Figures, list[Refusal]]:
-    """Sums over rails. If a rail lacks a figure, the total is refused."""
+    """Return sums over rails.
+
+    If a rail lacks a figure, the total is refused.
+    """
     out: dict[FigureKey, Quantity] = {}
     refusals: list[Refusal] = []
     for method in ("", TRIMMED):

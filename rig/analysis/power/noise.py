@@ -1,8 +1,8 @@
 """The noise of a meter, estimated in the idle windows, and the variance of any weighted sum of readings.
 
-A sum ``sum(w * y)`` over evenly spaced readings has the variance ``integral S(f) |W(f)|^2 df`` with the one-sided
-spectrum S. S is white + flicker + a few lines (mains), which idle data can tell apart. A standard error from repetition
-alone would miss the last two, since they are the same in every repetition.
+A sum ``sum(w * y)`` over evenly spaced readings has the variance ``integral S(f) |W(f)|^2 df``. S is the one-sided
+spectrum of white noise, flicker noise and a few lines (mains). Idle data can separate these three. A standard error
+from repetition alone would not include flicker noise and lines, because they are the same in every repetition.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ MAX_LINES = 3
 SEGMENT = 1 << 17
 HORIZON_S = 1000.0
 BLOCK = 1 << 16
-"""Readings in one block where intermediate arrays would take more memory than the trace."""
+"""Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """``white_w`` is a standard deviation per reading at idle, ``busy_w`` the same while busy;
+    """The spectrum of a rail's noise.
 
-    ``flicker_w2`` is h in h / f; ``lines`` are (frequency in Hz, amplitude in W); ``period_s`` the
-    reading interval; ``dof`` the degrees of freedom behind the white level.
+    ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``flicker_w2`` is h
+    in h / f. ``lines`` are pairs of frequency in Hz and amplitude in W. ``period_s`` is the interval between readings.
+    ``dof`` are the degrees of freedom of the white level.
     """
 
     white_w: float
@@ -44,10 +45,10 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
              slow_period_s: float = 0.0) -> Noise:  # fmt: skip
     """Fit the spectrum to idle residuals, one array per unbroken idle stretch (missing readings as 0).
 
-    ``busy_differences`` are differences of neighbouring readings inside busy windows, in watts; their
-    median size gives the busy noise, which the steps of a burst cannot move. ``slow`` is the residual of the whole run
-    after the fitted levels, averaged over ``slow_period_s``, long against a span: it shows flicker that is too slow for
-    an idle window.
+    ``busy_differences`` are differences of neighbouring readings inside busy windows, in watts. Their median size gives
+    the noise while busy, because the steps of a burst do not change a median. ``slow`` is the residual of the whole run
+    after the levels are fitted, averaged over ``slow_period_s``, which is long compared with a span. It shows flicker
+    noise that is too slow for an idle window.
     """
     spectra = [periodogram(r, period_s, 1) for r in residuals if len(r) >= 8]
     if not spectra:
@@ -69,9 +70,9 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
 
 
 def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]) -> dict[str, float]:
-    """Variance of ``sum(weight * y)`` by source: white, flicker, lines.
+    """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines.
 
-    ``weight`` and ``t_s`` have shape (n,); ``busy`` tells which readings see a busy device.
+    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy.
     """
     white = float(noise.busy_w**2 * np.sum(weight[busy] ** 2) + noise.white_w**2 * np.sum(weight[~busy] ** 2))
     used = np.flatnonzero(weight)
@@ -85,10 +86,10 @@ def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]
 
 
 def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
-    """``integral |W(f)|^2 / f df`` from the inverse of ``HORIZON_S`` up.
+    """Return ``integral |W(f)|^2 / f df`` from the inverse of ``HORIZON_S`` upwards.
 
-    Below a fourth of the inverse length of the stretch, W is the sum of the weights, so that a difference of levels is
-    blind there and an absolute level is not. Anything slower than the horizon counts as calibration.
+    Below a quarter of the inverse length of the stretch, W is the sum of the weights. This sum is zero for a difference
+    of levels, but not for an absolute level. Changes slower than the horizon count as part of the calibration limits.
     """
     from scipy.fft import next_fast_len
 
@@ -117,7 +118,10 @@ def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
 
 
 def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
-    """One-sided periodogram without the ``skip`` lowest bins, which the fitted levels and drift have removed."""
+    """Return the one-sided periodogram without its ``skip`` lowest bins.
+
+    Fitting the levels and the drift has removed the power in these bins.
+    """
     n = len(x)
     power = 2.0 * period_s / n * np.abs(np.fft.rfft(x)) ** 2
     f = np.arange(len(power)) / (n * period_s)
@@ -128,7 +132,7 @@ def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
 def lines_of(
     residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float
 ) -> tuple[tuple[float, float, float], ...]:
-    """Up to three spectral lines: frequency in Hz, amplitude in W, spacing of the spectrum in Hz."""
+    """Return up to three spectral lines: frequency in Hz, amplitude in W, and spacing of the spectrum in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
     data = [r for r in residuals if len(r) >= 8]
     f, power = spectra[longest]
@@ -165,7 +169,7 @@ def _running_median(power: Floats) -> tuple[Floats, Floats]:
 def binned(
     spectra: Sequence[tuple[Floats, Floats]], skip_hz: Sequence[float], period_s: float
 ) -> tuple[Floats, Floats, Floats]:
-    """Average periodograms in log-spaced bins: frequency, mean power, count of ordinates."""
+    """Average a periodogram in log-spaced bins, and return frequency, mean power and number of ordinates."""
     f = np.concatenate([s[0] for s in spectra])
     power = np.concatenate([s[1] for s in spectra])
     resolution = min(s[0][0] for s in spectra)
@@ -183,11 +187,12 @@ def binned(
 
 
 def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, float]:
-    """Expected (white, flicker) densities over all values of flicker that the data allow.
+    """Return the expected (white, flicker) densities over all levels of flicker noise that the data allow.
 
-    Whittle likelihood of averaged exponential ordinates. Each set of bins has a white level of its own
-    (spans may add some) and all share the flicker. Its prior is none in one case of three, else log-uniform over eight
-    decades below the level that explains everything. The white level returned is that of the first set.
+    The likelihood is Whittle's, for averaged exponential ordinates. Each set of bins has its own white level, because
+    spans may add some; the flicker noise is common to all. Its prior is: none with probability one third, otherwise
+    log-uniform over the eight decades below the level that explains everything. The returned white level is that of the
+    first set.
     """
     if not np.any(bins[0][1] > 0):
         return 0.0, 0.0
@@ -200,7 +205,7 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
         cost += own
         level = white if k == 0 else level
     chance = np.exp(-(cost - cost.min()))
-    chance[0] *= 0.5 * len(flicker)  # the least density stands for no flicker
+    chance[0] *= 0.5 * len(flicker)  # the lowest density means no flicker noise
     chance /= chance.sum()
     return float(np.sum(chance * level)), float(np.sum(chance * flicker))
 
@@ -221,7 +226,7 @@ def _profile(f: Floats, power: Floats, count: Floats, flicker: Floats) -> tuple[
 
 
 def spread(differences: Floats) -> float:
-    """Robust standard deviation of readings from the differences of neighbours."""
+    """Return a robust standard deviation of readings, from the differences of neighbours."""
     if not len(differences):
         return 0.0
     return float(np.median(np.abs(differences - np.median(differences)))) * 1.4826 / math.sqrt(2.0)

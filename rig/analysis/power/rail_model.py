@@ -1,4 +1,4 @@
-"""The model of one rail: its idle level, its noise, and how far the idle level can be trusted."""
+"""The model of one rail: its idle level, its noise, and the uncertainty of the idle level."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Bools, Floats, Indices, Rail
 
 BEND_PRIOR = 0.12
-"""Part of the idle drift that a bend adds to dynamic power, where noise hides the bend."""
+"""The share of the idle drift that counts as uncertainty of dynamic power if noise hides the bend."""
 
 
 @dataclass(frozen=True)
 class RailModel:
-    """One rail with everything that the estimators share. Arrays have the shape of the readings, (n,).
+    """One rail with everything that the estimators share; arrays have the shape of the readings, (n,).
 
-    ``sigma_s`` and ``rate_sigma`` are the uncertainties between the meter's clock and the device's. ``idle`` marks
-    the readings of the idle windows, ``busy`` those that touch a span, ``held`` those inside one. ``weight`` is the
-    length of a reading, or 1 for all if they are alike, and 0 where a reading is not a number.
+    ``sigma_s`` and ``rate_sigma`` are the uncertainties between the meter's clock and the device's. ``idle`` marks the
+    readings in the idle windows, ``busy`` the readings that touch a span, and ``held`` the readings wholly inside one.
+    ``weight`` is the length of a reading, or 1 if all readings have the same length. It is 0 where a reading is not a
+    number.
     """
 
     readings: Readings
@@ -43,19 +44,19 @@ class RailModel:
     drift_w: float
     drift_u_w: float
     bend_w: float
-    """What a bend in the drift of idle may add to dynamic power; see ``_bend``."""
+    """Uncertainty of dynamic power from a bend in the drift of idle; see ``_bend``."""
     jitter: Jitter | None = None
     """The errors of a counter's readings; None for a rail that is not cumulative."""
     at_looks: Floats | None = None
-    """Of a counter: how busy the device was at each look, 0 to 1, shape (n + 1,)."""
+    """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
 
     @property
     def rail(self) -> Rail:
-        """What the meter declared of the rail."""
+        """Return what the meter declared of the rail."""
         return self.readings.rail
 
     def variances(self, weight: Floats) -> dict[str, float]:
-        """Variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
+        """Return the variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
         found = variances(self.noise, weight, self.middle_s, self.busy)
         if self.jitter is None or self.at_looks is None:
             return found
@@ -67,12 +68,12 @@ class RailModel:
         return math.sqrt(sum(self.variances(weight).values()))
 
     def reading_u_w(self, busy: bool) -> float:
-        """Standard deviation of one reading by noise, in watts."""
+        """Return the standard deviation of one reading from noise, in watts."""
         own = self.noise.busy_w if busy else self.noise.white_w
         return own if self.jitter is None else math.hypot(own, self.jitter.watts(self.noise.period_s, busy))
 
     def idle_weights(self, at_s: float) -> Floats:
-        """Weights that make of the readings the idle level at a moment, by a straight line, shape (n,)."""
+        """Return the weights, shape (n,), by which the readings give the idle level at a moment (straight line)."""
         g = np.where(self.idle, self.weight, 0.0)
         total = g.sum()
         mean = float(np.sum(g * self.middle_s) / total)
@@ -90,28 +91,31 @@ class RailModel:
         return g
 
     def idle_level_w(self, at_s: float) -> float:
-        """Idle power at a moment, in watts."""
+        """Return idle power at a moment, in watts."""
         return float(self.idle_weights(at_s) @ self.readings.watts)
 
 
 def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
-    """The model of an aligned rail; None if no reading lies in an idle window."""
+    """Return the model of an aligned rail, or None if no reading lies in an idle window."""
     timebase = rail.timebase
     return model_of(rail.readings, activity, timebase.clock.name, rail.sigma_s, rail.host_sigma_s, timebase.rate_sigma)
 
 
 def baseline(readings: Readings, activity: Activity, clock: str, sigma_s: float) -> RailModel | None:
-    """The model of readings whose clock is known by its brackets alone: the idle line and noise for alignment."""
+    """Return the model of a rail whose clock is known only by its brackets.
+
+    Alignment uses the idle line and the noise of this model.
+    """
     return model_of(readings, activity, clock, sigma_s, sigma_s)
 
 
 def model_of(
     r: Readings, activity: Activity, clock: str, sigma_s: float, host_sigma_s: float, rate_sigma: float = 0.0
 ) -> RailModel | None:
-    """The model of readings on the device's time; None if no reading lies in an idle window.
+    """Return the model of readings on the device's time, or None if no reading lies in an idle window.
 
-    ``clock`` names the meter's clock; ``host_sigma_s`` is the uncertainty between it and the host's clock, by which
-    the idle windows are known.
+    ``clock`` is the name of the meter's clock. ``host_sigma_s`` is the uncertainty between this clock and the host's
+    clock, on which the idle windows are known.
     """
     everything = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
     busy_s = merged(everything)
@@ -166,7 +170,7 @@ def _idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float,
 def _weight(r: Readings) -> Floats:
     """How much each reading counts in a mean, shape (n,); one shared number if all count alike, to save memory."""
     length = r.end_s - r.start_s
-    # the intervals of a counter are never alike, and count by their length
+    # the intervals of a counter differ, so each counts by its length
     uneven = r.counter or (len(length) > 1 and float(length.max()) > 1.5 * float(length.min()))
     if not uneven and r.ok.all():
         return np.broadcast_to(1.0, len(length))
@@ -182,7 +186,7 @@ def _left(r: Readings, residual: Floats, fill: Floats, level: float) -> Floats:
 
 
 def idle_line(r: Readings, middle: Floats, idle: Bools, drift_u: float) -> Floats:
-    """The idle level over time."""
+    """Return the idle level over time, as a straight line."""
     watts, weight = r.watts, (r.end_s - r.start_s)[idle] if r.counter else None
     if not math.isfinite(drift_u):
         return np.full(len(watts), float(np.average(watts[idle], weights=weight)))
@@ -222,12 +226,12 @@ def _counted_drift(r: Readings, idle: Bools, where: Indices) -> tuple[float, flo
 
 
 def _bend(model: RailModel, left: Floats, fill: Floats) -> float:
-    """Uncertainty of dynamic power because idle may not drift along a straight line between its windows.
+    """Return the uncertainty of dynamic power because idle may not drift along a straight line between its windows.
 
-    If idle bends, so does the level of the spans: a parabola through what the fit leaves, zero at both idle ends, is
-    measured over twelve stretches of the busy time. It is not subtracted, since a device may really have worked harder
-    in the middle; its size is the standard uncertainty. Where noise hides it, 12 % of the drift stands in (an
-    exponential leaves 8 % over its time constant, 20 % over three).
+    If idle bends, the level of the spans bends too. A parabola that is zero at both idle ends is fitted to the
+    residuals, over twelve stretches of the busy time. It is not subtracted, because the device may really have used
+    more power in the middle. Its size is the standard uncertainty. If noise hides it, 12 % of the drift is used instead
+    (an exponential leaves 8 % over its time constant, and 20 % over three).
     """
     if not math.isfinite(model.drift_u_w):
         return 0.0

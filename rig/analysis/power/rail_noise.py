@@ -15,10 +15,10 @@ from rig.types import Bools, Floats, Indices
 def rail_noise(
     r: Readings, residual: Floats, idle: Bools, where: Indices, held: Indices, slow: tuple[Floats, float]
 ) -> tuple[Noise, Jitter | None]:
-    """Noise of a rail, and the jitter of a counter's readings; arrays have the shape of the readings, (n,).
+    """Return the noise of a rail and the jitter of a counter's readings; arrays have the shape of the readings, (n,).
 
-    ``residual`` is in watts above the idle line, ``where`` names the idle window and ``held`` the span that holds a
-    reading, -1 for none; ``slow`` comes from ``slow_residual``.
+    ``residual`` is in watts above the idle line. ``where`` is the number of the idle window that holds a reading, and
+    ``held`` the number of the span; -1 means none. ``slow`` comes from ``slow_residual``.
     """
     pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1]
     if r.counter:
@@ -49,18 +49,18 @@ def _counted(
     if np.any(loud):
         busy_w = float(np.median(r.watts[loud]))
     ratio = abs(busy_w) / max(abs(quiet_w), 1e-12 * abs(busy_w), 1e-300)
-    # lengths are uneven, so what differs within a pair is taken at the power of that pair
+    # lengths are uneven, so the difference within a pair is computed at the power of this pair
     joules = r.watts * share
     drop = np.diff(joules) - 0.5 * (r.watts[1:] + r.watts[:-1]) * np.diff(share)
-    # a filter slower than the looks is no age of a counter
+    # a filter that is slower than the reads is not an age of a counter
     age_j = abs(quiet_w) * r.tau_s if 2.0 * r.tau_s < 1.01 * r.period_s else 0.0
     return estimate_counter(Counted(stretches, drop[pair], r.period_s, ratio, r.step_j, slow, age_j))
 
 
 def slow_residual(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, float]:
-    """What the fitted levels leave, averaged over at least two spans and the gaps after them.
+    """Return what remains of the readings after the levels are fitted, averaged over two spans or more with their gaps.
 
-    For a counter one span is enough, since its readings lose nothing at the ends of spans.
+    For a counter one span is enough, because its readings lose nothing at the ends of spans.
     """
     if len(busy_s) < 2:
         return np.zeros(0), 0.0

@@ -1,4 +1,4 @@
-"""How a system serves: throughput, latency, deadlines, and how soon it follows a change of scene.
+"""Compute throughput, latency, deadlines, and how soon a system follows a change of scene.
 
 In: host stamps of the replies. Out: quantities. Imported by the analysis.
 """

@@ -24,8 +24,8 @@ SUSTAIN = 3
 class Stream:
     """The answers of a stream in the order of completion, and its scenes.
 
-    ``at_s`` and ``said`` have shape (k,), ``probability`` has shape (k, classes). Scene ``scene[j]`` begins at
-    ``onset_s[j]``, shape (m,). Times are in seconds since the run's start.
+    ``said`` holds the answers and ``at_s`` their times, shape (k,). ``probability`` has shape (k, classes). Scene
+    ``scene[j]`` begins at ``onset_s[j]``, shape (m,). Times are in seconds since the run's start.
     """
 
     at_s: Floats
@@ -38,7 +38,7 @@ class Stream:
 
 
 def stream_of(run: Run, q: Queries) -> Stream | None:
-    """The stream that a run played; None if its samples are not frames of a stream."""
+    """Return the stream that a run played, or None if its samples are not frames of a stream."""
     age = np.asarray(run.samples["label_age_s"].to_numpy(), dtype=float)
     labels = run.samples["label"].to_pylist()
     if not len(q) or np.any(q.sample < 0) or np.any(np.isnan(age[q.sample])) or not q.scheduled:
@@ -60,7 +60,7 @@ def stream_of(run: Run, q: Queries) -> Stream | None:
 
 
 def change_figures(stream: Stream | None) -> Figures:
-    """Latency of the first sustained right answer after each scene change, and the share of time that is right."""
+    """Return the latency of the first sustained right answer after each scene change, and the share of time right."""
     if stream is None:
         return Figures()
     found = change_latencies_s(stream)
@@ -81,10 +81,10 @@ def change_figures(stream: Stream | None) -> Figures:
 
 
 def change_latencies_s(stream: Stream) -> Floats:
-    """Seconds from each scene change to the first sustained right answer, shape (changes,).
+    """Return the seconds from each scene change to the first sustained right answer, shape (changes,).
 
-    An answer is sustained if it is right for ``SUSTAIN`` answers or to the end of the scene. A change without such an
-    answer has inf. The first scene is not a change.
+    An answer is sustained if this and the following answers are right, ``SUSTAIN`` in all or up to the end of the
+    scene. The latency of a change without such an answer is inf. The first scene is not a change.
     """
     ends = np.append(stream.onset_s[1:], stream.end_s + 1.0)
     heard = np.clip(np.searchsorted(stream.onset_s, stream.at_s, side="right") - 1, 0, None)
@@ -101,7 +101,7 @@ def change_latencies_s(stream: Stream) -> Floats:
 
 
 def time_right(stream: Stream) -> float:
-    """Share of the time since the first answer in which the latest answer names the present scene."""
+    """Return the share of the time since the first answer in which the latest answer is the present scene."""
     if not len(stream.at_s):
         return 0.0
     edges = np.unique(np.concatenate([stream.at_s, stream.onset_s, [stream.end_s]]))

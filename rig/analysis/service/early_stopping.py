@@ -9,14 +9,15 @@ import numpy as np
 from rig.types import Floats
 
 CONFIDENCE = 0.99
-"""Of early stopping: one verdict in a hundred may be wrong."""
+"""Confidence of early stopping: at most one verdict in a hundred may be wrong."""
 
 
 def needed(over: int, percentile: float, confidence: float = CONFIDENCE) -> int:
-    """Least number of queries of which ``over`` may exceed a bound that ``percentile`` (0 to 1) of all keep.
+    """Return the smallest number of queries that allows ``over`` queries above the bound of a ``percentile`` (0 to 1).
 
-    h(t) + t with h(t) the least h for which BinomCDF(t; h + t, 1 - p) <= 1 - confidence (MLPerf Inference,
-    early stopping for latency percentiles). needed(1, 0.9) is 64: below it there is no estimate.
+    The result is h(t) + t, with t = ``over`` and h(t) the least h for which BinomCDF(t; h + t, 1 - p) <= 1 - confidence
+    (MLPerf Inference, early stopping for latency percentiles). needed(1, 0.9) is 64: with fewer queries there is no
+    estimate.
     """
     from scipy.special import bdtr
 
@@ -30,7 +31,10 @@ def needed(over: int, percentile: float, confidence: float = CONFIDENCE) -> int:
 
 
 def allowed(n: int, percentile: float, confidence: float = CONFIDENCE) -> int:
-    """Largest t with h(t) + t <= n: one more than the slowest that may be discarded; 0 when n is too small."""
+    """Return the largest t with h(t) + t <= n, or 0 if n is too small.
+
+    This is one more than the number of slowest queries that may be discarded.
+    """
     from scipy.special import bdtr
 
     low, high = 0, n  # bdtr rises with t; find the last that is small enough
@@ -41,26 +45,35 @@ def allowed(n: int, percentile: float, confidence: float = CONFIDENCE) -> int:
 
 
 def discarded(n: int, percentile: float, confidence: float = CONFIDENCE) -> int:
-    """How many of the slowest queries the estimate leaves out, t - 1; -1 if n is too small for an estimate."""
+    """Return how many of the slowest queries the estimate leaves out, t - 1.
+
+    The result is -1 if n is too small for an estimate.
+    """
     return allowed(n, percentile, confidence) - 1
 
 
 def estimate(ordered: Floats, percentile: float, confidence: float = CONFIDENCE) -> float:
-    """The slowest latency that is left of sorted latencies, shape (n,); NaN if n is too small."""
+    """Return the slowest latency that remains after discarding, or NaN if n is too small.
+
+    The latencies are sorted, shape (n,).
+    """
     out = discarded(len(ordered), percentile, confidence)
     return float(ordered[len(ordered) - 1 - out]) if out >= 0 else math.nan
 
 
 def nearest_rank(ordered: Floats, percentile: float) -> float:
-    """The smallest value that at least ``percentile`` of all do not exceed; sorted values, shape (n,)."""
+    """Return the smallest value that is not exceeded by at least ``percentile`` (0 to 1) of all values.
+
+    The values are sorted, shape (n,).
+    """
     return float(ordered[min(len(ordered), max(math.ceil(len(ordered) * percentile), 1)) - 1])
 
 
 def interval(ordered: Floats, percentile: float, confidence: float = 0.95) -> tuple[float, float]:
-    """Distribution-free bounds of the true percentile, from sorted values, shape (n,).
+    """Return distribution-free bounds of the true percentile, from sorted values, shape (n,).
 
-    Order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1). Where n
-    is too small to bound a side it is -inf or inf.
+    The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1). If n
+    is too small to bound a side, this side is -inf or inf.
     """
     from scipy.stats import binom
 

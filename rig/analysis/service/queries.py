@@ -1,4 +1,4 @@
-"""When each sample was requested, issued and completed, on the host's clock."""
+"""The times when each sample was requested, issued and completed, on the host's clock."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from rig.types import Bools, Floats, Indices
 class Queries:
     """Samples that count (no warm-up), in the order of their issue numbers; arrays have shape (n,).
 
-    Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` where a sample was
-    dropped, ``completed_s`` where no reply came. ``sample`` is a row of the samples table, ``output`` an index into
-    ``outputs`` (-1: none), ``inferences`` counts those of the sample times its executions.
+    Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` if a sample was
+    dropped, and ``completed_s`` if no reply came. ``sample`` is a row of the samples table. ``output`` is an index into
+    ``outputs``, or -1 if there is none. ``inferences`` is the number of inferences of the sample times its executions.
     """
 
     issue: Indices
@@ -29,50 +29,50 @@ class Queries:
     output: Indices
     outputs: tuple[str, ...]
     max_pending: int | None = None
-    """How many samples the device can hold at a time; None where it takes one batch at a time."""
+    """How many samples the device can hold at a time; None if it takes one batch at a time."""
 
     def __len__(self) -> int:
         return len(self.issue)
 
     @property
     def scheduled(self) -> bool:
-        """Whether every sample had a time at which it was due."""
+        """Return whether every sample had a due time."""
         return bool(len(self)) and not np.any(np.isnan(self.due_s))
 
     @property
     def requested_s(self) -> Floats:
-        """When each sample was requested: when it was due if it was scheduled, else when it was issued."""
+        """Return when each sample was requested: its due time if it was scheduled, otherwise its issue."""
         return np.where(np.isnan(self.due_s), self.issued_s, self.due_s)
 
     @property
     def completed(self) -> Bools:
-        """Which samples were completed."""
+        """Return which samples were completed."""
         return np.isfinite(self.completed_s)
 
     @property
     def completed_count(self) -> int:
-        """How many samples were completed."""
+        """Return how many samples were completed."""
         return int(np.count_nonzero(self.completed))
 
     @property
     def dropped(self) -> Bools:
-        """Which samples were never issued."""
+        """Return which samples were never issued."""
         return np.isnan(self.issued_s)
 
     def latency_s(self) -> Floats:
-        """From request to completion at the host, the link included; shape of those completed."""
+        """Return the latencies of completed samples: from request to completion at the host, the link included."""
         # host stamps are whole nanoseconds, and rounding must not make a sample late
         return np.asarray(np.round((self.completed_s - self.requested_s)[self.completed], 9))
 
     def window_s(self) -> tuple[float, float]:
-        """From the first request to the last completion; (nan, nan) if nothing was completed."""
+        """Return the times of the first request and the last completion, or (nan, nan) if nothing was completed."""
         if not np.any(self.completed):
             return float("nan"), float("nan")
         return float(np.nanmin(self.requested_s)), float(np.nanmax(self.completed_s))
 
 
 def queries_of(run: Run) -> Queries:
-    """The queries of a run."""
+    """Return the queries of a run."""
     table = run.replies
     counts = ~_flags(table["warmup"])
     issue = table["issue"].to_numpy()

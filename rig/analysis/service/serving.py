@@ -1,6 +1,6 @@
-"""How a system serves: throughput, latency percentiles, late and dropped samples, all from host stamps.
+"""Throughput, latency percentiles, and late and dropped samples, all from host stamps.
 
-Host stamps come from one clock and are whole nanoseconds, so the uncertainty is that of the finite sample.
+Host stamps come from one clock and are whole nanoseconds, so the only uncertainty is that of the finite sample.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 
 
 def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
-    """Every figure of service that these queries support; ``early_stopping`` as in ``latencies``."""
+    """Return every figure of service that these queries support; ``early_stopping`` is as in ``latencies``."""
     if not np.any(q.completed):
         return Figures()
     figures = throughput(q) | latencies(q.latency_s(), early_stopping)
@@ -33,7 +33,7 @@ def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
 
 
 def throughput(q: Queries) -> Figures:
-    """Samples and inferences per second between the first request and the last completion."""
+    """Return samples and inferences per second between the first request and the last completion."""
     on_s, off_s = q.window_s()
     n = q.completed_count
     method = "first request to last completion, host clock"
@@ -47,9 +47,9 @@ def throughput(q: Queries) -> Figures:
 
 
 def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:
-    """Mean and percentiles of latencies, shape (n,).
+    """Return the mean and percentiles of latencies, shape (n,).
 
-    ``early_stopping`` names one percentile, 0 to 1, of which MLPerf's early-stopping estimate is added.
+    ``early_stopping`` names one percentile, 0 to 1. MLPerf's early-stopping estimate of this percentile is added.
     """
     ordered, n = np.sort(times_s), len(times_s)
     out = {FigureKey("latency_mean_s"): mean_latency(ordered)}
@@ -64,7 +64,7 @@ def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:
 
 
 def mean_latency(ordered: Floats) -> Quantity:
-    """Mean of sorted latencies, shape (n,), with its standard error."""
+    """Return the mean of sorted latencies, shape (n,), with its standard error."""
     n = len(ordered)
     u = float(np.std(ordered, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
     parts = (Component("finite sample", u, max(n - 1, 1)),) if u else ()
@@ -72,7 +72,7 @@ def mean_latency(ordered: Floats) -> Quantity:
 
 
 def percentile_latency(ordered: Floats, share: float) -> Quantity:
-    """Nearest-rank percentile of sorted latencies, shape (n,), with the interval of its order statistics."""
+    """Return the nearest-rank percentile of sorted latencies, shape (n,), with the interval of its order statistics."""
     value = nearest_rank(ordered, share)
     sides = [abs(side - value) for side in interval(ordered, share)]
     bounded = all(map(math.isfinite, sides))
@@ -82,7 +82,10 @@ def percentile_latency(ordered: Floats, share: float) -> Quantity:
 
 
 def arrivals(q: Queries) -> Figures:
-    """How well the host followed the schedule: scheduling delay, and how far its gaps are from those scheduled."""
+    """Return how well the host followed the schedule.
+
+    The figures are the scheduling delay, and the distance between the actual and the scheduled gaps.
+    """
     delay = np.sort(scheduling_delays_s(q))
     n, method = len(delay), "issued after it was possible"
     out = {
@@ -100,10 +103,11 @@ def arrivals(q: Queries) -> Figures:
 
 
 def scheduling_delays_s(q: Queries) -> Floats:
-    """How much later than possible each sample was issued, shape of those issued.
+    """Return how much later than possible each sample was issued, for the samples that were issued.
 
     A sample can be issued when it is due and the device has room for it. The device has room when it holds fewer
-    samples than it declares (``max_pending``), or, if it declares nothing, when all earlier samples are completed.
+    samples than it declares (``max_pending``). If it declares nothing, it has room when all earlier samples are
+    completed.
     """
     went = ~q.dropped
     due, issued, done = q.due_s[went], q.issued_s[went], q.completed_s[went]
@@ -133,7 +137,7 @@ def _room_s(completed_s: Floats, most: int) -> Floats:
 
 
 def gap_distance(one: Floats, other: Floats) -> float:
-    """Kolmogorov distance of two samples: the largest difference of their distribution functions."""
+    """Return the Kolmogorov distance of two samples: the largest difference of their distribution functions."""
     if not (len(one) and len(other)):
         return 0.0
     at = np.sort(np.concatenate([one, other]))
@@ -142,7 +146,10 @@ def gap_distance(one: Floats, other: Floats) -> float:
 
 
 def backlog(q: Queries) -> Floats:
-    """How many samples were due and not completed at each moment one became due; shape of those issued."""
+    """Return how many samples were due and not completed, at each moment when a sample became due.
+
+    The result has one value for each issued sample.
+    """
     went = ~q.dropped
     done = np.sort(np.where(np.isnan(q.completed_s[went]), np.inf, q.completed_s[went]))
     due = np.sort(q.due_s[went])
@@ -150,14 +157,17 @@ def backlog(q: Queries) -> Floats:
 
 
 def deadline_figures(q: Queries, deadline_s: float | None) -> Figures:
-    """The share of samples in time, if they were scheduled and there is a deadline."""
+    """Return the share of samples in time, if samples were scheduled and there is a deadline."""
     if not (q.scheduled and deadline_s):
         return Figures()
     return Figures({FigureKey("in_time_share"): in_time_share(q, float(deadline_s))})
 
 
 def in_time_share(q: Queries, deadline_s: float) -> Quantity:
-    """Share of all samples, dropped ones included, that were completed within ``deadline_s`` of their request."""
+    """Return the share of all samples that were completed within ``deadline_s`` of their request.
+
+    Dropped samples count as not in time.
+    """
     met = int(np.count_nonzero(q.latency_s() <= deadline_s))
     n = len(q)
     u = math.sqrt(max(met * (n - met), 0) / n) / n if n else 0.0

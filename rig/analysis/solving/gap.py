@@ -1,4 +1,4 @@
-"""How far a cost is from its target, as a share of the target."""
+"""The gap between a cost and its target, as a share of the target."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ THRESHOLDS = (0.1, 0.05, 0.01)
 
 
 def gap(cost: float, target: float) -> float:
-    """BKS-Gap = (c - c_target) / |c_target|: 0 at the target, positive when worse, negative when better.
+    """Return BKS-Gap = (c - c_target) / |c_target|, which is 0 at the target and positive for a worse cost.
 
-    The published formula (NeuroBench, eq. 24) divides by c_target itself, which is negative, so read literally a
-    worse solution comes out negative; the sentences beside it want negative for a solution that beats the target.
-    The magnitude is the same, the sign here is the one that those sentences mean.
+    The published formula (NeuroBench, eq. 24) divides by c_target itself. This is negative, so by the formula a worse
+    solution has a negative gap. The sentences beside the formula say the opposite: a solution that beats the target has
+    a negative gap. The magnitude is the same; the sign here follows the sentences.
 
-    Compare it with a threshold as ``gap(cost, target) <= 0.05``: for whole costs the division rounds to the very
-    number that 0.05 is when the gap is exactly that. Raises ``UsageError`` for a target of 0, or for numbers that
+    Compare it with a threshold as ``gap(cost, target) <= 0.05``. For whole costs with a gap of exactly 0.05, the
+    division gives the same floating-point number as 0.05. Raises ``UsageError`` for a target of 0, or for numbers that
     are not finite.
     """
     if not (math.isfinite(target) and target != 0):

@@ -1,4 +1,4 @@
-"""What solvers found: costs computed again from their solutions, gaps to the targets, and how long it took."""
+"""The solves of a run: costs computed from their solutions, gaps to the targets, and times."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from rig.recording.reader import Run
 from rig.types import Floats, Problem
 
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
-"""Beyond which a solve counts as having overrun its budget."""
+"""A solve that exceeds its budget by more than this time or share counts as an overrun."""
 
 
 @dataclass(frozen=True)
 class Solve:
-    """One solve, of ``seconds`` in the mean where it was looped.
+    """One solve; ``seconds`` is its time, or the mean time if it was repeated in a loop.
 
-    ``at_s`` and ``cost_at``, shape (k,): what it claimed when, from the graph being loaded. ``cost`` is that of
-    the solution it gave, computed here; nan where there is none to compute it from. ``over_s`` is how far it went
-    past its budget, of a loop the worst that the device names.
+    ``at_s`` and ``cost_at``, shape (k,), are the times and costs of its claims; times begin when the graph is loaded.
+    ``cost`` is computed here from the solution in the answer. It is NaN if it cannot be computed. ``over_s`` is the
+    time by which the solve exceeded its budget. For a loop it is the largest such time that the device states.
     """
 
     sample_id: str
@@ -49,7 +49,7 @@ class Solve:
 
 
 def solves_of(run: Run, device: Timebase) -> list[Solve]:
-    """Every solve of a run, in order; none when its replies are not solutions."""
+    """Return every solve of a run in order, or nothing if its replies are not solutions."""
     rows = [row for row in run.replies.to_pylist() if row["output"] is not None and not row["warmup"]]
     said = [(row, json.loads(row["output"])) for row in rows]
     said = [(row, out) for row, out in said if isinstance(out, dict) and "cost" in out and "solution" in out]
@@ -94,9 +94,9 @@ def _solve(
 
 
 def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem | None]:
-    """By sample: its problem, from the payload kept with the recording.
+    """Return the problem of each sample, from the payload that is stored with the recording.
 
-    It is None where no payload was kept, or no problem is registered under the workload's name.
+    It is None if no payload was stored, or if no problem is registered under the workload's name.
     """
     name = run.start.workload.name
     problem_of: Callable[[Any], Problem] | None = load("problems", name) if name in names("problems") else None
@@ -116,7 +116,7 @@ def _problem(run: Path, sample_id: str, problem_of: Callable[[Any], Problem]) ->
 
 
 def _targets(run: Run) -> dict[str, dict[str, float]]:
-    """By sample: the official target, and any other that the workload names."""
+    """Return for each sample the official target, and any other target that the workload names."""
     rows = zip(run.samples["id"].to_pylist(), run.samples["target_cost"].to_pylist(), strict=True)
     found: dict[str, dict[str, float]] = {name: ({} if cost is None else {"official": cost}) for name, cost in rows}
     for name, by_sample in run.start.workload.targets.items():
@@ -132,10 +132,10 @@ def _targets(run: Run) -> dict[str, dict[str, float]]:
 def solving_figures(
     solves: Sequence[Solve], power: Quantity | None, timed: bool, to_gap: float | None = None
 ) -> Figures:
-    """Costs, gaps to each target, overruns; with ``timed`` also time and energy to the thresholds of gap.
+    """Return costs, gaps to each target and overruns, and if ``timed`` also time and energy to each gap.
 
-    ``timed`` is for recordings whose schedule does not depend on the budget, or that stopped at the gap ``to_gap``:
-    they say nothing of closer thresholds, since they looked no further.
+    ``timed`` is for recordings whose schedule does not depend on the budget, or whose solves stopped at the gap
+    ``to_gap``. In the second case there are no figures for closer thresholds, because the solves stopped before them.
     """
     if not solves:
         return Figures()
@@ -221,11 +221,12 @@ def _time_to(solve: Solve, target: float, threshold: float) -> float:
 
 
 def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, method: str) -> Quantity:
-    """The mean, one value a solve, and its doubt from their scatter.
+    """Return the mean of one value per solve, with its uncertainty from the scatter of the values.
 
-    Solves of one problem are not independent looks at problems like it: with several problems, what the problems'
-    residuals add up to is what scatters (cluster-robust variance, with P/(P - 1) for P problems; Liang and Zeger,
-    Biometrika 73, 1986), so for equally many solves each it is the scatter of the problems' means.
+    Solves of one problem are not independent samples of such problems. So if there are several problems, the residuals
+    are added up for each problem, and the scatter of these sums is used (cluster-robust variance, with P/(P - 1) for P
+    problems; Liang and Zeger, Biometrika 73, 1986). If all problems have equally many solves, this is the scatter of
+    the problems' means.
     """
     n = len(values)
     mean = sum(values) / n
@@ -241,7 +242,10 @@ def _scattered(solves: Sequence[Solve], values: Sequence[float], unit: str, meth
 def solving_notes(
     solves: Sequence[Solve], timed: bool, to_gap: float | None, told: Sequence[str] = ()
 ) -> Iterator[str]:
-    """Why no gap, or no time to one, is told, where none is; ``told`` is what the workload says of it itself."""
+    """Yield the reasons why there is no gap, or no time to a gap.
+
+    ``told`` is what the notes of the workload already say about it.
+    """
     if not solves:
         return
     yield from told
@@ -259,7 +263,7 @@ def solving_notes(
 
 
 def solving_checks(solves: Sequence[Solve]) -> Iterator[Check]:
-    """Claims are true, and budgets were kept."""
+    """Yield the checks that claimed costs are true and that budgets were not exceeded."""
     if not solves:
         return
     n = len(solves)

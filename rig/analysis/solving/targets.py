@@ -1,4 +1,4 @@
-"""The names of target costs, and which of several targets a solve is to come close to."""
+"""The names of target costs, and their order of preference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ OFFICIAL, SPECIFIED, BEST_KNOWN = "official", "specified", "best_known"
 
 
 def by_preference(names: Iterable[str]) -> list[str]:
-    """The names once each: official, specified and best known targets first, then the others in the order given."""
+    """Return each name once: first the official, specified and best known targets, then the others.
+
+    The others are in the order in which they were given.
+    """
     return sorted(dict.fromkeys(names), key=_rank)
 
 

@@ -1,4 +1,4 @@
-"""Window energies of a long trace, streamed from its file: memory does not grow with the trace."""
+"""Window energies of a long trace, streamed from its file, so that memory does not grow with the trace."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ def file_sums(
     watts: Watts = AS_IS,
     told: Callable[[int, int], None] | None = None,
 ) -> Sums:
-    """Sums over windows, shape (k, 2), of a raw file: little-endian numbers of ``kind``, or a ``.npy`` (None).
+    """Return sums over windows, shape (k, 2), of a raw file.
 
-    Reading k is the mean over ``t0_s + k / rate_hz`` to ``t0_s + (k + 1) / rate_hz``, in raw units of ``watts``; a
-    reading that a window cuts counts by the part inside. Sums are in double precision, pairwise within a block
-    (relative error against exact summation below 1e-12 for readings of one sign). Missing readings are counted, not
-    refused. ``told(done, of)`` is called with the readings passed after every block. Raises ``DataError`` for a file
-    that is not such a trace and for windows outside it, ``UsageError`` for an invalid rate, and ``OSError``.
+    The file holds little-endian numbers of ``kind``; if ``kind`` is None, it is a ``.npy``. Reading k is the mean from
+    ``t0_s + k / rate_hz`` to ``t0_s + (k + 1) / rate_hz``, in raw units of ``watts``. If the end of a window cuts a
+    reading, the part inside counts. Sums are in double precision, pairwise within a block (relative error against exact
+    summation below 1e-12 for readings of one sign). Missing readings are counted and not refused. After every block,
+    ``told(done, of)`` is called with the number of readings that were passed and the number of all readings.
+
+    Raises ``DataError`` for a file that is not such a trace and for windows outside it, ``UsageError`` for an invalid
+    rate, and ``OSError``.
     """
     check_rate(rate_hz)
     with path.open("rb", buffering=0) as file:
@@ -109,7 +112,7 @@ def _blocks(file: BinaryIO, kind: np.dtype[Any], offset: int, parts: Parts) -> I
 
 
 def heard(blocks: Iterable[Block], n: int, told: Callable[[int, int], None] | None) -> Iterator[Block]:
-    """The same blocks; ``told`` is called with how many of ``n`` readings have passed."""
+    """Yield the same blocks, and call ``told`` after each with how many of ``n`` readings have passed."""
     for start, values in blocks:
         yield start, values
         if told is not None:
@@ -117,7 +120,7 @@ def heard(blocks: Iterable[Block], n: int, told: Callable[[int, int], None] | No
 
 
 def in_order(arrays: Iterable[NDArray[Any]]) -> Iterator[Block]:
-    """Arrays with the index of their first reading."""
+    """Yield each array with the index of its first reading."""
     start = 0
     for values in arrays:
         yield start, values
@@ -125,7 +128,7 @@ def in_order(arrays: Iterable[NDArray[Any]]) -> Iterator[Block]:
 
 
 def cut(held: Iterable[Block]) -> Iterator[Block]:
-    """Long blocks cut into blocks that the cache can hold."""
+    """Yield long blocks in shorter blocks that fit into the cache."""
     for start, values in held:
         step = BLOCK_BYTES // values.itemsize
         for first in range(0, len(values), step):
@@ -133,5 +136,5 @@ def cut(held: Iterable[Block]) -> Iterator[Block]:
 
 
 def bad(path: Path, what: str, value: object) -> DataError:
-    """The error for a file that is not such a trace."""
+    """Return the error for a file that is not such a trace."""
     return DataError(f"{path.name} {what}", field="trace", value=value, remedy="Check the file, its type and length")

@@ -24,12 +24,15 @@ from rig.types import Floats, Rail
 
 Told = Callable[[int, int], None]
 ROWS = 1 << 16
-"""Readings with stamps of their own that are looked at together."""
+"""How many readings with stamps of their own are processed together."""
 
 
 @dataclass(frozen=True)
 class RailFile:
-    """The readings of one rail where they stand. ``grid`` is None where each has its ticks."""
+    """The readings of one rail in their file.
+
+    ``grid`` is None if each reading has its own ticks.
+    """
 
     path: Path
     rail: Rail
@@ -38,7 +41,10 @@ class RailFile:
     readings: int
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Whole batches, mapped rather than read; what a crash tore off at the end is left out."""
+        """Yield whole batches, which are mapped and not read into memory.
+
+        An incomplete batch at the end, as after a crash, is left out.
+        """
         try:
             with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
                 yield from reader
@@ -47,7 +53,10 @@ class RailFile:
 
 
 def rail_file(run: Run, name: str | None) -> RailFile:
-    """The rail called ``name``, or the only one that is power. Raises ``UsageError`` and ``DataError``."""
+    """Return the rail called ``name``, or the only rail of power if ``name`` is empty.
+
+    Raises ``UsageError`` and ``DataError``.
+    """
     found = {f.rail.name: f for f in map(_described, sorted((run.path / "traces").glob("*.arrows")))}
     power = {n: f for n, f in found.items() if f.rail.kind != "edges" and f.rail.conversion.unit != "V"}
     if name is None and len(power) == 1:
@@ -87,7 +96,10 @@ def _described(path: Path) -> RailFile:
 
 
 def watts_of(rail: Rail) -> Watts:
-    """How its readings become watts. Raises ``UsageError`` for what is not a stream of power by itself."""
+    """Return how the readings of a rail become watts.
+
+    Raises ``UsageError`` for a rail whose readings alone do not give power.
+    """
     c = rail.conversion
     if rail.kind not in ("mean", "point") or c.unit not in ("W", "A") or c.supply_rail is not None:
         what = f"its readings are {rail.kind} in {c.unit}" + (
@@ -112,7 +124,7 @@ def watts_of(rail: Rail) -> Watts:
 
 
 def timebase(run: Run, file: RailFile) -> Timebase:
-    """The meter's clock by its brackets alone, as ``rig report`` has it before it looks into the trace."""
+    """Return the meter's clock by its brackets alone, as ``rig report`` knows it before it uses the trace."""
     brackets, t0_ns = run.brackets(file.clock), run.start.t0_ns
     if len(brackets) != 1 or file.grid is None:
         return host_timebase(t0_ns) if file.clock in ("host", "") else timebase_of(run, file.clock)
@@ -120,15 +132,15 @@ def timebase(run: Run, file: RailFile) -> Timebase:
     table = table[(table[:, 0] > 0) & (table[:, 0] <= file.readings)]
     first, period, within = astuple(file.grid)
     arrivals = np.column_stack([first + period * (table[:, 0] - 1) + within, (table[:, 1] - t0_ns) * 1e-9])
-    timebase_of(run, file.clock)  # its checks
+    timebase_of(run, file.clock)  # called for its checks
     return fit_brackets(run.clocks()[file.clock], brackets, t0_ns, arrivals)
 
 
 def own_windows(run: Run) -> tuple[list[str], Floats, float]:
-    """Names and windows, shape (k, 2) in run seconds, of the run's spans, warm-up, marks and idle, by their begin.
+    """Return the names and windows of a run's spans, warm-up, marks and idle, sorted by their begin.
 
-    The third is the uncertainty of the device's clock in seconds. Raises ``UsageError`` if the spans are marked on a
-    pin.
+    Windows have shape (k, 2), in run seconds. The third value is the uncertainty of the device's clock in seconds.
+    Raises ``UsageError`` if the spans are marked on a pin.
     """
     if run.start.device.spans_on_pin:
         raise UsageError(
@@ -148,7 +160,10 @@ def own_windows(run: Run) -> tuple[list[str], Floats, float]:
 
 
 def extent_s(file: RailFile, tb: Timebase) -> tuple[float, float]:
-    """When the trace begins and ends, run seconds; each reading of a grid stands for its whole period."""
+    """Return when the trace begins and ends, in run seconds.
+
+    Each reading of a grid stands for its whole period.
+    """
     if file.grid is not None:
         first, period_s = _grid(file, tb)
         return first, first + file.readings * period_s
@@ -160,7 +175,10 @@ def extent_s(file: RailFile, tb: Timebase) -> tuple[float, float]:
 
 
 def run_sums(file: RailFile, tb: Timebase, windows_s: Floats, told: Told | None = None) -> Sums:
-    """Sums of a rail over windows in run seconds. Raises ``DataError`` for windows outside the trace."""
+    """Return sums of a rail over windows in run seconds.
+
+    Raises ``DataError`` for windows outside the trace.
+    """
     watts = watts_of(file.rail)
     if file.grid is not None:
         first, period_s = _grid(file, tb)
@@ -215,13 +233,13 @@ def _stamped(file: RailFile, tb: Timebase, told: Told | None) -> Iterator[tuple[
 
 
 def declared(rail: Rail) -> Mapping[str, Any]:
-    """What the meter declared of the rail."""
+    """Return what the meter declared of the rail."""
     c = rail.conversion
     return {"rail": rail.name, "kind": rail.kind, "unit": c.unit, "supply_v": c.supply_v, "burden_ohm": c.burden_ohm}
 
 
 def overloads(file: RailFile) -> int:
-    """Count of readings in the trace that the instrument flagged or that are at the end of its range."""
+    """Return how many readings the instrument flagged as overload or are at the end of its range."""
     top, count = file.rail.range_max, 0
     for batch in file.batches():
         if top is None and "flags" not in batch.schema.names:

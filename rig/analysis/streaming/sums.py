@@ -1,4 +1,4 @@
-"""Readings in blocks to sums by window: on a grid, or each with a begin and an end of its own."""
+"""Sums by window over blocks of readings, which are on a grid or have a begin and an end each."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from rig.errors import DataError
 from rig.types import Floats, Indices
 
 Block = tuple[int, NDArray[Any]]
-"""Index of its first reading, and readings as they stand in the file, shape (n,)."""
+"""The index of the block's first reading, and its readings as they are in the file, shape (n,)."""
 
 SLACK = 1e-6
-"""Readings by which a window may lie outside the trace, since seconds are rounded."""
+"""How many readings a window may lie outside the trace, because seconds are rounded."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Stretches of readings, sorted by where they begin: ``start`` to ``end`` of one window, each with this weight."""
+    """Stretches of readings, sorted by their begin.
+
+    Each one lasts from ``start`` to ``end`` of one window, and its readings have one weight.
+    """
 
     start: Indices
     end: Indices
@@ -33,7 +36,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Watts:
-    """Raw numbers to watts: ``x = scale * raw + offset``, then ``p = x * volts - x**2 * burden_ohm``."""
+    """Conversion of raw numbers to watts: ``x = scale * raw + offset``, then ``p = x * volts - x**2 * burden_ohm``."""
 
     scale: float = 1.0
     offset: float = 0.0
@@ -41,16 +44,17 @@ class Watts:
     burden_ohm: float = 0.0
 
     def of(self, raw: NDArray[Any]) -> Floats:
-        """Watts of raw readings, float64, shape kept."""
+        """Return the watts of raw readings as float64 of the same shape."""
         x = raw.astype(np.float64) * self.scale + self.offset
         return np.asarray(x * self.volts - x * x * self.burden_ohm)
 
 
 @dataclass(frozen=True)
 class Sums:
-    """By window, shapes (k,): the integral of the readings that are numbers, and their total length.
+    """Integrals and lengths by window, shapes (k,).
 
-    ``readings`` counts those that a window holds whole or in part, ``missing`` those of them that are not numbers.
+    The integral and the total length are of the readings that are numbers. ``readings`` is the number of readings that
+    are wholly or partly in a window. ``missing`` is the number of those that are not numbers.
     """
 
     energy_j: Floats
@@ -73,7 +77,10 @@ def check_inside(low: Floats, high: Floats, n: int, extent_s: tuple[float, float
 
 
 def parts_of(low: Floats, high: Floats) -> Parts:
-    """Parts of windows in units of readings: the reading cut at the begin, the whole ones, the one cut at the end."""
+    """Return the parts of windows in units of readings.
+
+    The parts of a window are the reading cut at its begin, the whole readings, and the reading cut at its end.
+    """
     first, last = np.ceil(low).astype(np.int64), np.floor(high).astype(np.int64)
     alone = last < first  # wholly within one reading
     own = np.arange(len(low))
@@ -87,9 +94,9 @@ def parts_of(low: Floats, high: Floats) -> Parts:
 
 
 def grid_sums(parts: Parts, blocks: Iterable[Block], windows: int, rate_hz: float, watts: Watts, name: str) -> Sums:
-    """Sums over blocks that come in order and hold all of ``parts``.
+    """Return sums over blocks that come in order and hold all of ``parts``.
 
-    Raises ``DataError`` if the trace ends before the last part, or if a sum is beyond double precision.
+    Raises ``DataError`` if the trace ends before the last part, or if a sum exceeds double precision.
     """
     total, held, count, missing = (array("d", bytes(8 * windows)) for _ in range(4))
     linear, waiting, end = watts.burden_ohm == 0.0, 0, 0
@@ -135,9 +142,9 @@ def _sum(values: NDArray[Any]) -> tuple[float, int]:
 
 
 def stamped_sums(windows_s: Floats, blocks: Iterable[tuple[Floats, Floats, NDArray[Any]]], watts: Watts) -> Sums:
-    """Sums of readings in order, each with its own begin and end.
+    """Return sums of readings in order, each with its own begin and end.
 
-    ``blocks`` are run seconds of begin and end, and raw readings, shapes (n,).
+    ``blocks`` hold begins and ends in run seconds and raw readings, shapes (n,).
     """
     k = len(windows_s)
     total, held, count, missing = np.zeros(k), np.zeros(k), np.zeros(k, np.int64), np.zeros(k, np.int64)

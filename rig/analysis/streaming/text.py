@@ -1,4 +1,4 @@
-"""Sums by window as figures: the document of ``rig reduce``, its table and its CSV."""
+"""The output of ``rig reduce``: figures by window as a JSON document, a table and a CSV file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = ("start", "end", "phase", "energy_j", "mean_w", "readings", "missing",
 
 @dataclass(frozen=True)
 class Reduced:
-    """By window, shapes (k,): joules and watts (NaN where too much is missing), and joules above idle."""
+    """Figures by window, shapes (k,): joules and watts (NaN if too much is missing), and joules above idle."""
 
     names: Sequence[str]
     windows_s: Floats
@@ -42,7 +42,7 @@ class Reduced:
     """Windows in which readings are missing."""
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """One by one, in the order of ``COLUMNS``."""
+        """Yield one row for each window, with values in the order of ``COLUMNS``."""
         by_window = (self.energy_j, self.mean_w, self.sums.readings, self.sums.missing, self.above_idle_j)
         for k, name in enumerate(self.names):
             energy, mean, readings, missing, above = (column[k].item() for column in by_window)
@@ -51,10 +51,11 @@ class Reduced:
 
 
 def reduced(names: Sequence[str], windows_s: Floats, sums: Sums, duty: float, fill: bool) -> Reduced:
-    """Figures of sums. ``duty`` is the share of time that the meter looks; ``fill`` takes the mean of a window's
-    other readings for those that are missing, which else leave its energy unknown.
+    """Return figures of sums.
 
-    The mean of idle is the energy of all windows named ``idle`` over the time of their readings.
+    ``duty`` is the share of time that the meter measures. With ``fill``, missing readings count as the mean of the
+    window's other readings. Otherwise the energy of a window with missing readings is unknown. The mean of idle is the
+    energy of all windows named ``idle`` over the time of their readings.
     """
     length = windows_s[:, 1] - windows_s[:, 0]
     per_reading = sums.covered_s / np.maximum(sums.readings - sums.missing, 1)
@@ -72,7 +73,7 @@ def reduced(names: Sequence[str], windows_s: Floats, sums: Sums, duty: float, fi
 
 
 def refusal(found: Reduced, fill: bool) -> DataError | None:
-    """The error for windows in which readings are missing, unless ``fill`` allows them."""
+    """Return the error for windows in which readings are missing, unless ``fill`` allows them."""
     if fill or not np.any(found.holed):
         return None
     first = int(np.argmax(found.holed))
@@ -88,7 +89,10 @@ def refusal(found: Reduced, fill: bool) -> DataError | None:
 def document(
     found: Reduced, about: Mapping[str, Any], notes: Sequence[str], refused: DataError | None, rows: bool = True
 ) -> dict[str, Any]:
-    """The whole result as JSON; the windows one by one, about a kilobyte each, only with ``rows``."""
+    """Return the whole result as JSON.
+
+    With ``rows`` it includes each window, which takes about a kilobyte per window.
+    """
     names = np.array(found.names)
     by_name = {name: _total(found, names == name) for name in dict.fromkeys(found.names)}
     counted = ~np.isin(names, NOT_SUMMED)
@@ -129,7 +133,7 @@ def _overlaps(found: Reduced, which: Bools) -> list[str]:
 
 
 def table(found: Reduced, whole: Mapping[str, Any]) -> str:
-    """The first windows, sums by name, and notes."""
+    """Return the first windows, sums by name, and notes."""
     lines = [f"{'phase':<16}{'start s':>14}{'end s':>14}{'energy J':>14}{'mean W':>12}{'readings':>12}{'missing':>9}"]
     lines[0] += f"{'above idle J':>14}"
     for k, (start, end, name, *rest) in enumerate(found.rows()):
@@ -154,7 +158,10 @@ def _figures(cells: Sequence[Any]) -> str:
 
 
 def write_csv(path: Path, found: Reduced) -> None:
-    """Write all windows to a file, replaced as a whole. Raises ``StoreError``."""
+    """Write all windows to a file, which is replaced as a whole.
+
+    Raises ``StoreError``.
+    """
     with replacing(path, refuse=not_stored) as file:
         text = TextIOWrapper(file, newline="", encoding="utf-8")
         rows = csv.writer(text, lineterminator="\n")

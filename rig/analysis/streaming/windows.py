@@ -19,9 +19,9 @@ REMEDY = "Write start,end[,phase] in seconds of the trace; windows of the phase 
 
 
 def read_windows(path: Path) -> tuple[list[str], Floats]:
-    """Names and seconds, shape (k, 2), of a table ``start,end[,phase]``; other columns are ignored.
+    """Return names and seconds, shape (k, 2), of a table ``start,end[,phase]``; other columns are ignored.
 
-    Raises ``DataError`` that names the row for text, an infinite number or an end before the begin.
+    Raises ``DataError``, which names the row, for text, for an infinite number, or for an end before the begin.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -11,27 +11,27 @@ from numpy.typing import NDArray
 from rig.types import Floats
 
 BLOCK = 1 << 16
-"""Readings in one block, so that intermediate arrays fit the cache however long the trace is."""
+"""Readings in one block, so that intermediate arrays fit into the cache for traces of any length."""
 SETTLE_TAU = 5.0
 """Filter time constants after which a step counts as settled (0.7 % of it is left)."""
 
 
 @dataclass(frozen=True)
 class Edges:
-    """A piecewise-constant signal by its steps: times in seconds, sorted, and jumps, shapes (k,)."""
+    """A piecewise-constant signal by its steps: sorted times in seconds, and jumps, shapes (k,)."""
 
     at_s: Floats
     jump: Floats
 
     def shifted(self, by_s: Floats | float) -> Edges:
-        """Every edge later by ``by_s``, a scalar or one number per edge, sorted again."""
+        """Return the edges later by ``by_s``, a scalar or one number per edge, sorted again."""
         at = self.at_s + by_s
         order = np.argsort(at, kind="stable")
         return Edges(at[order], self.jump[order])
 
 
 def edges_of(windows_s: Floats, height: Floats | float = 1.0) -> Edges:
-    """Rectangles, shape (k, 2), of the given height, as one signal."""
+    """Return rectangles, shape (k, 2), of the given height as one signal."""
     tall = np.broadcast_to(np.asarray(height, dtype=float), (len(windows_s),))
     at = np.concatenate([windows_s[:, 0], windows_s[:, 1]])
     jump = np.concatenate([tall, -tall])
@@ -40,10 +40,10 @@ def edges_of(windows_s: Floats, height: Floats | float = 1.0) -> Edges:
 
 
 def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0) -> Floats:
-    """Mean over each reading of the signal behind a single-pole filter; shape of ``start_s``.
+    """Return the mean over each reading of the signal behind a single-pole filter, in the shape of ``start_s``.
 
-    A reading of zero length is the filtered signal at that instant. The filter stores what it has not yet passed on:
-    integral of output = integral of input - tau * (rise of the output).
+    For a reading of zero length it is the filtered signal at that instant. The filter stores what it has not yet passed
+    on: integral of output = integral of input - tau * (rise of the output).
     """
     if not len(edges.at_s):
         return np.zeros_like(start_s)
@@ -93,12 +93,12 @@ def _lagged(at: Floats, level: Floats, tau_s: float) -> Floats:
 
 
 def margin_s(sigma_s: float, tau_s: float) -> Floats:
-    """What to add to a window's begin and end so that it holds all of its effect on the readings; shape (2,)."""
+    """Return how far a window must be extended at its begin and end to include its effect on readings; shape (2,)."""
     return np.array([-2.0 * sigma_s, 2.0 * sigma_s + 1.5 * SETTLE_TAU * tau_s])
 
 
 def merged(windows_s: Floats) -> Floats:
-    """Union of windows, shape (k, 2), as disjoint sorted windows."""
+    """Return the union of windows, shape (k, 2), as disjoint sorted windows."""
     if not len(windows_s):
         return windows_s.reshape(-1, 2)
     order = windows_s[np.argsort(windows_s[:, 0], kind="stable")]
@@ -109,7 +109,7 @@ def merged(windows_s: Floats) -> Floats:
 
 
 def touches(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.bool_]:
-    """Which readings overlap any of the disjoint sorted windows; shape of ``start_s``."""
+    """Return which readings overlap any of the disjoint sorted windows, in the shape of ``start_s``."""
     if not len(windows_s):
         return np.zeros(len(start_s), bool)
     out = np.zeros(len(start_s), bool)
@@ -120,7 +120,7 @@ def touches(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.boo
 
 
 def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.int64]:
-    """For each reading, the index of the window that wholly holds it, or -1."""
+    """Return for each reading the index of the window that wholly holds it, or -1."""
     if not len(windows_s):
         return np.full(len(start_s), -1, dtype=np.int64)
     out = np.empty(len(start_s), dtype=np.int64)

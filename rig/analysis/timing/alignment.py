@@ -1,8 +1,9 @@
 """Alignment by the trace: the shift and rate of a meter's clock that fit the known activity to the readings.
 
 The spans and mark pulses that the device stamped are a train of rectangles. The trace holds the same train, blurred by
-the declared aperture and front-end filter. The correlation peaks where the train belongs, whatever positive shape a
-span has; the fit then gives the head and tail of each span levels of their own, so that bursts hardly move it.
+the declared aperture and front-end filter. The correlation has its peak at the true position of the train, for spans of
+any positive shape. In the fit, the head and the tail of each span have levels of their own, so that bursts have little
+effect.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, Edges, edges_of, mea
 from rig.types import Floats
 
 FINEST = 0.25
-"""Readings over which the finest slopes are taken."""
+"""The interval, in readings, over which the finest slopes are computed."""
 FINE_STEPS = 6
 RIVAL = 0.75
 MAX_RIVALS = 6
 MOST_RATES = 16
 """Rates on either side of the bracketed rate from which fits begin."""
 COARSE_POINTS = 1 << 18
-"""Readings beyond which the coarse search averages neighbours, as far as the spans allow."""
+"""With more readings than this, the coarse search averages neighbours, as far as the spans allow."""
 CERTAINTY = 25.0
-"""Twice the log-likelihood by which the best lag must beat every other (five standard deviations)."""
+"""The best lag must have a better log-likelihood than any other; twice the difference must exceed this (five sigma)."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Add ``shift_s + rate * (t - ref_s)`` to the meter's seconds. Sigmas are against the device's clock."""
+    """The correction ``shift_s + rate * (t - ref_s)`` to add to the meter's seconds.
+
+    Sigmas are against the device's clock.
+    """
 
     shift_s: float
     rate: float
@@ -42,9 +46,9 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Excess:
-    """Readings above idle: start and end in run seconds, watts, shapes (n,); ``noise_w`` is per reading.
+    """Readings above idle: start and end in run seconds, and watts, shapes (n,); ``noise_w`` is per reading.
 
-    ``level_w`` is the idle level beneath; no reading is better than its rounding.
+    ``level_w`` is the idle level below them. A reading is never more accurate than the rounding of its full value.
     """
 
     start_s: Floats
@@ -57,11 +61,12 @@ class Excess:
 
 
 def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_reach: float = 0.0) -> Alignment | None:
-    """Fit the shift within +-``reach_s`` and the rate within about +-``rate_reach``; None if the trace cannot decide.
+    """Fit the shift within +-``reach_s`` and the rate within about +-``rate_reach``.
 
-    ``phases`` maps each phase to its windows, shape (k, 2), on the device's clock in run seconds. A
-    periodic train fits about as well one period off, so every lag that correlates nearly as well is
-    refined, and the best must explain the trace better than the next by more than noise could.
+    Return None if the trace cannot decide. ``phases`` maps each phase to its windows, shape (k, 2), on the device's
+    clock in run seconds. A periodic train fits almost as well when it is shifted by one period. So every lag that
+    correlates nearly as well is refined, and the best lag must explain the trace better than the next by more than
+    noise could.
     """
     spans = np.concatenate([w for w in phases.values() if len(w)] or [np.zeros((0, 2))])
     windows = merged(spans)
@@ -259,7 +264,7 @@ def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: f
     design = np.column_stack([*columns, both, both * lever])
     known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
     cov = np.linalg.pinv(design.T @ design + np.outer(known, known))
-    if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace of rounding errors has no edges
+    if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace that consists of rounding errors has no edges
         return None
     sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
     split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]

@@ -1,8 +1,8 @@
 """Whether the readings of a rail fit the recorded time and the recorded spans.
 
-A meter that loses readings without saying so, delivers them twice or runs at another rate than declared puts later
-readings at wrong times. Two things show it: readings after the end of the recording, and spans that no longer stand
-where the trace rises.
+A meter may lose readings without notice, deliver readings twice, or run at another rate than declared. Later readings
+then have wrong times. Two things show this: readings after the end of the recording, and spans that are no longer where
+the power in the trace rises.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ REMEDY = (
 
 
 def after_end(readings: Readings, end_s: float) -> Iterator[Check]:
-    """Readings that were taken after the recording had ended, on the run's time."""
+    """Yield a failed check if readings were taken after the recording had ended, on the run's time."""
     last_s = float(readings.end_s[-1])
     allowed_s = AFTER_END_S + AFTER_END_SHARE * (end_s - float(readings.start_s[0]))
     if last_s - end_s > allowed_s:
@@ -55,11 +55,11 @@ def after_end(readings: Readings, end_s: float) -> Iterator[Check]:
 
 
 def displaced(readings: Readings, above_w: Floats, phases_s: Sequence[Floats]) -> Iterator[Check]:
-    """Stretches of spans that fit the trace at another place than the recorded one.
+    """Yield a failed check if stretches of spans fit the trace at another time than the recorded one.
 
     ``above_w`` are watts above the idle level, shape (n,). ``phases_s`` are the spans of each phase on the device's
-    time, shapes (k, 2); each phase has a level of its own. Displacements are judged against their median, since a
-    device that is not flat displaces all alike.
+    time, shapes (k, 2); each phase has a level of its own. Displacements are compared with their median, because if
+    power changes within a span, all spans are displaced by the same time.
     """
     windows_s = np.concatenate([*phases_s, np.zeros((0, 2))])
     spans = merged(windows_s)

@@ -20,7 +20,7 @@ PERCENTILES = (50, 90, 99)
 
 @dataclass(frozen=True)
 class BusyTime:
-    """Total busy time of windows that count, its uncertainty from stamp jitter by phase, and their inferences."""
+    """The total busy time of counted windows, its uncertainty from stamp jitter by phase, and their inferences."""
 
     seconds: float
     jitter_u_s: Mapping[str, float]
@@ -28,7 +28,7 @@ class BusyTime:
 
 
 def busy_times(activity: Activity, jitter_u_s: Mapping[str, float]) -> dict[str, BusyTime]:
-    """Busy time of each phase, and of all phases under the name ""; ``jitter_u_s`` is by phase."""
+    """Return the busy time of each phase, and of all phases under the name ""; ``jitter_u_s`` is by phase."""
     if not activity.phases:
         return {}
     busy = {name: BusyTime(p.busy_s, {name: jitter_u_s[name]}, p.n) for name, p in activity.phases.items()}
@@ -40,7 +40,7 @@ def busy_times(activity: Activity, jitter_u_s: Mapping[str, float]) -> dict[str,
 
 
 def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTime]) -> Figures:
-    """Execution times by phase and in all."""
+    """Return execution times by phase and in total."""
     if not activity.phases:
         return Figures()
     figures = Figures()
@@ -62,10 +62,10 @@ def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTi
 
 
 def per_inference_s(activity: Activity) -> Floats:
-    """Execution time of each inference: all phases of an issue over its inferences, in issue order, shape (n,).
+    """Return the execution time of each inference in issue order, shape (n,).
 
-    The shape is (0,) if no issue holds a whole inference: phases were issued one at a time, or spans of several
-    phases overlapped.
+    It is the time of all phases of an issue over the inferences of the issue. The shape is (0,) if no issue holds a
+    whole inference, because phases were issued one at a time or spans of several phases overlapped.
     """
     if not activity.phases or activity.per_phase or (activity.joined and len(activity.phases) > 1):
         return np.zeros(0)
@@ -82,7 +82,7 @@ def per_inference_s(activity: Activity) -> Floats:
 
 
 def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Quantity:
-    """Mean execution time of one phase per inference, averaged over all samples."""
+    """Return the mean execution time of one phase per inference, averaged over all samples."""
     mean = phase.busy_s / max(phase.n, 1)
     resolution = math.sqrt(len(phase.windows_s) / 6.0) * device.step_s / max(phase.n, 1)
     parts = (
@@ -94,7 +94,10 @@ def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Qu
 
 
 def spread(times_s: Floats, device: Timebase, phase: str = "", looped: float = 1.0) -> Figures:
-    """Standard error of the mean and percentiles (nearest rank) over inferences, ``looped`` of them in one span."""
+    """Return the standard error of the mean, and nearest-rank percentiles over inferences.
+
+    ``looped`` says how many inferences one span held.
+    """
     n = len(times_s)
     if n == 0:
         return Figures()
@@ -129,6 +132,6 @@ def _percentile(ordered: Floats, share: float) -> tuple[float, float]:
     rank = min(n - 1, math.ceil(n * share) - 1)
     low = max(min(math.ceil(n * share - wide) - 1, rank - 1), 0)
     high = min(max(math.ceil(n * share + wide) - 1, rank + 1), n - 1)
-    # nothing bounds the last sample from above, so the distance below stands for both sides
+    # no sample is above the last one, so the distance to the sample below is used for both sides
     sides = 0.5 if high > rank or low == rank else 1.0
     return float(ordered[rank]), sides * float(ordered[high] - ordered[low])

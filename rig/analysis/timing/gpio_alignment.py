@@ -1,8 +1,8 @@
 """GPIO alignment: the shift and rate that fit the edges on a pin to the spans that the device stamped.
 
-The pin says when a span began or ended, to a tick of the meter; the device's stamps say which span it was. Edges may
-be missing, extra or bouncing, and the brackets may be uncertain by several spans: then irregular spacing or the train
-of marks decides. If a shift by a whole period fits about as well, the edges are not used.
+The pin shows when a span began or ended, to a tick of the meter. The device's stamps show which span it was. Edges may
+be missing, extra or bouncing, and the brackets may be uncertain by several spans. Irregular spacing or the train of
+marks then decides. If a shift by a whole period fits about as well, the edges are not used.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rig.types import Floats, Indices
 LEAST = 6
 """Edges that must match; at least half of those expected while the meter recorded must match too."""
 LEAD = 8
-"""Edges by which the best shift must beat every other; a shift by one period loses two spans, four edges, at least."""
+"""By how many edges the best shift must beat any other; a shift by one period loses at least four edges (two spans)."""
 BLOCK = 64
 CANDIDATES = 24
 OUTLIER = 6.0
-"""Standard deviations, by the median, beyond which an edge belongs to another span."""
+"""An edge that is farther away than this many standard deviations (by the median) belongs to another span."""
 NEIGHBOURS = 9
 STRETCHES = 8
 HARMONICS = 64
@@ -31,9 +31,10 @@ HARMONICS = 64
 
 @dataclass(frozen=True)
 class Match:
-    """Add ``shift_s + rate * (t - ref_s)`` to the meter's seconds. Sigmas are against the device's stamps.
+    """The correction ``shift_s + rate * (t - ref_s)`` to add to the meter's seconds.
 
-    ``missing`` edges were expected while the meter recorded and not seen; ``extra`` edges were seen and not expected.
+    Sigmas are against the device's stamps. ``missing`` is the number of edges that were expected while the meter
+    recorded but not seen. ``extra`` is the number of edges that were seen but not expected.
     """
 
     shift_s: float
@@ -238,11 +239,11 @@ def _judged(e: Train, o: Train, fit: _Fit, rate_reach: float, widest: float, inp
 
 
 def _looks(at_s: Floats, step_s: float) -> float:
-    """Standard uncertainty that looks at intervals of ``step_s`` leave in the mean of edges.
+    """Return the standard uncertainty of the mean of edges, because the input is sampled at intervals of ``step_s``.
 
-    Each edge errs by a sawtooth of its place between two looks: step / sqrt(12) if all edges are at one place, that
-    over root n if they are spread evenly. This is the root mean square over the unknown offset, by its Fourier series:
-    step^2 / 2 pi^2 sum |C_k|^2 / k^2, with C_k the mean of exp(2 pi i k phase).
+    The error of an edge is a sawtooth of its position between two samples. It is step / sqrt(12) if all edges are at
+    the same position, and smaller by root n if they are spread evenly. The result is the root mean square over the
+    unknown offset, by its Fourier series: step^2 / 2 pi^2 sum |C_k|^2 / k^2, with C_k the mean of exp(2 pi i k phase).
     """
     phase = 2.0 * np.pi * np.mod(at_s / step_s, 1.0)
     turn = np.exp(1j * phase)

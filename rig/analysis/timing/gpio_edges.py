@@ -11,12 +11,15 @@ from rig.analysis.timing.activity_signal import merged
 from rig.types import Bools, Floats, Indices, Pin
 
 BOUNCE_SHARE = 0.25
-"""Edges closer than this part of the usual shortest distance are bounces of one edge."""
+"""Edges that are closer than this part of the usual shortest distance are bounces of one edge."""
 
 
 @dataclass(frozen=True)
 class Train:
-    """Edges in order of time: seconds, the level after each (-1: either), whether it ends a span; shapes (n,)."""
+    """Edges in order of time, with arrays of shape (n,).
+
+    The arrays are seconds, the level after each edge (-1: either), and whether the edge ends a span.
+    """
 
     at_s: Floats
     level: Indices
@@ -28,7 +31,7 @@ class Train:
 
 @dataclass(frozen=True)
 class GpioInput:
-    """A logic input: ``step_s`` between its looks, ``lag_s`` the most that the pin lags or leads.
+    """A logic input, with ``step_s`` between its samples, and the most that the pin lags or leads, ``lag_s``.
 
     ``tick_s`` is the tick of the device's stamps.
     """
@@ -39,7 +42,7 @@ class GpioInput:
 
 
 def expected(windows_s: Floats, pin: Pin) -> Train:
-    """The edges that spans, shape (k, 2) on the device's clock, must have caused on the pin."""
+    """Return the edges that spans, shape (k, 2) on the device's clock, must have caused on the pin."""
     spans = merged(windows_s) if pin == "level" else windows_s
     at = spans.reshape(-1)
     ends = np.tile([False, True], len(spans))
@@ -49,10 +52,10 @@ def expected(windows_s: Floats, pin: Pin) -> Train:
 
 
 def observed(at_s: Floats, level: Floats, pin: Pin, step_s: float, quiet_s: float) -> Train:
-    """The edges that the meter saw, in the meter's seconds and without bounces.
+    """Return the edges that the meter saw, in the meter's seconds and without bounces.
 
-    Of edges closer than ``quiet_s`` the first counts, or none if the pin ended at the level at which it began. An
-    edge is seen half a look late on average.
+    Of edges closer than ``quiet_s``, the first one counts, or none if the pin ended at the level at which it began. An
+    edge is seen half a sampling interval late on average.
     """
     use = level == 0 if pin == "stamp" else np.ones(len(level), bool)
     at, after = at_s[use] - 0.5 * step_s, level[use].astype(np.int64)
@@ -64,6 +67,6 @@ def observed(at_s: Floats, level: Floats, pin: Pin, step_s: float, quiet_s: floa
 
 
 def quiet_s(train: Train) -> float:
-    """The distance in seconds below which two edges are bounces of one."""
+    """Return the distance in seconds below which two edges are bounces of one edge."""
     gaps = np.diff(train.at_s)
     return BOUNCE_SHARE * float(np.quantile(gaps[gaps > 0], 0.05)) if np.any(gaps > 0) else 0.0

@@ -1,6 +1,7 @@
 """GPIO spans: those of a device without time stamps, read from the edges of a pin that a meter recorded.
 
-The device's clock is then the meter's. Nothing needs alignment, and the rate error of that clock enters every time.
+The spans are then on the meter's clock. Nothing needs alignment, and the rate error of that clock adds to the
+uncertainty of every time.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from rig.recording.reader import Run, Trace
 from rig.types import Floats, Indices
 
 WIDE = 3.0
-"""Sigmas of the brackets by which an edge may lie outside the host's stamps of its issue."""
+"""By how many sigmas of the brackets an edge may lie outside the host's stamps of its issue."""
 
 
 def on_device_clock(run: Run) -> tuple[Run, Timebase]:
-    """The run with the spans that its device marked on a pin, if it did, and the timebase of the spans' clock.
+    """Return the run with the spans that its device marked on a pin, if it did, and the timebase of the spans' clock.
 
     Raises ``DataError`` if several pins are declared to hold the spans, and for an issue without exactly one begin and
     one end.
@@ -100,7 +101,7 @@ def _pairs(pin: Trace, timebase: Timebase, windows_s: Floats, issue: Indices) ->
     wide_s = WIDE * max(timebase.sigma_at(float(windows_s.min())), timebase.sigma_at(float(windows_s.max())))
     near, owner = _near(windows_s, at_s, wide_s)
     if len(near) == 2 * len(issue):
-        # with exactly as many edges as are due, their order decides, however uncertain the brackets are
+        # if there are exactly as many edges as expected, their order decides, even with uncertain brackets
         on, off = near[0::2], near[1::2]
         within = (at_s[on] >= windows_s[:, 0] - wide_s) & (at_s[off] <= windows_s[:, 1] + wide_s)
         if np.all(within) and np.all(level[on] != 0) and np.all(level[off] != 1):

@@ -1,7 +1,7 @@
 """The volts of a supply at each reading of its amperes, and the error of their product.
 
-A rail of amperes that names a rail of volts (``Conversion.supply_rail``) has the power ``i * v - i**2 * r``, reading by
-reading. The volts are constant over an aperture and follow a straight line between readings.
+If a rail of amperes names a rail of volts (``Conversion.supply_rail``), its power is ``i * v - i**2 * r``, reading by
+reading. The volts are taken as constant over an aperture and as a straight line between readings.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rig.errors import DataError
 from rig.types import Bools, Floats, Rail
 
 FARTHEST = 2.5
-"""Periods of the volts after which a pause between two of their readings has no known volts."""
+"""In a pause between two readings of volts that is longer than this many periods, the volts are not known."""
 
 
 @dataclass(frozen=True)
 class Volts:
-    """The readings of a volt rail on the run's axis, shapes (n,)."""
+    """The readings of a rail of volts on the run's axis, shapes (n,)."""
 
     rail: Rail
     start_s: Floats
@@ -33,7 +33,7 @@ class Volts:
 class Supply:
     """Amperes and volts of a rail of amperes, reading by reading, shapes (n,); ``rail`` is that of the volts.
 
-    ``window_s`` is the length of one reading of the volts, ``burden_ohm`` the shunt between volts and device.
+    ``window_s`` is the length of one reading of the volts. ``burden_ohm`` is the shunt between volts and device.
     """
 
     rail: Rail
@@ -43,14 +43,14 @@ class Supply:
     burden_ohm: float
 
     def slope(self) -> Floats:
-        """Watts per ampere, shape (n,)."""
+        """Return watts per ampere, shape (n,)."""
         return np.asarray(self.volts - 2.0 * self.amperes * self.burden_ohm)
 
 
 def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools, Bools]:
-    """Mean volts over each interval, where they are known, and where one is an overload; shapes of ``start_s``.
+    """Return the mean volts over each interval, where they are known, and where one of them is an overload.
 
-    Raises ``DataError`` if there is no reading of the volts.
+    The results have the shape of ``start_s``. Raises ``DataError`` if there is no reading of the volts.
     """
     good = np.flatnonzero(v.ok)
     if not len(good):
@@ -91,12 +91,13 @@ def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
 
 
 def covariance_w(s: Supply, busy: Bools, whole: Bools, length_s: float) -> float:
-    """Difference of the mean product and the product of means while busy, in watts, as far as the readings show it.
+    """Return the mean product of current and voltage minus the product of their means, while busy, in watts.
 
-    ``busy`` are the readings that touch a span, ``whole`` those inside one, shapes (n,); ``length_s`` is the aperture
-    of a reading. Inside an aperture, current and voltage are taken to move together as they do from one reading to the
-    next: half the mean product of their differences, in which independent noise averages out. If one reading of the
-    volts spans several of the amperes, the resistance of the supply times the variance of those is added.
+    ``busy`` are the readings that touch a span, ``whole`` those inside one, shapes (n,). ``length_s`` is the aperture
+    of a reading. Current and voltage are assumed to change together inside an aperture as they do from one reading to
+    the next. The estimate is half the mean product of their differences, in which independent noise averages out. If
+    one reading of the volts spans several of the amperes, the resistance of the supply times the variance of these
+    amperes is added.
     """
     pair = whole[1:] & whole[:-1]
     together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]

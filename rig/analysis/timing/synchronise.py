@@ -1,4 +1,4 @@
-"""Readings on the device's time: each meter's clock by its brackets, then by the trace or by a GPIO edge."""
+"""Readings on the device's time: each meter's clock is aligned by its brackets, then by the trace or by a GPIO edge."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from rig.recording.reader import Run, Trace
 from rig.types import Bools, Floats
 
 DISAGREE = 4.0
-"""Standard deviations between a GPIO input and the trace beyond which a note says so."""
+"""A note is made if a GPIO input and the trace differ by more than this many standard deviations."""
 
 
 @dataclass(frozen=True)
 class AlignedRail:
     """One rail's readings on the device's time, in run seconds, and the map from the meter's ticks.
 
-    ``sigma_s`` is the uncertainty between the meter's clock and the device's, ``host_sigma_s`` that between the
-    meter's clock and the host's, both over the whole activity. ``notes`` say how GPIO edges were used.
+    ``sigma_s`` is the uncertainty between the meter's clock and the device's. ``host_sigma_s`` is the uncertainty
+    between the meter's clock and the host's. Both hold over the whole activity. ``notes`` say how GPIO edges were used.
     """
 
     readings: Readings
@@ -40,21 +40,24 @@ class AlignedRail:
 
 
 class Baseline(Protocol):
-    """What alignment needs to know of a rail's power: its idle level over time, and the noise of a reading."""
+    """The idle level of a rail over time, and the noise of a reading, as alignment needs them."""
 
     def idle_level_w(self, at_s: float) -> float:
-        """Idle power at a moment, in watts."""
+        """Return idle power at a moment, in watts."""
 
     def reading_u_w(self, busy: bool) -> float:
-        """Standard deviation of one reading by noise, in watts."""
+        """Return the standard deviation of one reading from noise, in watts."""
 
 
 FindBaseline = Callable[[Readings, Activity, str, float], Baseline | None]
-"""From readings, activity, the name of the meter's clock and its sigma; None if no reading lies in an idle window."""
+"""A function of readings, activity, the meter's clock and its sigma; it returns None without readings at idle."""
 
 
 def aligned_rails(run: Run, activity: Activity, device: Timebase, baseline: FindBaseline) -> list[AlignedRail]:
-    """Every rail of power, sorted by name. A clock is aligned once, by the rail that shows the spans best."""
+    """Return every rail of power, sorted by name.
+
+    Rails on one clock are aligned together, by the rail that shows the spans best.
+    """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
     rails: list[AlignedRail] = []

@@ -1,4 +1,4 @@
-"""Clock readings to a Timebase: the map from a clock's ticks to seconds of the run, with its sigma."""
+"""A ``Timebase`` maps a clock's ticks to seconds of the run, with an uncertainty; it is fitted to clock readings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ERAS = 24
 
 @dataclass(frozen=True)
 class Timebase:
-    """``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, in seconds since the run's start.
+    """The map ``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, in seconds since the run's start.
 
-    ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``.
-    A meter's map that ``synchronise`` moved states its sigmas against the device's clock. If spans are marked on a pin,
-    ``look_s`` is the time between looks at it and ``lag_s`` the most that it lags or leads.
+    ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``. If
+    ``synchronise`` moved the map of a meter, its sigmas are against the device's clock. If spans are marked on a pin,
+    ``look_s`` is the sampling interval of the pin, and ``lag_s`` the most that the pin lags or leads.
     """
 
     clock: ClockInfo
@@ -38,20 +38,20 @@ class Timebase:
 
     @property
     def step_s(self) -> float:
-        """The shortest time between two stamps that the clock can tell apart."""
+        """Return the shortest time between two stamps that the clock can resolve."""
         return self.look_s or 1.0 / self.clock.tick_hz
 
     def seconds(self, ticks: Floats | NDArray[np.int64]) -> Floats:
-        """Run seconds of ticks, float64, shape kept; integer ticks lose nothing to rounding."""
+        """Return run seconds of ticks as float64 of the same shape, without rounding of integer ticks."""
         since: Floats = np.asarray(ticks - self.ref_tick, dtype=np.float64)
         return self.ref_s + since * (self.rate / self.clock.tick_hz)
 
     def sigma_at(self, t_s: float) -> float:
-        """Standard uncertainty of the map at a moment of the run."""
+        """Return the standard uncertainty of the map at a moment of the run."""
         return math.hypot(self.sigma_s, self.rate_sigma * (t_s - self.ref_s))
 
     def adjusted(self, by_s: float, rate_by: float, sigma_s: float, rate_sigma: float, method: str) -> Timebase:
-        """The same map moved by ``by_s`` at ``ref_s`` and stretched by ``1 + rate_by``."""
+        """Return the same map, moved by ``by_s`` at ``ref_s`` and stretched by ``1 + rate_by``."""
         return replace(
             self,
             ref_s=self.ref_s + by_s,
@@ -63,19 +63,19 @@ class Timebase:
 
 
 def host_timebase(t0_ns: int) -> Timebase:
-    """The host's own clock: exact by definition."""
+    """Return the timebase of the host's own clock, which is exact by definition."""
     return Timebase(ClockInfo("host", 1e9, 0.0), t0_ns, 0.0, 1.0, 0.0, 0.0, "host clock")
 
 
 def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arrivals: Floats | None = None) -> Timebase:
-    """Regress the middles of the quickest round trips on the ticks.
+    """Fit the middles of the quickest round trips to the ticks by regression.
 
-    The clock may have been read anywhere in its round trip, so half of the shortest round trip, as a rectangular
-    distribution, is part of sigma: an asymmetric link biases every middle alike, and no repetition shows it.
-    ``arrivals``, shape (k, 2), hold the tick of the latest reading and the run second by which the host had it; they
-    bound the rate of an instrument that cannot be asked for its time.
+    The clock may have been read at any moment of its round trip. So half of the shortest round trip, as a rectangular
+    distribution, is part of sigma: an asymmetric link shifts every middle by the same time, and no repetition shows
+    this. ``arrivals``, shape (k, 2), hold the tick of the latest reading and the run second by which the host had it.
+    They bound the rate of an instrument that cannot be asked for its time.
 
-    Raises ``ValueError`` when there is no bracket.
+    Raises ``ValueError`` if there is no bracket.
     """
     if not brackets:
         raise ValueError(f"clock {clock.name} was never read")

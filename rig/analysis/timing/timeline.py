@@ -1,4 +1,4 @@
-"""A recording on one axis of seconds: when the device was busy, and what the meters read."""
+"""The timeline puts a recording on one axis of seconds: when the device was busy, and what the meters read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from rig.recording.reader import Run, Trace
 from rig.types import MARK_PHASE, Bools, Floats, Rail
 
 OVERLAP_S = 1e-9
-"""Overlap of two successive spans that counts as rounding of ticks to seconds."""
+"""An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
 FARTHEST = 10.0
-"""Tolerances by which a clock's rate may be off before its declaration counts as wrong."""
+"""A clock's rate that is off by more than this many tolerances counts as a wrong declaration."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """All spans of one phase without warm-up. ``windows_s`` has shape (k, 2), the rest shape (k,)."""
+    """All spans of one phase without warm-up.
+
+    ``windows_s`` has shape (k, 2), the other arrays shape (k,).
+    """
 
     windows_s: Floats
     inferences: NDArray[np.int64]
@@ -33,18 +36,18 @@ class Phase:
 
     @property
     def busy_s(self) -> float:
-        """Total time in this phase."""
+        """Return the total time in this phase."""
         return float(np.sum(self.windows_s[:, 1] - self.windows_s[:, 0]))
 
     @property
     def n(self) -> int:
-        """Inferences in all spans: executions times inferences of the sample."""
+        """Return the inferences in all spans: executions times inferences of the sample."""
         return int(self.inferences.sum())
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What the device did, in run seconds: spans by the device's clock, idle windows by the host's."""
+    """What the device did, in run seconds: spans by the device's clock, idle windows by the host's clock."""
 
     phases: Mapping[str, Phase]
     warmup_s: Floats
@@ -56,11 +59,11 @@ class Activity:
     """Whether spans of one phase overlapped (a batch, two cores) and were joined."""
 
     def excluded_s(self) -> Floats:
-        """Windows of warm-up and marks, in which the device was busy with something that does not count."""
+        """Return the windows of warm-up and marks, in which the device was busy but nothing counts."""
         return np.concatenate([self.warmup_s, self.marks_s])
 
     def busy_windows_s(self) -> Floats:
-        """The windows of all phases, unsorted, shape (k, 2), or their union if phases overlap."""
+        """Return the windows of all phases, unsorted, shape (k, 2), or their union if phases overlap."""
         every = np.concatenate([p.windows_s for p in self.phases.values()] or [np.zeros((0, 2))])
         if len(self.phases) < 2:
             return every
@@ -73,7 +76,7 @@ class Activity:
 class Readings:
     """One rail in watts on the run's axis, shapes (n,).
 
-    ``ok`` is False where a reading is not a number, ``overload`` is True where it is only a lower bound.
+    ``ok`` is False where a reading is not a number. ``overload`` is True where a reading is only a lower bound.
     """
 
     rail: Rail
@@ -86,13 +89,16 @@ class Readings:
     period_s: float
     tau_s: float
     burden_per_w: float = 0.0
-    """Of a shunt: p = x - x**2 * burden_per_w, where x is current times supply voltage."""
+    """For a shunt: p = x - x**2 * burden_per_w, where x is current times supply voltage."""
     counter: bool = False
-    """Whether each reading is the mean between two looks at a counter, and shares their errors with its neighbours."""
+    """Whether each reading is the mean between two values of a counter.
+
+    The errors of these values are then shared with the neighbouring readings.
+    """
     step_j: float = 0.0
     """The step of a counter in joules; 0 if it is not stated."""
     supply: Supply | None = None
-    """Of a rail of amperes, the volts that were measured beside it."""
+    """For a rail of amperes: the volts that were measured beside it."""
 
 
 def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
@@ -127,7 +133,10 @@ def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
 
 
 def activity_of(run: Run, device: Timebase) -> Activity:
-    """Spans and idle windows of a run. Raises ``DataError`` for a span that ends before it begins."""
+    """Return the spans and idle windows of a run.
+
+    Raises ``DataError`` for a span that ends before it begins.
+    """
     table = run.replies
     done = np.asarray(table["phase"].is_valid()) & np.asarray(table["on_tick"].is_valid())
     table = table.filter(done)
@@ -191,7 +200,7 @@ def _joined(phase: Phase) -> Phase:
 
 
 def volts_of(trace: Trace, timebase: Timebase) -> Volts:
-    """A trace of volts on the run's axis."""
+    """Return a trace of volts on the run's axis."""
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
     start = end if trace.rail.kind == "point" else start
     over = trace.overload | (trace.value >= trace.rail.range_max if trace.rail.range_max is not None else False)
@@ -199,10 +208,10 @@ def volts_of(trace: Trace, timebase: Timebase) -> Volts:
 
 
 def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) -> Readings:
-    """A trace in watts on the run's axis; a cumulative counter becomes the means between its readings.
+    """Return a trace in watts on the run's axis; a cumulative counter becomes the means between its readings.
 
     ``volts`` are those of the rail that its conversion names as ``supply_rail``. Raises ``DataError`` for a counter
-    that falls back and for readings that do not move forward in time.
+    that goes back and for readings that are not in order of time.
     """
     rail, c = trace.rail, trace.rail.conversion
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
