@@ -32,8 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fixtures.bench.counter_meter import Counter, CounterMeter
-from fixtures.bench.plant import SimPlant, open_plant
-from fixtures.worlds.truth import FIGURES, blank, steps, truth
+from fixtures.bench.true_power import SimPlant, open_plant
+from fixtures.worlds.random_draw import FIGURES, blank, steps, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import TRIMMED, FigureKey
 from rig.engine.acquisition import Bench

@@ -1,4 +1,4 @@
-"""Do stated intervals hold the truth on benches of every kind that labs have? See ``fixtures.worlds.kinds``.
+"""Do stated intervals hold the truth on benches of every kind that labs have? See ``fixtures.worlds.lab_kinds``.
 
     python -m benchmarks.kinds --plants 200 [--kind gated_late ...]
 
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
-from fixtures.worlds.kinds import KINDS
-from fixtures.worlds.lab import plain_lab, write
+from fixtures.worlds.lab_kinds import KINDS
+from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.errors import RigError

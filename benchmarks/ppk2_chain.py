@@ -35,7 +35,7 @@ from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import open_device
 from fixtures.instruments.front_end import EXACT
 from fixtures.instruments.ppk2_sim import Ppk2Sim
-from fixtures.worlds.truth import blank, truth
+from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.engine.acquisition import Bench

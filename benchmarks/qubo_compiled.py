@@ -1,6 +1,6 @@
 """What compiling the generator with numba would bring: the same graphs from a bitmap that one loop fills.
 
-Not part of the rig. ``benchmarks.qubo_generate`` times it beside ``scenarios.workloads.qubo_mis.gnm``, whose numpy
+Not part of the rig. ``benchmarks.qubo_generate`` times it beside ``random_graphs`` of the workload, whose numpy
 needs no compiler; the figures say why that is enough.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.workloads.qubo_mis.gnm import _words, edge_count
+from scenarios.workloads.qubo_mis.random_graphs import _words, edge_count
 
 _BLOCK = 1 << 16
 Edges = NDArray[np.int32]

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import UsageError
-from scenarios.workloads.qubo_mis.gnm import edge_count, gnm_edges
+from scenarios.workloads.qubo_mis.random_graphs import edge_count, gnm_edges
 
 Json = dict[str, Any]
 Edges = NDArray[np.int32]

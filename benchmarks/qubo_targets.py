@@ -24,8 +24,8 @@ from pathlib import Path
 from drivers.devices.cpu.mis import search
 from drivers.devices.cpu.mis.compute import compute, proven, specified_tabu
 from drivers.devices.cpu.mis.exact import maximum_independent_set
-from scenarios.workloads.qubo_mis.gnm import gnm_edges
 from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import better, write_rows
 from scenarios.workloads.qubo_mis.targets import (
     BEST_KNOWN_FILE,

@@ -29,7 +29,7 @@ from typing import Any
 from drivers.meters.scpi.dmm.meter import open_meter
 from fixtures.bench.live_plant import FarPlant
 from fixtures.bench.mock_device import open_device
-from fixtures.worlds.truth import blank, truth
+from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.engine.acquisition import Bench

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fixtures.worlds.truth import FIGURES, draw, measured, truth
+from fixtures.worlds.random_draw import FIGURES, draw, measured, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import TRIMMED, FigureKey
 from rig.analysis.quantity import Quantity

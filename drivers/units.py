@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from rig.errors import DataError
-from rig.options import refused
+from rig.errors import DataError, refused
 
 PREFIX = {"p": 1e-12, "n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6}
 BASES = ("A", "V", "W", "J", "s", "C", "Ah", "Wh")

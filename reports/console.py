@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING
 
 from reports.format import NO_NUMBER, clean
 from reports.names import Group, brief, groups, parts_of, title
-from reports.results import headlines
+from reports.result_tables import headlines
 from reports.verdict import Verdict, verdict_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result

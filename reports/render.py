@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reports import results, sections
+from reports import result_tables as results
+from reports import sections
 from reports.figures.draw import draw
 from reports.format import clean, say
 from reports.names import title

@@ -11,7 +11,7 @@ from reports.format import NOT_STATED, clean, flatten, say, si
 from reports.names import parts_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import ClockSummary, Result
-from rig.recording.lines import Start
+from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord
 from rig.types import Accuracy, ClockInfo, Rail
 

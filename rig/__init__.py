@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rig.analysis.result import Result
     from rig.conformance.device import check_device
     from rig.conformance.meter import check_meter
-    from rig.engine.blocking import blocking
+    from rig.engine.blocking_device import blocking
     from rig.errors import RigError
     from rig.recording.reader import Run, open_run
     from rig.session.measure import measure
@@ -80,7 +80,7 @@ _MODULES = {
     "Result": "rig.analysis.result",
     "RigError": "rig.errors",
     "Run": "rig.recording.reader",
-    "blocking": "rig.engine.blocking",
+    "blocking": "rig.engine.blocking_device",
     "check_device": "rig.conformance.device",
     "check_meter": "rig.conformance.meter",
     "evaluate": "rig.analysis.evaluate",

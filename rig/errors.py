@@ -137,3 +137,13 @@ class Interrupted(RigError):
     """Ctrl-C: what was recorded is kept."""
 
     exit_code = 130
+
+
+def refused(name: str, value: object, remedy: str, message: str = "") -> UsageError:
+    """The error for an option that cannot be used; ``message`` says more than its name and value do."""
+    return UsageError(message or f"option {name} is {value!r}", field=name, value=value, remedy=remedy)
+
+
+def unfit(name: str, value: object, what: str, remedy: str) -> UsageError:
+    """The error for a value that cannot be used because of ``what``."""
+    return refused(name, value, remedy, f"{name} {value!r} {what}")

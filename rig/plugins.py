@@ -20,8 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from rig.errors import RigError, SetupError, UnknownNameError, UsageError, missing_extra
-from rig.options import refused
+from rig.errors import RigError, SetupError, UnknownNameError, UsageError, missing_extra, refused
 
 Factory = Callable[..., Any]
 GROUPS = (
@@ -277,3 +276,11 @@ def _bad(option: Option, text: str, wanted: str, who: str) -> UsageError:
 def _called(factory: Factory) -> str:
     module, name = getattr(factory, "__module__", ""), getattr(factory, "__qualname__", repr(factory))
     return f"{module.partition('@')[0]}.{name}"
+
+
+def imported(module: str, what: str, extra: str, *, field: str = "meter", value: object = None) -> Any:
+    """Import a module of a package that ``extra`` installs. Raises ``MissingExtraError`` naming ``what`` needs it."""
+    try:
+        return importlib.import_module(module)
+    except (ImportError, OSError) as error:  # OSError: a package is there and its C library is not
+        raise missing_extra(what, error, extra, field=field, value=value) from error

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rig.options import limits, positive, refused, within
+from rig.bench.options import limits, positive, within
+from rig.errors import refused
 from rig.types import Issue, Rules, Sample, Step, Streams, Workload
 from scenarios.steps import chosen, framed, idle_and_warmup, once
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rig.options import refused
+from rig.errors import refused
 from rig.types import Rules
 
 NEUROBENCH = "NeuroBench, Nature Communications 16 (2025), system track: tasks and metrics"

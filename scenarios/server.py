@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.options import positive, within
+from rig.bench.options import positive, within
 from rig.types import Issue, Rules, Sample, Step, Workload
 from scenarios.steps import chosen, framed, idle_and_warmup, once
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rig.options import within
+from rig.bench.options import within
 from rig.types import Clock, Idle, Issue, Rules, Step, Workload
 from scenarios.steps import Enough, framed, idle_and_warmup, once, rounds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from rig.options import within
+from rig.bench.options import within
 from rig.types import Clock, Idle, Issue, Mark, Rules, Sample, Step, Workload
 
 

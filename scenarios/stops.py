@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rig.analysis.solving.targets import OFFICIAL, by_preference
-from rig.options import refused
+from rig.errors import refused
 from rig.types import Workload
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import rig
 from fixtures.bench.mock_device import open_device as open_mock_device
-from fixtures.bench.plant import open_plant
+from fixtures.bench.true_power import open_plant
 from rig.analysis.quantity import from_json
 from rig.commands.main import main
 from rig.conformance.device import check_device, check_meter

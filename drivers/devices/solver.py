@@ -16,9 +16,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.engine.blocking import blocking
-from rig.errors import DeviceError
-from rig.options import refused
+from rig.engine.blocking_device import blocking
+from rig.errors import DeviceError, refused
 from rig.types import Budget, DeviceInfo, Progress, Reply, Sample, Span
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from drivers.importers.refusals import bad_file, unstated
-from rig.errors import DataError, UsageError
-from rig.options import refused
+from rig.errors import DataError, UsageError, refused
 
 SEARCHED = 2000
 """Lines in which a header is looked for; data in them show the decimal mark."""

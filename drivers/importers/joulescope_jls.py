@@ -18,7 +18,7 @@ from drivers.importers.refusals import bad_file, unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import BLOCK, TimeAxis
 from rig.errors import DataError
-from rig.extras import imported
+from rig.plugins import imported
 from rig.types import Chunk, Floats, Rail
 
 MAGIC = b"jlsfmt\r\n \n \x1a  \xb2\x1c"

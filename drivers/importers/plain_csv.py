@@ -13,8 +13,7 @@ from drivers.importers.refusals import unstated
 from drivers.importers.single_trace import Readings, SingleTrace, conversion, single_trace, watts
 from drivers.importers.time_axis import TimeAxis, axis_of
 from drivers.units import agree, expect, iso_ns
-from rig.errors import DataError, UsageError
-from rig.options import refused
+from rig.errors import DataError, UsageError, refused
 from rig.types import Conversion, Floats, Rail, TraceKind
 
 UNITS = {"power": "W", "current": "A", "voltage": "V", "energy": "J"}

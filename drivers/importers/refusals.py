@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rig.errors import DataError, UsageError
-from rig.options import refused
+from rig.errors import DataError, UsageError, refused
 
 
 def bad_file(path: Path, what: str, remedy: str, *, field: str = "source", value: object = None) -> DataError:

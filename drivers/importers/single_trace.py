@@ -16,10 +16,11 @@ from drivers.importers.refusals import unstated
 from drivers.importers.time_axis import TimeAxis, chunks
 from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
+from rig.bench.options import within
+from rig.errors import refused
 from rig.importing.checks import PLAUSIBLE, out_of_range
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedTrace
-from rig.options import refused, within
-from rig.recording.lines import LIMIT
+from rig.recording.events import LIMIT
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 
 RECORDING, WINDOWS = "recording", "windows"

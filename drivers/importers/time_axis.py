@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.errors import DataError
-from rig.options import refused
+from rig.errors import DataError, refused
 from rig.types import Chunk, Floats, Indices
 
 EVEN = 0.01

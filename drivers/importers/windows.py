@@ -12,9 +12,8 @@ from drivers.importers.csv_columns import Columns, read, unit_of_time
 from drivers.importers.csv_layout import find
 from drivers.importers.refusals import bad_file, check_inferences
 from drivers.units import NS, iso_ns, named_unit
-from rig.errors import DataError, UsageError
+from rig.errors import DataError, UsageError, refused
 from rig.importing.imported import ImportedSpan
-from rig.options import refused
 from rig.types import MARK_PHASE, Bools, Floats, Indices
 
 IDLE, WARMUP, DEFAULT_PHASE = "idle", "warmup", "inference"

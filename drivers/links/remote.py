@@ -22,7 +22,7 @@ from msgspec import Meta
 from drivers.links.remote_link import WorkerLink
 from drivers.links.remote_start import Worker
 from rig.errors import DeviceError, RigError
-from rig.recording.lines import Count
+from rig.recording.events import Count
 from rig.types import Budget, ClockInfo, DeviceInfo, Number, Progress, Reply, Sample, Span
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.failures import KEPT
+from rig.bench.options import positive
 from rig.errors import DeviceError, DeviceTimeoutError, MeterError, MeterSilentError, RigError, SetupError, UsageError
-from rig.extras import imported
-from rig.options import positive
+from rig.plugins import imported
 
 SLICE_S = 0.05
 """How long one wait inside pyserial lasts, and so how late a deadline may be kept."""

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from drivers.failures import meter_failed
 from drivers.meters.polled import HOST, Polled, polled_meter
-from rig.errors import MeterError, SetupError
-from rig.options import parts_of, positive, refused
+from rig.bench.options import parts_of, positive
+from rig.errors import MeterError, SetupError, refused
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

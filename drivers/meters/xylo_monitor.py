@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rig.bench.options import positive
 from rig.errors import SetupError
-from rig.options import positive
 from rig.types import Device, Meter, Plant
 
 MODES = ("simulator",)

@@ -16,7 +16,7 @@ from reports.format import clean, prefix
 from reports.names import title
 from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import FigureKey
-from rig.options import unfit
+from rig.errors import unfit
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, FigureKey]

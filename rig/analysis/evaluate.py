@@ -8,14 +8,14 @@ import numpy as np
 
 from rig.analysis.accuracy import accuracy_figures
 from rig.analysis.figure_key import FigureKey
-from rig.analysis.memory import check_memory
+from rig.analysis.memory_check import check_memory
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.figures import power_figures, stamp_jitters_u_s
 from rig.analysis.power.rail_model import baseline, rail_model
+from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal
-from rig.analysis.remarks import remarks_of
 from rig.analysis.result import ClockSummary, RailSeries, Result, Series
 from rig.analysis.service.change_detection import Stream, change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of

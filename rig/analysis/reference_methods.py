@@ -17,7 +17,7 @@ import numpy as np
 from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.quantity import Quantity
 from rig.errors import DataError
-from rig.recording.lines import ReferenceWindows
+from rig.recording.events import ReferenceWindows
 from rig.recording.reader import Run, Trace
 
 Found = dict[FigureKey, Quantity]

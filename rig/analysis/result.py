@@ -11,7 +11,7 @@ from rig.analysis.refusal import Refusal
 from rig.analysis.service.change_detection import Stream
 from rig.analysis.solving.solves import Solve
 from rig.analysis.verdict import Validity
-from rig.recording.lines import Start
+from rig.recording.events import Start
 from rig.types import Floats
 
 SCHEMA = "neurorig-results/1"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from rig.recording.lines import Brackets, ChunkArrived, IdleWindow
+from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
 from rig.types import Rules
 

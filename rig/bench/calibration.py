@@ -13,8 +13,7 @@ from typing import Any
 
 from rig.bench import fields
 from rig.bench.fields import Field, check_table
-from rig.errors import DataError
-from rig.options import refused
+from rig.errors import DataError, refused
 from rig.types import Accuracy, Rail
 
 UNITS = ("W", "A", "J", "V")

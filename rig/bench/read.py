@@ -15,8 +15,7 @@ from typing import Any
 from rig.bench import fields
 from rig.bench.fields import Field, check_table, closest
 from rig.bench.lines import Where, line_of, lines_of
-from rig.errors import DataError
-from rig.options import refused
+from rig.errors import DataError, refused
 
 FILE = "bench.toml"
 PATIENCE_S = 20.0

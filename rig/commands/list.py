@@ -8,7 +8,7 @@ import sys
 from textwrap import shorten
 from typing import Any
 
-from rig.bench.registered import SHOWN, describe
+from rig.bench.plugin_list import SHOWN, describe
 from rig.errors import UnknownNameError
 from rig.plugins import load, names, options_of
 

@@ -67,7 +67,7 @@ def _registered() -> dict[str, tuple[str, str]]:
     """Commands of other packages, as in ``COMMANDS``. Their sources are read and not run."""
     from importlib.metadata import entry_points  # this alone takes 20 ms, so a command of the core goes without
 
-    from rig.bench.registered import source_facts
+    from rig.bench.plugin_list import source_facts
 
     found = {}
     for entry in sorted(entry_points(group="rig.commands"), key=lambda entry: entry.name):

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record, report and print. Raises a ``RigError`` for what cannot be measured."""
-    from rig.bench.station import find_bench, request_of
+    from rig.bench.bench_file import find_bench, request_of
     from rig.commands.report import show
     from rig.session.measure import measure
     from rig.session.report import report

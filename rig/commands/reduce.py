@@ -22,8 +22,7 @@ from rig.analysis.streaming.energies import bad, check_rate, cut, file_sums, hea
 from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, parts_of
 from rig.analysis.streaming.text import document, reduced, refusal, table, write_csv
 from rig.analysis.streaming.windows import read_windows
-from rig.errors import DataError, UsageError
-from rig.options import refused
+from rig.errors import DataError, UsageError, refused
 from rig.recording.layout import EVENTS
 from rig.types import Floats
 

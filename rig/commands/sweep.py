@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rig.errors import RigError, SetupError, UsageError
-from rig.options import refused
+from rig.errors import RigError, SetupError, UsageError, refused
 from rig.sweep.check import grids_for
 from rig.sweep.grid import GridSpec
 from rig.sweep.loop import Means, available_cores, renew_rows, work_off

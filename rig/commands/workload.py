@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from rig.options import refused
+from rig.errors import refused
 from rig.plugins import load
 from rig.types import Exports
 

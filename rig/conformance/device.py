@@ -17,7 +17,7 @@ from functools import partial
 from itertools import pairwise
 
 from rig.conformance.meter import check_meter
-from rig.conformance.rules import (
+from rig.conformance.rule_failures import (
     Checks,
     ConformanceError,
     RuleFailure,

@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 
-from rig.conformance.rules import Checks, clock_info, close, identity, raised, rate, read_timer
+from rig.conformance.rule_failures import Checks, clock_info, close, identity, raised, rate, read_timer
 from rig.engine.clock import HostClock
 from rig.errors import RigError
 from rig.types import Chunk, Clock, Clocked, Meter, MeterInfo, Rail, TraceKind

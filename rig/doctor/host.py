@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rig.bench.registered import describe
+from rig.bench.plugin_list import describe
 from rig.doctor.findings import Finding, Number, broken, doubtful, ok, si
 from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import MissingExtraError, StoreError

@@ -16,7 +16,7 @@ from rig.engine.acquisition import Acquisition, Bench, Progress, finish, houseke
 from rig.engine.device_errors import guard
 from rig.engine.dispatcher import Dispatcher
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
-from rig.recording.lines import IdleWindow, MarkPulses
+from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.writer import Recorder
 from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Step
 

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.collect import collect
-from rig.recording.identity import without_place, without_places
-from rig.recording.lines import Start, declared_start
+from rig.recording.anonymise import without_place, without_places
+from rig.recording.events import Start, declared_start
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import ClockInfo, Rules, Step, Workload

@@ -8,7 +8,7 @@ import numpy as np
 
 from rig.errors import DataError
 from rig.importing.imported import ImportedRun, ImportedTrace
-from rig.recording.lines import LIMIT
+from rig.recording.events import LIMIT
 from rig.types import Chunk, Indices, Rail
 
 PLAUSIBLE = 1e12

@@ -24,9 +24,9 @@ from rig.errors import DataError, StoreError, UsageError
 from rig.importing.checks import check_overlap, check_windows, checked, idle_within, out_of_range
 from rig.importing.gaps import Gaps
 from rig.importing.imported import ImportedRun, ImportedTrace
-from rig.recording.identity import without_place, without_places
+from rig.recording.anonymise import without_place, without_places
+from rig.recording.events import IdleWindow, Note, Start, declared_start, reference_windows
 from rig.recording.layout import sha256_of
-from rig.recording.lines import IdleWindow, Note, Start, declared_start, reference_windows
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span

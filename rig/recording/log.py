@@ -12,8 +12,8 @@ from typing import cast
 import msgspec
 
 from rig.errors import DataError, IntegrityError, StoreError
+from rig.recording.events import SCHEMA, Brackets, Line, Start, Stop, decode, from_json
 from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
-from rig.recording.lines import SCHEMA, Brackets, Line, Start, Stop, decode, from_json
 
 
 class _Head(msgspec.Struct):

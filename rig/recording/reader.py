@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from rig.errors import RigError, StoreError
 from rig.recording import validation
+from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
 from rig.recording.layout import EVENTS
-from rig.recording.lines import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
 from rig.recording.log import check_files, read_log
 from rig.recording.records import ErrorRecord
 from rig.recording.tables import TABLES

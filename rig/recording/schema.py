@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from rig import types
-from rig.recording import lines, records
+from rig.recording import events as lines
+from rig.recording import records
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parent / "schemas"

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
-from rig.recording.lines import LIMIT, REMEDY
+from rig.recording.events import LIMIT, REMEDY
 from rig.recording.tables import ADDED
 from rig.types import Accuracy, Conversion, Rail
 

@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from rig.errors import RigError, StoreError
+from rig.recording.anonymise import without_identity
 from rig.recording.columns import table_batch, trace_batch
-from rig.recording.identity import without_identity
+from rig.recording.events import Brackets, ChunkArrived, Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL, payload_path, recorded_files, sha256_of, trace_path
-from rig.recording.lines import Brackets, ChunkArrived, Line, Note, Start, Stop, plain
 from rig.recording.records import ErrorRecord
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES

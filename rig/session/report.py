@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.memory import check_recording
+from rig.analysis.memory_check import check_recording
 from rig.analysis.result import Result
 from rig.analysis.summary import Part, summarise
 from rig.errors import StoreError

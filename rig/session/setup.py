@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from rig.bench.station import meter_slot
+from rig.bench.bench_file import meter_slot
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
-from rig.errors import RigError, SetupError, UnknownNameError
-from rig.options import refused
+from rig.errors import RigError, SetupError, UnknownNameError, refused
 from rig.plugins import Factory, build, load, located, names, needs, options_of, split_options, takes, values_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from rig.bench.station import meter_slot
-from rig.errors import RigError, UsageError
-from rig.options import refused
+from rig.bench.bench_file import meter_slot
+from rig.errors import RigError, UsageError, refused
 from rig.plugins import Factory, load, options_of, split_options, values_of
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES

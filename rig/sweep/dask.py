@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.errors import DeviceError, SetupError
-from rig.extras import imported
+from rig.plugins import imported
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.pool import TICK_S, Brake

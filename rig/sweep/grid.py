@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from rig.errors import UsageError
-from rig.options import refused
+from rig.errors import UsageError, refused
 from rig.session.setup import Request
 
 Value = str | int | float | bool

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rig.errors import UsageError
-from rig.options import refused
+from rig.errors import UsageError, refused
 from rig.session.setup import workload_for
 from rig.sweep.grid import GridSpec, plain
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from reports import sections
 from rig.analysis.evaluate import evaluate
+from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, open_bench, request_of
 from rig.bench.lines import line_of, lines_of
-from rig.bench.station import Chosen, examine, find_bench, lab_of, open_bench, request_of
 from rig.engine.record import record
 from rig.errors import DataError, RigError, UnknownNameError, UsageError
 from rig.plugins import build

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rig.bench.bench_file import examine, open_bench, request_of
 from rig.bench.check import factory_of
-from rig.bench.station import examine, open_bench, request_of
 from rig.errors import RigError, SetupError, UsageError
 from rig.plugins import build, options_of
 from rig.session.setup import Request, set_up_bench, which_of

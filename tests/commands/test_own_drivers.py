@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from rig.types import DeviceInfo
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_its_options_are_listed(elsewhere: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_class_is_a_factory_too(elsewhere: Path) -> None:
     source = """
-from rig.engine.blocking import BlockingDevice
+from rig.engine.blocking_device import BlockingDevice
 from rig.types import DeviceInfo
 class Board(BlockingDevice):
     def __init__(self, *, gain: float = 1.0):
@@ -104,7 +104,7 @@ def test_a_device_and_a_meter_of_one_file_share_its_module(elsewhere: Path) -> N
     source = """
 import time
 import numpy as np
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from rig.types import Bracket, Chunk, ClockInfo, MeterInfo, Rail
 opened = []
 def f():
@@ -172,7 +172,7 @@ def test_a_capability_that_is_missing_is_told_before_the_run(
 ) -> None:
     source = """
 from types import SimpleNamespace
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 
 def open_plain():
     whole = blocking(lambda sample: None)
@@ -216,7 +216,7 @@ def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(e
 def test_a_reply_that_cannot_be_kept_ends_the_run_with_a_typed_error(
     elsewhere: Path, capsys: pytest.CaptureFixture[str], body: str, code: int, says: str
 ) -> None:
-    source = "from rig.engine.blocking import blocking\nfrom rig.types import Reply, Span\n"
+    source = "from rig.engine.blocking_device import blocking\nfrom rig.types import Reply, Span\n"
     source += f"def g(s):\n    {body}\ndef f():\n    return blocking(g)\n"
     ended, line = failed(capsys, source)
 

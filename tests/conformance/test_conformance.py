@@ -11,9 +11,9 @@ import pytest
 
 from fixtures.bench.mock_device import open_device as open_mock_device
 from fixtures.bench.mock_meter import open_meter as open_mock_meter
-from fixtures.bench.plant import open_plant
+from fixtures.bench.true_power import open_plant
 from rig.conformance.device import ConformanceError, check_device, check_meter
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from rig.plugins import names
 from rig.types import DeviceInfo, Sample
 from tests.support.paths import ROOT

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from fixtures.bench.plant import VirtualClock
+from fixtures.bench.true_power import VirtualClock
 from rig.conformance.device import ConformanceError, check_device
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from rig.errors import UsageError
 from rig.types import MARK_PHASE, Budget, ClockInfo, DeviceInfo, Reply, Sample, Span
 

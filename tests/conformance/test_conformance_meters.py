@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fixtures.bench.plant import VirtualClock
+from fixtures.bench.true_power import VirtualClock
 from rig.conformance.device import ConformanceError, check_meter
 from rig.errors import MeterError
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from rig.engine.acquisition import Bench
-from rig.engine.blocking import BlockingDevice, blocking
+from rig.engine.blocking_device import BlockingDevice, blocking
 from rig.engine.clock import HostClock
 from rig.engine.collect import collect
 from rig.errors import DeviceError, DeviceTimeoutError, RigError
@@ -236,7 +236,7 @@ def test_an_array_is_an_output(tmp_path: Path) -> None:
 def test_a_call_that_never_returns_does_not_keep_the_process_alive() -> None:
     program = """
 import threading
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from rig.types import Sample
 started = threading.Event()
 device = blocking(lambda s: (started.set(), threading.Event().wait()))

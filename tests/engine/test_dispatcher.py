@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fixtures.bench.mock_device import SETTLE_S, open_device
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.plant import open_plant
-from fixtures.worlds.truth import blank
-from rig.recording.lines import Brackets, ChunkArrived, IdleWindow
+from fixtures.bench.true_power import open_plant
+from fixtures.worlds.random_draw import blank
+from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
 from rig.types import Idle, Issue, Mark, Step
 from scenarios.rules import quick

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fixtures.bench.plant import SimPlant, open_plant
+from fixtures.bench.true_power import SimPlant, open_plant
 from rig.commands.main import main
 from rig.errors import DeviceError, DeviceTimeoutError, Interrupted, RigError
 from rig.recording.reader import Run, open_run

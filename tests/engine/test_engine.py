@@ -11,12 +11,12 @@ import pytest
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.plant import SimPlant, open_plant
+from fixtures.bench.true_power import SimPlant, open_plant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
 from rig.engine.record import start_document
 from rig.errors import DeviceError, RigError, SetupError
-from rig.recording.lines import Brackets, ChunkArrived, MarkPulses
+from rig.recording.events import Brackets, ChunkArrived, MarkPulses
 from rig.recording.reader import Run, open_run
 from rig.types import ClockInfo, Device, Idle, Issue, Mark, Meter, Step
 from tests.support.toy_bench import Blank, Log, Looping, S, Toy, Watched, Witness, rows, samples

@@ -18,7 +18,7 @@ from rig.commands.main import main
 from rig.errors import DataError
 from rig.importing.imported import ImportedRun
 from rig.importing.write import write
-from rig.recording.lines import IdleWindow, Note
+from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
 from tests.support.import_traces import BUSY_W, ON_S, RATE_HZ, SPAN_S, SUPPLY_V, check, table, trace, windows
 from tests.support.paths import ROOT

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from fixtures.bench.plant import SimPlant
-from fixtures.worlds.truth import draw, measured, truth
+from fixtures.bench.true_power import SimPlant
+from fixtures.worlds.random_draw import draw, measured, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import from_json
 from rig.commands.main import main

@@ -13,12 +13,12 @@ import pytest
 
 from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.plant import open_plant
-from fixtures.worlds.truth import blank
+from fixtures.bench.true_power import open_plant
+from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import SetupError, StoreError
-from rig.recording.lines import Note
+from rig.recording.events import Note
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Span, Step

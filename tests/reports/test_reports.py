@@ -22,7 +22,7 @@ from reports.render import render, write
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import from_json
 from rig.analysis.result import RailSeries, Result
-from rig.recording.lines import Stop
+from rig.recording.events import Stop
 from rig.recording.records import ErrorRecord
 from tests.support.made_up import HOSTILE, made_up, q, without_pictures
 from tests.support.start_lines import start

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from rig.errors import UsageError
-from scenarios.workloads.qubo_mis import gnm
 from scenarios.workloads.qubo_mis import memory as qubo_memory
-from scenarios.workloads.qubo_mis.gnm import edge_count, gnm_edges
+from scenarios.workloads.qubo_mis import random_graphs as gnm
+from scenarios.workloads.qubo_mis.random_graphs import edge_count, gnm_edges
 
 networkx = pytest.importorskip("networkx")
 
@@ -69,7 +69,7 @@ def test_the_words_are_those_of_pythons_generator(seed: int) -> None:
 def test_networkx_is_not_needed() -> None:
     code = (
         "import sys; sys.modules['networkx'] = sys.modules['scipy'] = sys.modules['numba'] = None;"
-        "from scenarios.workloads.qubo_mis.gnm import gnm_edges; print(len(gnm_edges(50, 0.1, 0).edges))"
+        "from scenarios.workloads.qubo_mis.random_graphs import gnm_edges; print(len(gnm_edges(50, 0.1, 0).edges))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "125\n"
 

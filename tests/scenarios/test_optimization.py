@@ -12,8 +12,8 @@ from rig.types import Issue, Rules
 from scenarios.optimization import optimization
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.qubo_mis.certify import digest
-from scenarios.workloads.qubo_mis.gnm import gnm_edges
 from scenarios.workloads.qubo_mis.graph import to_hex
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, write_rows
 from scenarios.workloads.qubo_mis.workload import open_workload
 

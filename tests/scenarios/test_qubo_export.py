@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from rig.commands import main as cli
 from rig.errors import MissingExtraError, UsageError
-from scenarios.workloads.qubo_mis.gnm import gnm_edges
 from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.views import to_bqm, to_frame
 from scenarios.workloads.qubo_mis.workload import export, graph_digest
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rig.errors import UsageError
 from rig.types import Workload
 from scenarios.workloads.qubo_mis import workload as qubo_mis
-from scenarios.workloads.qubo_mis.gnm import gnm_edges
 from scenarios.workloads.qubo_mis.graph import Graph, from_payload
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, official_target, revised_target, source
 from scenarios.workloads.qubo_mis.workload import graph_digest, open_workload, parse_seeds
 from tests.support.paths import SHARED

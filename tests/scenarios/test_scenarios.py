@@ -15,7 +15,7 @@ from scipy.stats import kstest
 
 import scenarios
 from fixtures.bench.mock_device import SETTLE_S, open_device
-from fixtures.bench.plant import SimPlant, open_plant
+from fixtures.bench.true_power import SimPlant, open_plant
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result import Result
 from rig.engine.acquisition import Bench

@@ -20,8 +20,8 @@ from rig.types import Workload
 from scenarios.stops import check_problems, stop_costs
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.qubo_mis.certify import digest
-from scenarios.workloads.qubo_mis.gnm import gnm_edges
 from scenarios.workloads.qubo_mis.graph import to_hex
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, read_rows, write_rows
 from scenarios.workloads.qubo_mis.targets import best_known
 from scenarios.workloads.qubo_mis.workload import open_workload

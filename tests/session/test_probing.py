@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rig.session.probing import memory_bound
+from rig.session.searches import memory_bound
 
 resource = pytest.importorskip("resource")
 linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="limits of data are Linux's")
@@ -42,7 +42,7 @@ HUNGRY = '''
 
 import numpy as np
 
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from scenarios.workloads.qubo_mis.graph import from_payload
 from rig.types import DeviceInfo
 

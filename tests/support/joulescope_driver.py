@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fixtures.bench.live_plant import LivePlant
-from fixtures.bench.plant import ORIGIN_NS
+from fixtures.bench.true_power import ORIGIN_NS
 from fixtures.instruments.front_end import EXACT, TICK_HZ, FrontEnd
 from tests.support.meters import SUPPLY_V
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from rig.types import Device, Sample
 
 

@@ -14,7 +14,7 @@ from rig.analysis.refusal import Refusal
 from rig.analysis.result import ClockSummary, RailSeries, Result, Series
 from rig.analysis.service.change_detection import Stream
 from rig.analysis.verdict import Check, Validity
-from rig.recording.lines import Start
+from rig.recording.events import Start
 from tests.support.start_lines import start
 
 HOSTILE = "</svg><script>alert('x')</script>|`*_$\\frac{\x1b[31m\u202e"

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fixtures.bench.faults import WrongClock
-from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
+from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
 
 Document = dict[str, Any]
 SAMPLES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import MockDevice, open_device
-from fixtures.bench.plant import SimPlant
+from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.front_end import WIRING, Wiring
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from fixtures.instruments.scpi_server import ScpiServer

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from fixtures.bench.mock_device import MockDevice, open_device
-from fixtures.bench.plant import SimPlant, open_plant
+from fixtures.bench.true_power import SimPlant, open_plant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
 from rig.errors import RigError
-from rig.recording.lines import IdleWindow, declared_start
+from rig.recording.events import IdleWindow, declared_start
 from rig.recording.reader import Run, open_run
 from rig.recording.writer import Recorder
 from rig.types import (

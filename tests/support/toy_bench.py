@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fixtures.bench.mock_meter import MockMeter
-from rig.recording.lines import Line
+from rig.recording.events import Line
 from rig.recording.reader import Run
 from rig.recording.rows import ReplyRows
 from rig.recording.writer import Recorder

@@ -451,7 +451,7 @@ def test_a_place_that_is_taken_meanwhile_is_left(copy: Path, monkeypatch: pytest
 
 
 EXCLUSIVE = """
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 def open_device(*, level: int = 1):
     return blocking(lambda sample: level)
 """

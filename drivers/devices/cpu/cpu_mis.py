@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
-from rig.extras import imported
+from rig.plugins import imported
 from rig.types import Device, DeviceInfo
 from scenarios.workloads.qubo_mis.graph import Graph
 

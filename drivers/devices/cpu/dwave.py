@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
-from rig.extras import imported
+from rig.plugins import imported
 from rig.types import Device, DeviceInfo
 from scenarios.workloads.qubo_mis.graph import Graph, Vector
 

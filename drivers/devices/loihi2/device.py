@@ -14,8 +14,8 @@ from drivers.devices.loihi2.lava_setup import Say, SetupFinding, built, chosen, 
 from drivers.devices.solver import checked_options, kept_budget
 from drivers.links.remote import open_remote
 from drivers.links.remote_start import Worker, shipped
-from rig.errors import DataError, RigError
-from rig.options import positive, refused
+from rig.bench.options import positive
+from rig.errors import DataError, RigError, refused
 from rig.types import Device, Sample
 from scenarios.workloads.qubo_mis.graph import from_payload
 

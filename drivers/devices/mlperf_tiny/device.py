@@ -22,8 +22,8 @@ from drivers.devices.mlperf_tiny.greeting import introduced
 from drivers.devices.mlperf_tiny.model import Model, model_of
 from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Talk
 from drivers.links.serial_line import DEVICE, open_line
-from rig.errors import DeviceError
-from rig.options import limits, one_of, positive, refused
+from rig.bench.options import limits, one_of, positive
+from rig.errors import DeviceError, refused
 from rig.types import UNSTAMPED, Budget, ClockInfo, Device, DeviceInfo, Reply, Sample, Span
 
 MODES = ("hardware",)

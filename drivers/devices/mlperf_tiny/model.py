@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError, DeviceError
-from rig.options import one_of, positive, refused
+from rig.bench.options import one_of, positive
+from rig.errors import DataError, DeviceError, refused
 from rig.types import Sample
 
 KINDS: dict[str, np.dtype[Any]] = {

@@ -19,8 +19,8 @@ from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.backend import Backend, Counters, SimBackend
 from drivers.devices.xylo.encoder import check_audio, encode
 from drivers.devices.xylo.network import Network, load_network
+from rig.bench.options import one_of
 from rig.errors import SetupError, UsageError
-from rig.options import one_of
 from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Reply, Sample, Span
 
 MODES = ("simulator",)

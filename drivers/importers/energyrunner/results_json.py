@@ -13,8 +13,7 @@ import numpy as np
 from drivers.importers.energyrunner.session import REMEDY, Session, bad, other_count, texts_beside
 from drivers.importers.files import below, read_json
 from drivers.importers.refusals import bad_file, check_inferences, unstated
-from rig.errors import DataError
-from rig.options import refused
+from rig.errors import DataError, refused
 from rig.types import Floats
 
 RESULTS = "results.json"

@@ -13,8 +13,7 @@ import numpy as np
 
 from drivers.importers.files import below, read_json, read_text
 from drivers.importers.refusals import bad_file, check_inferences, unstated
-from rig.errors import DataError, UsageError
-from rig.options import refused
+from rig.errors import DataError, UsageError, refused
 from rig.types import Floats
 
 MAGIC = 0xF1

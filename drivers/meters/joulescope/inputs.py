@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from drivers.cleanup import quietly
 from drivers.failures import meter_failed
+from rig.bench.options import one_of, within
 from rig.errors import SetupError
-from rig.options import one_of, within
 from rig.types import Chunk, Pin, Rail
 
 INPUTS = (0, 1, 2, 3, 7)

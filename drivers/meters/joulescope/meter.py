@@ -15,9 +15,9 @@ from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.joulescope.inputs import Input, check_input
 from drivers.meters.joulescope.stream import JoulescopeStream, let_go
 from drivers.meters.sampled import sampled_meter
-from rig.errors import SetupError
-from rig.extras import imported
-from rig.options import one_of, positive, refused
+from rig.bench.options import one_of, positive
+from rig.errors import SetupError, refused
+from rig.plugins import imported
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

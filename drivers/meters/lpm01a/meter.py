@@ -15,7 +15,8 @@ from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.lpm01a.powershield import BAUD, SUPPLY_V, PowerShield, ShieldSettings
 from drivers.meters.lpm01a.stream import step_at
 from drivers.meters.sampled import sampled_meter
-from rig.options import one_of, positive, refused, within
+from rig.bench.options import one_of, positive, within
+from rig.errors import refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

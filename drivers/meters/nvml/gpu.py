@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.failures import meter_failed
-from rig.errors import MeterError, SetupError
-from rig.extras import imported
-from rig.options import refused
+from rig.errors import MeterError, SetupError, refused
+from rig.plugins import imported
 
 WATCH_S = 0.6
 UPDATES = 3

@@ -14,8 +14,8 @@ from typing import Any
 from drivers.cleanup import released_on_error
 from drivers.meters.nvml.gpu import Energy, Gpu, averages, gpus_of, open_nvml, part_time, text_of, update_s
 from drivers.meters.polled import HOST, Polled, polled_meter
-from rig.errors import SetupError
-from rig.options import one_of, positive, refused
+from rig.bench.options import one_of, positive
+from rig.errors import SetupError, refused
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

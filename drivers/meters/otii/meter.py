@@ -23,8 +23,8 @@ from drivers.meters.lost_readings import GapFiller
 from drivers.meters.otii.server import OtiiServer
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.threaded import Batch
-from rig.errors import MeterError, MeterSilentError, RigError, SetupError
-from rig.options import one_of, positive, refused
+from rig.bench.options import one_of, positive
+from rig.errors import MeterError, MeterSilentError, RigError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Floats, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

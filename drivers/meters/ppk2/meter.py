@@ -19,7 +19,7 @@ from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Meter, Ppk2Source
 from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ, Modifiers
 from drivers.meters.threaded import ThreadedMeter
-from rig.options import one_of, positive, within
+from rig.bench.options import one_of, positive, within
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Mode, Pin, Rail
 
 MODES = ("hardware",)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from drivers.failures import meter_failed
+from rig.bench.options import positive
 from rig.errors import MeterError, SetupError, UsageError
-from rig.extras import imported
-from rig.options import positive
+from rig.plugins import imported
 
 ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
 """An example for messages. The host is reserved for documentation (RFC 5737)."""

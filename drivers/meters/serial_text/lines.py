@@ -17,8 +17,7 @@ from operator import xor
 from typing import Literal
 
 from drivers.units import ALIASES, NS, unit_of
-from rig.errors import UsageError
-from rig.options import refused
+from rig.errors import UsageError, refused
 
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "whitespace": None}
 CHECKSUMS: dict[str, tuple[int, Callable[[bytes], int]]] = {

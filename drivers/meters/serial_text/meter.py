@@ -21,7 +21,8 @@ from drivers.meters.serial_text.loss_detection import Expected, Pace
 from drivers.meters.serial_text.readings import STAMP_AT, CapturePlan, Stamped
 from drivers.meters.threaded import ThreadedMeter
 from rig.bench.calibration import load
-from rig.options import one_of, positive, refused, within
+from rig.bench.options import one_of, positive, within
+from rig.errors import refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail, TraceKind
 
 MODES = ("hardware",)

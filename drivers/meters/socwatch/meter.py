@@ -23,9 +23,9 @@ from drivers.importers.time_axis import PLACES, TimeAxis
 from drivers.links.real_time import check_real_time
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.socwatch.program import ProgramRun
+from rig.bench.options import one_of, parts_of, positive
 from rig.engine.clock import HostClock
-from rig.errors import DataError, MeterError, RigError, SetupError
-from rig.options import one_of, parts_of, positive, refused
+from rig.errors import DataError, MeterError, RigError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Indices, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

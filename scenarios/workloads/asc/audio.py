@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError
-from rig.extras import imported
+from rig.plugins import imported
 
 CLIPPED_LIMIT = 0.001
 """Largest share of a channel's samples that may be clipped; see ``clipped_share``."""

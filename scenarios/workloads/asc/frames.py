@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.options import unfit
+from rig.errors import unfit
 from rig.types import Sample
 from scenarios.workloads.asc.slices import SLICE_S, Loader, Slice
 

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from rig.errors import UsageError
-from rig.options import refused
+from rig.errors import UsageError, refused
 
 CLASSES = ("airport", "street_traffic", "bus", "park")
 RECIPE = "scenes-1"

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError
-from rig.options import unfit
+from rig.errors import DataError, unfit
 from rig.types import Sample
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau

@@ -13,8 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import DataError, UsageError
-from rig.options import refused
+from rig.errors import DataError, UsageError, refused
 
 Vector = NDArray[np.uint8]
 NODE_COST = -1

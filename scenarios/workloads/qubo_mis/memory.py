@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from rig.analysis.memory import available_bytes
+from rig.analysis.memory_check import available_bytes
 
 
 def free_bytes() -> int | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rig.extras import imported
+from rig.plugins import imported
 from scenarios.workloads.qubo_mis.graph import CONFLICT_COST, NODE_COST, Graph
 
 if TYPE_CHECKING:

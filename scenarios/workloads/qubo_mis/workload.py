@@ -17,11 +17,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from rig.options import unfit
+from rig.errors import unfit
 from rig.recording.atomic_write import regular, replacing
 from rig.types import Sample, SampleSet, Workload
-from scenarios.workloads.qubo_mis.gnm import MAX_SEED, checked, gnm_edges
 from scenarios.workloads.qubo_mis.graph import Graph
+from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, checked, gnm_edges
 from scenarios.workloads.qubo_mis.targets import (
     TUNING_SEEDS,
     Instance,

@@ -11,8 +11,8 @@ import pytest
 
 from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
-from fixtures.worlds.truth import BlankWorkload, blank
+from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
+from fixtures.worlds.random_draw import BlankWorkload, blank
 from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result

@@ -13,8 +13,8 @@ import pytest
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.plant import SimPlant, open_plant
-from fixtures.worlds.truth import blank
+from fixtures.bench.true_power import SimPlant, open_plant
+from fixtures.worlds.random_draw import blank
 from rig.analysis.evaluate import evaluate
 from rig.analysis.power import coverage
 from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.bench.plant import ORIGIN_NS, SimPlant, ns_of, open_plant
+from fixtures.bench.true_power import ORIGIN_NS, SimPlant, ns_of, open_plant
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power import figures as fig
 from rig.analysis.power.energy import energy_figures

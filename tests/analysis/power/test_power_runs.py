@@ -12,8 +12,8 @@ import pytest
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.plant import SimPlant, open_plant
-from fixtures.worlds.truth import blank, truth
+from fixtures.bench.true_power import SimPlant, open_plant
+from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result

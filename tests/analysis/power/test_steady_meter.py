@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fixtures.bench.mock_device import open_device
-from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
-from fixtures.worlds.truth import blank, steps
+from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
+from fixtures.worlds.random_draw import blank, steps
 from rig.analysis.evaluate import evaluate
 from rig.engine.acquisition import Bench
 from rig.engine.record import record

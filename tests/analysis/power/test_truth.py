@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import benchmarks.truth as bench
-from fixtures.worlds.truth import FIGURES
+from fixtures.worlds.random_draw import FIGURES
 
 PLANTS = 42
 LIMIT = 0.87

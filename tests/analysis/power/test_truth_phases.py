@@ -10,8 +10,8 @@ import pytest
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
-from fixtures.worlds.truth import blank, steps
+from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
+from fixtures.worlds.random_draw import blank, steps
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.engine.acquisition import Bench

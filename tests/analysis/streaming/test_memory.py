@@ -13,9 +13,9 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from rig.analysis import memory as room
+from rig.analysis import memory_check as room
 from rig.analysis.evaluate import evaluate
-from rig.analysis.memory import available_bytes, check_memory, check_recording, needed_bytes
+from rig.analysis.memory_check import available_bytes, check_memory, check_recording, needed_bytes
 from rig.errors import MeasurementRefusedError
 from rig.recording.reader import open_run
 from tests.support.paths import EXAMPLES

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures.bench.plant import steps_of
-from rig.analysis.timing.alignment import Alignment, Excess, align
+from fixtures.bench.true_power import steps_of
+from rig.analysis.timing.trace_alignment import Alignment, Excess, align
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None)

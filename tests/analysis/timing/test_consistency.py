@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.worlds.kinds import KINDS
-from fixtures.worlds.lab import plain_lab, write
+from fixtures.worlds.lab_kinds import KINDS
+from fixtures.worlds.lab_recording import plain_lab, write
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result

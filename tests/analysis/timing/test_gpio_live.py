@@ -12,9 +12,9 @@ from drivers.devices.mlperf_tiny import device as mlperf_tiny
 from drivers.devices.mlperf_tiny import greeting
 from drivers.meters.joulescope import meter as joulescope
 from fixtures.bench.live_plant import live_plant
-from fixtures.bench.plant import ORIGIN_NS
+from fixtures.bench.true_power import ORIGIN_NS
 from fixtures.instruments.tiny_board import Chip, TinyBoardSim
-from fixtures.worlds.truth import BlankWorkload
+from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect

@@ -13,8 +13,8 @@ import pytest
 
 from fixtures.bench.mock_device import MockDevice, open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
-from fixtures.bench.plant import ORIGIN_NS, SimPlant, open_plant
-from fixtures.worlds.truth import blank, steps, truth
+from fixtures.bench.true_power import ORIGIN_NS, SimPlant, open_plant
+from fixtures.worlds.random_draw import blank, steps, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.power.rail_model import baseline
 from rig.analysis.result import Result

@@ -17,8 +17,8 @@ from drivers.devices.cpu.mis import compute
 from rig.errors import DataError
 from scenarios.workloads.qubo_mis import targets
 from scenarios.workloads.qubo_mis.certify import certify, digest, members
-from scenarios.workloads.qubo_mis.gnm import gnm_edges
 from scenarios.workloads.qubo_mis.graph import Graph, to_hex
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, better, write_rows
 from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, TUNING_SEEDS, fault_of, official_target
 

@@ -17,7 +17,7 @@ import pytest
 from drivers.meters.joulescope import meter as joulescope
 from drivers.meters.joulescope.inputs import Bits
 from fixtures.bench.live_plant import LivePlant
-from fixtures.bench.plant import ORIGIN_NS
+from fixtures.bench.true_power import ORIGIN_NS
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, MissingExtraError, SetupError, UsageError
 from rig.types import Meter

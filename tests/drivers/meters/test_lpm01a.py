@@ -21,12 +21,12 @@ from drivers.meters.lpm01a import powershield as lpm01a_powershield
 from drivers.meters.lpm01a.meter import open_meter
 from drivers.meters.lpm01a.stream import AsciiStream, BinaryStream, Parsed, Stamp, StreamError, Timekeeper, step_at
 from fixtures.bench.live_plant import live_plant
-from fixtures.bench.plant import SimPlant
+from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.lpm01a_sim import Lpm01aSim, _ascii, _binary
 from fixtures.instruments.pty_wire import PtyWire
 from fixtures.instruments.tiny_board import Chip, TinyBoardSim
-from fixtures.worlds.truth import BlankWorkload, truth
+from fixtures.worlds.random_draw import BlankWorkload, truth
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench

@@ -17,12 +17,12 @@ import pytest
 from drivers.meters.nvml import gpu as nvml_gpu
 from drivers.meters.nvml.meter import open_meter
 from fixtures.bench.live_plant import LivePlant, live_plant
-from fixtures.bench.plant import VirtualClock
-from fixtures.worlds.truth import BlankWorkload
+from fixtures.bench.true_power import VirtualClock
+from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from rig.engine.record import record
 from rig.errors import MissingExtraError, SetupError, UsageError
 from rig.recording.reader import open_run

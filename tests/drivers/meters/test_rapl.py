@@ -20,13 +20,13 @@ from drivers.meters import rapl
 from drivers.meters.polled import HOST, Polled, polled_meter
 from drivers.meters.rapl import EnergyCounter, Zone, open_meter, zones_of
 from fixtures.bench.live_plant import live_plant
-from fixtures.bench.plant import SimPlant, VirtualClock
+from fixtures.bench.true_power import SimPlant, VirtualClock
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
-from fixtures.worlds.truth import BlankWorkload
+from fixtures.worlds.random_draw import BlankWorkload
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench
-from rig.engine.blocking import blocking
+from rig.engine.blocking_device import blocking
 from rig.engine.record import record
 from rig.errors import MeterError, SetupError, UsageError
 from rig.recording.reader import open_run

@@ -20,7 +20,7 @@ from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim, actions_of
 from fixtures.instruments.scpi_elog_sim import ElogSim
 from fixtures.instruments.scpi_server import ScpiServer
-from fixtures.worlds.truth import blank, truth
+from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench

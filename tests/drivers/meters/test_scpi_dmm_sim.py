@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.mock_device import open_device
-from fixtures.bench.plant import SimPlant, VirtualClock
+from fixtures.bench.true_power import SimPlant, VirtualClock
 from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim
 from rig.types import Floats

@@ -19,10 +19,10 @@ from drivers.meters.serial_text.loss_detection import Pace
 from drivers.meters.serial_text.meter import open_meter
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import open_device
-from fixtures.bench.plant import SimPlant
+from fixtures.bench.true_power import SimPlant
 from fixtures.instruments.pty_wire import PtyWire
 from fixtures.instruments.text_board import Sketch, TextBoard
-from fixtures.worlds.truth import blank, steps, truth
+from fixtures.worlds.random_draw import blank, steps, truth
 from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_meter
 from rig.engine.acquisition import Bench

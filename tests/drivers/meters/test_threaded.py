@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drivers.meters.threaded import Batch, ThreadedMeter
-from fixtures.bench.plant import VirtualClock
+from fixtures.bench.true_power import VirtualClock
 from rig.errors import MeterError, SetupError
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo, Rail
 

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from drivers.devices.cpu.mis.compute import compute, proven
 from rig.analysis.solving.targets import SPECIFIED
-from rig.errors import IntegrityError, UsageError
-from rig.options import refused
+from rig.errors import IntegrityError, UsageError, refused
 from rig.recording.atomic_write import regular
 from scenarios.workloads.qubo_mis.certify import certify
-from scenarios.workloads.qubo_mis.gnm import gnm_edges
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Key, Target, better, read_rows, write_rows
 from scenarios.workloads.qubo_mis.targets import best_known, fault_of, load_table, official_target
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.solving.targets import SPECIFIED
+from rig.bench.options import one_of
 from rig.errors import DataError
-from rig.extras import imported
-from rig.options import one_of
+from rig.plugins import imported
 from scenarios.workloads.qubo_mis.certify import digest
 from scenarios.workloads.qubo_mis.graph import Graph, Vector, to_hex
 from scenarios.workloads.qubo_mis.target_file import Target

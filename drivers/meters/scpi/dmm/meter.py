@@ -31,8 +31,8 @@ from drivers.meters.scpi.dmm.truevolt import (
     range_for,
 )
 from drivers.meters.scpi.session import await_state, open_session
-from rig.errors import SetupError
-from rig.options import one_of, positive, refused
+from rig.bench.options import one_of, positive
+from rig.errors import SetupError, refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from drivers.failures import meter_failed
 from drivers.meters.scpi.session import ScpiSession, await_state
 from drivers.meters.threaded import Batch
-from rig.errors import MeterError, SetupError
-from rig.options import refused
+from rig.errors import MeterError, SetupError, refused
 from rig.types import Bracket, Chunk, Clock, Floats
 
 MODELS = ("34465A", "34470A")

@@ -27,8 +27,8 @@ from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.scpi.session import Identity, ScpiSession, open_session
 from drivers.meters.threaded import Batch
-from rig.errors import MeterError
-from rig.options import positive, refused
+from rig.bench.options import positive
+from rig.errors import MeterError, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)

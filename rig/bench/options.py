@@ -5,17 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from rig.errors import UsageError
-
-
-def refused(name: str, value: object, remedy: str, message: str = "") -> UsageError:
-    """The error for an option that cannot be used; ``message`` says more than its name and value do."""
-    return UsageError(message or f"option {name} is {value!r}", field=name, value=value, remedy=remedy)
-
-
-def unfit(name: str, value: object, what: str, remedy: str) -> UsageError:
-    """The error for a value that cannot be used because of ``what``."""
-    return refused(name, value, remedy, f"{name} {value!r} {what}")
+from rig.errors import refused
 
 
 def positive(**options: float | None) -> None:

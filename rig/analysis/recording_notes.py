@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.analysis.accuracy import answer_of
-from rig.recording.lines import Note
+from rig.recording.events import Note
 from rig.recording.reader import Run
 
 

@@ -17,8 +17,7 @@ import random
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.errors import UsageError
-from rig.options import refused, unfit
+from rig.errors import UsageError, refused, unfit
 from scenarios.workloads.qubo_mis.graph import MAX_EDGES, MAX_NODES, Graph
 from scenarios.workloads.qubo_mis.memory import free_bytes
 
