@@ -8,7 +8,7 @@ that runs your chip. ``fft_size`` is an option: --option fft_size=4096.
 
 import numpy as np
 
-from rig.engine.blocking_device import blocking
+from rig import blocking
 from rig.types import Device, DeviceInfo, Sample
 
 

@@ -110,8 +110,8 @@ def start_document(
 def run_name(device: str, scenario: str) -> str:
     """Return a directory name that sorts by time and does not collide."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    safe = "".join(c if c.isalnum() else "-" for c in device).strip("-")[-24:]
-    return f"{now}-{safe}-{scenario}-{secrets.token_hex(2)}"
+    safe = ["".join(c if c.isalnum() else "-" for c in name).strip("-")[-24:] for name in (device, scenario)]
+    return f"{now}-{'-'.join(safe)}-{secrets.token_hex(2)}"
 
 
 def environment() -> Environment:

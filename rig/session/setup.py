@@ -26,6 +26,10 @@ TELL_APART = (
 """Options by which two instruments or boards of one driver differ."""
 
 
+METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
+"""What a driver must have beside ``info``."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What to measure, as the command line states it. No meter means the device's own."""
@@ -104,7 +108,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     """
     device_factory = load("devices", request.device)
     scenario = load("scenarios", request.scenario)
-    rules: Rules = load("rules", request.rules)(request.scenario)
+    rules = _rules(request)
     workload_factory = load("workloads", request.workload)
     for name in request.meters:
         if name != "none":
@@ -178,19 +182,35 @@ def _described(driver: Any, kind: str, name: str) -> Any:
         raise
     except Exception as error:
         what = f"{kind} {name} failed to describe itself: {type(error).__name__}: {error}"
-        remedy = "Its factory must return an object with info(); try rig.conformance.device on it"
+        remedy = f"Its factory must return an object with info(); rig.check_{kind} checks it"
         raise SetupError(what, field=kind, value=name, remedy=remedy) from error
     if not isinstance(info, wanted):
         what = f"{name} is not a {kind}: its info() gives a {type(info).__name__}"
         remedy = f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter"
         raise SetupError(what, field=kind, value=name, remedy=remedy)
+    missing = [method for method in METHODS[kind] if not callable(getattr(driver, method, None))]
+    if missing:
+        what = f"{kind} {name} has no {', '.join(missing)}"
+        remedy = f"Give it the methods of a {kind}, or wrap a function with rig.blocking; rig.check_{kind} checks it"
+        raise SetupError(what, field=missing[0], value=name, remedy=remedy)
     return info
+
+
+def _rules(request: Request) -> Rules:
+    found = load("rules", request.rules)(request.scenario)
+    if not isinstance(found, Rules):
+        what = f"rules {request.rules} give a {type(found).__name__} for the scenario {request.scenario}"
+        raise refused("rules", request.rules, "Name a set of rules that `rig list` shows", what)
+    return found
 
 
 def _check_mode(request: Request, info: DeviceInfo) -> None:
     if info.mode not in get_args(Mode):
         what = f"device {info.name} is in mode {info.mode!r}"
         raise SetupError(what, field="mode", value=info.mode, remedy="Declare hardware or simulator")
+    if not isinstance(info.timeout_s, (int, float)):
+        what = f"device {info.name} declares a timeout_s of {info.timeout_s!r}"
+        raise SetupError(what, field="timeout_s", value=info.timeout_s, remedy="Declare seconds as a number")
     if info.max_batch < 1 or (info.max_pending is not None and info.max_pending < 1) or not info.timeout_s > 0:
         raise SetupError(
             f"device {info.name} declares max_batch {info.max_batch}, max_pending {info.max_pending} and "

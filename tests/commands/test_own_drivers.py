@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rig.engine.blocking_device import blocking
+from rig import blocking
 from rig.types import DeviceInfo
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def test_a_device_and_a_meter_of_one_file_share_its_module(elsewhere: Path) -> N
     source = """
 import time
 import numpy as np
-from rig.engine.blocking_device import blocking
+from rig import blocking
 from rig.types import Bracket, Chunk, ClockInfo, MeterInfo, Rail
 opened = []
 def f():
@@ -172,7 +172,7 @@ def test_a_capability_that_is_missing_is_told_before_the_run(
 ) -> None:
     source = """
 from types import SimpleNamespace
-from rig.engine.blocking_device import blocking
+from rig import blocking
 
 def open_plain():
     whole = blocking(lambda sample: None)
@@ -216,10 +216,41 @@ def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(e
 def test_a_reply_that_cannot_be_kept_ends_the_run_with_a_typed_error(
     elsewhere: Path, capsys: pytest.CaptureFixture[str], body: str, code: int, says: str
 ) -> None:
-    source = "from rig.engine.blocking_device import blocking\nfrom rig.types import Reply, Span\n"
+    source = "from rig import blocking\nfrom rig.types import Reply, Span\n"
     source += f"def g(s):\n    {body}\ndef f():\n    return blocking(g)\n"
     ended, line = failed(capsys, source)
 
     assert ended == code
     assert says in line
     assert open_run(elsewhere / "run").stop is not None
+
+
+def test_a_device_without_a_method_is_refused_before_anything_is_recorded(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (
+        GOOD.replace("return blocking(", "return Half(")
+        + """
+
+class Half:
+    def __init__(self, run, info):
+        self.info, self.stage, self.submit, self.close = lambda: info, None, lambda *_: None, lambda: None
+"""
+    )
+    code, line = failed(capsys, source, "open_board")
+
+    assert code == 4
+    assert "has no stage, poll" in line
+    assert not Path("run").exists()
+
+
+def test_a_timeout_that_is_not_a_number_is_refused(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, line = failed(capsys, GOOD.replace('"hardware",', '"hardware", timeout_s="2",'), "open_board")
+
+    assert code == 4
+    assert "timeout_s of '2'" in line
+
+
+def test_rules_that_are_none_are_refused(elsewhere: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert measure("board.py:open_board", "--rules", "board.py:open_board") == 3
+    assert "Name a set of rules" in capsys.readouterr().err

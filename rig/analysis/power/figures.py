@@ -126,9 +126,7 @@ def rail_figures(
     name = readings.rail.name
     notes = list(_instrument_notes(readings))
     if model is None:
-        remedy = "Lengthen the idle windows (--option idle_s=SECONDS)"
-        refusal = Refusal(f"rail {name}", "no reading lies in an idle window", remedy)
-        return PowerFigures(refusals=(refusal,), notes=tuple(notes))
+        return PowerFigures(refusals=(Refusal(f"rail {name}", *_without_idle(readings, activity)),), notes=tuple(notes))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
     if checks := _contradictions(model, activity, end_s):
@@ -148,6 +146,20 @@ def rail_figures(
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
     return PowerFigures(figures, tuple(refusals), tuple(notes))
+
+
+def _without_idle(r: Readings, activity: Activity) -> tuple[str, str]:
+    """Why a rail has no reading in an idle window, and what to change."""
+    if not np.any(r.ok):
+        return "no reading is a number", "Check the range and the wires of the meter, and what its driver delivers"
+    first_s, last_s = float(r.start_s[0]), float(r.end_s[-1])
+    windows = np.concatenate([activity.idle_s, activity.busy_windows_s()])
+    if len(windows) and (last_s < windows.min() or first_s > windows.max()):
+        until = f"{windows.min():.3g} to {windows.max():.3g} s"
+        reason = f"its readings lie at {first_s:.6g} to {last_s:.6g} s, but the run at {until}"
+        remedy = "Stamp readings by the clock that the meter's factory is given. A meter on real time needs a device"
+        return reason, f"{remedy} on real time, which the device mock is not"
+    return "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
 
 
 def _contradictions(model: RailModel, activity: Activity, end_s: float) -> tuple[Check, ...]:
