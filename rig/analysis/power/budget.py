@@ -14,6 +14,12 @@ from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
 from rig.types import Floats
 
+LOOKED_AT = 4096
+LEAST_LEVELS = 4
+"""Fewer may be the levels of a device whose power does not vary, not those of a converter."""
+READINGS_PER_LEVEL = 8
+"""Readings that must share each level before a meter is taken to round to it."""
+
 
 def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) -> Quantity:
     """Return the dynamic power of one rail with its uncertainty budget."""
@@ -90,9 +96,10 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: int) -> list[Com
     rail = model.rail
     if model.jitter is not None:
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
-    if not rail.resolution:
+    resolution = rail.resolution or apparent_step(model.readings.raw[model.readings.ok])
+    if not resolution:
         return []
-    step = rail.resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
+    step = resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
     if (s := model.readings.supply) is not None:
         ok = model.readings.ok
         volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[ok])))
@@ -102,6 +109,20 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: int) -> list[Com
     for _, amplitude, _ in model.noise.lines:
         left *= min(1.0, math.sqrt(step / (math.pi**2 * amplitude))) if amplitude > 0 else 1.0
     return [Component("resolution", step / math.sqrt(12.0) * left * math.sqrt(levels))]
+
+
+def apparent_step(values: Floats) -> float:
+    """Return the step of which all readings are multiples, in their own unit; 0 if they take too many values for one.
+
+    A meter that declares no resolution may still round. At most ``LOOKED_AT`` readings are looked at, evenly spaced.
+    """
+    some = values[:: max(1, len(values) // LOOKED_AT)]
+    levels = np.unique(some)
+    if not LEAST_LEVELS <= len(levels) <= len(some) / READINGS_PER_LEVEL:
+        return 0.0
+    step = float(np.min(np.diff(levels)))
+    multiples = (levels - levels[0]) / step
+    return step if np.allclose(multiples, np.round(multiples), rtol=0.0, atol=0.02) else 0.0
 
 
 def _gain_parts(model: RailModel, value: float) -> list[Component]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant, ns_of, open_plant
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power import figures as fig
+from rig.analysis.power.budget import apparent_step
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import Estimate, TooShort, gaps_differ, integrated, trimmed
 from rig.analysis.power.rail_model import RailModel, model_of
@@ -252,3 +253,15 @@ def test_without_a_reading_in_idle_the_rail_is_refused_with_what_to_change() -> 
     )
     nowhere = replace(activity_of(spans), idle_s=np.array([[0.0, 5e-4]]))
     assert model_of(readings, nowhere, "host", 1e-5, 1e-5) is None
+
+
+@given(st.floats(1e-6, 1e3), st.integers(-50, 50), st.integers(4, 40), st.integers(0, 2**32 - 1))
+def test_a_step_that_nobody_declared_is_found_in_the_readings(step: float, first: int, levels: int, seed: int) -> None:
+    steps = np.random.default_rng(seed).integers(first, first + levels, 2000)
+    values = np.concatenate([steps, np.arange(first, first + levels)]) * step
+
+    assert apparent_step(values) == pytest.approx(step, rel=1e-6)
+
+
+def test_readings_that_are_all_different_have_no_step() -> None:
+    assert apparent_step(np.random.default_rng(1).normal(1.0, 0.1, 2000)) == 0.0
