@@ -24,6 +24,10 @@ MIN_SHARE = 0.5
 """Share of the windows that must hold a whole reading after trimming."""
 GAP_ALLOWANCE = 1e-3
 """A difference between gaps and idle below this share of dynamic power does not matter."""
+MOVED = 1.1
+"""Part of the difference between two idle windows up to which a level in the gaps is idle that moved."""
+BEGINS_AT_IDLE = 0.3
+"""Part of the level in the gaps that a line through them may miss the only idle window by."""
 CONTRAST = 4.0
 """Standard errors by which gaps must differ from idle to count as another level."""
 
@@ -173,6 +177,24 @@ def gaps_differ(model: RailModel) -> tuple[bool, float]:
         + GAP_ALLOWANCE * abs(float(np.mean(r.watts[model.busy]) - r.watts[model.idle].mean()))
     )
     return abs(level) > CONTRAST * u + allowance, level
+
+
+def idle_moved_w(model: RailModel) -> float:
+    """Return how far idle lies off its straight line during the activity, where the gaps between spans show it; else 0.
+
+    Gaps at another level are idle that moved if their level lies between those of two unequal idle windows, or if it
+    leaves the only idle window along a line. Otherwise the device does something else there, such as sleep.
+    """
+    differ, level_w = gaps_differ(model)
+    if not differ:
+        return 0.0
+    if math.isfinite(model.drift_u_w):
+        return abs(level_w) if abs(level_w) <= MOVED * abs(model.drift_w) else 0.0
+    r, gap = model.readings, _in_gaps(model)
+    t = model.middle_s[gap] - float(model.middle_s[model.idle].mean())
+    (slope, start_w), cov = np.polyfit(t, r.watts[gap] - float(np.mean(r.watts[model.idle])), 1, cov=True)
+    leaves = abs(slope) > CONTRAST * math.sqrt(cov[0, 0]) and abs(start_w) < BEGINS_AT_IDLE * abs(level_w)
+    return abs(level_w) if leaves else 0.0
 
 
 def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:

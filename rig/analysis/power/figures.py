@@ -17,6 +17,7 @@ from rig.analysis.power.estimators import (
     TooShort,
     gaps_differ,
     gaps_without_reading,
+    idle_moved_w,
     integrated,
     stamp_jitter_s,
     trimmed,
@@ -192,6 +193,11 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
             "so trimmed windows are used instead of integration into the gaps"
         )
+    if moved_w := idle_moved_w(model):
+        yield (
+            f"Rail {name}: idle moved during the activity by {moved_w:.3g} W more than the idle windows show. This is "
+            "stated as bias of idle and dynamic power. Warm up longer, or keep idle windows closer to the spans"
+        )
     if gaps_without_reading(model, activity.busy_windows_s()):
         yield (
             f"Rail {name}: no reading lies between spans, so energy drawn there counts as energy of the spans. The "
@@ -235,10 +241,11 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> Figures | Re
         trimmed_key = replace(key, method=TRIMMED)
         active = active_power(model, cut, crossed)
         check = Figures({trimmed_key: crossed, replace(trimmed_key, quantity="active_power_w"): active})
+    idle, moved_w = idle_power(model, chosen), idle_moved_w(model)
     return check | {
-        replace(key, quantity="idle_power_w"): idle_power(model, chosen),
+        replace(key, quantity="idle_power_w"): replace(idle, bias=idle.bias + moved_w),
         replace(key, quantity="active_power_w"): active_power(model, chosen, dynamic),
-        key: dynamic,
+        key: replace(dynamic, bias=dynamic.bias + moved_w),
     }
 
 

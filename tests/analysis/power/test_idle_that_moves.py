@@ -1,0 +1,38 @@
+"""Idle that moves between its windows is stated as bias, as far as the gaps between spans show it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.worlds.lab_kinds import KINDS
+from fixtures.worlds.lab_recording import plain_lab, write
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.recording.reader import open_run
+
+POWER = FigureKey("dynamic_power_w")
+
+
+@pytest.mark.parametrize(
+    "kind", ["idle_steps_at_first_span", "idle_steps_in_the_middle", "idle_drifts_with_one_window"]
+)
+@pytest.mark.parametrize("seed", range(4))
+def test_dynamic_power_covers_what_idle_did(kind: str, seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(seed, kind)
+    KINDS[kind](lab)
+    write(lab, tmp_path / "run")
+    result = evaluate(open_run(tmp_path / "run"))
+    power, real = result.quantities[POWER], lab.truth()["dynamic_power_w"]
+
+    assert abs(power.value - real) <= power.half_width()
+    assert any("idle moved" in note for note in result.notes) == (power.bias > 0.0)
+
+
+def test_sleep_between_spans_is_not_idle_that_moves(tmp_path: Path) -> None:
+    lab = plain_lab(1, "gated_at_once")
+    KINDS["gated_at_once"](lab)
+    write(lab, tmp_path / "run")
+
+    assert evaluate(open_run(tmp_path / "run")).quantities[POWER].bias == 0.0
