@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.timing.activity_signal import merged, touches
+from rig.analysis.timing.activity_signal import inside, merged, touches
 from rig.analysis.timing.timeline import Readings
 from rig.types import Bools, Floats
 
@@ -15,6 +15,10 @@ NOISE_RUN = 3
 """Successive readings that noise alone may lift to the end of the range."""
 NOISE_WIDTHS = 6.0
 """How many widths of noise the neighbouring reading may be below the end of the range."""
+CHANCE = 4.0
+"""Standard deviations by which more readings must be missing in spans than elsewhere."""
+LEAST_MISSING = 2e-3
+"""Share of missing readings below which it does not matter which are missing."""
 GAP_PERIODS, STEADY = 1.5, 1.2
 """After a pause of this many periods readings are missing, if nine in ten pauses are below the second number."""
 
@@ -43,6 +47,27 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     unexplained[flagged] = ~noise[run[flagged]]
     hidden[flagged] = np.where(unexplained[flagged], np.abs(r.watts[flagged]), width)
     return hidden, unexplained
+
+
+def missing_while_busy(r: Readings, windows_s: Floats) -> float:
+    """Return the share of the readings of the windows that is missing, if more are missing there than elsewhere.
+
+    It is 0 where chance explains the difference, and for a counter, which loses no energy between two looks. Readings
+    that are missing by chance leave the mean as it is. Those that are missing while the device works do not.
+    """
+    spans = merged(windows_s)
+    spans = spans[(spans[:, 0] >= r.start_s[0]) & (spans[:, 1] <= r.end_s[-1])]
+    if r.counter or not len(spans) or r.period_s <= 0.0:
+        return 0.0
+    held = int(np.count_nonzero((inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0) & r.ok))
+    due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
+    due_elsewhere = float(r.end_s[-1] - r.start_s[0]) / r.period_s - due
+    if due_elsewhere <= 0.0:
+        return 0.0
+    elsewhere = max(1.0 - (int(np.count_nonzero(r.ok)) - held) / due_elsewhere, 0.0)
+    missing = 1.0 - held / due
+    sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
+    return missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0
 
 
 def overload_note(rail: str, model: RailModel) -> str | None:

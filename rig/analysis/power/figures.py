@@ -10,7 +10,7 @@ import numpy as np
 
 from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power
-from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, overload_note
+from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_note
 from rig.analysis.power.estimators import (
     MIN_SHARE,
     Estimate,
@@ -37,6 +37,10 @@ MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
 MAX_HIDDEN = 0.01
 """Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
+MAX_MISSING = 0.25
+"""Share of readings missing in spans, and not elsewhere, above which power is refused."""
+UNSEEN = 2.0
+"""How far the power that such readings would have shown may be from dynamic power, as a multiple of it."""
 INTEGRATED_METHOD = "integrated outward into idle"
 TRIMMED_METHOD = "mean of trimmed windows"
 
@@ -193,6 +197,11 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
             "so trimmed windows are used instead of integration into the gaps"
         )
+    if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
+        yield (
+            f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What they would have "
+            "shown is stated as bias"
+        )
     if moved_w := idle_moved_w(model):
         yield (
             f"Rail {name}: idle moved during the activity by {moved_w:.3g} W more than the idle windows show. This is "
@@ -241,6 +250,12 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> Figures | Re
         trimmed_key = replace(key, method=TRIMMED)
         active = active_power(model, cut, crossed)
         check = Figures({trimmed_key: crossed, replace(trimmed_key, quantity="active_power_w"): active})
+    lost = missing_while_busy(model.readings, scope.windows_s)
+    if lost > MAX_MISSING:
+        reason = f"{lost:.1%} of the readings of {scope.words} are missing, more than elsewhere"
+        remedy = "See why the meter loses readings while the device works, and measure again"
+        return Refusal(f"power of {scope.words} on rail {model.rail.name}", reason, remedy)
+    dynamic = replace(dynamic, bias=dynamic.bias + UNSEEN * lost * abs(dynamic.value))
     idle, moved_w = idle_power(model, chosen), idle_moved_w(model)
     return check | {
         replace(key, quantity="idle_power_w"): replace(idle, bias=idle.bias + moved_w),

@@ -1,0 +1,39 @@
+"""Readings that are missing while the device works widen the figure; readings missing by chance do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fixtures.worlds.lab_kinds import KINDS
+from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.result import Result
+from rig.recording.reader import open_run
+
+POWER = FigureKey("dynamic_power_w")
+
+
+def evaluated(lab: Lab, folder: Path) -> Result:
+    write(lab, folder / "run")
+    return evaluate(open_run(folder / "run"))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_class_that_was_not_seen_is_covered_or_refused(seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(seed, "a_class_missing")
+    KINDS["a_class_missing"](lab)
+    power = evaluated(lab, tmp_path).quantities.get(POWER)
+
+    assert power is None or abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
+
+
+def test_readings_missing_by_chance_are_no_bias(tmp_path: Path) -> None:
+    lab = plain_lab(3, "plain")
+    lab.uniform = False
+    lab.deliver = lambda n: np.flatnonzero(np.random.default_rng(0).random(n) > 0.05)
+
+    assert evaluated(lab, tmp_path).quantities[POWER].bias == 0.0
