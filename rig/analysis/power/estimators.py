@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.power.rail_model import RailModel, idle_line
+from rig.analysis.power.idle_level import idle_line
+from rig.analysis.power.rail_model import RailModel
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
 from rig.types import Bools, Floats
 

@@ -22,7 +22,8 @@ from rig.analysis.power.estimators import (
     stamp_jitter_s,
     trimmed,
 )
-from rig.analysis.power.rail_model import RailModel, idle_line
+from rig.analysis.power.idle_level import idle_line
+from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY, after_end, displaced

@@ -9,9 +9,10 @@ import numpy as np
 
 from rig.analysis.power.counter import Jitter
 from rig.analysis.power.counter import variances as counter_variances
+from rig.analysis.power.idle_level import counted_drift_w, drift_w, idle_line, idle_weights, idle_window_of
 from rig.analysis.power.noise import Noise, variances
 from rig.analysis.power.rail_noise import rail_noise, slow_residual
-from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
 from rig.analysis.timing.synchronise import AlignedRail
 from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Bools, Floats, Indices, Rail
@@ -73,22 +74,8 @@ class RailModel:
         return own if self.jitter is None else math.hypot(own, self.jitter.watts(self.noise.period_s, busy))
 
     def idle_weights(self, at_s: float) -> Floats:
-        """Return the weights, shape (n,), by which the readings give the idle level at a moment (straight line)."""
-        g = np.where(self.idle, self.weight, 0.0)
-        total = g.sum()
-        mean = float(np.sum(g * self.middle_s) / total)
-        lever = self.middle_s - mean
-        square = lever**2
-        square *= g
-        sxx = float(np.sum(square))
-        if self.drift_u_w == math.inf or sxx <= 0:
-            return np.asarray(g / total)
-        # g / total + g * lever * ((at_s - mean) / sxx), without five arrays more
-        lever *= g
-        lever *= (at_s - mean) / sxx
-        g /= total
-        g += lever
-        return g
+        """Return weights that make of the readings the idle level at a moment, by a straight line, shape (n,)."""
+        return idle_weights(self.idle, self.weight, self.middle_s, at_s, straight=self.drift_u_w != math.inf)
 
     def idle_level_w(self, at_s: float) -> float:
         """Return idle power at a moment, in watts."""
@@ -119,13 +106,13 @@ def model_of(
     """
     everything = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
     busy_s = merged(everything)
-    where = _idle_window_of(r, activity.idle_s, everything, sigma_s, host_sigma_s)
+    where = idle_window_of(r, activity.idle_s, everything, sigma_s, host_sigma_s)
     idle = where >= 0
     if np.count_nonzero(idle) < 2:
         return None
     weight = _weight(r)
     middle = 0.5 * (r.start_s + r.end_s)
-    drift, drift_u = _counted_drift(r, idle, where) if r.counter else _drift(r.watts, idle, where, middle)
+    drift, drift_u = counted_drift_w(r, idle, where) if r.counter else drift_w(r.watts, idle, where, middle)
     held = inside(busy_s, r.start_s, r.end_s)
     residual = r.watts - idle_line(r, middle, idle, drift_u)
     fill = mean_signal(edges_of(busy_s), r.start_s, r.end_s, r.tau_s)
@@ -157,16 +144,6 @@ def model_of(
     return replace(model, bend_w=math.hypot(bend_w, _unsettled(model, residual, where)))
 
 
-def _idle_window_of(r: Readings, idle_s: Floats, busy_s: Floats, sigma_s: float, host_sigma_s: float) -> Indices:
-    """The idle window that holds each reading, or -1; nothing of the activity reaches such a reading."""
-    quiet = idle_s + np.array([2.0 * host_sigma_s + SETTLE_TAU * r.tau_s, -2.0 * host_sigma_s])
-    quiet = merged(quiet[quiet[:, 1] > quiet[:, 0]])
-    where = inside(quiet, r.start_s, r.end_s)
-    guard = merged(busy_s + margin_s(sigma_s, r.tau_s))
-    where[~r.ok | touches(guard, r.start_s, r.end_s)] = -1
-    return where
-
-
 def _weight(r: Readings) -> Floats:
     """How much each reading counts in a mean, shape (n,); one shared number if all count alike, to save memory."""
     length = r.end_s - r.start_s
@@ -185,44 +162,10 @@ def _left(r: Readings, residual: Floats, fill: Floats, level: float) -> Floats:
     return left
 
 
-def idle_line(r: Readings, middle: Floats, idle: Bools, drift_u: float) -> Floats:
-    """Return the idle level over time, as a straight line."""
-    watts, weight = r.watts, (r.end_s - r.start_s)[idle] if r.counter else None
-    if not math.isfinite(drift_u):
-        return np.full(len(watts), float(np.average(watts[idle], weights=weight)))
-    root = None if weight is None else np.sqrt(weight)
-    return np.asarray(np.polyval(np.polyfit(middle[idle], watts[idle], 1, w=root), middle))
-
-
 def _level(residual: Floats, fill: Floats, weight: Floats) -> float:
     used = (weight > 0) & (fill > 0)
     total = float((weight * fill)[used].sum())
     return float((weight * residual)[used].sum()) / total if total > 0 else 0.0
-
-
-def _drift(watts: Floats, idle: Bools, where: Indices, middle: Floats) -> tuple[float, float]:
-    """Change of the idle level from the first window to the last, and its sigma; inf if there is only one window."""
-    numbers = np.unique(where[idle])
-    if len(numbers) < 2:
-        return 0.0, math.inf
-    parts = [watts[idle & (where == k)] for k in (numbers[0], numbers[-1])]
-    u = math.sqrt(sum(float(np.var(p)) / max(len(p), 1) for p in parts))
-    return float(parts[1].mean() - parts[0].mean()), u
-
-
-def _counted_drift(r: Readings, idle: Bools, where: Indices) -> tuple[float, float]:
-    """The same for a counter, whose mean over a window follows from the readings at its ends."""
-    numbers = np.unique(where[idle])
-    if len(numbers) < 2:
-        return 0.0, math.inf
-    level, u2 = [], 0.0
-    length = r.end_s - r.start_s
-    for k in (numbers[0], numbers[-1]):
-        at = idle & (where == k)
-        total_s = float(length[at].sum())
-        level.append(float(r.watts[at] @ length[at]) / total_s)
-        u2 += float(np.var(r.watts[at] * length[at])) / total_s**2
-    return level[1] - level[0], math.sqrt(u2)
 
 
 def _bend(model: RailModel, left: Floats, fill: Floats) -> float:
