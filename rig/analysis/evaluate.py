@@ -11,8 +11,9 @@ from rig.analysis.figure_key import FigureKey
 from rig.analysis.memory_check import check_memory
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
+from rig.analysis.power.estimators import alignment_baseline
 from rig.analysis.power.figures import power_figures, stamp_jitters_u_s
-from rig.analysis.power.rail_model import baseline, rail_model
+from rig.analysis.power.rail_model import rail_model
 from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal
@@ -51,7 +52,7 @@ def evaluate(run: Run) -> Result:
     terms, activity, queries = terms_of(run), activity_of(run, device), queries_of(run)
     stream, solves = stream_of(run, queries), solves_of(run, device)
     # readings on the device's time, then the model of each rail
-    rails = aligned_rails(run, activity, device, baseline)
+    rails = aligned_rails(run, activity, device, alignment_baseline)
     readings = [r.readings for r in rails]
     models = {r.readings.rail.name: m for r in rails if (m := rail_model(r, activity)) is not None}
     # figures, concern by concern

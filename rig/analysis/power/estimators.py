@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.analysis.power.idle_level import idle_line
-from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.rail_model import RailModel, baseline
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
+from rig.analysis.timing.synchronise import Baseline
+from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Bools, Floats
 
 MIN_SHARE = 0.5
@@ -163,9 +165,11 @@ def gaps_differ(model: RailModel) -> tuple[bool, float]:
 
     The level is 0 if no reading fits into a gap.
     """
+    if not np.any(model.busy):
+        return False, 0.0
     r, gap = model.readings, _in_gaps(model)
     count = np.count_nonzero(gap)
-    if count == 0 or not np.any(model.busy):
+    if count == 0:
         return False, 0.0
     at = float(model.middle_s[gap].mean())
     share = model.weight[gap].sum() if r.counter else count
@@ -178,6 +182,31 @@ def gaps_differ(model: RailModel) -> tuple[bool, float]:
         + GAP_ALLOWANCE * abs(float(np.mean(r.watts[model.busy]) - r.watts[model.idle].mean()))
     )
     return abs(level) > CONTRAST * u + allowance, level
+
+
+def alignment_baseline(readings: Readings, activity: Activity, clock: str, sigma_s: float) -> Baseline | None:
+    """Return what alignment needs of a rail: the level between spans, which is idle unless the device sleeps there."""
+    model = baseline(readings, activity, clock, sigma_s)
+    if model is None:
+        return None
+    differ, level_w = gaps_differ(model)
+    return Asleep(model, level_w) if differ else model
+
+
+@dataclass(frozen=True)
+class Asleep:
+    """A rail whose device is at ``level_w`` above idle between its spans."""
+
+    model: RailModel
+    level_w: float
+
+    def idle_level_w(self, at_s: float) -> float:
+        """Return the level between spans at a moment."""
+        return self.model.idle_level_w(at_s) + self.level_w
+
+    def reading_u_w(self, busy: bool) -> float:
+        """Return the standard deviation of one reading by noise."""
+        return self.model.reading_u_w(busy)
 
 
 def idle_moved_w(model: RailModel) -> float:

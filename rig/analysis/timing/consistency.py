@@ -103,12 +103,16 @@ class _Fit:
 
 
 def _levelled(r: Readings, above_w: Floats, phases_s: Sequence[Floats]) -> Edges:
-    """All phases as one signal, each at the mean level of its readings."""
+    """Return all phases as one signal, each at the mean level of its readings above that between spans."""
+    fills = [mean_signal(edges_of(windows_s), r.start_s, r.end_s, r.tau_s) for windows_s in phases_s]
+    busy = np.flatnonzero(np.sum(fills, axis=0) > 0.0)
+    between = r.ok & (np.sum(fills, axis=0) == 0.0)
+    between[: busy[0] if len(busy) else 0] = between[busy[-1] if len(busy) else 0 :] = False
+    gap_w = float(np.mean(above_w[between])) if np.any(between) else 0.0
     parts = []
-    for windows_s in phases_s:
-        fill = mean_signal(edges_of(windows_s), r.start_s, r.end_s, r.tau_s)
+    for windows_s, fill in zip(phases_s, fills, strict=True):
         level_w = float(np.sum((fill * above_w)[r.ok])) / max(float(np.sum(fill[r.ok])), 1e-300)
-        parts.append(edges_of(windows_s, level_w))
+        parts.append(edges_of(windows_s, level_w - gap_w))
     at_s, jump = (np.concatenate(columns) for columns in zip(*((p.at_s, p.jump) for p in parts), strict=True))
     return Edges(at_s, jump).shifted(0.0)
 
