@@ -21,4 +21,4 @@ def test_dynamic_power_is_counted_from_the_configured_idle(kind: str, seed: int,
     write(lab, tmp_path / "run")
     power = evaluate(open_run(tmp_path / "run")).quantities[FigureKey("dynamic_power_w")]
 
-    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 2.0 * power.half_width()  # one in twenty is beyond one
