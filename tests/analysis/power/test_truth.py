@@ -108,6 +108,20 @@ def test_a_shared_offset_of_a_percent_misses_accuracy() -> None:
     assert missed(gaussian(sigma=2e-2)) == {"median_error"}
 
 
+def test_recordings_of_the_second_draw_count_as_much() -> None:
+    wrong = [row(k, 1.0, 1e-3) for k in range(400)]
+    found = bench.verdict(gaussian(), wrong)["goals"]
+    assert not found["coverage"]
+    assert not found["silent"]
+
+
+def test_misses_beyond_two_half_widths_are_silent() -> None:
+    table = gaussian()
+    for r in table[:5]:
+        r["figures"] = {n: f | {"error": 5e-3} for n, f in r["figures"].items()}
+    assert missed(table) == {"silent"}
+
+
 def test_refusing_what_is_hard_does_not_pass() -> None:
     none: Row = {"figures": {}}
     hard = [row(k, 0.0, 1.0, **none, marks=False) for k in range(150)]
