@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
+from rig.analysis.timing.range_end import apparent_range_end
 from rig.analysis.timing.supply import Supply, Volts, mean_volts
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.errors import DataError
@@ -216,8 +217,9 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     rail, c = trace.rail, trace.rail.conversion
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
     raw, ok, overload = trace.value, np.isfinite(trace.value), trace.overload
-    if rail.range_max is not None:
-        overload = overload | (raw >= rail.range_max)
+    end_of_range = apparent_range_end(raw) if rail.range_max is None else rail.range_max
+    if end_of_range is not None:
+        overload = overload | (raw >= end_of_range)
     counter = rail.kind == "cumulative"
     if counter:
         start, end, overload = end[:-1], end[1:], overload[1:]
