@@ -4,7 +4,7 @@
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
 Half of the plants are simulated benches that go the whole way: engine, run directory, verified reading, estimators.
-The other half are recordings written by hand, of each kind of bench in turn (``fixtures.worlds.lab_kinds``).
+The other half are recordings written by hand, of each kind of bench in turn (``benchmarks.kinds.KINDS``).
 ``--every-kind`` draws that many recordings of each kind and prints a row for each. "Noise dominates" where white noise
 makes up seven tenths of the stated variance.
 
@@ -32,8 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.kinds import every_kind, second_draw
-from fixtures.worlds.lab_kinds import KINDS
+from benchmarks.kinds import KINDS, every_kind, second_draw
 from fixtures.worlds.random_draw import FIGURES, draw, measured, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import TRIMMED, FigureKey
