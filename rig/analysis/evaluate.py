@@ -23,6 +23,7 @@ from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
 from rig.analysis.solving.solves import Solve, solves_of, solving_checks, solving_figures, solving_notes
 from rig.analysis.terms import Terms, terms_of
+from rig.analysis.timing.arrival_times import arrival_checks
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.synchronise import AlignedRail, aligned_rails
@@ -54,11 +55,13 @@ def evaluate(run: Run) -> Result:
     # readings on the device's time, then the model of each rail
     rails = aligned_rails(run, activity, device, alignment_baseline)
     readings = [r.readings for r in rails]
-    models = {r.readings.rail.name: m for r in rails if (m := rail_model(r, activity)) is not None}
+    late = arrival_checks(run)
+    sound = [r for r in rails if r.readings.rail.name not in late]
+    models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
     # figures, concern by concern
     busy = busy_times(activity, stamp_jitters_u_s(activity, device, list(models.values())))
     times = time_figures(activity, device, busy)
-    power = power_figures(readings, models, activity, busy, terms.end_s)
+    power = power_figures(readings, models, activity, busy, terms.end_s, late)
     figures = accuracy_figures(run) | times | power.figures
     figures |= energy_figures(times, power.figures, [r.rail.name for r in readings], activity)
     figures |= recorder_figures(run)

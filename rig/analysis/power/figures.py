@@ -104,13 +104,19 @@ def power_figures(
     activity: Activity,
     busy: Mapping[str, BusyTime],
     end_s: float = math.inf,
+    contradictions: Mapping[str, tuple[Check, ...]] = {},
 ) -> PowerFigures:
     """Return the power of every rail, and then of their sum.
 
     If a rail has no model in ``models``, its power is refused. It is also refused if its readings contradict the spans,
-    or the end of the recording at ``end_s``.
+    or the end of the recording at ``end_s``, or what ``contradictions`` hold of it.
     """
-    found = [rail_figures(r, models.get(r.rail.name), activity, busy, end_s) for r in readings]
+    found = [
+        _contradicted(r, checks)
+        if (checks := contradictions.get(r.rail.name))
+        else rail_figures(r, models.get(r.rail.name), activity, busy, end_s)
+        for r in readings
+    ]
     figures = Figures()
     for one in found:
         figures |= one.figures
@@ -136,8 +142,7 @@ def rail_figures(
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
     if checks := _contradictions(model, activity, end_s):
-        reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
-        return PowerFigures(Figures(), (Refusal(f"power on rail {name}", reason, REMEDY),), tuple(notes), checks)
+        return _contradicted(readings, checks)
     differ, level_w = gaps_differ(model)
     notes += _trace_notes(model, activity, level_w if differ else None)
     figures = Figures()
@@ -152,6 +157,13 @@ def rail_figures(
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
     return PowerFigures(figures, tuple(refusals), tuple(notes))
+
+
+def _contradicted(r: Readings, checks: tuple[Check, ...]) -> PowerFigures:
+    """A refusal of the power of a rail whose recording contradicts itself."""
+    reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
+    refusal = Refusal(f"power on rail {r.rail.name}", reason, REMEDY)
+    return PowerFigures(Figures(), (refusal,), tuple(_instrument_notes(r)), checks)
 
 
 def _without_idle(r: Readings, activity: Activity) -> tuple[str, str]:

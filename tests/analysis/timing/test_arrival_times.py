@@ -1,0 +1,73 @@
+"""A live run whose readings do not fit the times of their arrival is INVALID and states no power."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.mock_meter import open_meter
+from fixtures.bench.true_power import open_plant
+from fixtures.worlds.random_draw import blank
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.result import Result
+from rig.engine.acquisition import Bench
+from rig.engine.record import record
+from rig.recording.reader import open_run
+from scenarios.rules import quick
+from scenarios.single_stream import single_stream
+
+POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w", "average_power_w", "energy_per_inference_j")
+Measure = Callable[..., Result]
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> Measure:
+    """Measure twenty samples, with the options of the meter."""
+
+    def run(samples: int = 20, inference_s: float = 0.05, **meter: Any) -> Result:
+        plant, rules, workload = open_plant(), quick("single-stream"), blank(samples)
+        device = open_device(plant, inference_s=inference_s)
+        bench = Bench(device, (open_meter(plant, **meter),), plant.clock)
+        steps = single_stream(workload, rules, phases=("inference",))
+        record(tmp_path / "run", bench, workload, steps, scenario={"name": "single-stream"}, rules=rules, argv=[])
+        return evaluate(open_run(tmp_path / "run"))
+
+    return run
+
+
+def contradicted(result: Result) -> bool:
+    """Whether a check of the arrivals fails, and every figure of power is refused in its words."""
+    assert result.validity is not None
+    failed = [c for c in result.validity.checks if not c.ok]
+    assert not any(FigureKey(name) in result.quantities for name in POWERS) or not failed
+    assert all(any(c.rule in r.reason for r in result.refusals) for c in failed)
+    return bool(failed) and all("rail core" in c.rule for c in failed)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"deliveries": 2}, {"rate_error": 0.01}, {"rate_error": -0.01}, {"rate_error": -0.5}],
+    ids=["twice", "faster than declared", "slower than declared", "half the rate"],
+)
+@pytest.mark.parametrize("rate_hz", [200.0, 1000.0, 20e3])
+def test_readings_at_another_rate_than_declared_make_a_live_run_invalid(
+    measure: Measure, fault: dict[str, float], rate_hz: float
+) -> None:
+    assert contradicted(measure(rate_hz=rate_hz, **fault))
+
+
+@pytest.mark.parametrize(
+    "honest",
+    [{}, {"meter_forward_s": 0.05, "meter_back_s": 0.05}, {"meter_jitter_s": 0.02}, {"drop": 0.3}, {"rate_hz": 20.0}],
+    ids=["plain", "slow link", "jitter", "lost readings with stamps", "slow meter"],
+)
+def test_an_honest_meter_contradicts_nothing(measure: Measure, honest: dict[str, float]) -> None:
+    result = measure(inference_s=0.3, **honest)
+    assert not contradicted(result)
+    assert result.validity is not None
+    assert result.validity.verdict == "VALID"
