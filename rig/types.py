@@ -6,7 +6,6 @@ Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +22,12 @@ MARK_PHASE = "mark"
 Floats = NDArray[np.floating[Any]]
 Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
-_MAX = sys.float_info.max
+_MAX = 1e15
 Number = Annotated[float, msgspec.Meta(ge=-_MAX, le=_MAX)]
-"""A finite number. The bounds are checked when a recording is read or a rail is declared, not by the constructors."""
+"""A number on a bench, whose powers are finite too.
+
+The bounds are checked when a recording is read or a rail is declared, not by the constructors.
+"""
 Size = Annotated[float, msgspec.Meta(ge=0.0, le=_MAX)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 

@@ -18,8 +18,9 @@ from drivers.importers.windows import Windows, stated
 from rig.bench import calibration as limits
 from rig.bench.options import within
 from rig.errors import refused
-from rig.importing.checks import PLAUSIBLE, out_of_range
+from rig.importing.checks import out_of_range
 from rig.importing.imported import CRYSTAL, ImportedRun, ImportedTrace
+from rig.recording.conversion import PLAUSIBLE
 from rig.recording.events import LIMIT
 from rig.types import Bracket, Chunk, ClockInfo, Conversion, DeviceInfo, Floats, MeterInfo, Mode, Rail
 

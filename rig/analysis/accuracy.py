@@ -3,38 +3,68 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.quantity import Quantity
+from rig.analysis.proportion import mean_proportion, proportion
+from rig.analysis.verdict import Check
 from rig.recording.reader import Run
+
+Answer = tuple[str, str, object]
+"""The sample, its label, and what was answered."""
 
 
 def accuracy_figures(run: Run) -> Figures:
     """Return accuracy and the mean recall by class.
 
-    An issue that ran only an earlier phase does not count.
+    An issue that ran only an earlier phase does not count. A sample that was asked several times counts once in the
+    interval, with the share of its answers that are right: to ask again tells nothing of other samples.
     """
+    hits: dict[tuple[str, str], list[bool]] = {}
+    for sample, label, answer in _answers(run):
+        hits.setdefault((label, sample), []).append(answer == label)
+    if not hits:
+        return Figures()
+    by_class: dict[str, list[float]] = {}
+    for (label, _), right in hits.items():
+        by_class.setdefault(label, []).append(sum(right) / len(right))
+    each = [share for shares in by_class.values() for share in shares]
+    method = "outputs equal to labels, counted"
+    if (asked := sum(map(len, hits.values()))) > len(each):
+        method = f"{asked} outputs equal to labels, counted by sample"
+    recalls = [(sum(shares), len(shares)) for shares in by_class.values()]
+    return Figures({
+        FigureKey("accuracy"): proportion(sum(each), len(each), method),
+        FigureKey("balanced_accuracy"): mean_proportion(recalls, "mean recall by class"),
+    })  # fmt: skip
+
+
+def answer_checks(run: Run) -> Iterator[Check]:
+    """Yield a failed check if answers are outside the labels of the workload; no answer (null) is only wrong.
+
+    Labels are texts. Which ones there are is known where the workload declares its ``classes``.
+    """
+    asked = list(_answers(run))
+    declared = run.start.workload.details.get("classes")
+    known = {label for _, label, _ in asked}
+    if isinstance(declared, list):
+        known |= {str(name) for name in declared}
+    odd = [a for _, _, a in asked if a is not None and not (isinstance(a, str) and (a in known or declared is None))]
+    if odd:
+        found = f"{len(odd)} of {len(asked)}, such as {json.dumps(odd[0])[:60]}"
+        yield Check("answers that are no label of the workload", found, "0", False)
+
+
+def _answers(run: Run) -> Iterator[Answer]:
+    """Every answer to a sample with a label, without warm-up and without issues that ran only an earlier phase."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
     rows = run.replies.select(["issue", "sample_id", "phase", "output", "warmup"]).to_pylist()
     phases = run.start.device.phases
     decided = {row["issue"] for row in rows if not phases or row["phase"] in (phases[-1], None)}
-    hits: dict[str, list[bool]] = {}
     for row in rows:
         label = labels.get(row["sample_id"])
-        if label is None or row["output"] is None or row["warmup"] or row["issue"] not in decided:
-            continue
-        hits.setdefault(label, []).append(answer_of(row["output"]) == label)
-    flat = [h for hs in hits.values() for h in hs]
-    if not flat:
-        return Figures()
-    recall = [sum(h) / len(h) for h in hits.values()]
-    method = "outputs equal to labels, counted"
-    return Figures({
-        FigureKey("accuracy"): Quantity(sum(flat) / len(flat), "1", (), 0.0, len(flat), method),
-        FigureKey("balanced_accuracy"): Quantity(
-            sum(recall) / len(recall), "1", (), 0.0, len(flat), "mean recall by class"
-        ),
-    })  # fmt: skip
+        if label is not None and row["output"] is not None and not row["warmup"] and row["issue"] in decided:
+            yield row["sample_id"], label, answer_of(row["output"])
 
 
 def answer_of(output: str) -> object:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.analysis.accuracy import accuracy_figures
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.accuracy import accuracy_figures, answer_checks
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.memory_check import check_memory
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
@@ -16,7 +16,7 @@ from rig.analysis.power.figures import power_figures, stamp_jitters_u_s
 from rig.analysis.power.rail_model import rail_model
 from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
-from rig.analysis.refusal import Refusal
+from rig.analysis.refusal import Refusal, for_import, without_number
 from rig.analysis.result import ClockSummary, RailSeries, Result, Series
 from rig.analysis.service.change_detection import Stream, change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of
@@ -73,7 +73,18 @@ def evaluate(run: Run) -> Result:
     figures |= solving_figures(
         solves, figures.get(FigureKey("average_power_w")), terms.gap_times_known, terms.solves_to_gap
     )
-    notes = [*power.notes, *_alignment_notes(rails, terms), *_solving_notes(solves, terms), *remarks_of(run)]
+    unknown = without_number(figures)
+    refusals = [*power.refusals, *_missing(terms, rails, activity), *unknown]
+    if run.start.imported is not None:
+        refusals = for_import(refusals, run.start.imported.options)
+    figures = Figures({key: q for key, q in figures.items() if key not in {r.scope for r in unknown}})
+    notes = [
+        *power.notes,
+        *_below_idle(figures),
+        *_alignment_notes(rails, terms),
+        *_solving_notes(solves, terms),
+        *remarks_of(run),
+    ]
     return Result(
         run_id=run.start.run_id,
         run_digest=run.digest,
@@ -81,11 +92,11 @@ def evaluate(run: Run) -> Result:
         simulated=terms.simulated,
         start=run.start,
         quantities=figures,
-        refusals=(*power.refusals, *_missing(terms, rails, activity)),
+        refusals=tuple(refusals),
         notes=tuple(dict.fromkeys(notes)),
         clocks=_clocks(device, rails),
         series=_series(activity, readings, queries, stream, solves),
-        validity=judge(terms, queries, figures, (*power.checks, *solving_checks(solves))),
+        validity=judge(terms, queries, figures, (*power.checks, *answer_checks(run), *solving_checks(solves))),
     )
 
 
@@ -107,6 +118,16 @@ def _missing(terms: Terms, rails: list[AlignedRail], activity: Activity) -> list
 def _alignment_notes(rails: list[AlignedRail], terms: Terms) -> list[str]:
     notes = list(dict.fromkeys(note for r in rails for note in r.notes))
     return notes if terms.metered else [*notes, "No meter recorded: times and accuracy only"]
+
+
+def _below_idle(figures: Figures) -> Iterator[str]:
+    """A sentence on dynamic power below zero."""
+    dynamic = figures.get(FigureKey("dynamic_power_w"))
+    if dynamic is not None and dynamic.interval()[1] < 0.0:
+        yield (
+            "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
+            "not at rest there or sleeps between its spans"
+        )
 
 
 def _solving_notes(solves: list[Solve], terms: Terms) -> Iterator[str]:

@@ -41,6 +41,13 @@ class Quantity:
     bias: float = 0.0
     n: int = 0
     method: str = ""
+    limits: tuple[float, float] | None = None
+    """The 95 % interval of a share of counts, which is not symmetric; None: it follows from components and bias."""
+
+    @property
+    def stated(self) -> bool:
+        """Return whether there is an uncertainty; a number without any is not exact."""
+        return bool(self.components or self.bias or self.limits)
 
     @property
     def u(self) -> float:
@@ -56,11 +63,15 @@ class Quantity:
         return total * total / spread if spread > 0 else math.inf
 
     def half_width(self, confidence: float = CONFIDENCE) -> float:
-        """Return half of the stated interval: ``t(dof) * u + bias``."""
+        """Return half of the stated interval, ``t(dof) * u + bias``, or its wider side."""
+        if self.limits is not None and confidence == CONFIDENCE:
+            return max(self.limits[1] - self.value, self.value - self.limits[0])
         return coverage_factor(self.dof, confidence) * self.u + self.bias
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Return the stated interval as (low, high)."""
+        if self.limits is not None and confidence == CONFIDENCE:
+            return self.limits
         half = self.half_width(confidence)
         return self.value - half, self.value + half
 
@@ -72,19 +83,22 @@ class Quantity:
             unit=unit,
             components=tuple(replace(c, u=c.u * factor) for c in self.components),
             bias=self.bias * abs(factor),
+            limits=None if self.limits is None else _ordered(factor * self.limits[0], factor * self.limits[1]),
             method=self.method if method is None else method,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form in ``results.json``, in which infinite degrees of freedom are null."""
-        low, high = self.interval()
+        """Return the form in ``results.json``.
+
+        Infinite degrees of freedom are null, and so is the uncertainty of a number that states none.
+        """
         return {
             "value": self.value,
             "unit": self.unit,
-            "standard_uncertainty": self.u,
+            "standard_uncertainty": self.u if self.stated else None,
             "dof": _finite(self.dof),
             "bias_bound": self.bias,
-            "interval_95": [low, high],
+            "interval_95": list(self.interval()) if self.stated else None,
             "n": self.n,
             "method": self.method,
             "components": [
@@ -95,7 +109,7 @@ class Quantity:
 
 def from_json(data: Mapping[str, Any]) -> Quantity:
     """Return the quantity of a JSON form; this is the inverse of ``Quantity.to_json``."""
-    return Quantity(
+    found = Quantity(
         value=data["value"],
         unit=data["unit"],
         components=tuple(
@@ -106,6 +120,8 @@ def from_json(data: Mapping[str, Any]) -> Quantity:
         n=data["n"],
         method=data["method"],
     )
+    low, high = data["interval_95"] or found.interval()
+    return found if (low, high) == found.interval() else replace(found, limits=(low, high))
 
 
 def linear(terms: Iterable[tuple[float, Quantity]], unit: str, method: str, n: int | None = None) -> Quantity:
@@ -158,6 +174,10 @@ def _independent(components: tuple[Component, ...]) -> list[tuple[float, float]]
             u, dof = shared.get(c.shared, (0.0, math.inf))
             shared[c.shared] = (u + c.u, min(dof, c.dof))
     return parts + list(shared.values())
+
+
+def _ordered(a: float, b: float) -> tuple[float, float]:
+    return min(a, b), max(a, b)
 
 
 def _finite(x: float) -> float | None:

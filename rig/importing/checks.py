@@ -8,11 +8,10 @@ import numpy as np
 
 from rig.errors import DataError
 from rig.importing.imported import ImportedRun, ImportedTrace
+from rig.recording.conversion import PLAUSIBLE
 from rig.recording.events import LIMIT
 from rig.types import Chunk, Indices, Rail
 
-PLAUSIBLE = 1e12
-"""The largest reading in W, A or J that is taken; beyond it the unit is mistaken or the file damaged."""
 MAX_COUNT = 2**31 - 1
 Extents = Mapping[str, tuple[int, int]]
 """The begin and the end of each rail's readings in host ns."""

@@ -7,6 +7,11 @@ import numpy as np
 from rig.errors import DataError
 from rig.types import Conversion, Floats
 
+PLAUSIBLE = 1e12
+"""The largest reading in W, A, V or J: beyond it, the unit is mistaken or the file is damaged."""
+SUPPLIES_V = (1e-6, 1e6)
+"""The least and the largest supply voltage that is believed."""
+
 
 def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -> Floats:
     """Return the power at the device: ``i * v - i**2 * r`` for a current through a shunt; watts are unchanged.
@@ -25,9 +30,9 @@ def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -
         )
     if conversion.supply_rail is not None and volts is not None:
         return np.asarray(raw * volts - raw * raw * conversion.burden_ohm)
-    if conversion.supply_v is None or not conversion.supply_v > 0:
+    if conversion.supply_v is None or not SUPPLIES_V[0] <= conversion.supply_v <= SUPPLIES_V[1]:
         raise DataError(
-            "a current has no declared supply voltage",
+            "a current has no declared supply voltage, or none that a device is supplied with",
             field="supply_v",
             value=conversion.supply_v,
             remedy="Declare the voltage of the rail in its conversion, or the rail that holds it (supply_rail)",

@@ -183,6 +183,13 @@ def test_a_device_that_answers_otherwise_for_speed_is_found(session: Measure, co
     assert failed(found) == ["samples answered otherwise for speed than for accuracy"]
 
 
+def test_rules_that_ask_for_the_whole_set_ask_it_of_no_compliance_run(session: Measure) -> None:
+    """By NeuroBench's rules only the simulator fails."""
+    found = summary(session(rules="neurobench-1.0", trials=1, meters=("none",), compliance=True))
+    assert {rule.partition(": ")[2] for rule in failed(found) if ": " in rule} == {"device and meters"}
+    assert not any("samples of the set" in rule for rule in failed(found))
+
+
 def test_phases_issued_apart_pass_the_compliance_checks(session: Measure) -> None:
     found = summary(session("preprocess_s=0.03", "hit_rate=1", "apart=true", device="mock", compliance=True))
     assert failed(found) == []

@@ -167,7 +167,7 @@ def recording(
     path: Path, asked: Iterable[Asked], *, rules: Rules | None = None, options: Mapping[str, Any] | None = None,
     mode: str = "hardware", meters: Sequence[Mapping[str, Any]] = (), idle_s: Sequence[float] = (2.0, 2.0),
     purpose: str = "all", known: Sequence[Sample] | None = None, size: int = 1, holds: int | None = None,
-    error: RigError | None = None, scenario: str = "server",
+    error: RigError | None = None, scenario: str = "server", details: Mapping[str, Any] | None = None,
 ) -> Run:  # fmt: skip
     """A run directory of these queries, read back; spans are those of a device that is busy all the time."""
     device = {"name": "hand", "mode": mode, "clock": None, "phases": ["inference"], "max_pending": holds}
@@ -175,7 +175,8 @@ def recording(
         r.event(start(
             run_id=path.name, device=device, meters=list(meters), purpose=purpose,
             scenario={"name": scenario, "options": dict(options or {})},
-            rules=None if rules is None else asdict(rules), workload={"name": "blank", "samples": size},
+            rules=None if rules is None else asdict(rules),
+            workload={"name": "blank", "samples": size, "details": dict(details or {})},
         ))  # fmt: skip
         for sample in known or samples(max(size, 1)):
             r.sample(sample)

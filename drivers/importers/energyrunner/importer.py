@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from drivers.importers.energyrunner.results_json import RESULTS, jsons, read_results, wrong_rate
-from drivers.importers.energyrunner.session import ENERGY, Session, bins, day_of, read_session
+from drivers.importers.energyrunner.session import ENERGY, Session, bins, day_of, marks_of, read_session
 from drivers.importers.recognise import looks_like
 from drivers.importers.windows import idle_of
 from rig.bench.calibration import stated as calibrated
@@ -118,7 +117,7 @@ def _idle(session: Session, idle: str) -> tuple[tuple[int, int], ...]:
     if idle not in ("head", "tail"):
         raise refused("idle", idle, "Give tail, head or START:END,...")
     echoed = [k for k, line in enumerate(session.log) if line.what.startswith(f'Command "echo {idle} ')]
-    marks = [line.t_s for line in session.log if re.fullmatch(r"\[dut\]: m-infer-(start-\d+|done)", line.what)]
+    marks = marks_of(session.log)
     if not echoed or len(marks) != len(session.stamps_s) - 1 or not marks:
         return ()
     lag_s = min(t - s for t, s in zip(marks, session.stamps_s[1:], strict=True))

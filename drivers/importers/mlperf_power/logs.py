@@ -100,7 +100,10 @@ def _loadgen(path: Path) -> dict[str, Any]:
 
 
 def _meter(path: Path) -> tuple[list[Stamp], Floats]:
-    """The fields of every stamp, and the total watts; -1 and nan, which mean absent to PTDaemon, are NaN."""
+    """The fields of every stamp, and the total watts.
+
+    PTDaemon writes -1 or nan for what is absent. A wall socket delivers no negative power, so any such value is NaN.
+    """
     stamps: list[Stamp] = []
     watts: list[float] = []
     where = f"{path.parent.name}/{path.name}"
@@ -119,7 +122,7 @@ def _meter(path: Path) -> tuple[list[Stamp], Floats]:
         if abs(value) > 1e12:
             raise DataError(f"{where}, line {number}: {value} W", field="Watts", value=value, remedy="Check")
         stamps.append(stamp_of(cells[1], f"{where}, line {number}"))
-        watts.append(math.nan if value == -1.0 else value)
+        watts.append(math.nan if value < 0.0 else value)
     if len(stamps) < 2:
         what = f"holds {len(stamps)} readings"
         raise bad_file(path, what, "A trace needs at least two readings", value=len(stamps))

@@ -57,6 +57,7 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """
     spans = merged(windows_s)
     spans = spans[(spans[:, 0] >= r.start_s[0]) & (spans[:, 1] <= r.end_s[-1])]
+    spans = spans[spans[:, 1] > spans[:, 0]]
     if r.counter or not len(spans) or r.period_s <= 0.0:
         return 0.0
     held = int(np.count_nonzero((inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0) & r.ok))

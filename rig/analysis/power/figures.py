@@ -138,7 +138,10 @@ def rail_figures(
     name = readings.rail.name
     notes = list(_instrument_notes(readings))
     if model is None:
-        return PowerFigures(refusals=(Refusal(f"rail {name}", *_without_idle(readings, activity)),), notes=tuple(notes))
+        refusal = Refusal(f"rail {name}", *_without_idle(readings, activity))
+        numbers = int(np.count_nonzero(readings.ok))
+        none = Check(f"readings of rail {name} that are numbers", f"0 of {len(readings.ok)}", "at least 1", False)
+        return PowerFigures(Figures(), (refusal,), tuple(notes), () if numbers else (none,))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
     if checks := _contradictions(model, activity, end_s):

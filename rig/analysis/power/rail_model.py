@@ -197,7 +197,7 @@ def _bend(model: RailModel, left: Floats, fill: Floats) -> float:
     u = math.sqrt(max(scatter * float(np.linalg.pinv(design.T @ design)[2, 2]), 0.0))
     mean_bow = abs(float(np.average(bow, weights=weight)))
     bow_w, u_w = float(solution[2]) * mean_bow, u * mean_bow
-    share = prior**2 / (prior**2 + u_w**2)
+    share = (prior / math.hypot(prior, u_w)) ** 2
     return math.sqrt((share * bow_w) ** 2 + share * u_w**2)
 
 

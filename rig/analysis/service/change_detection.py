@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.proportion import proportion
 from rig.analysis.quantity import Quantity
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import mean_latency, percentile_latency
@@ -69,7 +70,7 @@ def change_figures(stream: Stream | None) -> Figures:
     reached = found[np.isfinite(found)]
     if changes > 0:
         method = f"changes of scene without {SUSTAIN} right answers in a row, or right to the scene's end"
-        out[FigureKey("onset_never_share")] = Quantity(1.0 - len(reached) / changes, "1", (), 0.0, changes, method)
+        out[FigureKey("onset_never_share")] = proportion(changes - len(reached), changes, method)
     if len(reached):
         ordered = np.sort(reached)
         out[FigureKey("onset_latency_mean_s")] = mean_latency(ordered)

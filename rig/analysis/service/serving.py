@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.proportion import proportion
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.service.early_stopping import discarded, estimate, interval, nearest_rank
 from rig.analysis.service.queries import Queries
@@ -26,7 +27,7 @@ def service_figures(q: Queries, early_stopping: float | None = None) -> Figures:
     figures = throughput(q) | latencies(q.latency_s(), early_stopping)
     if q.scheduled:
         dropped, n = int(np.count_nonzero(q.dropped)), len(q)
-        share = Quantity(dropped / n, "1", (), 0.0, n, "samples never issued, counted")
+        share = proportion(dropped, n, "samples never issued, counted")
         waiting = Quantity(float(backlog(q).max(initial=0)), "1", (), 0.0, n, "due and not completed")
         figures |= arrivals(q) | {FigureKey("dropped_share"): share, FigureKey("backlog_max"): waiting}
     return figures
@@ -170,6 +171,4 @@ def in_time_share(q: Queries, deadline_s: float) -> Quantity:
     """
     met = int(np.count_nonzero(q.latency_s() <= deadline_s))
     n = len(q)
-    u = math.sqrt(max(met * (n - met), 0) / n) / n if n else 0.0
-    parts = (Component("finite sample", u),) if u else ()
-    return Quantity(met / n if n else 0.0, "1", parts, 0.0, n, f"completed within {deadline_s:g} s of being due")
+    return proportion(met, n, f"completed within {deadline_s:g} s of being due")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.proportion import proportion
 from rig.analysis.quantity import Component, Quantity, product
 from rig.analysis.solving.gap import THRESHOLDS, gap
 from rig.analysis.timing.timebase import Timebase
@@ -140,12 +141,12 @@ def solving_figures(
     if not solves:
         return Figures()
     n = len(solves)
-    feasible = sum(s.conflicts == 0 for s in solves) / n
+    feasible = sum(s.conflicts == 0 for s in solves)
     method = "x^T Q x of the solutions given"
     figures = {
         FigureKey("cost_mean"): _scattered(solves, [s.cost for s in solves], "1", method),
         FigureKey("cost_best"): Quantity(min(s.cost for s in solves), "1", (), 0.0, n, method),
-        FigureKey("feasible_share"): Quantity(feasible, "1", (), 0.0, n, "solutions that are independent sets"),
+        FigureKey("feasible_share"): proportion(feasible, n, "solutions that are independent sets"),
     }
     over = np.array([s.over_s for s in solves])
     if np.all(np.isfinite(over)):
@@ -197,16 +198,14 @@ def _times_to(solves: Sequence[Solve], target: str, power: Quantity | None, to_g
         times = [_time_to(s, s.targets[target], threshold) for s in solves]
         reached = [(s, t) for s, t in zip(solves, times, strict=True) if math.isfinite(t)]
         time_key = FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=threshold)
-        share = len(reached) / len(times)
-        out[replace(time_key, quantity="reached_gap_{target}_{threshold}_share")] = Quantity(
-            share, "1", (), 0.0, len(times), "solves that came as close"
-        )
+        share = proportion(len(reached), len(times), "solves that came as close")
+        out[replace(time_key, quantity="reached_gap_{target}_{threshold}_share")] = share
         if not reached:
             continue
         found, seconds = [s for s, _ in reached], [t for _, t in reached]
         told = "mean of those that reached it, from graph loaded"
         out[time_key] = _scattered(found, seconds, "s", told)
-        if share == 1.0:
+        if len(reached) == len(times):
             every = replace(out[time_key], method="mean of all: every solve reached it")
             out[replace(time_key, quantity="time_to_gap_{target}_{threshold}_official_s")] = every
             if power is not None:

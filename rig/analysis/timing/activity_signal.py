@@ -60,7 +60,11 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
             rise = _level_at(edges.at_s, level, lagged, end, tau_s)
             rise -= _level_at(edges.at_s, level, lagged, start, tau_s)
             total = total - tau_s * rise
-        out[part] = total / (end - start)
+        length = end - start
+        if not np.all(length > 0):
+            total = np.where(length > 0, total, _level_at(edges.at_s, level, lagged, end, tau_s))
+            length[length <= 0] = 1.0
+        out[part] = total / length
     return out
 
 

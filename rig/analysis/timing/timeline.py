@@ -13,7 +13,7 @@ from rig.analysis.timing.range_end import apparent_range_end
 from rig.analysis.timing.supply import Supply, Volts, mean_volts
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.errors import DataError
-from rig.recording.conversion import to_watts
+from rig.recording.conversion import PLAUSIBLE, to_watts
 from rig.recording.reader import Run, Trace
 from rig.types import MARK_PHASE, Bools, Floats, Rail
 
@@ -208,7 +208,7 @@ def volts_of(trace: Trace, timebase: Timebase) -> Volts:
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
     start = end if trace.rail.kind == "point" else start
     over = trace.overload | (trace.value >= trace.rail.range_max if trace.rail.range_max is not None else False)
-    return Volts(trace.rail, start, end, trace.value, np.isfinite(trace.value), over)
+    return Volts(trace.rail, start, end, trace.value, _numbers(trace.value), over)
 
 
 def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) -> Readings:
@@ -219,7 +219,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     """
     rail, c = trace.rail, trace.rail.conversion
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
-    raw, ok, overload = trace.value, np.isfinite(trace.value), trace.overload
+    raw, ok, overload = trace.value, _numbers(trace.value), trace.overload
     end_of_range = apparent_range_end(raw) if rail.range_max is None else rail.range_max
     if end_of_range is not None:
         overload = overload | (raw >= end_of_range)
@@ -230,6 +230,8 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     elif rail.kind == "point":
         start = end
     _check_order(rail.name, start)
+    if not np.all(lasting := end > start) and np.any(lasting):
+        ok = ok & lasting  # a mean over no time, among others, is none
     # a counter that is polled has no fixed rate
     rate_hz = 0.0 if counter else rail.rate_hz
     period = timebase.rate / rate_hz if rate_hz > 0 else float(np.median(np.diff(start))) if len(start) > 1 else 0.0
@@ -254,6 +256,11 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         step_j=(rail.resolution or 0.0) if counter else 0.0,
         supply=supply,
     )
+
+
+def _numbers(values: Floats) -> Bools:
+    """Which readings are numbers that an instrument can mean; shape (n,)."""
+    return np.asarray(np.abs(values) <= PLAUSIBLE)
 
 
 def _rate_of(trace: Trace, ok: Bools, length_s: Floats) -> Floats:

@@ -1,0 +1,266 @@
+"""Whatever a recording holds, each figure is a number with a finite interval, or is refused in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.errors import RigError
+from rig.recording.reader import open_run
+from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace, write
+
+WHATEVER = settings(
+    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
+T0_NS = start_line()["t0_ns"]
+DEVICE_HZ, METER_HZ = 12.5e6, 1e7
+END_S, RATE_HZ = 3.0, 200.0
+
+
+@dataclass(frozen=True)
+class World:
+    """A recording by hand: true times in seconds; each field is a lack or a fault of its own."""
+
+    spans_s: tuple[tuple[float, float], ...] = tuple((1.0 + 0.15 * k, 1.1 + 0.15 * k) for k in range(6))
+    idle_s: tuple[tuple[float, float], ...] = ((0.05, 0.9), (2.1, 2.9))
+    values: str = "plain"
+    stamps: str = "grid"
+    rail: dict[str, Any] = field(default_factory=dict)
+    brackets: int = 8
+    width_s: float = 1e-4
+    marks: bool = False
+    warmup: int = 0
+    answers: str = "right"
+    due: bool = False
+
+
+def _plain(busy: Any) -> Any:
+    return 1e-3 + 2e-3 * busy + 1e-5 * np.random.default_rng(1).normal(size=len(busy))
+
+
+def _some(value: float) -> Callable[[Any], Any]:
+    return lambda busy: np.where(np.arange(len(busy)) % 7 == 3, value, _plain(busy))
+
+
+VALUES: dict[str, Callable[[Any], Any]] = {
+    "plain": _plain,
+    "all nan": lambda busy: np.full(len(busy), np.nan),
+    "some nan": _some(np.nan),
+    "some inf": _some(np.inf),
+    "some -inf": _some(-np.inf),
+    "some -1": _some(-1.0),
+    "some huge": _some(1e300),
+    "all huge": lambda busy: 1e200 * (1.0 + busy),
+    "all tiny": lambda busy: 1e-320 * (1.0 + busy),
+    "nan while busy": lambda busy: np.where(busy > 0, np.nan, _plain(busy)),
+    "nan while idle": lambda busy: np.where(busy > 0, _plain(busy), np.nan),
+    "one number": lambda busy: np.where(np.arange(len(busy)) == len(busy) // 2, 1e-3, np.nan),
+    "constant": lambda busy: np.full(len(busy), 1e-3),
+    "zero": lambda busy: np.zeros(len(busy)),
+    "no noise": lambda busy: 1e-3 + 2e-3 * busy,
+    "two levels": lambda busy: 1e-3 * (busy > 0.5),
+    "below idle": lambda busy: 3e-3 - _plain(busy),
+    "overload": lambda busy: np.full(len(busy), 1e3),
+}
+STAMPS = (
+    "grid", "own", "grid of no length", "grid without period", "no length", "same stamp twice", "backward", "one stamp",
+    "gaps", "few", "two", "one", "none", "far later", "no length at idle", "no length at work", "lengths vary",
+    "ends on one tick", "very long",
+)  # fmt: skip
+RAILS: tuple[dict[str, Any], ...] = (
+    {},
+    {"accuracy": {"of_reading": 1e-3, "offset": 1e-6}},
+    {"rate_hz": 0.0},
+    {"resolution": 1e-3},
+    {"range_max": 2e-3},
+    {"range_max": 0.0},
+    {"filter_tau_s": 0.05},
+    {"filter_tau_s": 1e6},
+    {"kind": "point"},
+    {"kind": "cumulative", "conversion": {"unit": "J"}},
+    {"kind": "cumulative", "conversion": {"unit": "J"}, "resolution": 1e-4},
+    {"conversion": {"unit": "A", "supply_v": 1.8}},
+    {"conversion": {"unit": "A", "supply_v": 1.8, "burden_ohm": 100.0}},
+    {"conversion": {"unit": "A", "supply_v": 1e-300}},
+    {"aperture_s": 0.0},
+    {"accuracy": {"of_reading": 1e300, "offset": 1e300}},
+    {"resolution": 1e300},
+    {"range_max": -1e300},
+    {"rate_hz": 1e300},
+    {"rate_hz": 1e-300},
+    {"aperture_s": 1e300},
+    {"filter_tau_s": 1e-300},
+    {"conversion": {"unit": "A", "supply_v": 1.8, "burden_ohm": 1e300}},
+)
+SPANS: tuple[tuple[tuple[float, float], ...], ...] = (
+    World.spans_s,
+    (),
+    ((1.0, 1.0),),
+    ((1.0, 2.0),),
+    tuple((1.0 + 0.15 * k, 1.0 + 0.15 * k) for k in range(6)),
+    ((1.0, 1.5), (1.0, 1.5)),
+    ((1.0, 1.5), (1.4, 1.9)),
+    ((5.0, 6.0),),
+    ((1.0, 1.00000008), (1.1, 1.2)),
+    tuple((1.0 + 0.02 * k, 1.012 + 0.02 * k) for k in range(40)),
+)
+IDLE: tuple[tuple[tuple[float, float], ...], ...] = (
+    World.idle_s,
+    (),
+    World.idle_s[:1],
+    ((0.5, 0.5),),
+    ((0.5, 0.506),),
+    ((0.1, 2.9),),
+    ((0.1, 0.2), (0.3, 0.4), (2.5, 2.6)),
+    ((10.0, 11.0),),
+)
+
+WORLDS = st.builds(
+    World,
+    spans_s=st.sampled_from(SPANS),
+    idle_s=st.sampled_from(IDLE),
+    values=st.sampled_from(sorted(VALUES)),
+    stamps=st.sampled_from(STAMPS),
+    rail=st.sampled_from(RAILS),
+    brackets=st.sampled_from([8, 1, 2, 0]),
+    width_s=st.sampled_from([1e-4, 0.0, 10.0]),
+    marks=st.booleans(),
+    warmup=st.integers(0, 3),
+    answers=st.sampled_from(["right", "wrong", "none", "one", "odd"]),
+    due=st.booleans(),
+)
+
+
+def recorded(world: World, folder: Path) -> Path:
+    """The world as a run directory."""
+    clocks = (("device", DEVICE_HZ), ("meter", METER_HZ))
+    events = [start_line(rules={"name": "quick", "scenario": "single-stream", "source": "", "submittable": False})]
+    events[0]["meters"] = [{"name": "hand", "mode": "simulator"}]
+    events += [_read(name, hz, world) for name, hz in clocks if world.brackets]
+    events += [{"type": "idle", "on_ns": _ns(a), "off_ns": _ns(b)} for a, b in world.idle_s]
+    if world.marks:
+        pulses = [[_tick(t, DEVICE_HZ), _tick(t + 0.01, DEVICE_HZ)] for t in (0.95, 0.97, 2.02)]
+        events.append({"type": "marks", "spans": pulses})
+    rows = [_reply(k, a, b, world) for k, (a, b) in enumerate(world.spans_s)]
+    asked = [{"id": row["sample_id"], "inferences": 1, "label": "yes"} for row in rows]
+    tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
+    return write(folder / "run", events, tables | {"traces/core.arrows": _trace(world)})
+
+
+def _reply(k: int, on_s: float, off_s: float, world: World) -> dict[str, Any]:
+    said = {"right": "yes", "wrong": "no", "none": None, "one": "yes" if k == 0 else None, "odd": ["yes", 3]}
+    return {
+        "issue": k, "sample_id": f"s{k}", "phase": "inference", "issued_ns": _ns(on_s), "completed_ns": _ns(off_s),
+        "due_ns": _ns(1.0 + 0.15 * k) if world.due else None, "executions": 1, "warmup": k < world.warmup,
+        "on_tick": _tick(on_s, DEVICE_HZ), "off_tick": _tick(off_s, DEVICE_HZ),
+        "output": json.dumps(said[world.answers]),
+    }  # fmt: skip
+
+
+def _trace(world: World) -> pa.Table:
+    count = {"few": 5, "two": 2, "one": 1, "none": 0}.get(world.stamps, int(END_S * RATE_HZ))
+    at_s = np.arange(count) / RATE_HZ
+    busy = sum(((at_s >= a) & (at_s < b)).astype(float) for a, b in world.spans_s) if world.spans_s else 0.0 * at_s
+    rail = {"name": "core", "rate_hz": RATE_HZ} | world.rail
+    with np.errstate(all="ignore"):
+        value = VALUES[world.values](np.asarray(busy))
+        if rail.get("kind") == "cumulative":
+            value = np.cumsum(value) / RATE_HZ
+    period = METER_HZ / RATE_HZ
+    if world.stamps.startswith("grid"):
+        aperture = 0.0 if world.stamps == "grid of no length" else period
+        every = 0.0 if world.stamps == "grid without period" else period
+        return trace(rail, {"value": value}, grid={"t0_tick": 0, "period_tick": every, "aperture_tick": aperture})
+    start = np.round(at_s * METER_HZ).astype(np.int64)
+    if world.stamps == "same stamp twice":
+        start[1::2] = start[: len(start[1::2]) * 2 : 2]
+    elif world.stamps == "backward":
+        start = start[::-1].copy()
+    elif world.stamps == "one stamp":
+        start[:] = 0
+    elif world.stamps == "far later":
+        start += 10**10
+    end = start if world.stamps == "no length" else start + int(period)
+    if world.stamps.startswith("no length at"):
+        end = np.where((np.asarray(busy) > 0) == world.stamps.endswith("work"), start, end)
+    elif world.stamps == "lengths vary":
+        end = start + np.random.default_rng(2).integers(0, int(period), count)
+    elif world.stamps == "ends on one tick":
+        end = np.maximum(end[-1:], end) if count else end
+    elif world.stamps == "very long":
+        end = end + 10**12
+    columns = {"value": value, "start_tick": start, "end_tick": end}
+    if world.stamps == "gaps":
+        keep = np.arange(count) % 50 < 25
+        columns = {name: column[keep] for name, column in columns.items()}
+    return trace(rail, columns)
+
+
+def _read(name: str, hz: float, world: World) -> dict[str, Any]:
+    at_s = np.linspace(0.0, END_S, world.brackets)
+    half = 0.5 * world.width_s
+    rows = [[_ns(t - half), _tick(t, hz), _ns(t + half)] for t in at_s.tolist()]
+    return {"type": "brackets", "clock": name, "rows": rows}
+
+
+def _ns(t_s: float) -> int:
+    return int(T0_NS) + round(t_s * 1e9)
+
+
+def _tick(t_s: float, hz: float) -> int:
+    return round(t_s * hz)
+
+
+def evaluated(world: World) -> Result | None:
+    """The result, or None where the recording is refused as a whole."""
+    with TemporaryDirectory() as folder:
+        try:
+            return evaluate(open_run(recorded(world, Path(folder))))
+        except RigError as error:
+            assert error.remedy
+            return None
+
+
+@WHATEVER
+@given(WORLDS)
+def test_no_figure_is_without_a_number_whatever_the_recording(world: World) -> None:
+    result = evaluated(world)
+    if result is not None:
+        json.dumps(result.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("values", ["all nan", "all huge"])
+def test_a_meter_without_a_number_makes_a_run_invalid(values: str) -> None:
+    result = evaluated(World(values=values))
+    assert result is not None
+    assert result.validity is not None
+    assert "readings of rail core that are numbers" in [c.rule for c in result.validity.checks if not c.ok]
+    assert any("no reading is a number" in r.reason and "range and the wires" in r.remedy for r in result.refusals)
+
+
+@pytest.mark.parametrize("stamps", ["no length at idle", "no length at work"])
+def test_readings_of_no_length_among_others_are_left_out(stamps: str) -> None:
+    """The means over no time are not numbers, and least squares with one of them do not converge."""
+    result = evaluated(World(stamps=stamps, values="all tiny", marks=True))
+    assert result is not None
+    assert "execution_time_s" in result.quantities
+    assert result.refusals
+
+
+def test_dynamic_power_below_zero_is_said_in_one_sentence() -> None:
+    result = evaluated(World(values="below idle"))
+    assert result is not None
+    assert result.quantities["dynamic_power_w"].value < 0.0
+    assert [n for n in result.notes if "Dynamic power is negative" in n and n.count(". ") == 0]

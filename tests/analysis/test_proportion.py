@@ -1,0 +1,98 @@
+"""Shares of counts have the interval of Clopper and Pearson; a number without an interval says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from rig.analysis.accuracy import accuracy_figures, answer_checks
+from rig.analysis.proportion import clopper_pearson, mean_proportion, proportion
+from rig.analysis.quantity import Quantity, from_json
+from rig.recording.reader import Run
+from rig.types import Sample
+from tests.support.serving import Asked, recording
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+
+
+@CALM
+@given(st.integers(1, 400), st.data())
+def test_the_limits_are_the_shares_that_make_the_count_an_event_of_one_in_forty(n: int, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, n))
+    low, high = clopper_pearson(count, n)
+    assert (low == 0.0) if count == 0 else (binom.sf(count - 1, n, low) == pytest.approx(0.025, rel=1e-6))
+    assert (high == 1.0) if count == n else (binom.cdf(count, n, high) == pytest.approx(0.025, rel=1e-6))
+
+
+def test_all_of_twenty_right_is_no_certainty() -> None:
+    assert proportion(20, 20, "").interval() == (pytest.approx(0.8316, abs=1e-4), 1.0)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
+def test_the_mean_of_shares_by_class_is_held(share: float) -> None:
+    rng = np.random.default_rng(1)
+    held = 0
+    for _ in range(400):
+        drawn = [(float(c), 10) for c in rng.binomial(10, share, 4)]
+        low, high = mean_proportion(drawn, "").interval()
+        assert 0.0 <= low <= high <= 1.0
+        held += low <= share <= high
+    assert held >= 0.94 * 400
+
+
+@CALM
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_the_json_of_a_share_is_read_as_the_same_share(count: int, n: int) -> None:
+    q = proportion(min(count, n), n, "a")
+    assert from_json(json.loads(json.dumps(q.to_json()))) == q
+
+
+def test_a_number_without_an_interval_says_null() -> None:
+    said = Quantity(3.0, "s").to_json()
+    assert (said["interval_95"], said["standard_uncertainty"]) == (None, None)
+    assert from_json(said) == Quantity(3.0, "s")
+
+
+# ---- accuracy ------------------------------------------------------------------------------
+
+
+def answered(folder: Path, outputs: list[Any], rounds: int = 1, **more: Any) -> Run:
+    """Samples a, b, ... with the labels x and y by turns, all asked in each round, with the same answers."""
+    n = len(outputs)
+    known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(n)]
+    asked = [Asked(None, 0.1 * k, 0.1 * k + 0.05, known[k % n].id, output=outputs[k % n]) for k in range(rounds * n)]
+    return recording(folder / "run", asked, known=known, **more)
+
+
+def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
+    outputs = ["x", "y", "x", "x", "x", "y"]
+    once, often = (accuracy_figures(answered(tmp_path / str(r), outputs, r))["accuracy"] for r in (1, 50))
+    assert once.value == often.value == pytest.approx(5 / 6)
+    assert once.interval() == often.interval()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "classes", "said"),
+    [
+        (["x", "x", "x", "y"], None, []),
+        (["x", "z", "x", "y"], None, []),
+        (["x", "z", None, "y"], ["x", "y", "z"], []),
+        (["x", "w", "x", "w"], ["x", "y", "z"], ['2 of 4, such as "w"']),
+        (["x", 1, "x", "y"], None, ["1 of 4, such as 1"]),
+        (["x", [0.1, 0.9], "x", "y"], ["x", "y"], ["1 of 4, such as [0.1, 0.9]"]),
+    ],
+)
+def test_answers_outside_the_labels_fail_a_check(
+    outputs: list[Any], classes: list[str] | None, said: list[str], tmp_path: Path
+) -> None:
+    details = {} if classes is None else {"classes": classes}
+    checks = list(answer_checks(answered(tmp_path, outputs, details=details)))
+    assert [c.found for c in checks] == said
+    assert all(not c.ok and c.rule == "answers that are no label of the workload" for c in checks)

@@ -1,0 +1,24 @@
+"""The same recording gives the same bytes, however many threads the linear algebra beneath numpy may use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from fixtures.worlds.lab_recording import plain_lab, write
+
+REPORT = "import sys; from rig.commands.main import main; sys.exit(main(['report', *sys.argv[1:], '--json']))"
+
+
+def test_a_report_is_the_same_with_one_thread_and_with_two(tmp_path: Path) -> None:
+    """Two starts of the interpreter, and readings enough for sums by several threads, take two seconds."""
+    write(plain_lab(11, "plain"), tmp_path / "run")
+    said = []
+    for threads in ("1", "2"):
+        env = os.environ | {"OPENBLAS_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        call = [sys.executable, "-c", REPORT, str(tmp_path / "run")]
+        said.append(subprocess.run(call, env=env, capture_output=True, check=True).stdout)
+    assert len(said[0]) > 1000
+    assert said[0] == said[1]
