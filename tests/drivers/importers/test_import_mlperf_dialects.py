@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from drivers.importers.mlperf_power.importer import open_import
@@ -125,6 +127,16 @@ def test_readings_without_watts_are_left_out(absent: str, tmp_path: Path) -> Non
     path.write_text("\n".join(lines))
     held = [w for k, w in enumerate(watts) if 20 <= k < 80 and k != 40]
     assert average(only(tmp_path), tmp_path / "out") == (pytest.approx(sum(held) / 59), 59)
+
+
+def test_negative_watts_are_no_readings(tmp_path: Path) -> None:
+    part(tmp_path / "run_1", BEGIN)
+    path = tmp_path / "run_1" / "spl.txt"
+    lines = path.read_text().splitlines()
+    lines[40] = re.sub(r"Watts,[\d.]+", "Watts,-3.5", lines[40], count=1)
+    path.write_text("\n".join(lines))
+    (chunk,) = only(tmp_path).traces[0].chunks
+    assert np.flatnonzero(np.isnan(chunk.value)).tolist() == [40]
 
 
 @pytest.mark.parametrize(
