@@ -52,13 +52,13 @@ def evaluate(run: Run) -> Result:
     terms, activity, queries = terms_of(run), activity_of(run, device), queries_of(run)
     stream, solves = stream_of(run, queries), solves_of(run, device)
     # readings on the device's time, then the model of each rail
-    rails = aligned_rails(run, activity, device, alignment_baseline)
+    rails = aligned_rails(run, activity, device, alignment_baseline, terms.end_s)
     readings = [r.readings for r in rails]
     models = {r.readings.rail.name: m for r in rails if (m := rail_model(r, activity)) is not None}
     # figures, concern by concern
     busy = busy_times(activity, stamp_jitters_u_s(activity, device, list(models.values())))
     times = time_figures(activity, device, busy)
-    power = power_figures(readings, models, activity, busy, terms.end_s)
+    power = power_figures(readings, models, activity, busy, {r.readings.rail.name: r.contradictions for r in rails})
     figures = accuracy_figures(run) | times | power.figures
     figures |= energy_figures(times, power.figures, [r.rail.name for r in readings], activity)
     figures |= recorder_figures(run)
@@ -82,7 +82,9 @@ def evaluate(run: Run) -> Result:
         notes=tuple(dict.fromkeys(notes)),
         clocks=_clocks(device, rails),
         series=_series(activity, readings, queries, stream, solves),
-        validity=judge(terms, queries, figures, (*power.checks, *solving_checks(solves))),
+        validity=judge(
+            terms, queries, figures, (*power.checks, *(c for r in rails for c in r.bridged), *solving_checks(solves))
+        ),
     )
 
 

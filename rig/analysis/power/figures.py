@@ -22,11 +22,10 @@ from rig.analysis.power.estimators import (
     stamp_jitter_s,
     trimmed,
 )
-from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
-from rig.analysis.timing.consistency import REMEDY, after_end, displaced
+from rig.analysis.timing.consistency import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase, Readings
@@ -103,14 +102,15 @@ def power_figures(
     models: Mapping[str, RailModel],
     activity: Activity,
     busy: Mapping[str, BusyTime],
-    end_s: float = math.inf,
+    contradictions: Mapping[str, tuple[Check, ...]] | None = None,
 ) -> PowerFigures:
     """Return the power of every rail, and then of their sum.
 
-    If a rail has no model in ``models``, its power is refused. It is also refused if its readings contradict the spans,
-    or the end of the recording at ``end_s``.
+    If a rail has no model in ``models``, its power is refused. It is also refused if its readings contradict the
+    recording; ``contradictions`` are the failed checks of each rail.
     """
-    found = [rail_figures(r, models.get(r.rail.name), activity, busy, end_s) for r in readings]
+    against = contradictions or {}
+    found = [rail_figures(r, models.get(r.rail.name), activity, busy, against.get(r.rail.name, ())) for r in readings]
     figures = Figures()
     for one in found:
         figures |= one.figures
@@ -126,7 +126,7 @@ def rail_figures(
     model: RailModel | None,
     activity: Activity,
     busy: Mapping[str, BusyTime],
-    end_s: float = math.inf,
+    checks: tuple[Check, ...] = (),
 ) -> PowerFigures:
     """Return idle, active and dynamic power of one rail, for all phases together and for each phase."""
     name = readings.rail.name
@@ -135,7 +135,7 @@ def rail_figures(
         return PowerFigures(refusals=(Refusal(f"rail {name}", *_without_idle(readings, activity)),), notes=tuple(notes))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
-    if checks := _contradictions(model, activity, end_s):
+    if checks:
         reason = "; ".join(f"{check.rule}: {check.found}" for check in checks)
         return PowerFigures(Figures(), (Refusal(f"power on rail {name}", reason, REMEDY),), tuple(notes), checks)
     differ, level_w = gaps_differ(model)
@@ -166,13 +166,6 @@ def _without_idle(r: Readings, activity: Activity) -> tuple[str, str]:
         remedy = "Stamp readings by the clock that the meter's factory is given. A meter on real time needs a device"
         return reason, f"{remedy} on real time, which the device mock is not"
     return "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
-
-
-def _contradictions(model: RailModel, activity: Activity, end_s: float) -> tuple[Check, ...]:
-    """What of the readings does not fit the recorded time or the recorded spans."""
-    r = model.readings
-    above_w = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w)
-    return (*after_end(r, end_s), *displaced(r, above_w, [p.windows_s for p in activity.phases.values()]))
 
 
 def _instrument_notes(readings: Readings) -> Iterator[str]:

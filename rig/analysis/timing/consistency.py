@@ -44,7 +44,7 @@ REMEDY = (
 def after_end(readings: Readings, end_s: float) -> Iterator[Check]:
     """Yield a failed check if readings were taken after the recording had ended, on the run's time."""
     last_s = float(readings.end_s[-1])
-    allowed_s = AFTER_END_S + AFTER_END_SHARE * (end_s - float(readings.start_s[0]))
+    allowed_s = allowed_after_end_s(readings, end_s)
     if last_s - end_s > allowed_s:
         yield Check(
             f"readings of rail {readings.rail.name} after the end of the recording",
@@ -54,21 +54,26 @@ def after_end(readings: Readings, end_s: float) -> Iterator[Check]:
         )
 
 
-def displaced(readings: Readings, above_w: Floats, phases_s: Sequence[Floats]) -> Iterator[Check]:
+def allowed_after_end_s(readings: Readings, end_s: float) -> float:
+    """Return for how long a meter may go on after the end of the recording."""
+    return AFTER_END_S + AFTER_END_SHARE * (end_s - float(readings.start_s[0]))
+
+
+def displaced(readings: Readings, phases_s: Sequence[Floats]) -> Iterator[Check]:
     """Yield a failed check if stretches of spans fit the trace at another time than the recorded one.
 
-    ``above_w`` are watts above the idle level, shape (n,). ``phases_s`` are the spans of each phase on the device's
-    time, shapes (k, 2); each phase has a level of its own. Displacements are compared with their median, because if
-    power changes within a span, all spans are displaced by the same time.
+    ``phases_s`` are the spans of each phase on the device's time, shapes (k, 2); each phase has a level of its own.
+    Displacements are compared with their median, because if power changes within a span, all spans are displaced by
+    the same time.
     """
     windows_s = np.concatenate([*phases_s, np.zeros((0, 2))])
     spans = merged(windows_s)
     count = min(GROUPS, len(spans) // LEAST_SPANS)
     if count < 3:
         return
-    signal = _levelled(readings, above_w, phases_s)
+    signal = _levelled(readings, phases_s)
     groups = np.array_split(spans, count)
-    fits = [f for group in groups if (f := _fit(readings, above_w, signal, group)) is not None]
+    fits = [f for group in groups if (f := _fit(readings, signal, group)) is not None]
     if len(fits) < 3:
         return
     usual_s = float(np.median([f.lag_s for f in fits]))
@@ -102,27 +107,27 @@ class _Fit:
     """The stretch holds enough readings for ``explained`` to be judged."""
 
 
-def _levelled(r: Readings, above_w: Floats, phases_s: Sequence[Floats]) -> Edges:
+def _levelled(r: Readings, phases_s: Sequence[Floats]) -> Edges:
     """Return all phases as one signal, each at the mean level of its readings above that between spans."""
     fills = [mean_signal(edges_of(windows_s), r.start_s, r.end_s, r.tau_s) for windows_s in phases_s]
     busy = np.flatnonzero(np.sum(fills, axis=0) > 0.0)
     between = r.ok & (np.sum(fills, axis=0) == 0.0)
     between[: busy[0] if len(busy) else 0] = between[busy[-1] if len(busy) else 0 :] = False
-    gap_w = float(np.mean(above_w[between])) if np.any(between) else 0.0
+    gap_w = float(np.mean(r.watts[between])) if np.any(between) else 0.0
     parts = []
     for windows_s, fill in zip(phases_s, fills, strict=True):
-        level_w = float(np.sum((fill * above_w)[r.ok])) / max(float(np.sum(fill[r.ok])), 1e-300)
+        level_w = float(np.sum((fill * r.watts)[r.ok])) / max(float(np.sum(fill[r.ok])), 1e-300)
         parts.append(edges_of(windows_s, level_w - gap_w))
     at_s, jump = (np.concatenate(columns) for columns in zip(*((p.at_s, p.jump) for p in parts), strict=True))
     return Edges(at_s, jump).shifted(0.0)
 
 
-def _fit(r: Readings, above_w: Floats, signal: Edges, spans: Floats) -> _Fit | None:
+def _fit(r: Readings, signal: Edges, spans: Floats) -> _Fit | None:
     width_s = float(np.median(spans[:, 1] - spans[:, 0]))
     cycle_s = float(np.median(np.diff(spans[:, 0])))
     first, last = np.searchsorted(r.start_s, [spans[0, 0], spans[-1, 1]])  # what is drawn outside is another matter
     ok = r.ok[first:last]
-    start_s, end_s, watts = r.start_s[first:last][ok], r.end_s[first:last][ok], above_w[first:last][ok]
+    start_s, end_s, watts = r.start_s[first:last][ok], r.end_s[first:last][ok], r.watts[first:last][ok]
     if len(watts) < 4 * LEAST_SPANS or cycle_s < 4.0 * r.period_s or not np.ptp(watts) > 0.0:
         return None
     step_s = max(r.period_s, width_s / LAGS_PER_SPAN)
