@@ -57,6 +57,8 @@ class Bridged:
     unlike: float = 0.0
     """How far the spans are from their new places, on average; see ``_unlike``."""
     rate_sigma: float = 0.0
+    left_at_end: int = 0
+    """The last spans, whose place is not known."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,14 @@ class _Spans:
         return _Spans(self.on[which], self.off[which], self.begin[which], self.end[which])
 
 
-def bridged(trace: Trace, r: Readings, windows_s: Floats, reach_s: float, end_s: float) -> Bridged | None:
+def bridged(
+    trace: Trace, r: Readings, windows_s: Floats, reach_s: float, end_s: float, displaced: bool
+) -> Bridged | None:
     """Return the trace with the times that the spans prove, or None if it fits as it is or proves no other times.
 
     ``r`` are its readings by the brackets of its clock. ``windows_s`` are the disjoint spans, shape (k, 2). ``reach_s``
-    is how far the brackets may be off. The recording ended at ``end_s``, so no reading is much later.
+    is how far the brackets may be off. The recording ended at ``end_s``, so no reading is much later. ``displaced``
+    says that stretches of spans are known to be at another time.
     """
     if not trace.uniform or not LEAST_SPANS <= len(windows_s) <= MOST_SPANS or r.period_s <= 0.0 or r.counter:
         return None
@@ -117,7 +122,7 @@ def bridged(trace: Trace, r: Readings, windows_s: Floats, reach_s: float, end_s:
         return None
     seen = _Seen(sums, spans, levels)
     found = [_paced(trace, seen, r, end_s), _joined(trace, watts, seen, reach_s / r.period_s, spare_s / r.period_s)]
-    proven = [f for f in found if f is not None]
+    proven = [f for f in found if f is not None and (displaced or not f.left_at_end)]
     return min(proven, key=lambda f: f.unlike, default=None)
 
 
@@ -331,7 +336,7 @@ def _named(trace: Trace, found: list[tuple[int, float, float]], left_at_end: int
         f"Rail {name}: from a break on, spans fit the trace only if readings are missing from its grid: "
         f"{'; '.join(places)}. Later readings are moved by as many; the spans next to a break do not count"
     )
-    return Bridged(trace, check, note, unlike)
+    return Bridged(trace, check, note, unlike, left_at_end=left_at_end)
 
 
 def _candidates(watts: Floats, spans: _Spans, most: float) -> Iterator[float]:

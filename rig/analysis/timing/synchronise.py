@@ -131,7 +131,7 @@ def _bridged(
     against = _against_device(first, device)
     readings = readings_of(trace, first, _volts(run, trace, first))
     reach_s = 3.0 * max(against.sigma_at(float(t)) for t in (windows_s[0, 0], windows_s[-1, 1]))
-    return bridged(trace, readings, windows_s, reach_s, end_s)
+    return bridged(trace, readings, windows_s, reach_s, end_s, bool(placed.contradictions))
 
 
 def _with(placed: AlignedRail, bridge: Bridged | None) -> AlignedRail:
