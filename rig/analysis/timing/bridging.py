@@ -42,6 +42,9 @@ APART = 20.0
 LEAST_UNLIKE = 0.05
 GROUPS, PEAKS, LONGER = 12, 4, 1.5
 COARSE_POINTS = 1 << 18
+HALF = 0.5
+"""Part of the usual rise below which a span shows none."""
+LONGER_BY = np.array([0.75, 1.0, 1.5, 2.0, 3.0])
 NOWHERE = np.zeros(1)
 COPIES = (2, 3, 4)
 LEAST_CHANGES = 20
@@ -57,8 +60,8 @@ class Bridged:
     unlike: float = 0.0
     """How far the spans are from their new places, on average; see ``_unlike``."""
     rate_sigma: float = 0.0
-    left_at_end: int = 0
-    """The last spans, whose place is not known."""
+    certain: bool = True
+    """Whether the spans prove it alone, without stretches that are known to be at another time."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def bridged(
         return None
     seen = _Seen(sums, spans, levels)
     found = [_paced(trace, seen, r, end_s), _joined(trace, watts, seen, reach_s / r.period_s, spare_s / r.period_s)]
-    proven = [f for f in found if f is not None and (displaced or not f.left_at_end)]
+    proven = [f for f in found if f is not None and (displaced or f.certain)]
     return min(proven, key=lambda f: f.unlike, default=None)
 
 
@@ -196,6 +199,14 @@ class _Seen:
         part = (misfit - self.levels.noise2 * total) / (self.levels.rise * within)
         return np.where((begin < 0.0) | (end > len(self.sums.first) - 1.0), 1.0, part)
 
+    def rise(self, lag: float) -> Floats:
+        """Return the rise of each span above the gaps beside it, as a part of the usual one, shape (k,)."""
+        s = self.spans
+        inside, _ = self.sums.between(s.on - lag, s.off - lag)
+        cell, _ = self.sums.between(s.begin - lag, s.end - lag)
+        outside = (cell - inside) / (s.end - s.begin - s.off + s.on)
+        return np.asarray(inside / (s.off - s.on) - outside) / (self.levels.high - self.levels.low)
+
     def some(self, which: Indices | slice) -> _Seen:
         """Return the same for part of the spans."""
         return replace(self, spans=self.spans.some(which))
@@ -224,12 +235,8 @@ def _thinned(trace: Trace, copies: int) -> Bridged:
     )
     name = trace.rail.name
     check = Check(f"deliveries of each reading of rail {name}", str(copies), "1", False)
-    return Bridged(
-        mended,
-        check,
-        f"Rail {name}: every reading was delivered {copies} times, and its readings reach beyond the end of the "
-        "recording. One of each is used, on the declared grid",
-    )
+    drifts = abs(pace - 1.0) * (last - float(seen.spans.on[0])) > 0.5 * width
+    return Bridged(mended, check, note, float(np.minimum(unlike / most, 1.0).mean()), step, drifts)
 
 
 # ---- a rate other than the declared one -------------------------------------------------------
@@ -266,7 +273,14 @@ def _paced(trace: Trace, seen: _Seen, r: Readings, end_s: float) -> Bridged | No
         f"rate within {FARTHEST_PACE:.0%}. The times of the readings are taken from this rate"
     )
     mended = replace(trace, rail=rail, start_tick=start, end_tick=end)
-    return Bridged(mended, check, note, float(np.minimum(unlike / most, 1.0).mean()), step)
+    return Bridged(
+        mended,
+        check,
+        note,
+        float(np.minimum(unlike / most, 1.0).mean()),
+        step,
+        abs(pace - 1.0) * (last - float(seen.spans.on[0])) > 0.5 * width,
+    )
 
 
 # ---- readings that were lost ------------------------------------------------------------------
@@ -295,6 +309,8 @@ def _joined(trace: Trace, watts: Floats, seen: _Seen, reach: float, most: float)
     if not pieces:
         return None
     if abs(pieces[0].lag) > reach + 1.0:
+        if _longer(pieces[0], seen):
+            return None
         pieces.insert(0, _Piece(-1, -1, 0.0))
     held = chosen >= 0
     unlike = np.where(held, cost[np.arange(len(spans)), chosen], UNSEEN)
@@ -303,6 +319,8 @@ def _joined(trace: Trace, watts: Floats, seen: _Seen, reach: float, most: float)
         return None
     if len(pieces) < 2 and (not left_at_end or np.any(unlike[held] >= 1.0)):
         return None
+    rise = seen.rise(pieces[-1].lag)
+    certain = len(pieces) > 1 or bool(np.all((rise < HALF) == (np.arange(len(spans)) > pieces[-1].last)))
     number = np.arange(len(trace.value))
     moved, keep = np.zeros(len(number)), np.ones(len(number), bool)
     period = float(trace.start_tick[1] - trace.start_tick[0])
@@ -323,10 +341,12 @@ def _joined(trace: Trace, watts: Floats, seen: _Seen, reach: float, most: float)
     mended = replace(
         trace, start_tick=start, end_tick=end, value=trace.value[keep], overload=trace.overload[keep], uniform=False
     )
-    return _named(mended, found, left_at_end, float(unlike.mean()))
+    return _named(mended, found, left_at_end, float(unlike.mean()), certain)
 
 
-def _named(trace: Trace, found: list[tuple[int, float, float]], left_at_end: int, unlike: float) -> Bridged:
+def _named(
+    trace: Trace, found: list[tuple[int, float, float]], left_at_end: int, unlike: float, certain: bool
+) -> Bridged:
     name = trace.rail.name
     places = [f"{lost:+d} at {since:.6g} to {until:.6g} s of the trace" for lost, since, until in found]
     if left_at_end:
@@ -336,7 +356,7 @@ def _named(trace: Trace, found: list[tuple[int, float, float]], left_at_end: int
         f"Rail {name}: from a break on, spans fit the trace only if readings are missing from its grid: "
         f"{'; '.join(places)}. Later readings are moved by as many; the spans next to a break do not count"
     )
-    return Bridged(trace, check, note, unlike, left_at_end=left_at_end)
+    return Bridged(trace, check, note, unlike, certain=certain)
 
 
 def _candidates(watts: Floats, spans: _Spans, most: float) -> Iterator[float]:
@@ -419,6 +439,19 @@ def _placed(piece: _Piece, seen: _Seen) -> _Piece:
     lags = piece.lag + 0.25 * np.arange(-10, 11)
     total = seen.some(slice(piece.first, piece.last + 1)).unlike(lags).sum(axis=0)
     return replace(piece, lag=float(lags[np.argmin(total)]))
+
+
+def _longer(piece: _Piece, seen: _Seen) -> bool:
+    """Whether spans that are longer at one end fit as well as spans at another place, as if a device wakes early."""
+    some = seen.some(slice(piece.first, piece.last + 1))
+    moved = float(some.unlike(np.array([piece.lag])).sum())
+    s = some.spans
+    for part in LONGER_BY * abs(piece.lag):
+        on, off = (s.on - part, s.off) if piece.lag > 0.0 else (s.on, s.off + part)
+        longer = _Spans(on, off, np.minimum(s.begin, on), np.maximum(s.end, off))
+        if float(replace(some, spans=longer).unlike(NOWHERE).sum()) < 2.0 * moved:
+            return True
+    return False
 
 
 def fits(r: Readings, windows_s: Floats) -> Bools:

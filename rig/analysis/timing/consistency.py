@@ -31,6 +31,8 @@ ELSEWHERE = 0.25
 """Part of what spans explain at the best place, below which they do not stand where they were recorded."""
 APART = 2.0
 """Reading intervals by which stretches may be displaced against each other; a shape of its own displaces all alike."""
+WORSE = 1.5
+"""Times as much variance that the displacement of the others leaves unexplained, in a stretch that is displaced."""
 AFTER_END_S, AFTER_END_SHARE = 0.5, 0.01
 """Time after the last stamp of the host, absolute and of the run, that the last readings of a meter may cover."""
 
@@ -80,7 +82,9 @@ def displaced(readings: Readings, phases_s: Sequence[Floats]) -> Iterator[Check]
     clear = float(np.median([f.explained for f in fits]))
     bad = 0
     for f in fits:
-        moved = f.better and abs(f.lag_s - usual_s) > APART * readings.period_s
+        usual = float(np.interp(usual_s, f.lags_s, f.explained_at))
+        apart = abs(f.lag_s - usual_s) > APART * readings.period_s and 1.0 - usual > WORSE * (1.0 - f.best)
+        moved = f.better and apart
         elsewhere = f.better and f.explained < ELSEWHERE * f.best
         unlike = f.certain and clear > CLEAR and f.explained < 0.5 * clear
         bad += moved or elsewhere or unlike
@@ -105,6 +109,9 @@ class _Fit:
     """The best lag fits better than the recorded place by more than noise could."""
     certain: bool
     """The stretch holds enough readings for ``explained`` to be judged."""
+    lags_s: Floats
+    explained_at: Floats
+    """The share at each of the lags."""
 
 
 def _levelled(r: Readings, phases_s: Sequence[Floats]) -> Edges:
@@ -141,7 +148,7 @@ def _fit(r: Readings, signal: Edges, spans: Floats) -> _Fit | None:
     best, here = int(np.argmax(explained)), float(explained[steps])
     gain = len(watts) * math.log(max(1.0 - here, 1e-12) / max(1.0 - float(explained[best]), 1e-12))
     most = float(explained[best])
-    return _Fit(float(lags_s[best]), here, most, gain > CERTAINTY, len(watts) * most > CERTAINTY)
+    return _Fit(float(lags_s[best]), here, most, gain > CERTAINTY, len(watts) * most > CERTAINTY, lags_s, explained)
 
 
 def _explained(signal: Floats, watts: Floats) -> float:
