@@ -235,8 +235,12 @@ def _thinned(trace: Trace, copies: int) -> Bridged:
     )
     name = trace.rail.name
     check = Check(f"deliveries of each reading of rail {name}", str(copies), "1", False)
-    drifts = abs(pace - 1.0) * (last - float(seen.spans.on[0])) > 0.5 * width
-    return Bridged(mended, check, note, float(np.minimum(unlike / most, 1.0).mean()), step, drifts)
+    return Bridged(
+        mended,
+        check,
+        f"Rail {name}: every reading was delivered {copies} times, and its readings reach beyond the end of the "
+        "recording. One of each is used, on the declared grid",
+    )
 
 
 # ---- a rate other than the declared one -------------------------------------------------------
@@ -273,14 +277,8 @@ def _paced(trace: Trace, seen: _Seen, r: Readings, end_s: float) -> Bridged | No
         f"rate within {FARTHEST_PACE:.0%}. The times of the readings are taken from this rate"
     )
     mended = replace(trace, rail=rail, start_tick=start, end_tick=end)
-    return Bridged(
-        mended,
-        check,
-        note,
-        float(np.minimum(unlike / most, 1.0).mean()),
-        step,
-        abs(pace - 1.0) * (last - float(seen.spans.on[0])) > 0.5 * width,
-    )
+    drifts = abs(pace - 1.0) * (last - float(seen.spans.on[0])) > 0.5 * width
+    return Bridged(mended, check, note, float(np.minimum(unlike / most, 1.0).mean()), step, drifts)
 
 
 # ---- readings that were lost ------------------------------------------------------------------
@@ -320,7 +318,8 @@ def _joined(trace: Trace, watts: Floats, seen: _Seen, reach: float, most: float)
     if len(pieces) < 2 and (not left_at_end or np.any(unlike[held] >= 1.0)):
         return None
     rise = seen.rise(pieces[-1].lag)
-    certain = len(pieces) > 1 or bool(np.all((rise < HALF) == (np.arange(len(spans)) > pieces[-1].last)))
+    whole = bool(np.all((rise < HALF) == (np.arange(len(spans)) > pieces[-1].last)))
+    certain = whole if left_at_end else len(pieces) > 1
     number = np.arange(len(trace.value))
     moved, keep = np.zeros(len(number)), np.ones(len(number), bool)
     period = float(trace.start_tick[1] - trace.start_tick[0])
