@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import Edges, edges_of, mean_signal, merged
+from rig.analysis.timing.activity_signal import Edges, edges_of, levelled, mean_signal, merged
 from rig.analysis.timing.timeline import Readings
 from rig.analysis.verdict import Check
 from rig.types import Floats
@@ -73,7 +73,7 @@ def displaced(readings: Readings, phases_s: Sequence[Floats]) -> Iterator[Check]
     count = min(GROUPS, len(spans) // LEAST_SPANS)
     if count < 3:
         return
-    signal = _levelled(readings, phases_s)
+    signal = _expected(readings, phases_s)
     groups = np.array_split(spans, count)
     fits = [f for group in groups if (f := _fit(readings, signal, group)) is not None]
     if len(fits) < 3:
@@ -114,19 +114,17 @@ class _Fit:
     """The share at each of the lags."""
 
 
-def _levelled(r: Readings, phases_s: Sequence[Floats]) -> Edges:
-    """Return all phases as one signal, each at the mean level of its readings above that between spans."""
-    fills = [mean_signal(edges_of(windows_s), r.start_s, r.end_s, r.tau_s) for windows_s in phases_s]
-    busy = np.flatnonzero(np.sum(fills, axis=0) > 0.0)
-    between = r.ok & (np.sum(fills, axis=0) == 0.0)
-    between[: busy[0] if len(busy) else 0] = between[busy[-1] if len(busy) else 0 :] = False
-    gap_w = float(np.mean(r.watts[between])) if np.any(between) else 0.0
-    parts = []
-    for windows_s, fill in zip(phases_s, fills, strict=True):
-        level_w = float(np.sum((fill * r.watts)[r.ok])) / max(float(np.sum(fill[r.ok])), 1e-300)
-        parts.append(edges_of(windows_s, level_w - gap_w))
-    at_s, jump = (np.concatenate(columns) for columns in zip(*((p.at_s, p.jump) for p in parts), strict=True))
-    return Edges(at_s, jump).shifted(0.0)
+def _expected(r: Readings, phases_s: Sequence[Floats]) -> Edges:
+    """Return all phases as one signal, each at the level of its readings above that between spans."""
+    trains = [edges_of(windows_s) for windows_s in phases_s]
+    fill = np.sum([mean_signal(t, r.start_s, r.end_s, r.tau_s) for t in trains], axis=0)
+    busy = np.flatnonzero(fill > 0.0)
+    among = np.zeros(len(fill), bool)
+    among[busy[0] if len(busy) else 0 : busy[-1] if len(busy) else 0] = True
+    between = r.ok & among & (fill == 0.0)
+    gap_w = float(np.mean(r.watts[between])) if np.any(between) else float(np.min(r.watts[r.ok], initial=0.0))
+    used = r.ok & among
+    return levelled(trains, r.start_s[used], r.end_s[used], r.watts[used] - gap_w, r.tau_s)
 
 
 def _fit(r: Readings, signal: Edges, spans: Floats) -> _Fit | None:

@@ -26,6 +26,9 @@ from rig.types import Bools, Floats
 DISAGREE = 4.0
 """A note is made if a GPIO input and the trace differ by more than this many standard deviations."""
 
+APART = 2.5
+"""Standard deviations by which two placements of the same spans may differ before the figure's time covers both."""
+
 
 @dataclass(frozen=True)
 class AlignedRail:
@@ -188,10 +191,15 @@ def _by_trace(
         if fit is None:
             continue
         considered[method] = fit.sigma_s
-        if fit.sigma_s < best.sigma_s:
+        # placements that disagree beyond their sigmas are all in doubt, also the one that states the least
+        apart_s = abs(fit.shift_s)
+        doubt_s = 0.5 * apart_s if apart_s > APART * math.hypot(fit.sigma_s, best.sigma_at(fit.ref_s)) else 0.0
+        if fit.sigma_s >= best.sigma_s:
+            best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
+        else:
             rate_sigma = min(fit.rate_sigma, best.rate_sigma) if fit.rate_sigma else best.rate_sigma
             at_ref = fit.shift_s + fit.rate * (best.ref_s - fit.ref_s)
-            best = best.adjusted(at_ref, fit.rate, fit.sigma_s, rate_sigma, method)
+            best = best.adjusted(at_ref, fit.rate, math.hypot(fit.sigma_s, doubt_s), rate_sigma, method)
             start_s, end_s = (t + fit.shift_s + fit.rate * (t - fit.ref_s) for t in (moved.start_s, moved.end_s))
             moved = replace(moved, start_s=start_s, end_s=end_s)
     return replace(best, considered=considered)

@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, Edges, edges_of, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import (
+    SETTLE_TAU,
+    Edges,
+    edges_of,
+    joined,
+    levelled,
+    mean_signal,
+    merged,
+    touches,
+)
 from rig.types import Floats
 
 FINEST = 0.25
@@ -89,7 +98,15 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     # which signal correlates best depends on the rail: all phases alike, or each phase at its own level
     starts = {(0.0, 0.0), *_starts(near, edges_of(windows), spans, reach_s, rate_reach)}
     if len(phase_trains) > 1:
-        starts |= set(_starts(near, _levelled(near, phase_trains), spans, reach_s, rate_reach))
+        starts |= set(
+            _starts(
+                near,
+                levelled(phase_trains, near.start_s, near.end_s, near.watts, near.tau_s),
+                spans,
+                reach_s,
+                rate_reach,
+            )
+        )
     ordered = sorted(starts, key=lambda start: (abs(start[0]), abs(start[1])))
     fits = [_refined(at_edges, trains, spans, start, rate_reach) for start in ordered]
     best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
@@ -114,12 +131,6 @@ def _ends(windows: Floats, ends_s: float) -> list[Edges]:
     on, off = alone[:, 0], alone[:, 1]
     cut = np.minimum((off - on) / 3.0, ends_s)
     return [edges_of(np.column_stack(pair)) for pair in ((on, on + cut), (off - cut, off))]
-
-
-def _levelled(e: Excess, trains: list[Edges]) -> Edges:
-    """All phases as one train, each at the level that fits at the present shift."""
-    columns = np.column_stack([mean_signal(t, e.start_s, e.end_s, e.tau_s) for t in trains])
-    return _joined(trains, np.linalg.lstsq(columns, e.watts, rcond=None)[0])
 
 
 def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:
@@ -240,7 +251,7 @@ def _columns(
     start, end = e.start_s + shift + rate * lever, e.end_s + shift + rate * lever
     columns = [mean_signal(t, start, end, e.tau_s) for t in trains]
     level = np.linalg.lstsq(np.column_stack(columns), e.watts, rcond=None)[0]
-    all_edges = _joined(trains, level)
+    all_edges = joined(trains, level)
     slopes = []
     for rising in (True, False):
         mask = (all_edges.jump > 0) == rising
@@ -249,14 +260,6 @@ def _columns(
         ]
         slopes.append((moved[0] - moved[1]) / (2.0 * eta))
     return columns, slopes[0], slopes[1], mean_signal(all_edges, start, end, e.tau_s)
-
-
-def _joined(trains: list[Edges], level: Floats) -> Edges:
-    """One signal in watts: each phase's train at its fitted level, coinciding edges combined."""
-    at = np.concatenate([t.at_s for t in trains])
-    jump = np.concatenate([t.jump * k for t, k in zip(trains, level, strict=True)])
-    times, which = np.unique(at, return_inverse=True)
-    return Edges(times, np.bincount(which, weights=jump).astype(float))
 
 
 def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: float) -> Alignment | None:
