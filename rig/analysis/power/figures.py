@@ -191,6 +191,11 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
             "so trimmed windows are used instead of integration into the gaps"
         )
+    if gap_w is not None and gap_w < 0.0 and not idle_moved_w(model):
+        yield (
+            f"Rail {name}: the device sleeps between its spans. Idle power is that of the idle windows, in which it is "
+            "configured and ready, not that of sleep; dynamic power is counted from there"
+        )
     if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
         yield (
             f"Rail {name}: {lost:.1%} of the readings in spans are missing, more than elsewhere. What they would have "
