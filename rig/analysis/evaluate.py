@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from rig.analysis.timing.synchronise import AlignedRail, aligned_rails
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Readings, activity_of
 from rig.analysis.validity import judge
+from rig.analysis.verdict import Check
 from rig.recording.reader import Run
 
 
@@ -53,15 +54,15 @@ def evaluate(run: Run) -> Result:
     terms, activity, queries = terms_of(run), activity_of(run, device), queries_of(run)
     stream, solves = stream_of(run, queries), solves_of(run, device)
     # readings on the device's time, then the model of each rail
-    rails = aligned_rails(run, activity, device, alignment_baseline)
+    rails = aligned_rails(run, activity, device, alignment_baseline, terms.end_s)
     readings = [r.readings for r in rails]
-    late = arrival_checks(run)
-    sound = [r for r in rails if r.readings.rail.name not in late]
+    against, mended = _contradictions(rails, arrival_checks(run))
+    sound = [r for r in rails if not against[r.readings.rail.name]]
     models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
     # figures, concern by concern
     busy = busy_times(activity, stamp_jitters_u_s(activity, device, list(models.values())))
     times = time_figures(activity, device, busy)
-    power = power_figures(readings, models, activity, busy, terms.end_s, late)
+    power = power_figures(readings, models, activity, busy, against)
     figures = accuracy_figures(run) | times | power.figures
     figures |= energy_figures(times, power.figures, [r.rail.name for r in readings], activity)
     figures |= recorder_figures(run)
@@ -96,8 +97,23 @@ def evaluate(run: Run) -> Result:
         notes=tuple(dict.fromkeys(notes)),
         clocks=_clocks(device, rails),
         series=_series(activity, readings, queries, stream, solves),
-        validity=judge(terms, queries, figures, (*power.checks, *answer_checks(run), *solving_checks(solves))),
+        validity=judge(terms, queries, figures, (*power.checks, *mended, *answer_checks(run), *solving_checks(solves))),
     )
+
+
+def _contradictions(
+    rails: list[AlignedRail], late: Mapping[str, tuple[Check, ...]]
+) -> tuple[dict[str, tuple[Check, ...]], tuple[Check, ...]]:
+    """Failed checks that refuse the power of each rail, and those that the recording itself resolves."""
+    against = {r.readings.rail.name: r.contradictions for r in rails}
+    mended = tuple(check for r in rails for check in r.bridged)
+    for r in rails:
+        checks = late.get(r.readings.rail.name, ())
+        if r.bridged:
+            mended += checks
+        else:
+            against[r.readings.rail.name] += checks
+    return against, mended
 
 
 def _missing(terms: Terms, rails: list[AlignedRail], activity: Activity) -> list[Refusal]:

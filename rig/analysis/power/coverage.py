@@ -53,11 +53,12 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     """Return the share of the readings of the windows that is missing, if more are missing there than elsewhere.
 
     It is 0 where chance explains the difference, and for a counter, which loses no energy between two looks. Readings
-    that are missing by chance leave the mean as it is. Those that are missing while the device works do not.
+    that are missing by chance leave the mean as it is. Those that are missing while the device works do not. Spans that
+    were lost together with the gaps beside them are left out: a block of readings is missing there.
     """
     spans = merged(windows_s)
     spans = spans[(spans[:, 0] >= r.start_s[0]) & (spans[:, 1] <= r.end_s[-1])]
-    spans = spans[spans[:, 1] > spans[:, 0]]
+    spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]
     if r.counter or not len(spans) or r.period_s <= 0.0:
         return 0.0
     held = int(np.count_nonzero((inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0) & r.ok))
@@ -69,6 +70,16 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     missing = 1.0 - held / due
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
     return missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0
+
+
+def lost_in_a_block(r: Readings, spans: Floats) -> Bools:
+    """Return which of the sorted spans no reading shows, nor the halves of the gaps beside them, shape (k,)."""
+    if len(spans) < 2:
+        return np.zeros(len(spans), bool)
+    middle = 0.5 * (spans[1:, 0] + spans[:-1, 1])
+    begin, end = np.append(spans[0, 0], middle), np.append(middle, spans[-1, 1])
+    at = 0.5 * (r.start_s + r.end_s)
+    return np.asarray(np.searchsorted(at, begin) == np.searchsorted(at, end))
 
 
 def overload_note(rail: str, model: RailModel) -> str | None:

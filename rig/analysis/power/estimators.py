@@ -31,6 +31,8 @@ MOVED = 1.1
 """Part of the difference between two idle windows up to which a level in the gaps is idle that moved."""
 BEGINS_AT_IDLE = 0.3
 """Part of the level in the gaps that a line through them may miss the only idle window by."""
+WHOLE = 0.999
+"""Part of a reading that a span fills, from which the reading shows the power of this span alone."""
 CONTRAST = 4.0
 """Standard errors by which gaps must differ from idle to count as another level."""
 
@@ -247,10 +249,21 @@ def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
         return math.inf
     owner = np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[near])
     each_s = r.end_s - r.start_s if r.counter else np.full(len(r.watts), r.period_s)
-    left = (above - power * fill)[near] * (each_s[near] / power)
-    each = np.bincount(owner, weights=left, minlength=len(spans))
+
+    def unexplained(level: Floats | float) -> float:
+        left = (above[near] - level * fill[near]) * (each_s[near] / power)
+        return float(np.var(np.bincount(owner, weights=left, minlength=len(spans)), ddof=1))
+
+    # spans of one power, or each of its own above the gaps; what is not so in truth only adds to what is left
+    scatter = unexplained(power)
+    whole = fill[near] > WHOLE
+    count = np.bincount(owner, weights=whole, minlength=len(spans))
+    if np.all(count > 0):
+        above[near] -= gaps_differ(model)[1] * (1.0 - fill[near])
+        own = np.bincount(owner, weights=above[near] * whole, minlength=len(spans)) / count
+        scatter = min(scatter, unexplained(own[owner]))
     typical = np.zeros(len(r.watts))
     mine = np.flatnonzero(near)[owner == len(spans) // 2]
     typical[mine] = each_s[mine] / power
     noise = sum(model.variances(typical).values())
-    return math.sqrt(max(float(np.var(each, ddof=1)) - noise, 0.0) + noise * math.sqrt(2.0 / len(spans)))
+    return math.sqrt(max(scatter - noise, 0.0) + noise * math.sqrt(2.0 / len(spans)))

@@ -22,11 +22,10 @@ from rig.analysis.power.estimators import (
     stamp_jitter_s,
     trimmed,
 )
-from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
-from rig.analysis.timing.consistency import REMEDY, after_end, displaced
+from rig.analysis.timing.consistency import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase, Readings
@@ -103,18 +102,18 @@ def power_figures(
     models: Mapping[str, RailModel],
     activity: Activity,
     busy: Mapping[str, BusyTime],
-    end_s: float = math.inf,
-    contradictions: Mapping[str, tuple[Check, ...]] = {},
+    contradictions: Mapping[str, tuple[Check, ...]] | None = None,
 ) -> PowerFigures:
     """Return the power of every rail, and then of their sum.
 
-    If a rail has no model in ``models``, its power is refused. It is also refused if its readings contradict the spans,
-    or the end of the recording at ``end_s``, or what ``contradictions`` hold of it.
+    If a rail has no model in ``models``, its power is refused. It is also refused if its readings contradict the
+    recording; ``contradictions`` are the failed checks of each rail.
     """
+    against = contradictions or {}
     found = [
         _contradicted(r, checks)
-        if (checks := contradictions.get(r.rail.name))
-        else rail_figures(r, models.get(r.rail.name), activity, busy, end_s)
+        if (checks := against.get(r.rail.name))
+        else rail_figures(r, models.get(r.rail.name), activity, busy)
         for r in readings
     ]
     figures = Figures()
@@ -132,7 +131,6 @@ def rail_figures(
     model: RailModel | None,
     activity: Activity,
     busy: Mapping[str, BusyTime],
-    end_s: float = math.inf,
 ) -> PowerFigures:
     """Return idle, active and dynamic power of one rail, for all phases together and for each phase."""
     name = readings.rail.name
@@ -144,8 +142,6 @@ def rail_figures(
         return PowerFigures(Figures(), (refusal,), tuple(notes), () if numbers else (none,))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
-    if checks := _contradictions(model, activity, end_s):
-        return _contradicted(readings, checks)
     differ, level_w = gaps_differ(model)
     notes += _trace_notes(model, activity, level_w if differ else None)
     figures = Figures()
@@ -183,13 +179,6 @@ def _without_idle(r: Readings, activity: Activity) -> tuple[str, str]:
     return "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)"
 
 
-def _contradictions(model: RailModel, activity: Activity, end_s: float) -> tuple[Check, ...]:
-    """What of the readings does not fit the recorded time or the recorded spans."""
-    r = model.readings
-    above_w = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w)
-    return (*after_end(r, end_s), *displaced(r, above_w, [p.windows_s for p in activity.phases.values()]))
-
-
 def _instrument_notes(readings: Readings) -> Iterator[str]:
     supply = readings.supply
     for rail in (readings.rail, *([supply.rail] if supply is not None else [])):
@@ -212,6 +201,11 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
         yield (
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
             "so trimmed windows are used instead of integration into the gaps"
+        )
+    if gap_w is not None and gap_w < 0.0 and not idle_moved_w(model):
+        yield (
+            f"Rail {name}: the device sleeps between its spans. Idle power is that of the idle windows, in which it is "
+            "configured and ready, not that of sleep; dynamic power is counted from there"
         )
     if lost := missing_while_busy(model.readings, activity.busy_windows_s()):
         yield (

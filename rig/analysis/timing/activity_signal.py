@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,20 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
             length[length <= 0] = 1.0
         out[part] = total / length
     return out
+
+
+def joined(trains: Sequence[Edges], level: Floats) -> Edges:
+    """Return one signal: each train at its level, coinciding edges combined."""
+    at = np.concatenate([t.at_s for t in trains])
+    jump = np.concatenate([t.jump * k for t, k in zip(trains, level, strict=True)])
+    times, which = np.unique(at, return_inverse=True)
+    return Edges(times, np.bincount(which, weights=jump).astype(float))
+
+
+def levelled(trains: Sequence[Edges], start_s: Floats, end_s: Floats, watts: Floats, tau_s: float) -> Edges:
+    """Return all trains as one signal in watts, each at the level that fits the readings."""
+    columns = np.column_stack([mean_signal(t, start_s, end_s, tau_s) for t in trains])
+    return joined(trains, np.linalg.lstsq(columns, watts, rcond=None)[0])
 
 
 def _blocks(n: int) -> Iterator[slice]:

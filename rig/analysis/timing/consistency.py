@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import Edges, edges_of, mean_signal, merged
+from rig.analysis.timing.activity_signal import Edges, edges_of, levelled, mean_signal, merged
 from rig.analysis.timing.timeline import Readings
 from rig.analysis.verdict import Check
 from rig.types import Floats
@@ -31,6 +31,8 @@ ELSEWHERE = 0.25
 """Part of what spans explain at the best place, below which they do not stand where they were recorded."""
 APART = 2.0
 """Reading intervals by which stretches may be displaced against each other; a shape of its own displaces all alike."""
+WORSE = 1.5
+"""Times as much variance that the displacement of the others leaves unexplained, in a stretch that is displaced."""
 AFTER_END_S, AFTER_END_SHARE = 0.5, 0.01
 """Time after the last stamp of the host, absolute and of the run, that the last readings of a meter may cover."""
 
@@ -44,7 +46,7 @@ REMEDY = (
 def after_end(readings: Readings, end_s: float) -> Iterator[Check]:
     """Yield a failed check if readings were taken after the recording had ended, on the run's time."""
     last_s = float(readings.end_s[-1])
-    allowed_s = AFTER_END_S + AFTER_END_SHARE * (end_s - float(readings.start_s[0]))
+    allowed_s = allowed_after_end_s(readings, end_s)
     if last_s - end_s > allowed_s:
         yield Check(
             f"readings of rail {readings.rail.name} after the end of the recording",
@@ -54,28 +56,35 @@ def after_end(readings: Readings, end_s: float) -> Iterator[Check]:
         )
 
 
-def displaced(readings: Readings, above_w: Floats, phases_s: Sequence[Floats]) -> Iterator[Check]:
+def allowed_after_end_s(readings: Readings, end_s: float) -> float:
+    """Return for how long a meter may go on after the end of the recording."""
+    return AFTER_END_S + AFTER_END_SHARE * (end_s - float(readings.start_s[0]))
+
+
+def displaced(readings: Readings, phases_s: Sequence[Floats]) -> Iterator[Check]:
     """Yield a failed check if stretches of spans fit the trace at another time than the recorded one.
 
-    ``above_w`` are watts above the idle level, shape (n,). ``phases_s`` are the spans of each phase on the device's
-    time, shapes (k, 2); each phase has a level of its own. Displacements are compared with their median, because if
-    power changes within a span, all spans are displaced by the same time.
+    ``phases_s`` are the spans of each phase on the device's time, shapes (k, 2); each phase has a level of its own.
+    Displacements are compared with their median, because if power changes within a span, all spans are displaced by
+    the same time.
     """
     windows_s = np.concatenate([*phases_s, np.zeros((0, 2))])
     spans = merged(windows_s)
     count = min(GROUPS, len(spans) // LEAST_SPANS)
     if count < 3:
         return
-    signal = _levelled(readings, above_w, phases_s)
+    signal = _expected(readings, phases_s)
     groups = np.array_split(spans, count)
-    fits = [f for group in groups if (f := _fit(readings, above_w, signal, group)) is not None]
+    fits = [f for group in groups if (f := _fit(readings, signal, group)) is not None]
     if len(fits) < 3:
         return
     usual_s = float(np.median([f.lag_s for f in fits]))
     clear = float(np.median([f.explained for f in fits]))
     bad = 0
     for f in fits:
-        moved = f.better and abs(f.lag_s - usual_s) > APART * readings.period_s
+        usual = float(np.interp(usual_s, f.lags_s, f.explained_at))
+        apart = abs(f.lag_s - usual_s) > APART * readings.period_s and 1.0 - usual > WORSE * (1.0 - f.best)
+        moved = f.better and apart
         elsewhere = f.better and f.explained < ELSEWHERE * f.best
         unlike = f.certain and clear > CLEAR and f.explained < 0.5 * clear
         bad += moved or elsewhere or unlike
@@ -100,29 +109,30 @@ class _Fit:
     """The best lag fits better than the recorded place by more than noise could."""
     certain: bool
     """The stretch holds enough readings for ``explained`` to be judged."""
+    lags_s: Floats
+    explained_at: Floats
+    """The share at each of the lags."""
 
 
-def _levelled(r: Readings, above_w: Floats, phases_s: Sequence[Floats]) -> Edges:
-    """Return all phases as one signal, each at the mean level of its readings above that between spans."""
-    fills = [mean_signal(edges_of(windows_s), r.start_s, r.end_s, r.tau_s) for windows_s in phases_s]
-    busy = np.flatnonzero(np.sum(fills, axis=0) > 0.0)
-    between = r.ok & (np.sum(fills, axis=0) == 0.0)
-    between[: busy[0] if len(busy) else 0] = between[busy[-1] if len(busy) else 0 :] = False
-    gap_w = float(np.mean(above_w[between])) if np.any(between) else 0.0
-    parts = []
-    for windows_s, fill in zip(phases_s, fills, strict=True):
-        level_w = float(np.sum((fill * above_w)[r.ok])) / max(float(np.sum(fill[r.ok])), 1e-300)
-        parts.append(edges_of(windows_s, level_w - gap_w))
-    at_s, jump = (np.concatenate(columns) for columns in zip(*((p.at_s, p.jump) for p in parts), strict=True))
-    return Edges(at_s, jump).shifted(0.0)
+def _expected(r: Readings, phases_s: Sequence[Floats]) -> Edges:
+    """Return all phases as one signal, each at the level of its readings above that between spans."""
+    trains = [edges_of(windows_s) for windows_s in phases_s]
+    fill = np.sum([mean_signal(t, r.start_s, r.end_s, r.tau_s) for t in trains], axis=0)
+    busy = np.flatnonzero(fill > 0.0)
+    among = np.zeros(len(fill), bool)
+    among[busy[0] if len(busy) else 0 : busy[-1] if len(busy) else 0] = True
+    between = r.ok & among & (fill == 0.0)
+    gap_w = float(np.mean(r.watts[between])) if np.any(between) else float(np.min(r.watts[r.ok], initial=0.0))
+    used = r.ok & among
+    return levelled(trains, r.start_s[used], r.end_s[used], r.watts[used] - gap_w, r.tau_s)
 
 
-def _fit(r: Readings, above_w: Floats, signal: Edges, spans: Floats) -> _Fit | None:
+def _fit(r: Readings, signal: Edges, spans: Floats) -> _Fit | None:
     width_s = float(np.median(spans[:, 1] - spans[:, 0]))
     cycle_s = float(np.median(np.diff(spans[:, 0])))
     first, last = np.searchsorted(r.start_s, [spans[0, 0], spans[-1, 1]])  # what is drawn outside is another matter
     ok = r.ok[first:last]
-    start_s, end_s, watts = r.start_s[first:last][ok], r.end_s[first:last][ok], above_w[first:last][ok]
+    start_s, end_s, watts = r.start_s[first:last][ok], r.end_s[first:last][ok], r.watts[first:last][ok]
     if len(watts) < 4 * LEAST_SPANS or cycle_s < 4.0 * r.period_s or not np.ptp(watts) > 0.0:
         return None
     step_s = max(r.period_s, width_s / LAGS_PER_SPAN)
@@ -136,7 +146,7 @@ def _fit(r: Readings, above_w: Floats, signal: Edges, spans: Floats) -> _Fit | N
     best, here = int(np.argmax(explained)), float(explained[steps])
     gain = len(watts) * math.log(max(1.0 - here, 1e-12) / max(1.0 - float(explained[best]), 1e-12))
     most = float(explained[best])
-    return _Fit(float(lags_s[best]), here, most, gain > CERTAINTY, len(watts) * most > CERTAINTY)
+    return _Fit(float(lags_s[best]), here, most, gain > CERTAINTY, len(watts) * most > CERTAINTY, lags_s, explained)
 
 
 def _explained(signal: Floats, watts: Floats) -> float:

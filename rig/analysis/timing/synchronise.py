@@ -10,12 +10,15 @@ from typing import Protocol
 import numpy as np
 
 from rig.analysis.timing.activity_signal import merged
+from rig.analysis.timing.bridging import Bridged, bridged, fits
+from rig.analysis.timing.consistency import after_end, displaced
 from rig.analysis.timing.gpio_alignment import match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
 from rig.analysis.timing.supply import Volts
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Readings, readings_of, timebase_of, volts_of
 from rig.analysis.timing.trace_alignment import Excess, align
+from rig.analysis.verdict import Check
 from rig.errors import DataError
 from rig.recording.reader import Run, Trace
 from rig.types import Bools, Floats
@@ -23,13 +26,18 @@ from rig.types import Bools, Floats
 DISAGREE = 4.0
 """A note is made if a GPIO input and the trace differ by more than this many standard deviations."""
 
+APART = 2.5
+"""Standard deviations by which two placements of the same spans may differ before the figure's time covers both."""
+
 
 @dataclass(frozen=True)
 class AlignedRail:
     """One rail's readings on the device's time, in run seconds, and the map from the meter's ticks.
 
     ``sigma_s`` is the uncertainty between the meter's clock and the device's. ``host_sigma_s`` is the uncertainty
-    between the meter's clock and the host's. Both hold over the whole activity. ``notes`` say how GPIO edges were used.
+    between the meter's clock and the host's. Both hold over the whole activity. ``notes`` say how GPIO edges were used,
+    and which readings were moved. ``contradictions`` are what of the readings does not fit the recorded time or the
+    recorded spans; ``bridged`` are those that the recording itself resolves. Each of these checks fails.
     """
 
     readings: Readings
@@ -37,6 +45,8 @@ class AlignedRail:
     sigma_s: float
     host_sigma_s: float
     notes: tuple[str, ...] = ()
+    contradictions: tuple[Check, ...] = ()
+    bridged: tuple[Check, ...] = ()
 
 
 class Baseline(Protocol):
@@ -53,10 +63,13 @@ FindBaseline = Callable[[Readings, Activity, str, float], Baseline | None]
 """A function of readings, activity, the meter's clock and its sigma; it returns None without readings at idle."""
 
 
-def aligned_rails(run: Run, activity: Activity, device: Timebase, baseline: FindBaseline) -> list[AlignedRail]:
-    """Return every rail of power, sorted by name.
+def aligned_rails(
+    run: Run, activity: Activity, device: Timebase, baseline: FindBaseline, end_s: float = math.inf
+) -> list[AlignedRail]:
+    """Return every rail of power, sorted by name; the recording ended at ``end_s``.
 
-    Rails on one clock are aligned together, by the rail that shows the spans best.
+    Rails on one clock are aligned together, by the rail that shows the spans best. Where readings contradict the spans,
+    they get the times that the spans prove, if they prove any.
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
@@ -64,15 +77,71 @@ def aligned_rails(run: Run, activity: Activity, device: Timebase, baseline: Find
     for clock in dict.fromkeys(t.clock for t in traces):
         own = [t for t in traces if t.clock == clock]
         first = timebase_of(run, clock, own[0].rail.name)
-        bracketed = [readings_of(t, first, _volts(run, t, first)) for t in own]
-        by_trace = _by_trace(bracketed, activity, device, first, baseline)
-        final, notes = _by_edges(by_trace, _inputs(run, clock), activity, device, first)
-        sigma_s = _sigma_over(final, activity)
-        host_sigma_s = max(final.considered.get("brackets", 0.0), sigma_s)
-        for trace in own:
-            readings = readings_of(trace, final, _volts(run, trace, final))
-            rails.append(AlignedRail(readings, final, sigma_s, host_sigma_s, notes))
+        placed = _on_one_clock(run, own, first, activity, device, baseline, end_s)
+        bridges = {p.readings.rail.name: b for t, p in zip(own, placed, strict=True)
+                   if (b := _bridged(run, t, first, p, activity, device, end_s)) is not None}  # fmt: skip
+        if bridges:
+            own = [bridges[t.rail.name].trace if t.rail.name in bridges else t for t in own]
+            rate_sigma = max(b.rate_sigma for b in bridges.values())
+            began_s = min(float(first.seconds(t.start_tick[:1])[0]) for t in own)
+            first = replace(
+                first,
+                sigma_s=math.hypot(first.sigma_s, rate_sigma * (first.ref_s - began_s)),
+                rate_sigma=math.hypot(first.rate_sigma, rate_sigma),
+            )
+            again = _on_one_clock(run, own, first, activity, device, baseline, end_s)
+            if not any(p.contradictions for p in again):
+                placed = [_with(p, bridges.get(p.readings.rail.name)) for p in again]
+        rails += placed
     return sorted(rails, key=lambda r: r.readings.rail.name)
+
+
+def _on_one_clock(
+    run: Run,
+    own: list[Trace],
+    first: Timebase,
+    activity: Activity,
+    device: Timebase,
+    baseline: FindBaseline,
+    end_s: float,
+) -> list[AlignedRail]:
+    """Align the rails of one clock, whose brackets make the map ``first``."""
+    bracketed = [readings_of(t, first, _volts(run, t, first)) for t in own]
+    by_trace = _by_trace(bracketed, activity, device, first, baseline)
+    final, notes = _by_edges(by_trace, _inputs(run, first.clock.name), activity, device, first)
+    sigma_s = _sigma_over(final, activity)
+    host_sigma_s = max(final.considered.get("brackets", 0.0), sigma_s)
+    rails = []
+    for trace in own:
+        readings = readings_of(trace, final, _volts(run, trace, final))
+        phases_s = [p.windows_s for p in activity.phases.values()]
+        checks = (*after_end(readings, end_s), *displaced(readings, phases_s))
+        rails.append(AlignedRail(readings, final, sigma_s, host_sigma_s, notes, checks))
+    return rails
+
+
+def _bridged(
+    run: Run, trace: Trace, first: Timebase, placed: AlignedRail, activity: Activity, device: Timebase, end_s: float
+) -> Bridged | None:
+    """The trace with the times that its spans prove, if they contradict those recorded."""
+    windows_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
+    if (
+        not trace.uniform
+        or len(windows_s) < 2
+        or not np.any(placed.readings.ok)
+        or not (placed.contradictions or not fits(placed.readings, windows_s).all())
+    ):
+        return None
+    against = _against_device(first, device)
+    readings = readings_of(trace, first, _volts(run, trace, first))
+    reach_s = 3.0 * max(against.sigma_at(float(t)) for t in (windows_s[0, 0], windows_s[-1, 1]))
+    return bridged(trace, readings, windows_s, reach_s, end_s, bool(placed.contradictions))
+
+
+def _with(placed: AlignedRail, bridge: Bridged | None) -> AlignedRail:
+    if bridge is None:
+        return placed
+    return replace(placed, notes=(*placed.notes, bridge.note), bridged=(bridge.check,))
 
 
 def _volts(run: Run, trace: Trace, own: Timebase) -> Volts | None:
@@ -123,10 +192,15 @@ def _by_trace(
         if fit is None:
             continue
         considered[method] = fit.sigma_s
-        if fit.sigma_s < best.sigma_s:
+        # placements that disagree beyond their sigmas are all in doubt, also the one that states the least
+        apart_s = abs(fit.shift_s)
+        doubt_s = 0.5 * apart_s if apart_s > APART * math.hypot(fit.sigma_s, best.sigma_at(fit.ref_s)) else 0.0
+        if fit.sigma_s >= best.sigma_s:
+            best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
+        else:
             rate_sigma = min(fit.rate_sigma, best.rate_sigma) if fit.rate_sigma else best.rate_sigma
             at_ref = fit.shift_s + fit.rate * (best.ref_s - fit.ref_s)
-            best = best.adjusted(at_ref, fit.rate, fit.sigma_s, rate_sigma, method)
+            best = best.adjusted(at_ref, fit.rate, math.hypot(fit.sigma_s, doubt_s), rate_sigma, method)
             start_s, end_s = (t + fit.shift_s + fit.rate * (t - fit.ref_s) for t in (moved.start_s, moved.end_s))
             moved = replace(moved, start_s=start_s, end_s=end_s)
     return replace(best, considered=considered)

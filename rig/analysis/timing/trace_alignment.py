@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, Edges, edges_of, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import (
+    SETTLE_TAU,
+    Edges,
+    edges_of,
+    joined,
+    levelled,
+    mean_signal,
+    merged,
+    touches,
+)
 from rig.types import Floats
 
 FINEST = 0.25
@@ -26,6 +35,10 @@ MOST_RATES = 16
 """Rates on either side of the bracketed rate from which fits begin."""
 COARSE_POINTS = 1 << 18
 """With more readings than this, the coarse search averages neighbours, as far as the spans allow."""
+MOST_LONGER = 0.5
+"""Part of a gap up to which activity beside the spans is looked for."""
+LEAST_BEYOND, LEAST_GAIN = 0.1, 0.1
+"""Part of the level of spans that counts as activity beside them, and of the misfit that it must explain."""
 CERTAINTY = 25.0
 """The best lag must have a better log-likelihood than any other; twice the difference must exceed this (five sigma)."""
 
@@ -85,11 +98,25 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     # which signal correlates best depends on the rail: all phases alike, or each phase at its own level
     starts = {(0.0, 0.0), *_starts(near, edges_of(windows), spans, reach_s, rate_reach)}
     if len(phase_trains) > 1:
-        starts |= set(_starts(near, _levelled(near, phase_trains), spans, reach_s, rate_reach))
+        starts |= set(
+            _starts(
+                near,
+                levelled(phase_trains, near.start_s, near.end_s, near.watts, near.tau_s),
+                spans,
+                reach_s,
+                rate_reach,
+            )
+        )
     ordered = sorted(starts, key=lambda start: (abs(start[0]), abs(start[1])))
     fits = [_refined(at_edges, trains, spans, start, rate_reach) for start in ordered]
     best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
-    return None if best is None else _judged(at_edges, trains, best, float(spans.mean()), rate_reach)
+    if best is None:
+        return None
+    found = _judged(at_edges, trains, best, float(spans.mean()), rate_reach)
+    if found is None:
+        return None
+    longer_s = _longer_s(at_edges, trains, windows, best, found.ref_s, min(margin, MOST_LONGER * _gap_s(windows)))
+    return replace(found, sigma_s=math.hypot(found.sigma_s, 0.5 * longer_s))
 
 
 def _ends(windows: Floats, ends_s: float) -> list[Edges]:
@@ -104,12 +131,6 @@ def _ends(windows: Floats, ends_s: float) -> list[Edges]:
     on, off = alone[:, 0], alone[:, 1]
     cut = np.minimum((off - on) / 3.0, ends_s)
     return [edges_of(np.column_stack(pair)) for pair in ((on, on + cut), (off - cut, off))]
-
-
-def _levelled(e: Excess, trains: list[Edges]) -> Edges:
-    """All phases as one train, each at the level that fits at the present shift."""
-    columns = np.column_stack([mean_signal(t, e.start_s, e.end_s, e.tau_s) for t in trains])
-    return _joined(trains, np.linalg.lstsq(columns, e.watts, rcond=None)[0])
 
 
 def _decided(e: Excess, fits: list[_Fit]) -> _Fit | None:
@@ -230,7 +251,7 @@ def _columns(
     start, end = e.start_s + shift + rate * lever, e.end_s + shift + rate * lever
     columns = [mean_signal(t, start, end, e.tau_s) for t in trains]
     level = np.linalg.lstsq(np.column_stack(columns), e.watts, rcond=None)[0]
-    all_edges = _joined(trains, level)
+    all_edges = joined(trains, level)
     slopes = []
     for rising in (True, False):
         mask = (all_edges.jump > 0) == rising
@@ -239,14 +260,6 @@ def _columns(
         ]
         slopes.append((moved[0] - moved[1]) / (2.0 * eta))
     return columns, slopes[0], slopes[1], mean_signal(all_edges, start, end, e.tau_s)
-
-
-def _joined(trains: list[Edges], level: Floats) -> Edges:
-    """One signal in watts: each phase's train at its fitted level, coinciding edges combined."""
-    at = np.concatenate([t.at_s for t in trains])
-    jump = np.concatenate([t.jump * k for t, k in zip(trains, level, strict=True)])
-    times, which = np.unique(at, return_inverse=True)
-    return Edges(times, np.bincount(which, weights=jump).astype(float))
 
 
 def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: float) -> Alignment | None:
@@ -271,6 +284,35 @@ def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: f
     shape = 0.5 * abs(float(split[-2] - split[-1])) if np.any(up) and np.any(down) else 0.0
     sigma = math.hypot(sigma, min(shape, e.period_s), _wander(e, residual, both, scale))
     return Alignment(shift, rate, ref, sigma, rate_sigma)
+
+
+def _gap_s(windows: Floats) -> float:
+    return float(np.median(windows[1:, 0] - windows[:-1, 1])) if len(windows) > 1 else 0.0
+
+
+def _longer_s(e: Excess, trains: list[Edges], windows: Floats, fit: _Fit, ref: float, most_s: float) -> float:
+    """How far the device is active before or after its spans, at the place of the fit; 0 if it is not.
+
+    A device that wakes with an inrush is active for longer than it stamped. Its spans may then lie at either end of
+    what the trace shows.
+    """
+    t = fit.shift_s + fit.rate * (0.5 * (e.start_s + e.end_s) - ref)
+    start, end = e.start_s + t, e.end_s + t
+    columns = [mean_signal(train, start, end, e.tau_s) for train in trains]
+    left = e.watts - (plain := np.column_stack(columns)) @ np.linalg.lstsq(plain, e.watts, rcond=None)[0]
+    level = float(np.linalg.lstsq(plain[:, :1], e.watts, rcond=None)[0][0])
+    noise2 = max(e.noise_w**2, float(np.finfo(float).eps * e.level_w) ** 2)
+    found, least = 0.0, float(left @ left) - max(CERTAINTY * noise2, LEAST_GAIN * float(left @ left))
+    for side in (0, 1):
+        for by_s in e.period_s * 2.0 ** np.arange(0.0, math.log2(max(most_s / e.period_s, 1.0)) + 1e-9):
+            edge = windows[:, side]
+            beyond = np.column_stack([edge - by_s, edge] if side == 0 else [edge, edge + by_s])
+            design = np.column_stack([*columns, mean_signal(edges_of(merged(beyond)), start, end, e.tau_s)])
+            solution = np.linalg.lstsq(design, e.watts, rcond=None)[0]
+            misfit = float(np.sum((e.watts - design @ solution) ** 2))
+            if misfit < least and solution[-1] > LEAST_BEYOND * level:
+                found, least = float(by_s), misfit
+    return found
 
 
 def _wander(e: Excess, residual: Floats, slope: Floats, noise: float) -> float:

@@ -1,4 +1,4 @@
-"""A live run whose readings do not fit the times of their arrival is INVALID and states no power."""
+"""A live run whose readings do not fit the times of their arrival is INVALID; its power is refused or mended."""
 
 from __future__ import annotations
 
@@ -40,12 +40,20 @@ def measure(tmp_path: Path) -> Measure:
     return run
 
 
+TRUE_W = {"idle_power_w": 1e-3, "active_power_w": 3e-3, "dynamic_power_w": 2e-3}
+
+
 def contradicted(result: Result) -> bool:
-    """Whether a check of the arrivals fails, and every figure of power is refused in its words."""
+    """Whether a check of the readings fails, and power is refused in its words or mended to the truth."""
     assert result.validity is not None
     failed = [c for c in result.validity.checks if not c.ok]
-    assert not any(FigureKey(name) in result.quantities for name in POWERS) or not failed
-    assert all(any(c.rule in r.reason for r in result.refusals) for c in failed)
+    if failed and FigureKey("dynamic_power_w") in result.quantities:
+        for name, watts in TRUE_W.items():
+            q = result.quantities[FigureKey(name)]
+            assert abs(q.value - watts) <= 1.5 * q.half_width()
+    elif failed:
+        assert not any(FigureKey(name) in result.quantities for name in POWERS)
+        assert all(any(c.rule in r.reason for r in result.refusals) for c in failed)
     return bool(failed) and all("rail core" in c.rule for c in failed)
 
 
