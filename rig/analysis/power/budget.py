@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
-from rig.types import Floats
+from rig.types import Floats, Rail
 
 LOOKED_AT = 4096
 LEAST_LEVELS = 4
@@ -30,9 +31,9 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
         parts.append(Component("stamp jitter", -e.value_w * jitter_s / busy.seconds, shared=f"stamps:{phase}"))
     parts.append(Component("idle drift off a straight line", model.bend_w))
     parts.append(Component("unseen between apertures", _aperture_u(model, e)))
-    parts += _gain_parts(model, e.value_w)
+    parts += _calibration_parts(model, e, e.value_w, {"busy": 1.0, "idle": -1.0})
     if model.readings.supply is not None:
-        parts += [*_offset_parts(model, e.dynamic), *_within_parts(model, model.readings.supply)]
+        parts += _within_parts(model, model.readings.supply)
     parts.append(_rounding(e))
     hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0])
     return _quantity(e.value_w, parts, hidden, busy.n, method)
@@ -43,7 +44,7 @@ def idle_power(model: RailModel, e: Estimate) -> Quantity:
     parts = _noise_parts(model, e.idle)
     parts += _resolution_parts(model, e.idle, 1)
     parts.append(Component("idle drift off a straight line", -model.bend_w))
-    parts += [*_gain_parts(model, e.idle_w), *_offset_parts(model, e.idle), _rounding(e)]
+    parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
     return _quantity(e.idle_w, parts, 0.0, int(np.sum(model.idle)), "straight line through the idle windows")
 
 
@@ -53,20 +54,11 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
     The weights of both are added first, so that errors that they share cancel.
     """
     weight = e.dynamic + e.idle
-    own = {
-        "white noise",
-        "1/f noise",
-        "hum",
-        "counter jitter",
-        "resolution",
-        "idle drift off a straight line",
-        "gain calibration",
-        "offset calibration",
-    }
-    common = [c for c in dynamic.components if c.source not in own]
+    own = ("white noise", "1/f noise", "hum", "counter jitter", "resolution", "idle drift off a straight line")
+    common = [c for c in dynamic.components if c.source not in own and "calibration" not in c.source]
     parts = _noise_parts(model, weight) + _resolution_parts(model, weight, 1) + common
     value = e.value_w + e.idle_w
-    parts += _gain_parts(model, value) + _offset_parts(model, weight)
+    parts += _calibration_parts(model, e, value, {"busy": 1.0})
     return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
 
 
@@ -125,41 +117,41 @@ def apparent_step(values: Floats) -> float:
     return step if np.allclose(multiples, np.round(multiples), rtol=0.0, atol=0.02) else 0.0
 
 
-def _gain_parts(model: RailModel, value: float) -> list[Component]:
-    """Gain of the rail, and of the volts that its amperes are multiplied by."""
-    supply = model.readings.supply
-    rails = [model.rail] if supply is None else [model.rail, supply.rail]
-    return [
-        Component(
-            "gain calibration", r.accuracy.of_reading * value / math.sqrt(3.0), shared=f"gain:{r.gain_id or r.name}"
-        )
-        for r in rails
-        if r.accuracy is not None
-    ]
+def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapping[str, float]) -> list[Component]:
+    """Return the uncertainty from the limits of error of the rail, and of the volts that multiply its amperes.
 
-
-def _offset_parts(model: RailModel, weight: Floats) -> list[Component]:
-    """Return the uncertainty from the offset, which is the same in every reading.
-
-    If volts were measured, the offset of one factor is weighted by the other factor. At constant volts, an offset of
-    the amperes cancels in dynamic power. An offset of the volts does not cancel, because it is multiplied by the
-    amperes.
+    ``watts`` is the figure, the sum of the levels ``busy`` and ``idle`` by their factors in ``levels``. A limit holds
+    for each reading. Two levels may lie in two ranges of the instrument, or on a curve, so they share their error only
+    as far as linearity is stated: then the error is one gain, one offset, and the rest at each level.
     """
-    rail = model.rail
-    if (s := model.readings.supply) is not None:
-        factors = ((rail, float(weight @ s.slope())), (s.rail, float(weight @ s.amperes)))
-        return [
-            Component(
-                "offset calibration", r.accuracy.offset * k / math.sqrt(3.0), shared=f"offset:{r.gain_id or r.name}"
-            )
-            for r, k in factors
-            if r.accuracy is not None
-        ]
-    if rail.accuracy is None:
-        return []
-    per_raw = rail.conversion.supply_v if rail.conversion.unit == "A" and rail.conversion.supply_v else 1.0
-    u = rail.accuracy.offset * per_raw / math.sqrt(3.0)
-    return [Component("offset calibration", u, shared=f"offset:{rail.gain_id or rail.name}")]
+    level_w = {"busy": e.idle_w + e.value_w, "idle": e.idle_w}
+    parts = []
+    for rail, per_raw in _instruments(model, e):
+        if rail.accuracy is None:
+            continue
+        limits, name = rail.accuracy, rail.gain_id or rail.name
+        offset_w = limits.offset * sum(factor * per_raw[level] for level, factor in levels.items())
+        found = [("gain", limits.of_reading * watts), ("offset", offset_w)]
+        each = {level: (limits.linearity or 0.0) * per_raw[level] for level in levels}
+        if limits.linearity is None:
+            found = []
+            each = {k: limits.of_reading * abs(level_w[k]) + limits.offset * abs(per_raw[k]) for k in levels}
+        found += [(f"{level} level", factor * each[level]) for level, factor in levels.items()]
+        parts += [Component(f"{what} calibration", w / math.sqrt(3.0), shared=f"{what}:{name}") for what, w in found]
+    return parts
+
+
+def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, float]]]:
+    """Each instrument of the rail, with the watts at each level that one raw unit of its readings makes."""
+    rail, s = model.rail, model.readings.supply
+    if s is None:
+        constant = rail.conversion.supply_v if rail.conversion.unit == "A" and rail.conversion.supply_v else 1.0
+        return [(rail, {"busy": constant, "idle": constant})]
+    weights = {"busy": e.dynamic + e.idle, "idle": e.idle}
+    return [
+        (of, {level: float(weight @ factor) for level, weight in weights.items()})
+        for of, factor in ((rail, s.slope()), (s.rail, s.amperes))
+    ]
 
 
 def _within_parts(model: RailModel, s: Supply) -> list[Component]:

@@ -29,7 +29,7 @@ IDLE_W = {"core": 1e-3, "io": 5e-4}
 BUSY_W = {"core": 3e-3, "io": 7e-4}
 LEAD_S = 1.0
 NONE = np.zeros((0, 2))
-LIMITS = Accuracy(1e-3, 1e-6)
+LIMITS = Accuracy(1e-3, 1e-6, linearity=0.0)
 
 
 def plant_of(spans: Floats, leak_w: float = 0.0, times: float = 1.0, **ways: Any) -> SimPlant:
