@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from rig.analysis.power.coverage import hidden_w
 from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.resolution import apparent_step, undithered
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
 from rig.types import Floats, Rail
 
-LOOKED_AT = 4096
-LEAST_LEVELS = 4
-"""Fewer may be the levels of a device whose power does not vary, not those of a converter."""
-READINGS_PER_LEVEL = 8
-"""Readings that must share each level before a meter is taken to round to it."""
-
 
 def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) -> Quantity:
     """Return the dynamic power of one rail with its uncertainty budget."""
     parts = _noise_parts(model, e.dynamic)
-    parts += _resolution_parts(model, e.dynamic, 2)
+    parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
     parts.append(Component("clock rate, meter to device", e.value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
     for phase, jitter_s in busy.jitter_u_s.items():
         parts.append(Component("stamp jitter", -e.value_w * jitter_s / busy.seconds, shared=f"stamps:{phase}"))
@@ -42,7 +37,7 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
 def idle_power(model: RailModel, e: Estimate) -> Quantity:
     """Return the idle power of one rail at the mean moment of activity; ``n`` is the number of readings."""
     parts = _noise_parts(model, e.idle)
-    parts += _resolution_parts(model, e.idle, 1)
+    parts += _resolution_parts(model, e.idle, ("idle",))
     parts.append(Component("idle drift off a straight line", -model.bend_w))
     parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
     return _quantity(e.idle_w, parts, 0.0, int(np.sum(model.idle)), "straight line through the idle windows")
@@ -56,7 +51,7 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
     weight = e.dynamic + e.idle
     own = ("white noise", "1/f noise", "hum", "counter jitter", "resolution", "idle drift off a straight line")
     common = [c for c in dynamic.components if c.source not in own and "calibration" not in c.source]
-    parts = _noise_parts(model, weight) + _resolution_parts(model, weight, 1) + common
+    parts = _noise_parts(model, weight) + _resolution_parts(model, weight, ("busy",)) + common
     value = e.value_w + e.idle_w
     parts += _calibration_parts(model, e, value, {"busy": 1.0})
     return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
@@ -74,47 +69,33 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
     return parts
 
 
-def _resolution_parts(model: RailModel, weight: Floats, levels: int) -> list[Component]:
-    """Return the uncertainty from the step of the converter, for a figure that is made of ``levels`` levels.
+def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -> list[Component]:
+    """Return the uncertainty from the step of the converter, for a figure that is made of ``levels``.
 
-    Noise acts as dither and reduces this uncertainty. The error of rounding is on average at most step/pi times the
-    characteristic function of the dither at 2 pi/step (Widrow and Kollar, Quantization Noise, 2008, ch. 4). For white
-    noise this function is exp(-2 pi^2 (sigma/step)^2). For hum of phase amplitude x = 2 pi a/step it is a Bessel
-    function; its envelope sqrt(2/(pi x)) is used here.
-
-    The step of a counter is in joules. It enters once for each end of a stretch of weights, because the next interval
-    contains what one reading of the counter rounds away. A counter that keeps counting needs no other dither.
+    At each level the error is rectangular, as far as noise does not dither it. The step of a counter is in joules. It
+    enters once for each end of a stretch of weights, because the next interval contains what one reading of the counter
+    rounds away. A counter that keeps counting needs no other dither.
     """
-    rail = model.rail
+    rail, r = model.rail, model.readings
     if model.jitter is not None:
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
-    resolution = rail.resolution or apparent_step(model.readings.raw[model.readings.ok])
+    resolution = max(rail.resolution or 0.0, apparent_step(r.raw[r.ok]))
     if not resolution:
         return []
-    step = resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
-    if (s := model.readings.supply) is not None:
-        ok = model.readings.ok
-        volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[ok])))
-        step = math.hypot(step * abs(float(np.mean(s.volts[ok]))), volts_step)
-    sigma2 = max(model.noise.white_w**2 - step**2 / 12.0, 0.0)
-    left = math.exp(-2.0 * math.pi**2 * sigma2 / step**2)
-    for _, amplitude, _ in model.noise.lines:
-        left *= min(1.0, math.sqrt(step / (math.pi**2 * amplitude))) if amplitude > 0 else 1.0
-    return [Component("resolution", step / math.sqrt(12.0) * left * math.sqrt(levels))]
-
-
-def apparent_step(values: Floats) -> float:
-    """Return the step of which all readings are multiples, in their own unit; 0 if they take too many values for one.
-
-    A meter that declares no resolution may still round. At most ``LOOKED_AT`` readings are looked at, evenly spaced.
-    """
-    some = values[:: max(1, len(values) // LOOKED_AT)]
-    levels = np.unique(some)
-    if not LEAST_LEVELS <= len(levels) <= len(some) / READINGS_PER_LEVEL:
-        return 0.0
-    step = float(np.min(np.diff(levels)))
-    multiples = (levels - levels[0]) / step
-    return step if np.allclose(multiples, np.round(multiples), rtol=0.0, atol=0.02) else 0.0
+    step_w = resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
+    if (s := r.supply) is not None:
+        volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok])))
+        step_w = math.hypot(step_w * abs(float(np.mean(s.volts[r.ok]))), volts_step)
+    noise = model.noise
+    at = {"busy": (model.held & r.ok, noise.busy_w), "idle": (model.idle, noise.white_w)}
+    lines = [amplitude * resolution / step_w for _, amplitude, _ in noise.lines]
+    parts = []
+    for level in levels:
+        of_level, noise_w = at[level]
+        left = undithered(r.raw, of_level, resolution, noise_w * resolution / step_w, lines)
+        u = step_w / math.sqrt(12.0) * left
+        parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
+    return parts
 
 
 def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapping[str, float]) -> list[Component]:
