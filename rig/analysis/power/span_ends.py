@@ -11,6 +11,8 @@ from rig.analysis.power.rail_model import RailModel
 from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal, merged, touches
 from rig.types import Floats
 
+SEEN, ROUNDING = 2.0, 1e-9
+"""Standard uncertainties from which on an excess is taken to be real; what arithmetic adds to it, of active power."""
 LEAST_ENDS, LEAST_SPREAD = 6, 0.08
 """Ends of spans, and the standard deviation of the shares of their readings, by which inside and outside are told."""
 
@@ -48,7 +50,8 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
         excess = r.watts[near] - fill * (cut.value_w + cut.idle_w) - (1.0 - fill) * r.watts[level]
         for side in (late, ~late):
             found -= _outside_w(excess[side], fill[side], share[side])
-    return max(abs(found) - model.noise_u_w(weight), 0.0)
+    u_w = model.noise_u_w(weight)
+    return abs(found) - u_w if abs(found) > SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w) else 0.0
 
 
 def _outside_w(excess_w: Floats, fill: Floats, share: Floats) -> float:
