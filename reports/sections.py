@@ -175,7 +175,8 @@ def _rail_row(rail: Rail) -> tuple[str, ...]:
 def _accuracy(accuracy: Accuracy | None, unit: str) -> str:
     if accuracy is None:
         return UNSTATED_ACCURACY
-    limits = f"± ({100.0 * accuracy.of_reading:.3g} % of reading + {si(accuracy.offset, unit)})"
+    linear = "not stated" if accuracy.linearity is None else f"± {si(accuracy.linearity, unit)}"
+    limits = f"± ({100.0 * accuracy.of_reading:.3g} % of reading + {si(accuracy.offset, unit)}), linearity {linear}"
     return f"{limits}, {clean(accuracy.source)}" if accuracy.source else limits
 
 

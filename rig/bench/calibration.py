@@ -34,7 +34,8 @@ class Range:
     """Limits of one range: |error| <= ``of_reading_percent`` of the reading + ``of_range_percent`` of full scale.
 
     ``unit`` is W, A, J or V, ``full_scale`` in it. The temperature coefficients are in per cent per degree, for each
-    degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration.
+    degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration. ``linearity_of_range_percent`` limits
+    what of the error is neither one gain nor one offset; None means not stated.
     """
 
     unit: str
@@ -43,6 +44,7 @@ class Range:
     of_range_percent: float
     of_reading_percent_per_c: float = 0.0
     of_range_percent_per_c: float = 0.0
+    linearity_of_range_percent: float | None = None
     apertures: tuple[Aperture, ...] = ()
 
 
@@ -123,7 +125,9 @@ def accuracy(
         said.append("aperture not known, taken as the shortest")
     short = [a.of_range_percent for a in chosen.apertures if aperture_s is None or aperture_s < a.below_s]
     of_range += max(short, default=0.0)
-    return Accuracy(of_reading / 100.0, of_range / 100.0 * chosen.full_scale, "; ".join(said))
+    bend = chosen.linearity_of_range_percent
+    linearity = None if bend is None else bend / 100.0 * chosen.full_scale
+    return Accuracy(of_reading / 100.0, of_range / 100.0 * chosen.full_scale, "; ".join(said), linearity)
 
 
 def stated(
@@ -214,6 +218,7 @@ _RANGE = {
     "of_range_percent": _PERCENT._replace(needed=True),
     "of_reading_percent_per_c": _PERCENT,
     "of_range_percent_per_c": _PERCENT,
+    "linearity_of_range_percent": _PERCENT,
     "aperture": Field(fields.of(list), "[[range.aperture]] tables"),
 }
 _APERTURE = {
