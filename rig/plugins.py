@@ -13,7 +13,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -59,6 +59,16 @@ def load(group: str, name: str) -> Factory:
     except ImportError as error:
         kind, extras = group.removesuffix("s"), ", ".join(entry.extras) or name
         raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
+
+
+def check_trusted(names: Iterable[str], source: str, trust: bool) -> None:
+    """Refuse names of code by its path (``path.py:function``) that stand in ``source``, a file that others may write.
+
+    Raises ``UsageError``, unless ``trust`` is set.
+    """
+    for name in (name for name in names if ".py:" in name and not trust):
+        remedy = "Read this code, and give --trust to run it"
+        raise refused("trust", name, remedy, f"{source} names the code {name}, which would run here")
 
 
 def options_of(factory: Factory) -> dict[str, Option]:

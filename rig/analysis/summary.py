@@ -49,7 +49,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     if lead is None:
         return _searched(name, parts, probes)
     figures = _figures(by)
-    checks = [*_of_runs(parts), *_of_session(lead.run, by)]
+    checks = [*_whole_session(parts), *_of_runs(parts), *_of_session(lead.run, by)]
     validity = lead.result.validity
     about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
     own = (note for part in by["power"] or [lead] for note in part.result.notes)
@@ -131,6 +131,14 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
 
 
 # ---- rules over several runs ---------------------------------------------------------------
+
+
+def _whole_session(parts: Sequence[Part]) -> Iterator[Check]:
+    """Whether every run is there that the runs themselves announce."""
+    announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
+    if announced or any(part.run.start.session for part in parts):
+        wanted = max(announced, default=len(parts) + 1)
+        yield Check("runs of the session", str(len(parts)), str(wanted) if announced else "more", len(parts) == wanted)
 
 
 def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import DataError, StoreError
+from rig.recording.layout import GENESIS
 from rig.recording.records import (
     DeviceRecord,
     Environment,
@@ -19,6 +20,7 @@ from rig.recording.records import (
     ImportRecord,
     MeterRecord,
     Object,
+    Record,
     ScenarioRecord,
     WorkloadRecord,
 )
@@ -27,6 +29,8 @@ from rig.types import ClockInfo, Rules
 SCHEMA = "neurorig-run/1"
 REMEDY = "See docs/reference/run-directory.md for what it must hold"
 
+LINE_BYTES = 64 << 20
+"""The longest line of events.jsonl."""
 LIMIT = 2**62
 Integer = Annotated[int, Meta(gt=-LIMIT, lt=LIMIT)]
 """Inside +-2^62, so that the difference of any two fits 64 bits."""
@@ -55,6 +59,19 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """
 
 
+class SessionLink(Record, frozen=True):
+    """The place of a run in its session, which chains it to the run before."""
+
+    id: str
+    """Name of the session, drawn at random: the same in all its runs."""
+    number: Count
+    """Place of the run in the session, counted from 1."""
+    of: int | None = None
+    """How many runs the session has when it is whole; null while a search goes on."""
+    previous: str = GENESIS
+    """SHA-256 of events.jsonl of the run before; 64 zeros in the first run."""
+
+
 class Start(Line, frozen=True, tag="start", omit_defaults=True):
     """The first line of events.jsonl: what was measured with what.
 
@@ -80,6 +97,8 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     """The command line. Without --keep-identity, what identifies a person or a host is left out."""
     purpose: str = "all"
     """What the run is for: all, performance, accuracy, power, compliance or probe."""
+    session: SessionLink | None = None
+    """The place of the run in its session; null for a run by itself."""
     lab: str | None = None
     """Where it was recorded, as the bench file says. Informative."""
     operator: str | None = None

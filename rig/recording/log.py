@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 
 from rig.errors import DataError, IntegrityError, StoreError
-from rig.recording.events import SCHEMA, Brackets, Line, Start, Stop, decode, from_json
+from rig.recording.events import LINE_BYTES, REMEDY, SCHEMA, Brackets, Line, SessionLink, Start, Stop, decode, from_json
 from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
 
 
@@ -56,6 +56,26 @@ def read_log(path: Path) -> Log:
     start, stop = known[0], known[-1] if isinstance(known[-1], Stop) else None
     events = known[1:] if stop is None else known[1:-1]
     return Log(cast(Start, start), tuple(lines), tuple(events), stop, sealed, digest)
+
+
+class _First(msgspec.Struct):
+    purpose: str = "all"
+    session: SessionLink | None = None
+
+
+def first_line(path: Path) -> tuple[str, SessionLink | None]:
+    """Return the purpose and the place in its session that a run states.
+
+    Raises ``StoreError`` if its first line cannot be read.
+    """
+    try:
+        with (path / EVENTS).open("rb") as file:
+            found = from_json(file.readline(LINE_BYTES), _First)
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"the first line of {path / EVENTS} cannot be read: {error}", field="start", value=str(path), remedy=REMEDY
+        ) from error
+    return found.purpose, found.session
 
 
 def _check_counters(lines: Sequence[Line]) -> None:

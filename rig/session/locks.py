@@ -65,7 +65,7 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
     The lock file stays, and beside it one that names its last holder. Raises ``SetupError`` when another process
     holds the lock and ``wait`` is off, ``StoreError`` on a file system without locks.
     """
-    holder = path.with_name(f"{path.name}.holder")
+    holder = holder_of(path)
     lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
     told = False
     while not _acquired(lock, path):
@@ -81,6 +81,11 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
         yield
     finally:
         lock.release()
+
+
+def holder_of(path: Path) -> Path:
+    """Return the file beside a lock file that names its last holder."""
+    return path.with_name(f"{path.name}.holder")
 
 
 @contextmanager

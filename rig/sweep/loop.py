@@ -14,6 +14,7 @@ import psutil
 
 from rig import errors
 from rig.errors import Interrupted, RigError, SetupError
+from rig.recording.atomic_write import set_aside
 from rig.session.interrupts import on_signals
 from rig.session.locks import Say, locked
 from rig.sweep.cells import Outcome, Task
@@ -21,7 +22,7 @@ from rig.sweep.grid import Cell, cells_of
 from rig.sweep.pool import Brake, here, spread
 from rig.sweep.progress import Progress
 from rig.sweep.rows import kept_row, row_path, seconds_of
-from rig.sweep.store import Frozen, failure_of, frozen, place_of, set_aside, state_of, torn
+from rig.sweep.store import Frozen, failure_of, frozen, place_of, state_of, torn
 
 
 @dataclass(frozen=True)

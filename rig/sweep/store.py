@@ -14,7 +14,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +28,7 @@ from rig.sweep.grid import Cell, Grid, digest
 
 SCHEMA = "neurorig-sweep/1"
 FILE = "sweep.json"
-CELLS, FAILED, BROKEN, PENDING = "cells", "failed", "broken", "pending"
+CELLS, FAILED, PENDING = "cells", "failed", "pending"
 State = Literal["done", "failed", "open"]
 
 
@@ -171,17 +170,6 @@ def sizes(path: Path) -> dict[str, int]:
 
 
 # ---- whole or not at all --------------------------------------------------------------------
-
-
-def set_aside(folder: Path, path: Path, key: str) -> Path:
-    """Move a file or recording that does not count to ``broken``, under the first free number, and return its path."""
-    aside = folder / BROKEN
-    aside.mkdir(exist_ok=True)
-    suffix = path.suffix if path.is_file() else ""
-    target = next(t for n in count(1) if not (t := aside / f"{key}.{n}{suffix}").exists())
-    path.rename(target)
-    sync_to_disk(aside)
-    return target
 
 
 def put(work: Path, target: Path) -> bool:
