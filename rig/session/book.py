@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
@@ -41,9 +42,12 @@ class Book:
     of: int | None = None
     kept: int = 0
     """How many of the runs were recorded before the session was resumed."""
+    begin: Callable[[], None] = lambda: None
+    """Makes the directory before the first run is recorded."""
 
     def link(self) -> SessionLink:
         """Return the place of the next run, which chains it to the run before."""
+        self.begin()
         before = sha256_of(self.folder / self.runs[-1][0] / EVENTS) if self.runs else GENESIS
         return SessionLink(id=self.id, number=len(self.runs) + 1, of=self.of, previous=before)
 
@@ -75,25 +79,40 @@ class Book:
 def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
     """Yield the book of a new session in ``folder``, or of one that is resumed; seal the session at the end.
 
-    Raises ``SetupError`` where another process is recording it.
+    Nothing is written before ``begin``. Raises ``SetupError`` where another process is recording the session.
     """
+    with ExitStack() as held:
+        if resume:
+            held.enter_context(_held(folder))
+        book = _reopened(folder) if resume else Book(folder, secrets.token_hex(16))
+        book.begin = cache(lambda: None if resume else _begin(held, book, request))
+        try:
+            yield book
+            (folder / REQUEST).unlink(missing_ok=True)
+        finally:
+            if resume or book.runs:
+                book.bind(seal=True)
+
+
+def _begin(held: ExitStack, book: Book, request: Request) -> None:
+    """Make the directory of a new session, and write down what was asked."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        book.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise not_stored(folder, unwritten(error)) from error
+        raise not_stored(book.folder, unwritten(error)) from error
+    held.enter_context(_held(book.folder))
+    content = msgspec.json.format(msgspec.json.encode(request, enc_hook=str), indent=1)
+    write_whole(book.folder / REQUEST, content, sync=True, refuse=not_stored)
+    book.bind(seal=False)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold a session for this process alone."""
     lock = folder / ".lock"
     with locked(lock, f"the session {folder}", wait=False):
         try:
-            if not resume:
-                content = msgspec.json.format(msgspec.json.encode(request, enc_hook=str), indent=1)
-                write_whole(folder / REQUEST, content, sync=True, refuse=not_stored)
-            book = _reopened(folder) if resume else Book(folder, secrets.token_hex(16))
-            book.bind(seal=False)
-            try:
-                yield book
-                (folder / REQUEST).unlink()
-            finally:
-                book.bind(seal=True)
+            yield
         finally:
             for file in (lock, holder_of(lock)):
                 file.unlink(missing_ok=True)

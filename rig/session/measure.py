@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +77,7 @@ def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, res
             if (known := book.known(planned)) is not None:
                 return known
             try:
-                return _record(request, setup, planned, folder / planned.name, quiet, book.link())
+                return _record(request, setup, planned, folder / planned.name, quiet, book.link)
             finally:
                 book.add(planned)
 
@@ -111,7 +111,7 @@ def _record(
     planned: PlannedRun,
     path: Path,
     quiet: bool,
-    session: SessionLink | None = None,
+    link: Callable[[], SessionLink] | None = None,
 ) -> Path:
     options = {**setup.scenario_options, **planned.options}
     # where a device marks its spans on a pin, only a meter sees them
@@ -145,7 +145,7 @@ def _record(
                 artifacts=request.artifacts,
                 progress=progress,
                 keep_identity=request.keep_identity,
-                session=session,
+                session=None if link is None else link(),
             )
         except RigError as error:
             if path.exists():

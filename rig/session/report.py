@@ -89,15 +89,18 @@ def report(path: Path | str, out: Path | str | None = None) -> Report:
     if session is None:
         return runs[0]
     target = inside(path, path / DERIVED) if out is None else out
-    whole = _whole(session, parts)
+    whole = session_result(session, parts)
     if whole is None:
         return Report(path, None, target, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
     return _written(path, whole, target, run, tuple(runs))
 
 
-def _whole(session: Session, parts: Sequence[Part]) -> Result | None:
-    """The result of a session; notes name runs that were broken off."""
+def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
+    """Return the result of a session, or None if its runs give none; notes name runs that were broken off.
+
+    Raises ``StoreError`` for a session without runs.
+    """
     if not parts:
         what, remedy = f"no run of the session {session.path} has ended", f"Go on: rig measure --resume {session.path}"
         raise StoreError(what, field="session", value=str(session.path), remedy=remedy)
