@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reports import result_tables as results
 from reports import sections
 from reports.figures.draw import draw
-from reports.format import clean, say
+from reports.format import say
 from reports.names import title
 from reports.session import members, session_of
 from reports.stream import stream_csv
@@ -22,6 +22,7 @@ from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.recording.atomic_write import inside, not_stored, write_whole
 from rig.recording.reader import Run
+from rig.terminal import clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -13,7 +13,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -61,14 +61,25 @@ def load(group: str, name: str) -> Factory:
         raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
 
 
-def check_trusted(names: Iterable[str], source: str, trust: bool) -> None:
-    """Refuse names of code by its path (``path.py:function``) that stand in ``source``, a file that others may write.
+PROGRAMS = ("interpreter", "path", "arguments")
+"""Options of drivers that name a program to run, or its arguments."""
 
-    Raises ``UsageError``, unless ``trust`` is set.
+
+def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
+    """Return the names of code by its path (``path.py:function``), and the options that name a program."""
+    given = (text.partition("=") for text in options)
+    programs = [f"{key}={value}" for key, _, value in given if value and key.rpartition(".")[2] in PROGRAMS]
+    return [name for name in names if ".py:" in name] + programs
+
+
+def check_trusted(code: Sequence[str], source: str, trust: bool) -> None:
+    """Refuse code that ``source`` names, a file that others may have written, unless ``trust`` is set.
+
+    ``code`` is what ``code_in`` finds. Raises ``UsageError``.
     """
-    for name in (name for name in names if ".py:" in name and not trust):
-        remedy = "Read this code, and give --trust to run it"
-        raise refused("trust", name, remedy, f"{source} names the code {name}, which would run here")
+    if code and not trust:
+        what = f"{source} names the code {code[0]}, which would run here"
+        raise refused("trust", code[0], "Read this code, and give --trust to run it", what)
 
 
 def options_of(factory: Factory) -> dict[str, Option]:

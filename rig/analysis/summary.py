@@ -213,7 +213,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
     ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
     # an issue that ran only an earlier phase has no decision
     decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
-    use = np.isin(q.issue, decided) & (q.output >= 0)
+    use = np.isin(q.issue, decided) & (q.output >= 0) & (q.sample >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
     for sample, output in pairs.tolist():
         out.setdefault(ids[sample], set()).add(labels[output])
@@ -256,6 +256,6 @@ def _median_times(parts: Sequence[Part]) -> dict[str, float]:
     for part in parts:
         q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()
         for sample, seconds in zip(q.sample.tolist(), (q.completed_s - q.issued_s).tolist(), strict=True):
-            if math.isfinite(seconds):
+            if math.isfinite(seconds) and sample >= 0:
                 by_sample.setdefault(ids[sample], []).append(seconds)
     return {name: float(np.median(times)) for name, times in by_sample.items()}

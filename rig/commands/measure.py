@@ -103,7 +103,7 @@ def _request(args: argparse.Namespace) -> Request:
     from rig.bench.bench_file import find_bench, request_of
     from rig.session.setup import Request, workload_for
 
-    chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option))
+    chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
     return Request(
         device=chosen.device,
         meters=chosen.meters,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rig.errors import InvalidResultError, MeasurementRefusedError
+from rig.terminal import say, say_json
 
 if TYPE_CHECKING:
     from rig.session.report import Report
@@ -34,12 +34,12 @@ def show(found: Report, as_json: bool, verbose: bool = False, allow_invalid: boo
     from rig.plugins import load
 
     if as_json:
-        sys.stdout.write(json.dumps(found.to_json()) + "\n")
+        say_json(json.dumps(found.to_json()))
     elif found.result is not None:
         load("reports", "console")(found.result, verbose=verbose)
         kind = "run" if found.runs is None else "session"
         digest = found.result.session_digest or found.result.run_digest
-        sys.stdout.write(f"{kind:7} {found.path}\ndigest  {digest}\nreport  {found.folder / 'report.html'}\n")
+        say(f"{kind:7} {found.path}", f"digest  {digest}", f"report  {found.folder / 'report.html'}")
     if found.power_refused:
         return MeasurementRefusedError.exit_code
     return InvalidResultError.exit_code if found.invalid and not allow_invalid else 0

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import DataError, StoreError
+from rig.recording.bounded import check_texts
 from rig.recording.layout import GENESIS
 from rig.recording.records import (
     DeviceRecord,
@@ -29,8 +30,6 @@ from rig.types import ClockInfo, Rules
 SCHEMA = "neurorig-run/1"
 REMEDY = "See docs/reference/run-directory.md for what it must hold"
 
-LINE_BYTES = 64 << 20
-"""The longest line of events.jsonl."""
 LIMIT = 2**62
 Integer = Annotated[int, Meta(gt=-LIMIT, lt=LIMIT)]
 """Inside +-2^62, so that the difference of any two fits 64 bits."""
@@ -263,6 +262,7 @@ def start_of(document: Mapping[str, Any]) -> Start:
 
     Raises ``msgspec.ValidationError``.
     """
+    check_texts(document)
     moved = dict(document)
     for name, record in (("device", DeviceRecord), ("workload", WorkloadRecord)):
         if isinstance(part := moved.get(name), dict):

@@ -43,7 +43,7 @@ class BoundRun(msgspec.Struct, frozen=True):
     """One run of a session: its directory, what it is for, and the SHA-256 of its ``events.jsonl``."""
 
     path: PlainName
-    purpose: str
+    purpose: Annotated[str, Meta(max_length=100)]
     events_sha256: str
 
 

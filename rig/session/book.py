@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from rig.errors import RigError, StoreError, UsageError
-from rig.plugins import check_trusted
+from rig.plugins import check_trusted, code_in
 from rig.recording.atomic_write import not_stored, set_aside, unwritten, write_whole
 from rig.recording.bounded import read_bounded
 from rig.recording.events import SessionLink
@@ -137,7 +137,7 @@ def request_in(folder: Path, trust: bool) -> Request:
         what, remedy = f"{folder / REQUEST} cannot be read: {error}", "Measure again into a new directory"
         raise StoreError(what, field="resume", value=str(folder), remedy=remedy) from error
     named = (found.device, *found.meters, found.scenario, found.workload, found.rules)
-    check_trusted(named, str(folder / REQUEST), trust)
+    check_trusted(code_in(named, found.options), str(folder / REQUEST), trust)
     return replace(found, out=folder)
 
 
