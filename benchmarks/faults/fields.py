@@ -70,11 +70,11 @@ RAW: tuple[bytes, ...] = (
 )  # fmt: skip
 """Values that ``json.dumps`` would not write, in the place of one field."""
 OUTPUTS = (
-    "{}", "[]", "null", "1", '"x"', '{"label": {}}', '{"label": [1]}', '{"cost": "x", "solution": 1}',
-    '{"label": null}', '{"cost": NaN, "solution": ""}', '{"cost": 1, "solution": "zz"}', '{"cost": -1e308, "solution": "ff"}',
-    '{"cost": 1, "solution": null}', '{"cost": -5, "solution": "00", "budget_s": "x", "overrun_s": []}',
-    '{"probabilities": {"x": "y"}}', '{"scores": [[]]}', '{"label": "park", "probabilities": [1, "x"]}',
-    '{"label": "park", "probabilities": {"park": 1e999}}',
+    "{}", "[]", "null", "1", '"x"', '{"label": {}}', '{"label": [1]}', '{"label": null}', '{"cost": 1}',
+    '{"cost": "x", "solution": 1}', '{"cost": NaN, "solution": ""}', '{"cost": 1, "solution": "zz"}',
+    '{"cost": -1e308, "solution": "ff"}', '{"cost": 1, "solution": null}', '{"scores": [[]]}',
+    '{"cost": -5, "solution": "00", "budget_s": "x", "overrun_s": []}', '{"probabilities": {"x": "y"}}',
+    '{"label": "park", "probabilities": [1, "x"]}', '{"label": "park", "probabilities": {"park": 1e999}}',
 )  # fmt: skip
 """Answers that are JSON and mean nothing."""
 MARK = "\ue000here\ue000"

@@ -15,6 +15,7 @@ from rig.errors import RigError, SetupError, UsageError, refused
 from rig.plugins import check_trusted
 from rig.recording.bounded import written_by_others
 from rig.sweep.check import grids_for
+from rig.sweep.dask import check_address
 from rig.sweep.grid import GridSpec
 from rig.sweep.loop import Means, available_cores, renew_rows, work_off
 from rig.sweep.reading import from_file, from_texts, values_in, with_workload
@@ -81,6 +82,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record or table a sweep; the exit code is 0, or that of the first failed cell. Raises a ``RigError``."""
+    if args.scheduler is not None:
+        check_address(args.scheduler, args.trust)
     folder, spec = _target(args)
     means = _means(args)
     if args.table:

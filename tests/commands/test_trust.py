@@ -14,6 +14,7 @@ from rig.commands.main import main
 from rig.errors import DataError, SetupError, UsageError
 from rig.plugins import code_in
 from rig.session.locks import locked, runtime_dir
+from rig.sweep.dask import check_address
 from rig.sweep.grid import Facts, Grid, GridSpec
 from rig.sweep.store import FILE, freeze
 
@@ -110,3 +111,17 @@ def test_a_lock_follows_no_link(here: Path) -> None:
         with pytest.raises(Exception, match="cannot lock"), locked(here / name, "it", wait=False):
             pass
     assert (here / "precious").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://lab1:8786", "10.0.0.2:8786", "lab1:8786", "tcp://127.0.0.1.evil:1", "ws://x"]
+)
+def test_a_scheduler_on_another_host_needs_tls(address: str) -> None:
+    with pytest.raises(UsageError, match="not reached by TLS"):
+        check_address(address, trust=False)
+    check_address(address, trust=True)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:8786", "tls://lab1:8786"])
+def test_a_scheduler_on_this_host_or_with_tls_is_taken(address: str) -> None:
+    check_address(address, trust=False)

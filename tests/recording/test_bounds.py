@@ -17,6 +17,7 @@ from rig.recording import bounded
 from rig.recording.bounded import read_bounded
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, bind, open_session
+from rig.recording.tables import SAMPLES
 from tests.support.run_by_hand import short_recording
 
 SOON_S = 5.0
@@ -120,13 +121,13 @@ def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
 
 def test_rows_that_take_no_room_are_not_made(run: Path) -> None:
     """A column of nulls of any length has no bytes; it must not become an array of that length."""
-    batch = pa.RecordBatch.from_arrays([pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])], names=["id"])
+    nothing = pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])
+    batch = pa.RecordBatch.from_arrays([nothing] * len(SAMPLES.names), names=SAMPLES.names)
     with pa.OSFile(str(run / "samples.arrows"), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as stream:
         for _ in range(100):
             stream.write_batch(batch)
     hash_again(run)
-    with pytest.raises(StoreError, match="samples lacks"):
-        open_run(run)
+    assert open_run(run).truncated == ("samples.arrows",)
 
 
 def test_a_session_file_of_gigabytes_is_refused(tmp_path: Path) -> None:
