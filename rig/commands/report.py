@@ -40,6 +40,8 @@ def show(found: Report, as_json: bool, verbose: bool = False, allow_invalid: boo
         kind = "run" if found.runs is None else "session"
         digest = found.result.session_digest or found.result.run_digest
         say(f"{kind:7} {found.path}", f"digest  {digest}", f"report  {found.folder / 'report.html'}")
+    if found.unfinished and not as_json:
+        say(f"next    rig measure --resume {found.path}")
     if found.power_refused:
         return MeasurementRefusedError.exit_code
     return InvalidResultError.exit_code if found.invalid and not allow_invalid else 0

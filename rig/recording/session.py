@@ -26,6 +26,8 @@ from rig.recording.log import first_line
 SCHEMA = "neurorig-session/1"
 FILE = "session.json"
 SEAL = "session.json.sha256"
+REQUEST = "request.json"
+"""What a session was asked for; it is there until the session is whole."""
 PlainName = Annotated[str, Meta(pattern=r"\A(?!\.)[^/\\\x00-\x1f\x7f]{1,200}\Z")]
 """A name of a directory inside another: no path, no control character."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import takewhile
@@ -17,17 +17,15 @@ import msgspec
 
 from rig.errors import RigError, StoreError, UsageError
 from rig.plugins import check_trusted, code_in
-from rig.recording.atomic_write import not_stored, set_aside, unwritten, write_whole
+from rig.recording.atomic_write import BROKEN, not_stored, set_aside, unwritten, write_whole
 from rig.recording.bounded import read_bounded
 from rig.recording.events import SessionLink
-from rig.recording.layout import EVENTS, GENESIS, sha256_of
+from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
 from rig.recording.log import first_line, read_log
-from rig.recording.session import SizeProbe, bind, is_session, open_session
+from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
 from rig.session.locks import holder_of, locked
 from rig.session.searches import PlannedRun
 from rig.session.setup import Request
-
-REQUEST = "request.json"
 
 
 @dataclass
@@ -68,7 +66,8 @@ class Book:
         """Bind a run that has ended, in whatever way."""
         if (self.folder / planned.name / EVENTS).is_file():
             self.runs.append((planned.name, planned.purpose))
-            self.bind(seal=False)
+            with suppress(StoreError):  # it is tried again at the end
+                self.bind(seal=False)
 
     def bind(self, *, seal: bool) -> None:
         """Write ``session.json`` as it stands."""
@@ -88,10 +87,13 @@ def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
         book.begin = cache(lambda: None if resume else _begin(held, book, request))
         try:
             yield book
-            (folder / REQUEST).unlink(missing_ok=True)
-        finally:
-            if resume or book.runs:
-                book.bind(seal=True)
+        except BaseException:
+            with suppress(StoreError):  # the first error says more
+                if resume or book.runs:
+                    book.bind(seal=True)
+            raise
+        (folder / REQUEST).unlink(missing_ok=True)
+        book.bind(seal=True)
 
 
 def _begin(held: ExitStack, book: Book, request: Request) -> None:
@@ -148,7 +150,8 @@ def _reopened(folder: Path) -> Book:
     link = first_line(folder / keep[0][0])[1] if keep else None
     book = Book(folder, secrets.token_hex(16) if link is None else link.id, keep, kept=len(keep))
     book.repeated += open_session(folder).repeated
-    for path in sorted(p for p in folder.iterdir() if (p / EVENTS).is_file() and p.name not in dict(keep)):
+    stays = {*dict(keep), DERIVED, BROKEN}
+    for path in sorted(p for p in folder.iterdir() if p.is_dir() and p.name not in stays):
         book.repeated.append(set_aside(folder, path, path.name).relative_to(folder).as_posix())
     return book
 

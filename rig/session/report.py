@@ -16,7 +16,7 @@ from rig.plugins import load
 from rig.recording.atomic_write import inside
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import Run, open_run
-from rig.recording.session import Session, is_session, open_session
+from rig.recording.session import REQUEST, Session, is_session, open_session
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,15 @@ class Report:
         )
 
     @property
+    def unfinished(self) -> bool:
+        """Whether this is a session that was broken off and can go on."""
+        return self.runs is not None and (self.path / REQUEST).is_file()
+
+    @property
     def invalid(self) -> bool:
-        """Whether the verdict is INVALID."""
+        """Whether the verdict is INVALID, or a session is not whole."""
         validity = None if self.result is None else self.result.validity
-        return validity is not None and not validity.valid
+        return self.unfinished or (validity is not None and not validity.valid)
 
     def to_json(self) -> dict[str, Any]:
         """The report as one JSON object."""

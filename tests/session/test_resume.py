@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from rig.commands.main import main
-from rig.errors import StoreError, UsageError
+from rig.engine.record import record
+from rig.errors import InvalidResultError, StoreError, UsageError
 from rig.recording.reader import open_run
-from rig.recording.session import FILE, open_session
-from rig.session.book import REQUEST, request_in
+from rig.recording.session import FILE, REQUEST, bind, open_session
+from rig.session.book import request_in
 from rig.session.measure import measure
+from rig.session.report import report
 from rig.session.setup import Request
 from tests.session.test_session_forgery import result_of
 
@@ -40,13 +42,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (torn / "events.jsonl").write_bytes(b"".join(lines[:3]))
             kept["path"] = shutil.copytree(folder, folder.with_name("left"))
             raise Killed
-        return real(path, *args, **more)
+        return record(path, *args, **more)
 
-    from rig.session import measure as module
-
-    real = module.record
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(module, "record", snapshot)
+        patch.setattr("rig.session.measure.record", snapshot)
         measure(request, quiet=True)
     found: Path = kept["path"]
     return found
@@ -63,6 +62,24 @@ def test_it_is_reported_as_far_as_it_came_and_invalid(session: Path) -> None:
     assert result.validity.verdict == "INVALID"
     assert ("1", "3") in [(c.found, c.allowed) for c in result.validity.checks if c.rule == "runs of the session"]
     assert "performance is not part of the session: it was broken off" in result.notes
+
+
+def test_the_report_says_how_to_go_on(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(session)]) == InvalidResultError.exit_code
+    assert f"next    rig measure --resume {session}" in capsys.readouterr().out
+
+
+def test_a_session_whose_first_run_was_broken_off_says_so(session: Path) -> None:
+    bind(session, [], seal=False)
+    with pytest.raises(StoreError, match="no run of the session") as caught:
+        report(session)
+    assert "--resume" in caught.value.remedy
+
+
+def test_an_empty_directory_of_a_run_is_no_obstacle(session: Path) -> None:
+    (session / "power" / "traces").mkdir(parents=True)
+    measure(request_in(session, trust=False), quiet=True, resume=True)
+    assert len(open_session(session).runs) == 3
 
 
 def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -> None:
