@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET, to_builtins
 
-from reports.format import NOT_STATED, clean, flatten, say, si
+from reports.format import NOT_STATED, flatten, say, si
 from reports.names import parts_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import ClockSummary, Result
 from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord
+from rig.terminal import clean
 from rig.types import Accuracy, ClockInfo, Rail
 
 Pairs = list[tuple[str, str]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reports.format import clean
 from rig.analysis.verdict import Check, Validity
+from rig.terminal import clean
 
 PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)

@@ -49,7 +49,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     if lead is None:
         return _searched(name, parts, probes)
     figures = _figures(by)
-    checks = [*_of_runs(parts), *_of_session(lead.run, by)]
+    checks = [*_whole_session(parts), *_of_runs(parts), *_of_session(lead.run, by)]
     validity = lead.result.validity
     about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
     own = (note for part in by["power"] or [lead] for note in part.result.notes)
@@ -133,6 +133,14 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
 # ---- rules over several runs ---------------------------------------------------------------
 
 
+def _whole_session(parts: Sequence[Part]) -> Iterator[Check]:
+    """Whether every run is there that the runs themselves announce."""
+    announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
+    if announced or any(part.run.start.session for part in parts):
+        wanted = max(announced, default=len(parts) + 1)
+        yield Check("runs of the session", str(len(parts)), str(wanted) if announced else "more", len(parts) == wanted)
+
+
 def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
     for part in parts:
         if part.purpose != "probe" and part.result.validity is not None:
@@ -205,7 +213,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
     ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
     # an issue that ran only an earlier phase has no decision
     decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
-    use = np.isin(q.issue, decided) & (q.output >= 0)
+    use = np.isin(q.issue, decided) & (q.output >= 0) & (q.sample >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
     for sample, output in pairs.tolist():
         out.setdefault(ids[sample], set()).add(labels[output])
@@ -248,6 +256,6 @@ def _median_times(parts: Sequence[Part]) -> dict[str, float]:
     for part in parts:
         q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()
         for sample, seconds in zip(q.sample.tolist(), (q.completed_s - q.issued_s).tolist(), strict=True):
-            if math.isfinite(seconds):
+            if math.isfinite(seconds) and sample >= 0:
                 by_sample.setdefault(ids[sample], []).append(seconds)
     return {name: float(np.median(times)) for name, times in by_sample.items()}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.rule_set import differing_rules, is_known
 from rig.analysis.service.early_stopping import allowed, nearest_rank, needed
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s
@@ -25,10 +26,10 @@ def judge(terms: Terms, q: Queries, figures: Figures, more: tuple[Check, ...] = 
     rules = terms.rules
     if rules is None:
         return None
-    checks = [*_whole(terms, q, rules)]
+    checks = [*differing_rules(rules, terms.scenario), *_whole(terms, q, rules)]
     if terms.purpose not in ("accuracy", "compliance"):
         checks += [*_long_enough(terms, q, rules), *_on_time(terms, q, rules, figures)]
-    return Validity(rules.name, rules.source, rules.submittable, (*checks, *more))
+    return Validity(rules.name, rules.source, rules.submittable and is_known(rules), (*checks, *more))
 
 
 def _whole(terms: Terms, q: Queries, rules: Rules) -> Iterator[Check]:

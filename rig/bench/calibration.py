@@ -14,6 +14,7 @@ from typing import Any
 from rig.bench import fields
 from rig.bench.fields import Field, check_table
 from rig.errors import DataError, refused
+from rig.recording.bounded import read_bounded
 from rig.types import Accuracy, Rail
 
 UNITS = ("W", "A", "J", "V")
@@ -69,7 +70,7 @@ def load(path: Path) -> Calibration:
     Raises ``UsageError`` when it is not there, ``DataError`` naming the line or the field that is wrong.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bounded(path).decode("utf-8-sig")
         data = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except OSError as error:
         what = f"cannot read the calibration {path}: {error.strerror}"
