@@ -26,8 +26,8 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
     parts = _noise_parts(model, e.dynamic)
     parts += _resolution_parts(model, e.dynamic, 2)
     parts.append(Component("clock rate, meter to device", e.value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
-    for phase, jitter_s in busy.jitter_u_s.items():
-        parts.append(Component("stamp jitter", -e.value_w * jitter_s / busy.seconds, shared=f"stamps:{phase}"))
+    for phase, stamps in busy.stamps.items():
+        parts += stamps.components(-e.value_w / busy.seconds, phase, shared=e.by_length)
     parts.append(Component("idle drift off a straight line", model.bend_w))
     parts.append(Component("unseen between apertures", _aperture_u(model, e)))
     parts += _gain_parts(model, e.value_w)

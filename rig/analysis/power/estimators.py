@@ -12,7 +12,7 @@ are two estimators:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class Estimate:
     """Dynamic power ``value_w`` and idle power ``idle_w`` as weighted sums of the readings.
 
     ``dynamic`` and ``idle`` are the weights, shape (n,); ``share`` is the part of the windows that took part.
+    ``by_length`` says that energy was divided by the stamped length of the windows.
     """
 
     dynamic: Floats
@@ -47,6 +48,7 @@ class Estimate:
     value_w: float
     idle_w: float
     share: float
+    by_length: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate
     dynamic *= z.sum()
     np.subtract(z, dynamic, out=dynamic)
     dynamic /= busy
-    return _estimate(model, dynamic, windows_s[member], float(np.mean(member)), uneven)
+    found = _estimate(model, dynamic, windows_s[member], float(np.mean(member)), uneven)
+    return replace(found, by_length=True)
 
 
 def trimmed(model: RailModel, windows_s: Floats) -> Estimate | TooShort:
@@ -254,3 +257,17 @@ def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
     typical[mine] = each_s[mine] / power
     noise = sum(model.variances(typical).values())
     return math.sqrt(max(float(np.var(each, ddof=1)) - noise, 0.0) + noise * math.sqrt(2.0 / len(spans)))
+
+
+def length_error_s(model: RailModel, windows_s: Floats, other_s: Floats, known_s: float) -> float:
+    """Return by how much the length of all windows together may be wrong beyond ``known_s``, in seconds.
+
+    Energy above idle is power times length, so it shows the true length of spans of even power. What the noise of both
+    estimates hides remains in the result. It is inf if the windows have no such estimates.
+    """
+    cut, whole = trimmed(model, windows_s), integrated(model, windows_s, other_s)
+    if isinstance(cut, TooShort) or whole is None or cut.value_w == 0.0:
+        return math.inf
+    per_w = float(np.sum(windows_s[:, 1] - windows_s[:, 0])) / abs(cut.value_w)
+    seen_s = abs(whole.value_w - cut.value_w) * per_w
+    return math.sqrt(max(seen_s**2 - known_s**2, 0.0) + (model.noise_u_w(whole.dynamic - cut.dynamic) * per_w) ** 2)

@@ -19,6 +19,7 @@ from rig.analysis.power.estimators import (
     gaps_without_reading,
     idle_moved_w,
     integrated,
+    length_error_s,
     stamp_jitter_s,
     trimmed,
 )
@@ -27,7 +28,7 @@ from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY, after_end, displaced
-from rig.analysis.timing.execution_time import BusyTime
+from rig.analysis.timing.execution_time import BusyTime, StampsU
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase, Readings
 from rig.analysis.verdict import Check
@@ -77,12 +78,31 @@ class PowerFigures:
     """What of a recording contradicts itself; each check fails."""
 
 
-def stamp_jitters_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]) -> dict[str, float]:
-    """Return the uncertainty of the total busy time of each phase, in seconds.
+def stamps_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]) -> dict[str, StampsU]:
+    """Return the uncertainty of the total busy time of each phase.
 
-    It comes from the jitter of stamps and from the lag of a pin.
+    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps.
     """
-    return {name: _stamp_jitter_u_s(phase, device, models) for name, phase in activity.phases.items()}
+    return {
+        name: StampsU(_stamp_jitter_u_s(phase, device, models), _stamp_step_u_s(activity, name, device, models))
+        for name, phase in activity.phases.items()
+    }
+
+
+def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Sequence[RailModel]) -> float:
+    """The step of the stamps averages over spans, unless spans keep step with the clock of their stamps.
+
+    Stamps do not show this. The trace does: energy over power is the length of the spans, whatever their stamps.
+    """
+    windows_s = activity.phases[name].windows_s
+    count = len(windows_s)
+    own_s, most_s = math.sqrt(count / 6.0) * device.step_s, count * device.step_s / math.sqrt(3.0)
+    if count < 2 or not models:
+        return most_s
+    others = [p.windows_s for n, p in activity.phases.items() if n != name]
+    other_s = np.concatenate([activity.excluded_s(), *others])
+    seen_s = min(length_error_s(model, windows_s, other_s, own_s) for model in models)
+    return math.hypot(own_s, min(seen_s, most_s))
 
 
 def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel]) -> float:

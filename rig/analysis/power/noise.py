@@ -20,6 +20,10 @@ from rig.types import Floats
 MAX_LINES = 3
 SEGMENT = 1 << 17
 HORIZON_S = 1000.0
+KNOWN = 4.0
+"""Standard deviations by which the frequency of a line may be off."""
+WANDER = 5e-4
+"""Part by which it may change during a run, as that of the mains does."""
 BLOCK = 1 << 16
 """Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
@@ -108,13 +112,20 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
-    mean, worst = t_s.mean(), 0.0
-    turned = np.empty(len(t_s), dtype=np.complex128)
-    for f in f_hz + df_hz * np.linspace(-1.0, 1.0, 5):
-        for part in (slice(k, k + BLOCK) for k in range(0, len(turned), BLOCK)):
-            turned[part] = weight[part] * np.exp(-2j * np.pi * f * (t_s[part] - mean))
-        worst = max(worst, float(np.abs(np.sum(turned)) ** 2))
-    return worst
+    """Return the largest ``|W(f)|^2`` within ``df_hz`` of ``f_hz``.
+
+    The weights are demodulated and summed over stretches far shorter than ``1 / df_hz``, whose spectrum shows every
+    frequency nearby. A line in step with the spans adds up over all of them, within a peak as narrow as the run is long.
+    """
+    slots = 1 + int(8.0 * df_hz * (t_s[-1] - t_s[0]))
+    grid = np.zeros(slots, dtype=np.complex128)
+    for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
+        since = t_s[part] - t_s[0]
+        turned = weight[part] * np.exp(-2j * np.pi * f_hz * since)
+        slot = np.minimum((8.0 * df_hz * since).astype(np.int64), slots - 1)
+        grid += np.bincount(slot, turned.real, slots) + 1j * np.bincount(slot, turned.imag, slots)
+    gain = np.abs(np.fft.fft(grid, 4 * slots)) ** 2
+    return float(np.max(gain[np.abs(np.fft.fftfreq(4 * slots)) <= 1.0 / 8.0]))
 
 
 def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
@@ -132,7 +143,7 @@ def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
 def lines_of(
     residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float
 ) -> tuple[tuple[float, float, float], ...]:
-    """Return up to three spectral lines: frequency in Hz, amplitude in W, and spacing of the spectrum in Hz."""
+    """Return up to three spectral lines: frequency in Hz, amplitude in W, and how far the frequency may be off in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
     data = [r for r in residuals if len(r) >= 8]
     f, power = spectra[longest]
@@ -148,15 +159,23 @@ def lines_of(
             break
         if any(abs(f[k] - g) < 3.0 * df for g, _, _ in found):
             continue
-        amplitude = math.sqrt(np.mean([_amplitude(r, f[k], df, period_s) ** 2 for r in data]))
-        found.append((float(f[k]), amplitude, float(df)))
+        shown = [_line(r, f[k], df, period_s) for r in data]
+        at_hz = max(zip(map(len, data), shown, strict=True))[1][0]
+        # Rife and Boorstyn (1974): the least variance of the frequency of a tone in white noise
+        off_hz = max(KNOWN * 0.39 * df / math.sqrt(ratio[k]), WANDER * at_hz)
+        found.append((at_hz, math.sqrt(np.mean([a * a for _, a in shown])), min(off_hz, float(df))))
     return tuple(found)
 
 
-def _amplitude(x: Floats, f_hz: float, df_hz: float, period_s: float) -> float:
+def _line(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:
+    """Frequency near ``f_hz`` at which a line is strongest, and its amplitude there."""
     t = np.arange(len(x)) * period_s
-    scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 7)
-    return max(2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan)
+    scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 13)
+    size = np.array([2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan])
+    k = int(np.clip(np.argmax(size), 1, len(size) - 2))
+    bow = size[k - 1] - 2.0 * size[k] + size[k + 1]
+    by = 0.5 * (size[k - 1] - size[k + 1]) / bow if bow < 0.0 else 0.0
+    return float(scan[k] + np.clip(by, -1.0, 1.0) * (scan[1] - scan[0])), float(size.max())
 
 
 def _running_median(power: Floats) -> tuple[Floats, Floats]:

@@ -25,7 +25,8 @@ BEND_PRIOR = 0.12
 class RailModel:
     """One rail with everything that the estimators share; arrays have the shape of the readings, (n,).
 
-    ``sigma_s`` and ``rate_sigma`` are the uncertainties between the meter's clock and the device's. ``idle`` marks the
+    ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, the step of their stamps included, and
+    ``rate_sigma`` the uncertainty of the rate between the meter's clock and the device's. ``idle`` marks the
     readings in the idle windows, ``busy`` the readings that touch a span, and ``held`` the readings wholly inside one.
     ``weight`` is the length of a reading, or 1 if all readings have the same length. It is 0 where a reading is not a
     number.
@@ -106,6 +107,7 @@ def model_of(
     """
     everything = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
     busy_s = merged(everything)
+    sigma_s = math.hypot(sigma_s, 0.5 * activity.step_s)
     where = idle_window_of(r, activity.idle_s, everything, sigma_s, host_sigma_s)
     idle = where >= 0
     if np.count_nonzero(idle) < 2:
