@@ -57,6 +57,7 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
         "white noise",
         "1/f noise",
         "hum",
+        "random walk",
         "counter jitter",
         "resolution",
         "idle drift off a straight line",
@@ -76,6 +77,7 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
         Component("white noise", math.sqrt(v["white"]), model.noise.dof),
         Component("1/f noise", math.sqrt(v["flicker"])),
         Component("hum", math.sqrt(v["lines"])),
+        Component("random walk", math.sqrt(v["walk"])),
     ]
     if model.jitter is not None:
         parts.append(Component("counter jitter", math.sqrt(v["counter"]), model.jitter.dof))

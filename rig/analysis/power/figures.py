@@ -23,6 +23,7 @@ from rig.analysis.power.estimators import (
     stamp_jitter_s,
     trimmed,
 )
+from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Quantity, linear
@@ -167,6 +168,7 @@ def rail_figures(
     if checks := _contradictions(model, activity, end_s):
         return _contradicted(readings, checks)
     differ, level_w = gaps_differ(model)
+    model = by_gaps(model, activity.busy_windows_s())
     notes += _trace_notes(model, activity, level_w if differ else None)
     figures = Figures()
     refusals: list[Refusal] = []
@@ -228,6 +230,8 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
     yield from missing_notes(name, model.readings, activity.busy_windows_s())
     if (overload := overload_note(name, model)) is not None:
         yield overload
+    if model.gap is not None:
+        yield f"Rail {name}: idle wanders between its windows, so idle under the spans is taken from the gaps between them"
     if gap_w is not None:
         yield (
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "

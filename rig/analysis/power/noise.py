@@ -34,7 +34,8 @@ class Noise:
 
     ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``flicker_w2`` is h
     in h / f. ``lines`` are pairs of frequency in Hz and amplitude in W. ``period_s`` is the interval between readings.
-    ``dof`` are the degrees of freedom of the white level.
+    ``dof`` are the degrees of freedom of the white level. ``walk_w2_per_s`` is the variance by which a random walk
+    grows in a second; its spectrum is walk_w2_per_s / (2 pi^2 f^2).
     """
 
     white_w: float
@@ -43,6 +44,7 @@ class Noise:
     lines: tuple[tuple[float, float, float], ...]
     period_s: float
     dof: float
+    walk_w2_per_s: float = 0.0
 
 
 def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Floats, slow: Floats | None = None,
@@ -62,31 +64,46 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     lines = lines_of(residuals, spectra, period_s)
     bins = [binned(spectra, [line[0] for line in lines], period_s)]
     if slow is not None and len(slow) >= 12:
-        bins.append(binned([periodogram(slow, slow_period_s, 2)], [], slow_period_s))
-    white, flicker = _whittle(bins)
+        bins.append(binned([periodogram(slow, slow_period_s, 1)], [], slow_period_s))
+    white, flicker, walk = _whittle(bins)
     sigma = math.sqrt(white / (2.0 * period_s))
     idle_differences = np.concatenate([np.diff(r) for r in residuals])
     excess = spread(busy_differences) ** 2 - spread(idle_differences) ** 2
     n = float(sum(len(r) for r in residuals))
     u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * spread(idle_differences) ** 2
     busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
-    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0))
+    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), 2.0 * math.pi**2 * walk)
 
 
 def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]) -> dict[str, float]:
-    """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines.
+    """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines, walk.
 
     ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy.
     """
     white = float(noise.busy_w**2 * np.sum(weight[busy] ** 2) + noise.white_w**2 * np.sum(weight[~busy] ** 2))
     used = np.flatnonzero(weight)
     if not len(used):
-        return {"white": 0.0, "flicker": 0.0, "lines": 0.0}
+        return {"white": 0.0, "flicker": 0.0, "lines": 0.0, "walk": 0.0}
     t, w = (t_s, weight) if len(used) == len(weight) else (t_s[used], weight[used])
     del used
     flicker = noise.flicker_w2 * _flicker_gain(t, w, noise.period_s) if noise.flicker_w2 > 0 else 0.0
     lines = sum(0.5 * a * a * _line_gain(t, w, f, df) for f, a, df in noise.lines)
-    return {"white": white, "flicker": flicker, "lines": lines}
+    walk = noise.walk_w2_per_s * _walk_gain(t, w, float(t_s[0])) if noise.walk_w2_per_s > 0 else 0.0
+    return {"white": white, "flicker": flicker, "lines": lines, "walk": walk}
+
+
+def _walk_gain(t_s: Floats, weight: Floats, from_s: float) -> float:
+    """Variance of a sum over a random walk that has grown by one in a second since ``from_s``.
+
+    Each step of the walk moves all later readings. Where the walk had come to before the recording counts as part of
+    the calibration limits.
+    """
+    later, total, before_s = float(np.sum(weight)), 0.0, from_s
+    for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
+        moved = later - np.cumsum(weight[part]) + weight[part]
+        total += float(np.diff(t_s[part], prepend=before_s) @ moved**2)
+        later, before_s = float(moved[-1] - weight[part][-1]), float(t_s[part][-1])
+    return total
 
 
 def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
@@ -205,37 +222,42 @@ def binned(
     return centre, mean, count[full]
 
 
-def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, float]:
-    """Return the expected (white, flicker) densities over all levels of flicker noise that the data allow.
+def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, float, float]:
+    """Return the expected (white, flicker, walk) densities over all levels of slow noise that the data allow.
+
+    Slow noise is either flicker noise, h / f, or a random walk, w / f**2.
 
     The likelihood is Whittle's, for averaged exponential ordinates. Each set of bins has its own white level, because
-    spans may add some; the flicker noise is common to all. Its prior is: none with probability one third, otherwise
-    log-uniform over the eight decades below the level that explains everything. The returned white level is that of the
-    first set.
+    spans may add some; the slow noise is common to all. The prior of each kind of slow noise is: none with probability
+    one third, otherwise log-uniform over the eight decades below the level that explains everything. The returned white
+    level is that of the first set.
     """
     if not np.any(bins[0][1] > 0):
-        return 0.0, 0.0
-    most = max(float(np.max(p * g)) for g, p, _ in bins)
-    flicker = np.geomspace(1e-8 * most, most, 97)
-    cost = np.zeros(len(flicker))
-    level: Floats = np.zeros(len(flicker))
-    for k, (g, p, c) in enumerate(bins):
-        white, own = _profile(g, p, c, flicker)
-        cost += own
-        level = white if k == 0 else level
-    chance = np.exp(-(cost - cost.min()))
-    chance[0] *= 0.5 * len(flicker)  # the lowest density means no flicker noise
+        return 0.0, 0.0, 0.0
+    levels, costs, whites = [], [], []
+    for power in (1, 2):
+        most = max(float(np.max(p * g**power)) for g, p, _ in bins)
+        levels.append(np.geomspace(1e-8 * most, most, 97))
+        fits = [_profile(g**power, p, c, levels[-1]) for g, p, c in bins]
+        costs.append(np.sum([own for _, own in fits], axis=0))
+        whites.append(fits[0][0])
+    chance = np.exp(np.min(costs) - np.array(costs))
+    chance[:, 0] *= 0.5 * chance.shape[1]  # the lowest density means no slow noise
     chance /= chance.sum()
-    return float(np.sum(chance * level)), float(np.sum(chance * flicker))
+    flicker, walk = (float(np.sum(c * level)) for c, level in zip(chance, levels, strict=True))
+    return float(np.sum(chance * np.array(whites))), flicker, walk
 
 
-def _profile(f: Floats, power: Floats, count: Floats, flicker: Floats) -> tuple[Floats, Floats]:
-    """Most likely white level for each flicker density, and the cost there; shapes of ``flicker``."""
-    slope = flicker[:, None] / f[None, :]
+def _profile(steep: Floats, power: Floats, count: Floats, slow: Floats) -> tuple[Floats, Floats]:
+    """Most likely white level for each density of slow noise, and the cost there; shapes of ``slow``.
+
+    The spectrum of slow noise is ``slow / steep``.
+    """
+    slope = slow[:, None] / steep[None, :]
     mean = float(np.sum(count * power) / np.sum(count))
     grid = mean * np.geomspace(1e-3, 3.0, 80)
-    best: Floats = np.full(len(flicker), np.inf)
-    white: Floats = np.zeros(len(flicker))
+    best: Floats = np.full(len(slow), np.inf)
+    white: Floats = np.zeros(len(slow))
     for level in grid:
         model = level + slope
         cost = np.sum(count * (np.log(model) + power / model), axis=1)

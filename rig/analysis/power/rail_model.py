@@ -51,6 +51,10 @@ class RailModel:
     """The errors of a counter's readings; None for a rail that is not cumulative."""
     at_looks: Floats | None = None
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
+    gap: Bools | None = None
+    """Readings between spans, if idle under the spans is taken from them; shape (n,)."""
+    beside: Floats | None = None
+    """Weights of idle over the gaps beside the idle windows, shape (n,), with ``gap``."""
 
     @property
     def rail(self) -> Rail:
@@ -77,6 +81,16 @@ class RailModel:
     def idle_weights(self, at_s: float) -> Floats:
         """Return weights that make of the readings the idle level at a moment, by a straight line, shape (n,)."""
         return idle_weights(self.idle, self.weight, self.middle_s, at_s, straight=self.drift_u_w != math.inf)
+
+    def base_weights(self, windows_s: Floats, at_s: float) -> Floats:
+        """Return weights that make of the readings the idle level under spans, whose mean moment is ``at_s``.
+
+        It is ``idle_weights``, or a straight line through the gaps among the spans and what idle is above gaps.
+        """
+        if self.gap is None or self.beside is None:
+            return self.idle_weights(at_s)
+        among = self.gap & (self.middle_s > windows_s.min()) & (self.middle_s < windows_s.max())
+        return idle_weights(among, self.weight, self.middle_s, at_s, straight=True) + self.beside
 
     def idle_level_w(self, at_s: float) -> float:
         """Return idle power at a moment, in watts."""
