@@ -12,8 +12,11 @@ from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
-from rig.types import Floats
+from rig.types import Bools, Floats
 
+SEEN = 1e-3
+"""Part of the time between readings that an aperture may leave out."""
+HARMONICS = 8
 LOOKED_AT = 4096
 LEAST_LEVELS = 4
 """Fewer may be the levels of a device whose power does not vary, not those of a converter."""
@@ -173,8 +176,10 @@ def _within_parts(model: RailModel, s: Supply) -> list[Component]:
 def _aperture_u(model: RailModel, e: Estimate) -> float:
     """Return the uncertainty from what the meter does not measure of spans in which power changes.
 
-    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings. For
-    dropped readings, the error is the scatter inside the windows, weighted by the missing share.
+    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings, and
+    sqrt(2) times as much if a step back always follows after the same time. Steps that come at the same place of all
+    spans err alike, as far as the spans begin at the same place between two readings. For dropped readings, the error
+    is the scatter inside the windows, weighted by the missing share.
     """
     r = model.readings
     if r.counter:  # a counter misses nothing between two reads
@@ -185,12 +190,42 @@ def _aperture_u(model: RailModel, e: Estimate) -> float:
         return 0.0
     noise = model.noise.busy_w**2
     pair = used[1:] & used[:-1]
-    steps = max(float(np.mean(np.diff(r.watts)[pair] ** 2)) - 2.0 * noise, 0.0) if np.any(pair) else 0.0
-    scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
     blind = max(1.0 - float(np.median(r.end_s - r.start_s)) / r.period_s, 0.0)
+    steps = 0.0
+    if blind > SEEN and np.any(pair):
+        mean_square, alike = float(np.mean(np.diff(r.watts)[pair] ** 2)), _alike(model, pair)
+        steps = max(mean_square - 2.0 * noise, 0.0) + alike * max(in_step(model) * len(model.all_busy_s) - 1.0, 0.0)
+    scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
     pace = np.diff(r.start_s) / r.period_s
     missing = 1.0 - len(pace) / max(float(np.sum(np.round(pace))), 1.0)
-    return math.sqrt((steps * blind**2 / 12.0 + scatter * max(missing, 0.0)) / n)
+    return math.sqrt((steps * blind**2 / 6.0 + scatter * max(missing, 0.0)) / n)
+
+
+def _alike(model: RailModel, pair: Bools) -> float:
+    """Mean square of the steps between neighbouring readings that come at the same place of all spans."""
+    r, first = model.readings, np.flatnonzero(pair)
+    on_s = model.all_busy_s[np.searchsorted(model.all_busy_s[:, 0], model.middle_s[first]) - 1, 0]
+    place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
+    step_w = r.watts[first + 1] - r.watts[first]
+    count = np.bincount(place)
+    mean_w = np.bincount(place, weights=step_w) / np.maximum(count, 1)
+    several = count > 1
+    # the mean of n steps keeps the n-th part of the variance of those that do not come at the same place
+    square = np.bincount(place, weights=step_w**2)[several] / count[several]
+    alike = (count[several] * mean_w[several] ** 2 - square) / (count[several] - 1.0)
+    return max(float(count[several] @ alike) / max(float(count.sum()), 1.0), 0.0)
+
+
+def in_step(model: RailModel) -> float:
+    """Return how far spans begin at the same place between two readings: 1 if all do, 1/n for n at random places.
+
+    It is the mean square of the error that n equal spans have together, over that of one, for the sawtooth error of a
+    step between apertures.
+    """
+    phase = 2.0 * np.pi * (model.all_busy_s[:, 0] - model.readings.start_s[0]) / model.readings.period_s
+    order = np.arange(1, HARMONICS + 1)
+    alike = np.array([abs(np.mean(np.exp(1j * m * phase))) ** 2 for m in order])
+    return float(alike @ order**-2.0) / float(np.sum(order**-2.0))
 
 
 def _rounding(e: Estimate) -> Component:
