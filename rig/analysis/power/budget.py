@@ -10,13 +10,13 @@ from rig.analysis.power.coverage import hidden_w
 from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Component, Quantity
+from rig.analysis.timing.activity_signal import in_step
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
 from rig.types import Bools, Floats
 
 SEEN = 1e-3
 """Part of the time between readings that an aperture may leave out."""
-HARMONICS = 8
 LOOKED_AT = 4096
 LEAST_LEVELS = 4
 """Fewer may be the levels of a device whose power does not vary, not those of a converter."""
@@ -194,7 +194,7 @@ def _aperture_u(model: RailModel, e: Estimate) -> float:
     steps = 0.0
     if blind > SEEN and np.any(pair):
         mean_square, alike = float(np.mean(np.diff(r.watts)[pair] ** 2)), _alike(model, pair)
-        steps = max(mean_square - 2.0 * noise, 0.0) + alike * max(in_step(model) * len(model.all_busy_s) - 1.0, 0.0)
+        steps = max(mean_square - 2.0 * noise, 0.0) + alike * max(in_step(model.all_busy_s[:, 0], r.period_s) * len(model.all_busy_s) - 1.0, 0.0)
     scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
     pace = np.diff(r.start_s) / r.period_s
     missing = 1.0 - len(pace) / max(float(np.sum(np.round(pace))), 1.0)
@@ -214,18 +214,6 @@ def _alike(model: RailModel, pair: Bools) -> float:
     square = np.bincount(place, weights=step_w**2)[several] / count[several]
     alike = (count[several] * mean_w[several] ** 2 - square) / (count[several] - 1.0)
     return max(float(count[several] @ alike) / max(float(count.sum()), 1.0), 0.0)
-
-
-def in_step(model: RailModel) -> float:
-    """Return how far spans begin at the same place between two readings: 1 if all do, 1/n for n at random places.
-
-    It is the mean square of the error that n equal spans have together, over that of one, for the sawtooth error of a
-    step between apertures.
-    """
-    phase = 2.0 * np.pi * (model.all_busy_s[:, 0] - model.readings.start_s[0]) / model.readings.period_s
-    order = np.arange(1, HARMONICS + 1)
-    alike = np.array([abs(np.mean(np.exp(1j * m * phase))) ** 2 for m in order])
-    return float(alike @ order**-2.0) / float(np.sum(order**-2.0))
 
 
 def _rounding(e: Estimate) -> Component:

@@ -44,6 +44,8 @@ MAX_MISSING = 0.25
 """Share of readings missing in spans, and not elsewhere, above which power is refused."""
 UNSEEN = 2.0
 """How far the power that such readings would have shown may be from dynamic power, as a multiple of it."""
+FINE_STEP = 5e-5
+"""Part of busy time that the step of all stamps together may cost before the trace is asked."""
 INTEGRATED_METHOD = "integrated outward into idle"
 TRIMMED_METHOD = "mean of trimmed windows"
 
@@ -98,7 +100,7 @@ def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Seq
     windows_s = activity.phases[name].windows_s
     count = len(windows_s)
     own_s, most_s = math.sqrt(count / 6.0) * device.step_s, count * device.step_s / math.sqrt(3.0)
-    if count < 2 or not models:
+    if count < 2 or not models or most_s < FINE_STEP * activity.phases[name].busy_s:
         return most_s
     others = [p.windows_s for n, p in activity.phases.items() if n != name]
     other_s = np.concatenate([activity.excluded_s(), *others])

@@ -22,6 +22,8 @@ SEGMENT = 1 << 17
 HORIZON_S = 1000.0
 KNOWN = 4.0
 """Standard deviations by which the frequency of a line may be off."""
+RARE = 0.02
+"""How likely a random walk is, before the readings are seen, compared with flicker noise."""
 WANDER = 5e-4
 """Part by which it may change during a run, as that of the mains does."""
 BLOCK = 1 << 16
@@ -229,8 +231,8 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
 
     The likelihood is Whittle's, for averaged exponential ordinates. Each set of bins has its own white level, because
     spans may add some; the slow noise is common to all. The prior of each kind of slow noise is: none with probability
-    one third, otherwise log-uniform over the eight decades below the level that explains everything. The returned white
-    level is that of the first set.
+    one third, otherwise log-uniform over the eight decades below the level that explains everything; a random walk is
+    ``RARE``. The returned white level is that of the first set.
     """
     if not np.any(bins[0][1] > 0):
         return 0.0, 0.0, 0.0
@@ -243,6 +245,7 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
         whites.append(fits[0][0])
     chance = np.exp(np.min(costs) - np.array(costs))
     chance[:, 0] *= 0.5 * chance.shape[1]  # the lowest density means no slow noise
+    chance[1] *= RARE
     chance /= chance.sum()
     flicker, walk = (float(np.sum(c * level)) for c, level in zip(chance, levels, strict=True))
     return float(np.sum(chance * np.array(whites))), flicker, walk

@@ -12,7 +12,7 @@ from rig.analysis.power.counter import variances as counter_variances
 from rig.analysis.power.idle_level import counted_drift_w, drift_w, idle_line, idle_weights, idle_window_of
 from rig.analysis.power.noise import Noise, variances
 from rig.analysis.power.rail_noise import rail_noise, slow_residual
-from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import edges_of, in_step, inside, mean_signal, merged, touches
 from rig.analysis.timing.synchronise import AlignedRail
 from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Bools, Floats, Indices, Rail
@@ -121,7 +121,7 @@ def model_of(
     """
     everything = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
     busy_s = merged(everything)
-    sigma_s = math.hypot(sigma_s, 0.5 * activity.step_s)
+    sigma_s = math.hypot(sigma_s, 0.5 * activity.step_s, 0.5 * _unseen_s(r, busy_s))
     where = idle_window_of(r, activity.idle_s, everything, sigma_s, host_sigma_s)
     idle = where >= 0
     if np.count_nonzero(idle) < 2:
@@ -158,6 +158,13 @@ def model_of(
     bend_w = _bend(model, _left(r, residual, fill, level), fill)
     del fill
     return replace(model, bend_w=math.hypot(bend_w, _unsettled(model, residual, where)))
+
+
+def _unseen_s(r: Readings, busy_s: Floats) -> float:
+    """Time between apertures in which the ends of spans stay hidden, as far as spans keep step with the readings."""
+    if r.counter:
+        return 0.0
+    return max(r.period_s - float(np.median(r.end_s - r.start_s)), 0.0) * in_step(busy_s[:, 0], r.period_s)
 
 
 def _weight(r: Readings) -> Floats:
