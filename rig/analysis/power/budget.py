@@ -194,7 +194,9 @@ def _aperture_u(model: RailModel, e: Estimate) -> float:
     steps = 0.0
     if blind > SEEN and np.any(pair):
         mean_square, alike = float(np.mean(np.diff(r.watts)[pair] ** 2)), _alike(model, pair)
-        steps = max(mean_square - 2.0 * noise, 0.0) + alike * max(in_step(model.all_busy_s[:, 0], r.period_s) * len(model.all_busy_s) - 1.0, 0.0)
+        steps = max(mean_square - 2.0 * noise, 0.0) + alike * max(
+            in_step(model.all_busy_s[:, 0], r.period_s) * len(model.all_busy_s) - 1.0, 0.0
+        )
     scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
     pace = np.diff(r.start_s) / r.period_s
     missing = 1.0 - len(pace) / max(float(np.sum(np.round(pace))), 1.0)

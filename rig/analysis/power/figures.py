@@ -233,7 +233,7 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
     if (overload := overload_note(name, model)) is not None:
         yield overload
     if model.gap is not None:
-        yield f"Rail {name}: idle wanders between its windows, so idle under the spans is taken from the gaps between them"
+        yield f"Rail {name}: idle wanders, so idle under the spans is taken from the gaps between them"
     if gap_w is not None:
         yield (
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "

@@ -36,8 +36,8 @@ def in_gaps(model: RailModel) -> Bools:
 def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     """Return the model with idle under the spans taken from gaps, if noise moves this less than the line.
 
-    ``windows_s`` are all spans, shape (k, 2). The model is returned as it is if gaps are too few, or if they differ from
-    idle by another level at the end of the spans than at their begin.
+    ``windows_s`` are all spans, shape (k, 2). The model is returned as it is if gaps are too few, or if they differ
+    from idle by another level at the end of the spans than at their begin.
     """
     spans = merged(windows_s)
     if len(spans) < LEAST_SPANS or model.jitter is not None or not np.isfinite(model.drift_u_w):

@@ -134,7 +134,7 @@ def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
     """Return the largest ``|W(f)|^2`` within ``df_hz`` of ``f_hz``.
 
     The weights are demodulated and summed over stretches far shorter than ``1 / df_hz``, whose spectrum shows every
-    frequency nearby. A line in step with the spans adds up over all of them, within a peak as narrow as the run is long.
+    frequency nearby. A line in step with the spans adds up over all of them, in a peak as narrow as the run is long.
     """
     slots = 1 + int(8.0 * df_hz * (t_s[-1] - t_s[0]))
     grid = np.zeros(slots, dtype=np.complex128)
@@ -162,7 +162,7 @@ def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
 def lines_of(
     residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float
 ) -> tuple[tuple[float, float, float], ...]:
-    """Return up to three spectral lines: frequency in Hz, amplitude in W, and how far the frequency may be off in Hz."""
+    """Return up to three spectral lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
     data = [r for r in residuals if len(r) >= 8]
     f, power = spectra[longest]
