@@ -88,7 +88,7 @@ def slow_residual(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, fl
         return np.bincount(slot, weights=left * share_s, minlength=bins) / np.maximum(total_s, 1e-300), float(step_s)
     count = np.bincount(slot, minlength=bins)
     level = np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1)
-    return _by_gaps(r, left, busy_s, bins) or (_straightened(level, np.arange(bins)), float(step_s))
+    return _by_gaps(r, left, busy_s, bins) or (_straightened(level, np.arange(float(bins))), float(step_s))
 
 
 def _by_gaps(r: Readings, left: Floats, busy_s: Floats, most: int) -> tuple[Floats, float] | None:
@@ -105,4 +105,4 @@ def _by_gaps(r: Readings, left: Floats, busy_s: Floats, most: int) -> tuple[Floa
     if np.any(count == 0):
         return None
     level = np.bincount(slot, weights=left[use], minlength=bins) / count
-    return _straightened(level, np.arange(bins)), step_s
+    return _straightened(level, np.arange(float(bins))), step_s
