@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from rig.engine.device_errors import guard
-from rig.errors import DeviceError, MeterError, MeterSilentError, RigError
+from rig.errors import DeviceError, Interrupted, MeterError, MeterSilentError, RigError
 from rig.recording.conversion import to_watts
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo
@@ -89,13 +89,21 @@ def housekeep(acquisition: Acquisition, force: bool = False) -> None:
     if force or now_ns - acquisition.last_drain_ns >= DRAIN_EVERY_NS:
         drain(acquisition)
         acquisition.recorder.flush()
-        if acquisition.progress is not None:
-            acquisition.progress(acquisition.done, acquisition.live_w)
+        show(acquisition)
     if now_ns - acquisition.last_bracket_ns >= BRACKET_EVERY_NS:
         read_clocks(acquisition, 2, "periodic")
     acquisition.next_work_ns = min(
         acquisition.last_drain_ns + DRAIN_EVERY_NS, acquisition.last_bracket_ns + BRACKET_EVERY_NS
     )
+
+
+def show(acquisition: Acquisition) -> None:
+    """Report the progress; a display that fails is not called again, and the run goes on."""
+    if acquisition.progress is not None:
+        try:
+            acquisition.progress(acquisition.done, acquisition.live_w)
+        except Exception:
+            acquisition.progress = None
 
 
 def drain(acquisition: Acquisition) -> None:
@@ -179,16 +187,16 @@ def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
 
 def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
     """Read the clocks of the device and of every meter ``rounds`` times between two readings of the host's."""
-    sources: list[tuple[str, Clocked]] = []
-    clock = acquisition.device.clock
+    sources: list[tuple[str, Clocked, type[RigError]]] = []
+    clock, meters = acquisition.device.clock, acquisition.bench.meters
     if clock is not None and isinstance(acquisition.bench.device, Clocked):
-        sources.append((clock.name, acquisition.bench.device))
-    sources += [(acquisition.infos[id(m)].clock.name, m) for m in acquisition.bench.meters if isinstance(m, Clocked)]
-    for name, source in sources:
+        sources.append((clock.name, acquisition.bench.device, DeviceError))
+    sources += [(acquisition.infos[id(m)].clock.name, m, MeterError) for m in meters if isinstance(m, Clocked)]
+    for name, source, kind in sources:
         rows = []
         for _ in range(rounds):
             before_ns = acquisition.bench.clock.now_ns()
-            tick = guard(source.timer, DeviceError, f"clock {name} failed to answer")
+            tick = guard(source.timer, kind, f"clock {name} failed to answer")
             rows.append(Bracket(before_ns, tick, acquisition.bench.clock.now_ns()))
         acquisition.recorder.brackets(name, rows, why)
     acquisition.last_bracket_ns = acquisition.bench.clock.now_ns()
@@ -197,19 +205,17 @@ def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
 def finish(acquisition: Acquisition, error: RigError | None) -> RigError | None:
     """Stop the meters, record their last readings, and write the stop line whatever happens; return the first error."""
     for meter in acquisition.started:
+        info = acquisition.infos[id(meter)]
+        take = partial(_checked_chunks, meter.stop, info)
         try:
-            for chunk in _checked_chunks(meter.stop, acquisition.infos[id(meter)]):
+            for chunk in guard(take, MeterError, f"meter {info.name} failed to stop, and its last readings are lost"):
                 acquisition.recorder.chunk(chunk, acquisition.bench.clock.now_ns())
                 if len(chunk.value):
                     acquisition.last_reading_ns[id(meter), chunk.rail] = acquisition.bench.clock.now_ns()
             _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_AT_STOP_S, acquisition)
-        except MeterSilentError as caught:
+        except RigError as caught:
             error = error or caught
-        except Exception as caught:
-            if error is None:
-                error = MeterError(
-                    f"meter {acquisition.infos[id(meter)].name} failed to stop: {caught!r}",
-                    remedy="Its last readings are lost",
-                )
+        except KeyboardInterrupt:
+            error = error or Interrupted("interrupted", remedy="What was recorded until now is kept")
     acquisition.recorder.stop(error, issues=acquisition.issues, replies=acquisition.done)
     return error

@@ -10,11 +10,14 @@ import gc
 import math
 import random
 from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from functools import partial
 
 from rig.engine.acquisition import Acquisition, Bench, Progress, finish, housekeep, read_clocks, sleep, start_meter
+from rig.engine.blame import KEPT, Owners, ended_by
 from rig.engine.device_errors import guard
 from rig.engine.dispatcher import Dispatcher
+from rig.engine.interrupts import deferred
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.writer import Recorder
@@ -25,48 +28,49 @@ PULSES = 12
 NOMINAL_CHIP_S = 2e-3
 
 
-def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: Progress | None = None) -> None:
+def collect(
+    steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: Progress | None = None, workload: object = None
+) -> None:
     """Play ``steps`` to the end, or to the first error, and write the stop line in both cases.
 
-    Raises a ``RigError`` for every failure of a device, a meter or the scenario.
+    Raises a ``RigError`` for every failure of a device, a meter, the scenario or its ``workload``, and
+    ``KeyboardInterrupt`` if a signal came only while the stop line was written.
     """
-    acquisition = Acquisition(
-        bench, recorder, guard(bench.device.info, DeviceError, "the device failed to describe itself"), progress
-    )
-    error: RigError | None = None
+    error: RigError | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
+    try:
+        info = guard(bench.device.info, DeviceError, "the device failed to describe itself")
+    except RigError as caught:
+        recorder.stop(caught)
+        raise
+    acquisition = Acquisition(bench, recorder, info, progress)
     dispatcher = Dispatcher(acquisition)
     gc.freeze()  # a collection that also visits these objects takes up to tens of milliseconds
     try:
-        check_pin(acquisition.device, (meter.info() for meter in acquisition.bench.meters))
-        for meter in acquisition.bench.meters:
-            start_meter(meter, acquisition)
-        play = dispatcher.play
-        for step in steps:
-            if isinstance(step, Issue):
-                play(step)
-            else:
-                dispatcher.settle()
-                _pause(step, acquisition)
-        dispatcher.settle()
-        housekeep(acquisition, force=True)
-    except KeyboardInterrupt:
-        error = Interrupted("interrupted", remedy="What was recorded until now is kept; `rig report` reads it")
-    except RigError as caught:
-        error = caught
-    except MemoryError as caught:
-        error = SetupError(
-            f"the run needs more memory than is free: {caught!r}", remedy="Use a smaller problem, or fewer samples"
-        )
-    except Exception as caught:
-        error = SetupError(
-            f"the scenario failed: {caught!r}", remedy="This is a bug in the scenario or in its workload"
-        )
-        error.__cause__ = caught
+        _play(steps, acquisition, dispatcher)
+        error = None
+    except BaseException as caught:  # a driver may raise SystemExit, and half a run must not look like a whole one
+        error = ended_by(caught, Owners(steps, workload, (bench.device, *bench.meters)))
     finally:
         gc.unfreeze()
-        error = finish(acquisition, dispatcher.abandon(error))
+        with suppress(KeyboardInterrupt) if error else nullcontext(), deferred():
+            error = finish(acquisition, dispatcher.abandon(error))
     if error is not None:
         raise error
+
+
+def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher) -> None:
+    check_pin(acquisition.device, (meter.info() for meter in acquisition.bench.meters))
+    for meter in acquisition.bench.meters:
+        start_meter(meter, acquisition)
+    play = dispatcher.play
+    for step in steps:
+        if isinstance(step, Issue):
+            play(step)
+        else:
+            dispatcher.settle()
+            _pause(step, acquisition)
+    dispatcher.settle()
+    housekeep(acquisition, force=True)
 
 
 def check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
@@ -102,7 +106,8 @@ def _pause(step: Mark | Idle, acquisition: Acquisition) -> None:
     elif isinstance(step, Idle):
         _idle(step, acquisition)
     else:
-        raise TypeError(f"a scenario yields Mark, Idle and Issue, not {type(step).__name__}")
+        what = f"the scenario yielded a {type(step).__name__}, not Mark, Idle or Issue"
+        raise SetupError(what, field="step", value=type(step).__name__, remedy="Correct the scenario")
 
 
 def _mark(acquisition: Acquisition) -> None:

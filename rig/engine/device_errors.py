@@ -14,13 +14,14 @@ T = TypeVar("T")
 def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
     """Run a driver's call.
 
-    An exception that is not a ``RigError`` is raised as ``kind``, with ``what`` before its text.
+    An exception that is not a ``RigError`` is raised as ``kind``, with ``what`` before its text. This includes
+    ``SystemExit``, which would otherwise end the process as if it were the driver's own, but not Ctrl-C.
     """
     try:
         return call()
-    except RigError:
+    except (RigError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise failed(what, error, kind) from error
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from rig.engine import device_errors
-from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, sleep
+from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, show, sleep
 from rig.engine.device_errors import guard
 from rig.engine.pending import Pending, Query
 from rig.errors import DeviceError, RigError
@@ -101,7 +101,7 @@ class Dispatcher:
                     if self._inspects is not None:
                         self._count(issue, sample)
                     return
-        except (KeyboardInterrupt, Exception) as error:
+        except BaseException as error:
             if issued_ns is not None:
                 self._pending.add(Query(issue, sample, step, due_ns, issued_ns), issued_ns)
                 acquisition.uncounted += 1
@@ -244,8 +244,7 @@ class Dispatcher:
         elif (left_ns > WRITING_NS and now_ns >= acquisition.next_work_ns) or self._recorder.waiting > NEARLY_FULL:
             acquisition.recorder.flush()
             acquisition.next_work_ns = now_ns + AHEAD_NS
-            if acquisition.progress is not None:
-                acquisition.progress(acquisition.done, acquisition.live_w)
+            show(acquisition)
 
     # ---- issued and completed -------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.collect import collect
+from rig.engine.device_errors import guard
+from rig.errors import DeviceError, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.events import Start, declared_start
 from rig.recording.records import Environment
@@ -58,7 +60,7 @@ def record(
         recorder.event(start)
         for name, content in files.items():
             recorder.artifact(name, content)
-        collect(steps, bench, recorder, progress)
+        collect(steps, bench, recorder, progress, workload)
     return path
 
 
@@ -76,8 +78,8 @@ def start_document(
 
     Raises ``StoreError`` for a driver that declares a value that a line cannot hold.
     """
-    device = bench.device.info()
-    meters = [meter.info() for meter in bench.meters]
+    device = guard(bench.device.info, DeviceError, "the device failed to describe itself")
+    meters = [guard(meter.info, MeterError, "a meter failed to describe itself") for meter in bench.meters]
     clocks = [ClockInfo("host", 1e9, 0.0), *([device.clock] if device.clock else []), *(m.clock for m in meters)]
     given = list(sys.argv if argv is None else argv)
     options = scenario.get("options") or {}
