@@ -9,9 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from rig.engine.device_errors import guard
-from rig.errors import DeviceError, Interrupted, MeterError, MeterSilentError, RigError
+from rig.engine.device_errors import failed, guard
+from rig.errors import DataError, DeviceError, Interrupted, MeterError, MeterSilentError, RigError
 from rig.recording.conversion import to_watts
+from rig.recording.validation import check_bracket, check_chunk
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo
 
@@ -43,6 +44,10 @@ class Acquisition:
     progress: Progress | None = None
     infos: dict[int, MeterInfo] = field(default_factory=dict)
     last_reading_ns: dict[tuple[int, str], int] = field(default_factory=dict)
+    last_chunk: dict[tuple[int, str], Chunk] = field(default_factory=dict)
+    broken: set[tuple[int, str]] = field(default_factory=set)
+    """Meters and rails of which a reading could not be recorded."""
+    last_bracket: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     started: list[Meter] = field(default_factory=list)
     last_bracket_ns: int = 0
     last_drain_ns: int = 0
@@ -67,12 +72,12 @@ def start_meter(meter: Meter, acquisition: Acquisition) -> None:
     bracket = guard(meter.start, MeterError, f"meter {info.name} failed to start")
     acquisition.started.append(meter)
     acquisition.last_reading_ns |= {(key, rail.name): acquisition.bench.clock.now_ns() for rail in info.rails}
-    acquisition.recorder.brackets(info.clock.name, [bracket], "trigger")
+    _record_brackets(acquisition, info.clock.name, [bracket], "trigger", MeterError)
     for rail in info.rails:
         acquisition.recorder.open_trace(info, rail, bracket.tick)
         if rail.kind == "edges":  # a pin that never moves still has a trace
             none = np.zeros(0, np.int64)
-            acquisition.recorder.chunk(_edges(Chunk(rail.name, none, none, none)), acquisition.bench.clock.now_ns())
+            _record_chunks([_edges(Chunk(rail.name, none, none, none))], meter, acquisition)
 
 
 def sleep(acquisition: Acquisition, seconds: float) -> None:
@@ -113,29 +118,56 @@ def drain(acquisition: Acquisition) -> None:
     """
     for meter in acquisition.bench.meters:
         info = acquisition.infos[id(meter)]
-        chunks = guard(
-            partial(_checked_chunks, meter.read, info), MeterError, f"meter {info.name} failed while it was read"
-        )
-        now_ns = acquisition.bench.clock.now_ns()
-        for chunk in chunks:
-            acquisition.recorder.chunk(chunk, now_ns)
-            if len(chunk.value):
-                acquisition.last_reading_ns[id(meter), chunk.rail] = now_ns
-                if chunk.rail not in _edge_rails(info):
-                    acquisition.live_w[chunk.rail] = _mean_w(info, chunk)
-        _check_silence(meter, now_ns, SILENT_S, acquisition)
+        take = partial(_chunks_of, meter.read, info)
+        _record_chunks(guard(take, MeterError, f"meter {info.name} failed while it was read"), meter, acquisition)
+        _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_S, acquisition)
     acquisition.last_drain_ns = acquisition.bench.clock.now_ns()
 
 
-def _checked_chunks(take: Callable[[], Sequence[Chunk]], info: MeterInfo) -> list[Chunk]:
+def _chunks_of(take: Callable[[], Sequence[Chunk]], info: MeterInfo) -> list[Chunk]:
+    """The chunks that a driver gives, edges as the types of a trace. Raises ``TypeError`` for anything else."""
     chunks = list(take())
     for chunk in chunks:
         if not isinstance(chunk, Chunk):
             raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
-        if not isinstance(chunk.value, np.ndarray):
-            raise TypeError(f"Chunk.value is a {type(chunk.value).__name__}, not an array")
     inputs = _edge_rails(info)
     return [_edges(chunk) if chunk.rail in inputs else chunk for chunk in chunks]
+
+
+def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisition) -> None:
+    """Record the readings that a reader can use.
+
+    Those that it cannot use end the run, and no later readings of their rail are recorded, because the position of
+    readings without ticks follows from those before. Raises ``MeterError``.
+    """
+    info, rails = acquisition.infos[id(meter)], {rail.name: rail for rail in acquisition.infos[id(meter)].rails}
+    now_ns = acquisition.bench.clock.now_ns()
+    for chunk in chunks:
+        key = id(meter), chunk.rail
+        if key in acquisition.broken:
+            continue
+        if chunk.rail in rails:
+            try:
+                check_chunk(rails[chunk.rail], chunk, acquisition.last_chunk.get(key))
+            except (TypeError, ValueError, DataError) as error:
+                acquisition.broken.add(key)
+                raise failed(f"meter {info.name} gave readings that cannot be used", error, MeterError) from error
+        acquisition.recorder.chunk(chunk, now_ns)
+        if len(chunk.value):
+            acquisition.last_chunk[key] = chunk
+            acquisition.last_reading_ns[key] = now_ns
+            if rails[chunk.rail].kind != "edges":
+                acquisition.live_w[chunk.rail] = _mean_w(info, chunk)
+
+
+def _record_brackets(
+    acquisition: Acquisition, name: str, brackets: Sequence[Bracket], why: str, kind: type[RigError]
+) -> None:
+    """Record readings of one clock. Raises ``kind`` for one that a reader cannot use."""
+    for bracket in brackets:
+        check = partial(check_bracket, bracket, acquisition.last_bracket.get(name))
+        acquisition.last_bracket[name] = guard(check, kind, f"the clock {name} cannot be used")
+    acquisition.recorder.brackets(name, brackets, why)
 
 
 def _edge_rails(info: MeterInfo) -> set[str]:
@@ -198,7 +230,7 @@ def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
             before_ns = acquisition.bench.clock.now_ns()
             tick = guard(source.timer, kind, f"clock {name} failed to answer")
             rows.append(Bracket(before_ns, tick, acquisition.bench.clock.now_ns()))
-        acquisition.recorder.brackets(name, rows, why)
+        _record_brackets(acquisition, name, rows, why, kind)
     acquisition.last_bracket_ns = acquisition.bench.clock.now_ns()
 
 
@@ -206,12 +238,10 @@ def finish(acquisition: Acquisition, error: RigError | None) -> RigError | None:
     """Stop the meters, record their last readings, and write the stop line whatever happens; return the first error."""
     for meter in acquisition.started:
         info = acquisition.infos[id(meter)]
-        take = partial(_checked_chunks, meter.stop, info)
+        take = partial(_chunks_of, meter.stop, info)
+        what = f"meter {info.name} failed to stop, and its last readings are lost"
         try:
-            for chunk in guard(take, MeterError, f"meter {info.name} failed to stop, and its last readings are lost"):
-                acquisition.recorder.chunk(chunk, acquisition.bench.clock.now_ns())
-                if len(chunk.value):
-                    acquisition.last_reading_ns[id(meter), chunk.rail] = acquisition.bench.clock.now_ns()
+            _record_chunks(guard(take, MeterError, what), meter, acquisition)
             _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_AT_STOP_S, acquisition)
         except RigError as caught:
             error = error or caught

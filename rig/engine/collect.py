@@ -11,7 +11,6 @@ import math
 import random
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
-from functools import partial
 
 from rig.engine.acquisition import Acquisition, Bench, Progress, finish, housekeep, read_clocks, sleep, start_meter
 from rig.engine.blame import KEPT, Owners, ended_by
@@ -20,8 +19,9 @@ from rig.engine.dispatcher import Dispatcher
 from rig.engine.interrupts import deferred
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
+from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
-from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Step
+from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Span, Step
 
 BRACKETS_PER_MARK = 16
 PULSES = 12
@@ -125,11 +125,17 @@ def _pulses(device: Marks, acquisition: Acquisition) -> None:
     spans = []
     for _ in range(PULSES):
         width_s = chip_s * widths.randint(1, 3)
-        span = guard(partial(device.pulse, width_s), DeviceError, "the device failed to pulse")
+        span = guard(
+            lambda width_s=width_s: check_span(device.pulse(width_s)), DeviceError, "the device failed to pulse"
+        )
         spans.append((span.on_tick, span.off_tick))
         sleep(acquisition, chip_s * widths.randint(1, 3))
     clock = acquisition.device.clock.name if acquisition.device.clock else "host"
     acquisition.recorder.event(MarkPulses(spans=spans, clock=clock, phase=MARK_PHASE))
+
+
+def _pulse(device: Marks, seconds: float) -> Span:
+    return check_span(device.pulse(seconds))
 
 
 def _chip_s(rail: Rail) -> float:

@@ -71,6 +71,12 @@ def not_issued(sample_id: str) -> DeviceError:
     )
 
 
+def bad_step(field: str, value: object, why: str) -> SetupError:
+    """Return the error for a step that cannot be played."""
+    what = f"the scenario yielded a step with {field} {value!r}: {why}"
+    return SetupError(what, field=field, value=repr(value), remedy="Correct the scenario; due times do not decrease")
+
+
 def no_phase(device: str, phase: str) -> SetupError:
     """Return the error for a phase that must run by itself on a device that cannot separate its phases."""
     return SetupError(

@@ -16,6 +16,8 @@ from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_
 from rig.engine.device_errors import guard
 from rig.engine.pending import Pending, Query
 from rig.errors import DeviceError, RigError
+from rig.recording.events import LIMIT
+from rig.recording.validation import tick_of
 from rig.types import Inspects, Issue, Repeats, Reply, Sample
 
 AHEAD_NS = 250_000_000
@@ -31,7 +33,7 @@ class Dispatcher:
     """The issuer of samples to one device: ``play`` issues a step, ``settle`` waits until all samples are completed."""
 
     __slots__ = (
-        "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects",
+        "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects", "_last_due_ns",
         "_max_pending", "_max_wait_s", "_now", "_origin_ns", "_pending", "_poll", "_put", "_recorder",
         "_seen", "_spin_ns", "_stage", "_submit",
     )  # fmt: skip
@@ -50,6 +52,7 @@ class Dispatcher:
         self._batch = min(acquisition.device.max_batch, self._max_pending or acquisition.device.max_batch)
         self._max_wait_s = 2.0
         self._origin_ns: int | None = None
+        self._last_due_ns = 0
         self._due: deque[Query] = deque()
         self._pending = Pending(acquisition.device)
         self._completed_ns = 0
@@ -80,6 +83,9 @@ class Dispatcher:
         try:
             self._stage(samples)
             if due_ns is not None and origin_ns is not None:
+                if due_ns.__class__ is not int or not self._last_due_ns <= due_ns < LIMIT:
+                    due_ns = self._checked_due(due_ns)
+                self._last_due_ns = due_ns
                 due_ns, wait_s = due_ns + origin_ns, 0.0
                 if not self._free_at(due_ns):
                     self._join(step, due_ns)
@@ -134,6 +140,8 @@ class Dispatcher:
         return not (self._pending.count or self._due)
 
     def _play_any(self, step: Issue) -> None:
+        if not (isinstance(step.repeat, int) and 1 <= step.repeat < 2**31):
+            raise device_errors.bad_step("repeat", step.repeat, "it is not an integer of 1 or more")
         if step.due_ns is not None:
             self._on_schedule(step)
             return
@@ -159,11 +167,11 @@ class Dispatcher:
                 self.settle()
 
     def _on_schedule(self, step: Issue) -> None:
-        assert step.due_ns is not None
+        self._last_due_ns = after_ns = self._checked_due(step.due_ns)
         self._busy = True
         if step.repeat > 1 and not isinstance(self._device, Repeats):
             raise device_errors.no_loop(self._acquisition.device.name, step.repeat)
-        if self._origin_ns is not None and self._now() < self._origin_ns + step.due_ns:
+        if self._origin_ns is not None and self._now() < self._origin_ns + after_ns:
             self._issue_due()
         for sample in step.samples:
             self._recorder.sample(sample)
@@ -172,10 +180,20 @@ class Dispatcher:
             self.settle()
             self._max_wait_s = min(max_undrained_s(self._acquisition), self._acquisition.device.timeout_s)
             housekeep(self._acquisition)
-            self._origin_ns = self._now() - step.due_ns
-        due_ns = self._origin_ns + step.due_ns
+            self._origin_ns = self._now() - after_ns
+        due_ns = self._origin_ns + after_ns
         self._wait_until(due_ns)
         self._join(step, due_ns)
+
+    def _checked_due(self, due_ns: object) -> int:
+        """Return a due time (ns after the first) that is not before the last one. Raises ``SetupError``."""
+        try:
+            found = tick_of(due_ns)
+        except (TypeError, ValueError) as error:
+            raise device_errors.bad_step("due_ns", due_ns, str(error)) from None
+        if found < self._last_due_ns:
+            raise device_errors.bad_step("due_ns", due_ns, f"it is before {self._last_due_ns}, which was due earlier")
+        return found
 
     def _join(self, step: Issue, due_ns: int) -> None:
         """Put the samples of a step that is due into the queue, and drop those that do not fit."""

@@ -14,17 +14,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.collect import collect
 from rig.engine.device_errors import guard
-from rig.errors import DeviceError, MeterError
+from rig.errors import DataError, DeviceError, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.events import Start, declared_start
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
-from rig.types import ClockInfo, Rules, Step, Workload
+from rig.types import ClockInfo, Rules, Sample, Step, Workload
 
 PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
 
@@ -52,6 +53,7 @@ def record(
     """
     from rig.bench.read import lab_of
 
+    check_ids(workload)
     files = artifacts or {}
     start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity)
     if "bench.toml" in files:
@@ -107,6 +109,22 @@ def start_document(
         "environment": environment(),
     }
     return declared_start(document)
+
+
+def check_ids(workload: Workload) -> None:
+    """Refuse a workload in which two samples share an id. Raises ``DataError``."""
+    if not isinstance(workload.samples, list | tuple):  # to take samples that are made on demand may take hours
+        return
+    seen: dict[str, Sample] = {}
+    for sample in workload.samples:
+        known = seen.setdefault(sample.id, sample)
+        if known is not sample and not (known.label == sample.label and np.array_equal(known.payload, sample.payload)):
+            raise DataError(
+                f"two samples of the workload {workload.name} have the id {sample.id!r}",
+                field="sample",
+                value=sample.id,
+                remedy="Give every sample an id of its own; answers are matched by it",
+            )
 
 
 def run_name(device: str, scenario: str) -> str:

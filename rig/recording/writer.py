@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from rig.errors import RigError, StoreError
+from rig.errors import DataError, DeviceError, RigError, StoreError
 from rig.recording.anonymise import without_identity
 from rig.recording.columns import table_batch, trace_batch
 from rig.recording.events import Brackets, ChunkArrived, Line, Note, Start, Stop, plain
@@ -28,6 +28,7 @@ from rig.recording.layout import EVENTS, GENESIS, SEAL, payload_path, recorded_f
 from rig.recording.records import ErrorRecord
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES
+from rig.recording.validation import check_sample, rail_from_json
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 
@@ -62,6 +63,7 @@ class Recorder:
         self._prev = GENESIS
         self._streams: dict[str, tuple[BinaryIO, pa.ipc.RecordBatchStreamWriter]] = {}
         self.replies = ReplyRows()
+        self.device = "without a name"
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self._chunks: dict[str, list[Chunk]] = {}
         self._trace_meta: dict[str, dict[str, str]] = {}
@@ -80,6 +82,7 @@ class Recorder:
         """
         type_ = event.__struct_config__.tag
         if isinstance(event, Start):
+            self.device, self.replies.on_host_clock = event.device.name, event.device.clock is None
             event = msgspec.structs.replace(event, as_recorded={})
         try:
             body = msgspec.json.encode(event, enc_hook=plain)
@@ -106,6 +109,11 @@ class Recorder:
         """
         if sample.id in self.seen:
             return
+        try:
+            check_sample(sample)
+        except (TypeError, ValueError) as error:
+            remedy = "Correct the workload that makes this sample"
+            raise DataError(f"sample {sample.id!r}: {error}", field="sample", value=sample.id, remedy=remedy) from error
         self.seen.add(sample.id)
         if sample.keep:
             self._keep(sample)
@@ -158,11 +166,18 @@ class Recorder:
         return len(self.replies) / ROWS
 
     def _write_replies(self) -> None:
-        failed: list[StoreError] = []
-        if len(self.replies):
-            self._append("replies.arrows", self.replies.take, failed)
+        failed: list[RigError] = []
+        self._append_replies(failed)
         if failed:
             raise failed[0]
+
+    def _append_replies(self, failed: list[RigError]) -> None:
+        if len(self.replies):
+            self._append("replies.arrows", self.replies.take, failed)
+        if self.replies.refused is not None:
+            (sample_id, why), self.replies.refused = self.replies.refused, None
+            what = f"device {self.device} gave sample {sample_id} a span that {why}"
+            failed.append(DeviceError(what, field="spans", value=sample_id, remedy="Correct the spans of its driver"))
 
     def _keep(self, sample: Sample) -> None:
         target = self.path / payload_path(sample.id)
@@ -180,9 +195,6 @@ class Recorder:
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
         """Declare one rail; its readings follow through ``chunk``."""
-        # a run without meters does not need this part of Arrow
-        from rig.recording.validation import rail_from_json
-
         try:
             rail_from_json(dataclasses.asdict(rail))
         except ValueError as error:
@@ -230,9 +242,8 @@ class Recorder:
 
         Raises ``StoreError`` for a value that does not fit its column, after the other waiting rows are written.
         """
-        failed: list[StoreError] = []
-        if len(self.replies):
-            self._append("replies.arrows", self.replies.take, failed)
+        failed: list[RigError] = []
+        self._append_replies(failed)
         for name, rows in self._rows.items():
             waiting, rows[:] = list(rows), []
             self._append_rows(name, waiting, failed)
@@ -251,7 +262,7 @@ class Recorder:
         failed = None
         try:
             self.flush()
-        except StoreError as caught:
+        except RigError as caught:
             failed = caught
             error = error or caught
         for file, writer in self._streams.values():
@@ -275,15 +286,15 @@ class Recorder:
         self._streams.clear()
         self._events.close()
 
-    def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[StoreError]) -> None:
+    def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[RigError]) -> None:
         """One batch, or one per row when a row is at fault, so that the others are kept."""
-        found: list[StoreError] = []
+        found: list[RigError] = []
         if rows and not self._append(f"{name}.arrows", partial(table_batch, name, rows), found):
             for row in rows if len(rows) > 1 else []:
                 self._append_rows(name, [row], failed)
             failed += found
 
-    def _append(self, name: str, make: Callable[[], pa.RecordBatch], failed: list[StoreError]) -> bool:
+    def _append(self, name: str, make: Callable[[], pa.RecordBatch], failed: list[RigError]) -> bool:
         try:
             batch = make()
             self._stream(name, batch.schema).write_batch(batch)
