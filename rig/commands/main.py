@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rig.errors import Interrupted, RigError
+from rig.errors import Interrupted, RigError, SetupError
 
 COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter watches, then report"),
@@ -47,6 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(error, "--json" in given)
     except KeyboardInterrupt:
         return _failed(Interrupted("interrupted"), "--json" in given)
+    except MemoryError:
+        short = SetupError("there is not enough free memory", remedy="Free some, or measure less")
+        return _failed(short, "--json" in given)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

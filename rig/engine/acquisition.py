@@ -93,7 +93,6 @@ def housekeep(acquisition: Acquisition, force: bool = False) -> None:
     now_ns = acquisition.bench.clock.now_ns()
     if force or now_ns - acquisition.last_drain_ns >= DRAIN_EVERY_NS:
         drain(acquisition)
-        acquisition.recorder.flush()
         show(acquisition)
     if now_ns - acquisition.last_bracket_ns >= BRACKET_EVERY_NS:
         read_clocks(acquisition, 2, "periodic")
@@ -112,7 +111,7 @@ def show(acquisition: Acquisition) -> None:
 
 
 def drain(acquisition: Acquisition) -> None:
-    """Record the readings that every meter has ready.
+    """Record the readings that every meter has ready, and write all that waits, so that nothing piles up.
 
     Raises ``MeterSilentError`` for a rail without readings.
     """
@@ -121,6 +120,7 @@ def drain(acquisition: Acquisition) -> None:
         take = partial(_chunks_of, meter.read, info)
         _record_chunks(guard(take, MeterError, f"meter {info.name} failed while it was read"), meter, acquisition)
         _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_S, acquisition)
+    acquisition.recorder.flush()
     acquisition.last_drain_ns = acquisition.bench.clock.now_ns()
 
 
