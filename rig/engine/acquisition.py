@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from rig.engine.device_errors import failed, guard
-from rig.errors import DataError, DeviceError, Interrupted, MeterError, MeterSilentError, RigError
+from rig.engine.watchdog import Watch
+from rig.errors import DataError, DeviceError, Interrupted, MeterError, MeterSilentError, RigError, StoreError
 from rig.recording.conversion import to_watts
+from rig.recording.events import HostGap
 from rig.recording.validation import check_bracket, check_chunk
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo
@@ -42,6 +45,7 @@ class Acquisition:
     recorder: Recorder
     device: DeviceInfo
     progress: Progress | None = None
+    watch: Watch = field(default_factory=Watch)
     infos: dict[int, MeterInfo] = field(default_factory=dict)
     last_reading_ns: dict[tuple[int, str], int] = field(default_factory=dict)
     last_chunk: dict[tuple[int, str], Chunk] = field(default_factory=dict)
@@ -69,7 +73,8 @@ def start_meter(meter: Meter, acquisition: Acquisition) -> None:
     info = meter.info()
     key = id(meter)
     acquisition.infos[key] = info
-    bracket = guard(meter.start, MeterError, f"meter {info.name} failed to start")
+    name = f"start() of meter {info.name}"
+    bracket = acquisition.watch.guard(meter.start, MeterError, f"meter {info.name} failed to start", name)
     acquisition.started.append(meter)
     acquisition.last_reading_ns |= {(key, rail.name): acquisition.bench.clock.now_ns() for rail in info.rails}
     _record_brackets(acquisition, info.clock.name, [bracket], "trigger", MeterError)
@@ -117,8 +122,9 @@ def drain(acquisition: Acquisition) -> None:
     """
     for meter in acquisition.bench.meters:
         info = acquisition.infos[id(meter)]
-        take = partial(_chunks_of, meter.read, info)
-        _record_chunks(guard(take, MeterError, f"meter {info.name} failed while it was read"), meter, acquisition)
+        take, what = partial(_chunks_of, meter.read, info), f"meter {info.name} failed while it was read"
+        chunks = acquisition.watch.guard(take, MeterError, what, f"read() of meter {info.name}")
+        _record_chunks(chunks, meter, acquisition)
         _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_S, acquisition)
     acquisition.recorder.flush()
     acquisition.last_drain_ns = acquisition.bench.clock.now_ns()
@@ -225,10 +231,11 @@ def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
         sources.append((clock.name, acquisition.bench.device, DeviceError))
     sources += [(acquisition.infos[id(m)].clock.name, m, MeterError) for m in meters if isinstance(m, Clocked)]
     for name, source, kind in sources:
-        rows = []
+        rows, noun = [], "meter" if kind is MeterError else "the device"
         for _ in range(rounds):
             before_ns = acquisition.bench.clock.now_ns()
-            tick = guard(source.timer, kind, f"clock {name} failed to answer")
+            what, call = f"clock {name} failed to answer", f"timer() of {noun} (clock {name})"
+            tick = acquisition.watch.guard(source.timer, kind, what, call)
             rows.append(Bracket(before_ns, tick, acquisition.bench.clock.now_ns()))
         _record_brackets(acquisition, name, rows, why, kind)
     acquisition.last_bracket_ns = acquisition.bench.clock.now_ns()
@@ -241,11 +248,20 @@ def finish(acquisition: Acquisition, error: RigError | None) -> RigError | None:
         take = partial(_chunks_of, meter.stop, info)
         what = f"meter {info.name} failed to stop, and its last readings are lost"
         try:
-            _record_chunks(guard(take, MeterError, what), meter, acquisition)
+            chunks = acquisition.watch.guard(take, MeterError, what, f"stop() of meter {info.name}")
+            _record_chunks(chunks, meter, acquisition)
             _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_AT_STOP_S, acquisition)
         except RigError as caught:
             error = error or caught
         except KeyboardInterrupt:
             error = error or Interrupted("interrupted", remedy="What was recorded until now is kept")
-    acquisition.recorder.stop(error, issues=acquisition.issues, replies=acquisition.done)
+    close(acquisition, error)
     return error
+
+
+def close(acquisition: Acquisition, error: RigError | None) -> None:
+    """Record when the process was stopped, and write the stop line."""
+    with suppress(StoreError):  # a full disk still has room for the stop line
+        for on_ns, off_ns in acquisition.watch.gaps_ns:
+            acquisition.recorder.event(HostGap(on_ns=on_ns, off_ns=off_ns))
+    acquisition.recorder.stop(error, issues=acquisition.issues, replies=acquisition.done)

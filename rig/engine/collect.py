@@ -12,11 +12,23 @@ import random
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 
-from rig.engine.acquisition import Acquisition, Bench, Progress, finish, housekeep, read_clocks, sleep, start_meter
+from rig.engine.acquisition import (
+    Acquisition,
+    Bench,
+    Progress,
+    close,
+    finish,
+    housekeep,
+    read_clocks,
+    sleep,
+    start_meter,
+)
 from rig.engine.blame import KEPT, Owners, ended_by
+from rig.engine.clock import HostClock
 from rig.engine.device_errors import guard
 from rig.engine.dispatcher import Dispatcher
 from rig.engine.interrupts import deferred
+from rig.engine.watchdog import SIMULATED_S, Watch
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
 from rig.recording.validation import check_span
@@ -29,33 +41,56 @@ NOMINAL_CHIP_S = 2e-3
 
 
 def collect(
-    steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: Progress | None = None, workload: object = None
+    steps: Iterable[Step],
+    bench: Bench,
+    recorder: Recorder,
+    progress: Progress | None = None,
+    *,
+    workload: object = None,
+    watch: Watch | None = None,
 ) -> None:
     """Play ``steps`` to the end, or to the first error, and write the stop line in both cases.
 
     Raises a ``RigError`` for every failure of a device, a meter, the scenario or its ``workload``, and
-    ``KeyboardInterrupt`` if a signal came only while the stop line was written.
+    ``KeyboardInterrupt`` if a signal came only while the stop line was written. A call of a driver that does not return
+    and cannot be interrupted ends the process.
     """
-    error: RigError | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
+    real = isinstance(bench.clock, HostClock)
+    watch = watch or Watch(None if real else SIMULATED_S)
     try:
         info = guard(bench.device.info, DeviceError, "the device failed to describe itself")
     except RigError as caught:
         recorder.stop(caught)
         raise
-    acquisition = Acquisition(bench, recorder, info, progress)
+    watch.timeout_s = info.timeout_s
+    acquisition = Acquisition(bench, recorder, info, progress, watch)
     dispatcher = Dispatcher(acquisition)
+    owners = Owners(steps, workload, (bench.device, *bench.meters))
+
+    def give_up(error: RigError) -> None:
+        close(acquisition, dispatcher.abandon(error))
+
+    with watch.watching(give_up, gaps=real):
+        error = _to_the_end(steps, acquisition, dispatcher, owners)
+    if error is not None:
+        raise error
+
+
+def _to_the_end(
+    steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher, owners: Owners
+) -> RigError | None:
+    error: RigError | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
     gc.freeze()  # a collection that also visits these objects takes up to tens of milliseconds
     try:
         _play(steps, acquisition, dispatcher)
         error = None
     except BaseException as caught:  # a driver may raise SystemExit, and half a run must not look like a whole one
-        error = ended_by(caught, Owners(steps, workload, (bench.device, *bench.meters)))
+        error = ended_by(caught, owners)
     finally:
         gc.unfreeze()
         with suppress(KeyboardInterrupt) if error else nullcontext(), deferred():
             error = finish(acquisition, dispatcher.abandon(error))
-    if error is not None:
-        raise error
+    return error
 
 
 def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher) -> None:

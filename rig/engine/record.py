@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.collect import collect
 from rig.engine.device_errors import guard
+from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.events import Start, declared_start
@@ -43,6 +44,7 @@ def record(
     progress: Progress | None = None,
     artifacts: Mapping[str, bytes] | None = None,
     keep_identity: bool = False,
+    watch: Watch | None = None,
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and every option with which it ran.
 
@@ -62,7 +64,7 @@ def record(
         recorder.event(start)
         for name, content in files.items():
             recorder.artifact(name, content)
-        collect(steps, bench, recorder, progress, workload)
+        collect(steps, bench, recorder, progress, workload=workload, watch=watch)
     return path
 
 
