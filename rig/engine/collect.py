@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
+from functools import partial
 
 from rig.engine.acquisition import (
     Acquisition,
@@ -160,9 +161,8 @@ def _pulses(device: Marks, acquisition: Acquisition) -> None:
     spans = []
     for _ in range(PULSES):
         width_s = chip_s * widths.randint(1, 3)
-        span = guard(
-            lambda width_s=width_s: check_span(device.pulse(width_s)), DeviceError, "the device failed to pulse"
-        )
+        call, what = partial(_pulse, device, width_s), "the device failed to pulse"
+        span = acquisition.watch.guard(call, DeviceError, what, "pulse() of the device")
         spans.append((span.on_tick, span.off_tick))
         sleep(acquisition, chip_s * widths.randint(1, 3))
     clock = acquisition.device.clock.name if acquisition.device.clock else "host"

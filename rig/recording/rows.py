@@ -134,10 +134,10 @@ class ReplyRows:
     def _leave_out_bad_spans(self, number: dict[str, NDArray[np.int64]], executions: NDArray[np.int32]) -> None:
         on, off = number["on_tick"], number["off_tick"]
         absent = (on == NULL) & (off == NULL)
-        stamped = (np.where(absent, 0, ticks) for ticks in (on, off))
+        on_tick, off_tick = (np.where(absent, 0, ticks) for ticks in (on, off))
         times = np.where(executions == NO_COUNT, 1, executions)
         before_ns = np.where(absent, 0, number["completed_ns"]) if self.on_host_clock else None
-        for k, why in bad_spans(*stamped, times, before_ns):
+        for k, why in bad_spans(on_tick, off_tick, times, before_ns):
             sample_id, _, output, warmup = list(self._texts)[number["kind"][k]]
             self.refused = self.refused or (sample_id, why)
             number["kind"][k] = self._number((sample_id, None, output, warmup), False)

@@ -32,6 +32,7 @@ from rig.types import (
     Reply,
     Sample,
     SampleSet,
+    Step,
 )  # fmt: skip
 
 PATIENCE_S = 0.3
@@ -103,7 +104,7 @@ def played(path: Path, device: Stuck, meter: Stuck | None, watch: Watch) -> None
     meters: Any = () if meter is None else (meter,)
     bench: Any = Bench(device, meters, HostClock())  # type: ignore[arg-type]
     work = SampleSet("blank", "none", "1", "0" * 64, samples)
-    steps = [Mark(), *(Issue([s]) for s in samples), Idle(0.01)]
+    steps: list[Step] = [Mark(), *(Issue([s]) for s in samples), Idle(0.01)]
     record(path, bench, work, steps, scenario={"name": "by hand"}, argv=[], watch=watch)
 
 
