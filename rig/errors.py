@@ -75,8 +75,13 @@ class MissingExtraError(SetupError):
 
 def missing_extra(
     what: str, error: ImportError | OSError, extra: str, *, field: str = "extra", value: object = None
-) -> MissingExtraError:
-    """The error to raise when ``what`` needs a package that the optional extra ``extra`` installs."""
+) -> SetupError:
+    """The error to raise when ``what`` needs a package that the optional extra ``extra`` installs.
+
+    A package that is installed and finds no memory is another matter.
+    """
+    if any(text in str(error) for text in ("failed to map segment", "annot allocate memory")):
+        return SetupError(f"{what} cannot be loaded: {error}", field=field, remedy="Free some memory, and try again")
     return MissingExtraError(
         f"{what} needs {getattr(error, 'name', None) or error}, which is not installed",
         field=field,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError
+from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError, missing_extra
 from rig.plugins import (
     GROUPS,
     INJECTED,
@@ -196,3 +196,9 @@ def test_every_registered_factory_declares_options_with_values_of_their_type() -
                 if option.default is not None and not option.optional:
                     assert isinstance(option.default, (option.kind, int)), (group, name, option)
     assert {"devices", "meters", "scenarios", "workloads"} <= set(GROUPS)
+
+
+def test_a_package_that_finds_no_memory_is_not_called_missing() -> None:
+    error = missing_extra("device 'mock'", ImportError("libx.so: failed to map segment from shared object"), "mock")
+    assert not isinstance(error, MissingExtraError)
+    assert "memory" in error.remedy

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rig.analysis.accuracy import accuracy_figures, answer_checks
+from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.memory_check import check_memory
 from rig.analysis.power.average import average_figures
@@ -79,7 +80,9 @@ def evaluate(run: Run) -> Result:
     if run.start.imported is not None:
         refusals = for_import(refusals, run.start.imported.options)
     figures = Figures({key: q for key, q in figures.items() if key not in {r.scope for r in unknown}})
+    contradictions = contradictions_of(run, device)
     notes = [
+        *(f"{c.rule}: {c.found}" for c in contradictions),
         *power.notes,
         *_below_idle(figures),
         *_alignment_notes(rails, terms),
@@ -97,7 +100,12 @@ def evaluate(run: Run) -> Result:
         notes=tuple(dict.fromkeys(notes)),
         clocks=_clocks(device, rails),
         series=_series(activity, readings, queries, stream, solves),
-        validity=judge(terms, queries, figures, (*power.checks, *mended, *answer_checks(run), *solving_checks(solves))),
+        validity=judge(
+            terms,
+            queries,
+            figures,
+            (*contradictions, *power.checks, *mended, *answer_checks(run), *solving_checks(solves)),
+        ),
     )
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rig.errors import Interrupted, RigError
+from rig.errors import Interrupted, RigError, SetupError
 from rig.terminal import say, say_json
 
 COMMANDS = {
@@ -48,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(error, "--json" in given)
     except KeyboardInterrupt:
         return _failed(Interrupted("interrupted"), "--json" in given)
+    except MemoryError:
+        short = SetupError("there is not enough free memory", remedy="Free some, or measure less")
+        return _failed(short, "--json" in given)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from rig.engine.device_errors import guard
-from rig.errors import DeviceError, MeterError, MeterSilentError, RigError
+from rig.engine.device_errors import failed, guard
+from rig.engine.watchdog import Watch
+from rig.errors import DataError, DeviceError, Interrupted, MeterError, MeterSilentError, RigError, StoreError
 from rig.recording.conversion import to_watts
+from rig.recording.events import HostGap
+from rig.recording.validation import check_bracket, check_chunk
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo
 
@@ -41,8 +45,13 @@ class Acquisition:
     recorder: Recorder
     device: DeviceInfo
     progress: Progress | None = None
+    watch: Watch = field(default_factory=Watch)
     infos: dict[int, MeterInfo] = field(default_factory=dict)
     last_reading_ns: dict[tuple[int, str], int] = field(default_factory=dict)
+    last_chunk: dict[tuple[int, str], Chunk] = field(default_factory=dict)
+    broken: set[tuple[int, str]] = field(default_factory=set)
+    """Meters and rails of which a reading could not be recorded."""
+    last_bracket: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     started: list[Meter] = field(default_factory=list)
     last_bracket_ns: int = 0
     last_drain_ns: int = 0
@@ -64,15 +73,16 @@ def start_meter(meter: Meter, acquisition: Acquisition) -> None:
     info = meter.info()
     key = id(meter)
     acquisition.infos[key] = info
-    bracket = guard(meter.start, MeterError, f"meter {info.name} failed to start")
+    name = f"start() of meter {info.name}"
+    bracket = acquisition.watch.guard(meter.start, MeterError, f"meter {info.name} failed to start", name)
     acquisition.started.append(meter)
     acquisition.last_reading_ns |= {(key, rail.name): acquisition.bench.clock.now_ns() for rail in info.rails}
-    acquisition.recorder.brackets(info.clock.name, [bracket], "trigger")
+    _record_brackets(acquisition, info.clock.name, [bracket], "trigger", MeterError)
     for rail in info.rails:
         acquisition.recorder.open_trace(info, rail, bracket.tick)
         if rail.kind == "edges":  # a pin that never moves still has a trace
             none = np.zeros(0, np.int64)
-            acquisition.recorder.chunk(_edges(Chunk(rail.name, none, none, none)), acquisition.bench.clock.now_ns())
+            _record_chunks([_edges(Chunk(rail.name, none, none, none))], meter, acquisition)
 
 
 def sleep(acquisition: Acquisition, seconds: float) -> None:
@@ -88,9 +98,7 @@ def housekeep(acquisition: Acquisition, force: bool = False) -> None:
     now_ns = acquisition.bench.clock.now_ns()
     if force or now_ns - acquisition.last_drain_ns >= DRAIN_EVERY_NS:
         drain(acquisition)
-        acquisition.recorder.flush()
-        if acquisition.progress is not None:
-            acquisition.progress(acquisition.done, acquisition.live_w)
+        show(acquisition)
     if now_ns - acquisition.last_bracket_ns >= BRACKET_EVERY_NS:
         read_clocks(acquisition, 2, "periodic")
     acquisition.next_work_ns = min(
@@ -98,36 +106,74 @@ def housekeep(acquisition: Acquisition, force: bool = False) -> None:
     )
 
 
+def show(acquisition: Acquisition) -> None:
+    """Report the progress; a display that fails is not called again, and the run goes on."""
+    if acquisition.progress is not None:
+        try:
+            acquisition.progress(acquisition.done, acquisition.live_w)
+        except Exception:
+            acquisition.progress = None
+
+
 def drain(acquisition: Acquisition) -> None:
-    """Record the readings that every meter has ready.
+    """Record the readings that every meter has ready, and write all that waits, so that nothing piles up.
 
     Raises ``MeterSilentError`` for a rail without readings.
     """
     for meter in acquisition.bench.meters:
         info = acquisition.infos[id(meter)]
-        chunks = guard(
-            partial(_checked_chunks, meter.read, info), MeterError, f"meter {info.name} failed while it was read"
-        )
-        now_ns = acquisition.bench.clock.now_ns()
-        for chunk in chunks:
-            acquisition.recorder.chunk(chunk, now_ns)
-            if len(chunk.value):
-                acquisition.last_reading_ns[id(meter), chunk.rail] = now_ns
-                if chunk.rail not in _edge_rails(info):
-                    acquisition.live_w[chunk.rail] = _mean_w(info, chunk)
-        _check_silence(meter, now_ns, SILENT_S, acquisition)
+        take, what = partial(_chunks_of, meter.read, info), f"meter {info.name} failed while it was read"
+        chunks = acquisition.watch.guard(take, MeterError, what, f"read() of meter {info.name}")
+        _record_chunks(chunks, meter, acquisition)
+        _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_S, acquisition)
+    acquisition.recorder.flush()
     acquisition.last_drain_ns = acquisition.bench.clock.now_ns()
 
 
-def _checked_chunks(take: Callable[[], Sequence[Chunk]], info: MeterInfo) -> list[Chunk]:
+def _chunks_of(take: Callable[[], Sequence[Chunk]], info: MeterInfo) -> list[Chunk]:
+    """The chunks that a driver gives, edges as the types of a trace. Raises ``TypeError`` for anything else."""
     chunks = list(take())
     for chunk in chunks:
         if not isinstance(chunk, Chunk):
             raise TypeError(f"it gave a {type(chunk).__name__}, not a Chunk")
-        if not isinstance(chunk.value, np.ndarray):
-            raise TypeError(f"Chunk.value is a {type(chunk.value).__name__}, not an array")
     inputs = _edge_rails(info)
     return [_edges(chunk) if chunk.rail in inputs else chunk for chunk in chunks]
+
+
+def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisition) -> None:
+    """Record the readings that a reader can use.
+
+    Those that it cannot use end the run, and no later readings of their rail are recorded, because the position of
+    readings without ticks follows from those before. Raises ``MeterError``.
+    """
+    info, rails = acquisition.infos[id(meter)], {rail.name: rail for rail in acquisition.infos[id(meter)].rails}
+    now_ns = acquisition.bench.clock.now_ns()
+    for chunk in chunks:
+        key = id(meter), chunk.rail
+        if key in acquisition.broken:
+            continue
+        if chunk.rail in rails:
+            try:
+                check_chunk(rails[chunk.rail], chunk, acquisition.last_chunk.get(key))
+            except (TypeError, ValueError, DataError) as error:
+                acquisition.broken.add(key)
+                raise failed(f"meter {info.name} gave readings that cannot be used", error, MeterError) from error
+        acquisition.recorder.chunk(chunk, now_ns)
+        if len(chunk.value):
+            acquisition.last_chunk[key] = chunk
+            acquisition.last_reading_ns[key] = now_ns
+            if rails[chunk.rail].kind != "edges":
+                acquisition.live_w[chunk.rail] = _mean_w(info, chunk)
+
+
+def _record_brackets(
+    acquisition: Acquisition, name: str, brackets: Sequence[Bracket], why: str, kind: type[RigError]
+) -> None:
+    """Record readings of one clock. Raises ``kind`` for one that a reader cannot use."""
+    for bracket in brackets:
+        check = partial(check_bracket, bracket, acquisition.last_bracket.get(name))
+        acquisition.last_bracket[name] = guard(check, kind, f"the clock {name} cannot be used")
+    acquisition.recorder.brackets(name, brackets, why)
 
 
 def _edge_rails(info: MeterInfo) -> set[str]:
@@ -179,37 +225,43 @@ def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
 
 def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
     """Read the clocks of the device and of every meter ``rounds`` times between two readings of the host's."""
-    sources: list[tuple[str, Clocked]] = []
-    clock = acquisition.device.clock
+    sources: list[tuple[str, Clocked, type[RigError]]] = []
+    clock, meters = acquisition.device.clock, acquisition.bench.meters
     if clock is not None and isinstance(acquisition.bench.device, Clocked):
-        sources.append((clock.name, acquisition.bench.device))
-    sources += [(acquisition.infos[id(m)].clock.name, m) for m in acquisition.bench.meters if isinstance(m, Clocked)]
-    for name, source in sources:
-        rows = []
+        sources.append((clock.name, acquisition.bench.device, DeviceError))
+    sources += [(acquisition.infos[id(m)].clock.name, m, MeterError) for m in meters if isinstance(m, Clocked)]
+    for name, source, kind in sources:
+        rows, noun = [], "meter" if kind is MeterError else "the device"
         for _ in range(rounds):
             before_ns = acquisition.bench.clock.now_ns()
-            tick = guard(source.timer, DeviceError, f"clock {name} failed to answer")
+            what, call = f"clock {name} failed to answer", f"timer() of {noun} (clock {name})"
+            tick = acquisition.watch.guard(source.timer, kind, what, call)
             rows.append(Bracket(before_ns, tick, acquisition.bench.clock.now_ns()))
-        acquisition.recorder.brackets(name, rows, why)
+        _record_brackets(acquisition, name, rows, why, kind)
     acquisition.last_bracket_ns = acquisition.bench.clock.now_ns()
 
 
 def finish(acquisition: Acquisition, error: RigError | None) -> RigError | None:
     """Stop the meters, record their last readings, and write the stop line whatever happens; return the first error."""
     for meter in acquisition.started:
+        info = acquisition.infos[id(meter)]
+        take = partial(_chunks_of, meter.stop, info)
+        what = f"meter {info.name} failed to stop, and its last readings are lost"
         try:
-            for chunk in _checked_chunks(meter.stop, acquisition.infos[id(meter)]):
-                acquisition.recorder.chunk(chunk, acquisition.bench.clock.now_ns())
-                if len(chunk.value):
-                    acquisition.last_reading_ns[id(meter), chunk.rail] = acquisition.bench.clock.now_ns()
+            chunks = acquisition.watch.guard(take, MeterError, what, f"stop() of meter {info.name}")
+            _record_chunks(chunks, meter, acquisition)
             _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_AT_STOP_S, acquisition)
-        except MeterSilentError as caught:
+        except RigError as caught:
             error = error or caught
-        except Exception as caught:
-            if error is None:
-                error = MeterError(
-                    f"meter {acquisition.infos[id(meter)].name} failed to stop: {caught!r}",
-                    remedy="Its last readings are lost",
-                )
-    acquisition.recorder.stop(error, issues=acquisition.issues, replies=acquisition.done)
+        except KeyboardInterrupt:
+            error = error or Interrupted("interrupted", remedy="What was recorded until now is kept")
+    close(acquisition, error)
     return error
+
+
+def close(acquisition: Acquisition, error: RigError | None) -> None:
+    """Record when the process was stopped, and write the stop line."""
+    with suppress(StoreError):  # a full disk still has room for the stop line
+        for on_ns, off_ns in acquisition.watch.gaps_ns:
+            acquisition.recorder.event(HostGap(on_ns=on_ns, off_ns=off_ns))
+    acquisition.recorder.stop(error, issues=acquisition.issues, replies=acquisition.done)

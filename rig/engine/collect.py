@@ -10,63 +10,103 @@ import gc
 import math
 import random
 from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from functools import partial
 
-from rig.engine.acquisition import Acquisition, Bench, Progress, finish, housekeep, read_clocks, sleep, start_meter
+from rig.engine.acquisition import (
+    Acquisition,
+    Bench,
+    Progress,
+    close,
+    finish,
+    housekeep,
+    read_clocks,
+    sleep,
+    start_meter,
+)
+from rig.engine.blame import KEPT, Owners, ended_by
+from rig.engine.clock import HostClock
 from rig.engine.device_errors import guard
 from rig.engine.dispatcher import Dispatcher
+from rig.engine.interrupts import deferred
+from rig.engine.watchdog import SIMULATED_S, Watch
 from rig.errors import DeviceError, Interrupted, RigError, SetupError
 from rig.recording.events import IdleWindow, MarkPulses
+from rig.recording.validation import check_span
 from rig.recording.writer import Recorder
-from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Step
+from rig.types import MARK_PHASE, DeviceInfo, Idle, Issue, Mark, Marks, MeterInfo, Rail, Span, Step
 
 BRACKETS_PER_MARK = 16
 PULSES = 12
 NOMINAL_CHIP_S = 2e-3
 
 
-def collect(steps: Iterable[Step], bench: Bench, recorder: Recorder, progress: Progress | None = None) -> None:
+def collect(
+    steps: Iterable[Step],
+    bench: Bench,
+    recorder: Recorder,
+    progress: Progress | None = None,
+    *,
+    workload: object = None,
+    watch: Watch | None = None,
+) -> None:
     """Play ``steps`` to the end, or to the first error, and write the stop line in both cases.
 
-    Raises a ``RigError`` for every failure of a device, a meter or the scenario.
+    Raises a ``RigError`` for every failure of a device, a meter, the scenario or its ``workload``, and
+    ``KeyboardInterrupt`` if a signal came only while the stop line was written. A call of a driver that does not return
+    and cannot be interrupted ends the process.
     """
-    acquisition = Acquisition(
-        bench, recorder, guard(bench.device.info, DeviceError, "the device failed to describe itself"), progress
-    )
-    error: RigError | None = None
-    dispatcher = Dispatcher(acquisition)
-    gc.freeze()  # a collection that also visits these objects takes up to tens of milliseconds
+    real = isinstance(bench.clock, HostClock)
+    watch = watch or Watch(None if real else SIMULATED_S)
     try:
-        check_pin(acquisition.device, (meter.info() for meter in acquisition.bench.meters))
-        for meter in acquisition.bench.meters:
-            start_meter(meter, acquisition)
-        play = dispatcher.play
-        for step in steps:
-            if isinstance(step, Issue):
-                play(step)
-            else:
-                dispatcher.settle()
-                _pause(step, acquisition)
-        dispatcher.settle()
-        housekeep(acquisition, force=True)
-    except KeyboardInterrupt:
-        error = Interrupted("interrupted", remedy="What was recorded until now is kept; `rig report` reads it")
+        info = guard(bench.device.info, DeviceError, "the device failed to describe itself")
     except RigError as caught:
-        error = caught
-    except MemoryError as caught:
-        error = SetupError(
-            f"the run needs more memory than is free: {caught!r}", remedy="Use a smaller problem, or fewer samples"
-        )
-    except Exception as caught:
-        error = SetupError(
-            f"the scenario failed: {caught!r}", remedy="This is a bug in the scenario or in its workload"
-        )
-        error.__cause__ = caught
-    finally:
-        gc.unfreeze()
-        error = finish(acquisition, dispatcher.abandon(error))
+        recorder.stop(caught)
+        raise
+    watch.timeout_s = info.timeout_s
+    acquisition = Acquisition(bench, recorder, info, progress, watch)
+    dispatcher = Dispatcher(acquisition)
+    owners = Owners(steps, workload, (bench.device, *bench.meters))
+
+    def give_up(error: RigError) -> None:
+        close(acquisition, dispatcher.abandon(error))
+
+    with watch.watching(give_up, gaps=real):
+        error = _to_the_end(steps, acquisition, dispatcher, owners)
     if error is not None:
         raise error
+
+
+def _to_the_end(
+    steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher, owners: Owners
+) -> RigError | None:
+    error: RigError | None = Interrupted("the run was left in an unknown way", remedy=KEPT)
+    gc.freeze()  # a collection that also visits these objects takes up to tens of milliseconds
+    try:
+        _play(steps, acquisition, dispatcher)
+        error = None
+    except BaseException as caught:  # a driver may raise SystemExit, and half a run must not look like a whole one
+        error = ended_by(caught, owners)
+    finally:
+        gc.unfreeze()
+        with suppress(KeyboardInterrupt) if error else nullcontext(), deferred():
+            error = finish(acquisition, dispatcher.abandon(error))
+    return error
+
+
+def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatcher) -> None:
+    check_pin(acquisition.device, (meter.info() for meter in acquisition.bench.meters))
+    for meter in acquisition.bench.meters:
+        start_meter(meter, acquisition)
+    play = dispatcher.play
+    for step in steps:
+        if isinstance(step, Issue):
+            play(step)
+        else:
+            dispatcher.settle()
+            _pause(step, acquisition)
+    dispatcher.settle()
+    housekeep(acquisition, force=True)
 
 
 def check_pin(device: DeviceInfo, meters: Iterable[MeterInfo]) -> None:
@@ -102,7 +142,8 @@ def _pause(step: Mark | Idle, acquisition: Acquisition) -> None:
     elif isinstance(step, Idle):
         _idle(step, acquisition)
     else:
-        raise TypeError(f"a scenario yields Mark, Idle and Issue, not {type(step).__name__}")
+        what = f"the scenario yielded a {type(step).__name__}, not Mark, Idle or Issue"
+        raise SetupError(what, field="step", value=type(step).__name__, remedy="Correct the scenario")
 
 
 def _mark(acquisition: Acquisition) -> None:
@@ -120,11 +161,16 @@ def _pulses(device: Marks, acquisition: Acquisition) -> None:
     spans = []
     for _ in range(PULSES):
         width_s = chip_s * widths.randint(1, 3)
-        span = guard(partial(device.pulse, width_s), DeviceError, "the device failed to pulse")
+        call, what = partial(_pulse, device, width_s), "the device failed to pulse"
+        span = acquisition.watch.guard(call, DeviceError, what, "pulse() of the device")
         spans.append((span.on_tick, span.off_tick))
         sleep(acquisition, chip_s * widths.randint(1, 3))
     clock = acquisition.device.clock.name if acquisition.device.clock else "host"
     acquisition.recorder.event(MarkPulses(spans=spans, clock=clock, phase=MARK_PHASE))
+
+
+def _pulse(device: Marks, seconds: float) -> Span:
+    return check_span(device.pulse(seconds))
 
 
 def _chip_s(rail: Rail) -> float:

@@ -14,13 +14,14 @@ T = TypeVar("T")
 def guard(call: Callable[[], T], kind: type[RigError], what: str) -> T:
     """Run a driver's call.
 
-    An exception that is not a ``RigError`` is raised as ``kind``, with ``what`` before its text.
+    An exception that is not a ``RigError`` is raised as ``kind``, with ``what`` before its text. This includes
+    ``SystemExit``, which would otherwise end the process as if it were the driver's own, but not Ctrl-C.
     """
     try:
         return call()
-    except RigError:
+    except (RigError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         raise failed(what, error, kind) from error
 
 
@@ -68,6 +69,12 @@ def not_issued(sample_id: str) -> DeviceError:
         value=sample_id,
         remedy="Its driver must reply once to each submitted sample",
     )
+
+
+def bad_step(field: str, value: object, why: str) -> SetupError:
+    """Return the error for a step that cannot be played."""
+    what = f"the scenario yielded a step with {field} {value!r}: {why}"
+    return SetupError(what, field=field, value=repr(value), remedy="Correct the scenario; due times do not decrease")
 
 
 def no_phase(device: str, phase: str) -> SetupError:

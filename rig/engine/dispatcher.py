@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from rig.engine import device_errors
-from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, sleep
-from rig.engine.device_errors import guard
+from rig.engine.acquisition import Acquisition, drain, housekeep, max_undrained_s, show, sleep
 from rig.engine.pending import Pending, Query
 from rig.errors import DeviceError, RigError
+from rig.recording.events import LIMIT
+from rig.recording.validation import tick_of
 from rig.types import Inspects, Issue, Repeats, Reply, Sample
 
 AHEAD_NS = 250_000_000
@@ -25,15 +26,16 @@ QUIET_NS = 50_000_000
 WRITING_NS = 2_000_000
 """In this time before a sample is due, nothing is written unless the buffer is nearly full."""
 NEARLY_FULL = 0.75
+STAGE, SUBMIT, POLL = "stage() of the device", "submit() of the device", "poll() of the device"
 
 
 class Dispatcher:
     """The issuer of samples to one device: ``play`` issues a step, ``settle`` waits until all samples are completed."""
 
     __slots__ = (
-        "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects",
+        "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects", "_last_due_ns",
         "_max_pending", "_max_wait_s", "_now", "_origin_ns", "_pending", "_poll", "_put", "_recorder",
-        "_seen", "_spin_ns", "_stage", "_submit",
+        "_seen", "_spin_ns", "_stage", "_submit", "_watch",
     )  # fmt: skip
 
     def __init__(self, acquisition: Acquisition) -> None:
@@ -47,16 +49,19 @@ class Dispatcher:
         self._inspects = device if isinstance(device, Inspects) else None
         self._spin_ns: int = getattr(acquisition.bench.clock, "spin_ns", 0)
         self._max_pending = acquisition.device.max_pending
+        self._watch = acquisition.watch
+        self._watch.issued = lambda: acquisition.issues
         self._batch = min(acquisition.device.max_batch, self._max_pending or acquisition.device.max_batch)
         self._max_wait_s = 2.0
         self._origin_ns: int | None = None
+        self._last_due_ns = 0
         self._due: deque[Query] = deque()
         self._pending = Pending(acquisition.device)
         self._completed_ns = 0
 
     # ---- one step -------------------------------------------------------------------------
 
-    def play(self, step: Issue) -> None:  # noqa: PLR0912  every further call costs a tenth of the fast path
+    def play(self, step: Issue) -> None:  # noqa: PLR0912, PLR0915  every further call costs a tenth of the fast path
         """Issue a step.
 
         Raises a ``RigError`` if the device fails or does not reply in time. A step of one sample takes the fast path
@@ -71,15 +76,20 @@ class Dispatcher:
         ):
             self._play_any(step)
             return
-        acquisition, sample, warmup = self._acquisition, samples[0], step.warmup
+        acquisition, sample, warmup, watch = self._acquisition, samples[0], step.warmup, self._watch
         if sample.id not in self._seen:
             self._recorder.sample(sample)
         replies: Sequence[Reply] = ()
         issued_ns = None
         issue = acquisition.issues
         try:
+            watch.call = STAGE
             self._stage(samples)
+            watch.call = None
             if due_ns is not None and origin_ns is not None:
+                if due_ns.__class__ is not int or not self._last_due_ns <= due_ns < LIMIT:
+                    due_ns = self._checked_due(due_ns)
+                self._last_due_ns = due_ns
                 due_ns, wait_s = due_ns + origin_ns, 0.0
                 if not self._free_at(due_ns):
                     self._join(step, due_ns)
@@ -87,10 +97,13 @@ class Dispatcher:
             elif self._completed_ns >= acquisition.next_work_ns or not self._spin_ns:
                 housekeep(acquisition)
             acquisition.issues = issue + 1
+            watch.call = SUBMIT
             issued_ns = self._now()
             self._submit(samples, step.budget)
+            watch.call = POLL
             replies = self._poll(wait_s)
             self._completed_ns = completed_ns = self._now()
+            watch.call = None
             if len(replies) == 1:
                 reply = replies[0]
                 if type(reply) is Reply and reply.sample_id == sample.id:
@@ -101,7 +114,8 @@ class Dispatcher:
                     if self._inspects is not None:
                         self._count(issue, sample)
                     return
-        except (KeyboardInterrupt, Exception) as error:
+        except BaseException as error:
+            watch.call = None
             if issued_ns is not None:
                 self._pending.add(Query(issue, sample, step, due_ns, issued_ns), issued_ns)
                 acquisition.uncounted += 1
@@ -134,6 +148,9 @@ class Dispatcher:
         return not (self._pending.count or self._due)
 
     def _play_any(self, step: Issue) -> None:
+        if not (isinstance(step.repeat, int) and 1 <= step.repeat < 2**31):
+            raise device_errors.bad_step("repeat", step.repeat, "it is not an integer of 1 or more")
+        self._watch.times = step.repeat
         if step.due_ns is not None:
             self._on_schedule(step)
             return
@@ -159,11 +176,11 @@ class Dispatcher:
                 self.settle()
 
     def _on_schedule(self, step: Issue) -> None:
-        assert step.due_ns is not None
+        self._last_due_ns = after_ns = self._checked_due(step.due_ns)
         self._busy = True
         if step.repeat > 1 and not isinstance(self._device, Repeats):
             raise device_errors.no_loop(self._acquisition.device.name, step.repeat)
-        if self._origin_ns is not None and self._now() < self._origin_ns + step.due_ns:
+        if self._origin_ns is not None and self._now() < self._origin_ns + after_ns:
             self._issue_due()
         for sample in step.samples:
             self._recorder.sample(sample)
@@ -172,10 +189,20 @@ class Dispatcher:
             self.settle()
             self._max_wait_s = min(max_undrained_s(self._acquisition), self._acquisition.device.timeout_s)
             housekeep(self._acquisition)
-            self._origin_ns = self._now() - step.due_ns
-        due_ns = self._origin_ns + step.due_ns
+            self._origin_ns = self._now() - after_ns
+        due_ns = self._origin_ns + after_ns
         self._wait_until(due_ns)
         self._join(step, due_ns)
+
+    def _checked_due(self, due_ns: object) -> int:
+        """Return a due time (ns after the first) that is not before the last one. Raises ``SetupError``."""
+        try:
+            found = tick_of(due_ns)
+        except (TypeError, ValueError) as error:
+            raise device_errors.bad_step("due_ns", due_ns, str(error)) from None
+        if found < self._last_due_ns:
+            raise device_errors.bad_step("due_ns", due_ns, f"it is before {self._last_due_ns}, which was due earlier")
+        return found
 
     def _join(self, step: Issue, due_ns: int) -> None:
         """Put the samples of a step that is due into the queue, and drop those that do not fit."""
@@ -195,7 +222,8 @@ class Dispatcher:
         return Query(issue, sample, step, due_ns)
 
     def _load(self, samples: Sequence[Sample]) -> None:
-        guard(partial(self._stage, samples), DeviceError, "the device failed to load samples")
+        what, call = "the device failed to load samples", partial(self._stage, samples)
+        self._watch.guard(call, DeviceError, what, STAGE)
 
     # ---- waiting --------------------------------------------------------------------------
 
@@ -244,8 +272,7 @@ class Dispatcher:
         elif (left_ns > WRITING_NS and now_ns >= acquisition.next_work_ns) or self._recorder.waiting > NEARLY_FULL:
             acquisition.recorder.flush()
             acquisition.next_work_ns = now_ns + AHEAD_NS
-            if acquisition.progress is not None:
-                acquisition.progress(acquisition.done, acquisition.live_w)
+            show(acquisition)
 
     # ---- issued and completed -------------------------------------------------------------
 
@@ -261,7 +288,8 @@ class Dispatcher:
             for query in batch:
                 self._pending.add(Query(query.issue, query.sample, query.step, query.due_ns, issued_ns), issued_ns)
             samples = [query.sample for query in batch]
-            guard(partial(self._send, samples, step), DeviceError, f"the device failed on sample {samples[0].id}")
+            what = f"the device failed on sample {samples[0].id}"
+            self._watch.guard(partial(self._send, samples, step), DeviceError, what, SUBMIT)
 
     def _capacity(self) -> int:
         """How many samples the device takes now: a batch when it is free, or as many as it declares to hold."""
@@ -280,7 +308,8 @@ class Dispatcher:
             self._submit(samples, step.budget)
 
     def _polled(self, wait_s: float) -> Sequence[Reply]:
-        return guard(partial(self._poll, wait_s), DeviceError, f"the device failed on sample {self._pending.first}")
+        what = f"the device failed on sample {self._pending.first}"
+        return self._watch.guard(partial(self._poll, wait_s), DeviceError, what, POLL)
 
     def _take(self, replies: Sequence[Reply], completed_ns: int) -> None:
         """Match replies to issued samples; where one sample was issued twice, the oldest is completed first."""
@@ -298,7 +327,8 @@ class Dispatcher:
 
     def _count(self, issue: int, sample: Sample) -> None:
         assert self._inspects is not None
-        counters = guard(self._inspects.activity, DeviceError, "the device failed to report its activity")
+        what, call = "the device failed to report its activity", self._inspects.activity
+        counters = self._watch.guard(call, DeviceError, what, "activity() of the device")
         self._recorder.activity(issue, sample.id, counters)
 
     def abandon(self, error: RigError | None) -> RigError | None:

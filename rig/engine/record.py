@@ -14,15 +14,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.collect import collect
+from rig.engine.device_errors import guard
+from rig.engine.watchdog import Watch
+from rig.errors import DataError, DeviceError, MeterError
 from rig.recording.anonymise import without_place, without_places
 from rig.recording.events import SessionLink, Start, declared_start
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
-from rig.types import ClockInfo, Rules, Step, Workload
+from rig.types import ClockInfo, Rules, Sample, Step, Workload
 
 PACKAGES = ("neurorig", "numpy", "scipy", "pyarrow", "pandas")
 
@@ -41,6 +45,7 @@ def record(
     artifacts: Mapping[str, bytes] | None = None,
     keep_identity: bool = False,
     session: SessionLink | None = None,
+    watch: Watch | None = None,
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and every option with which it ran.
 
@@ -52,6 +57,7 @@ def record(
     """
     from rig.bench.read import lab_of
 
+    check_ids(workload)
     files = artifacts or {}
     start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity)
     start = replace(start, session=session)
@@ -61,7 +67,7 @@ def record(
         recorder.event(start)
         for name, content in files.items():
             recorder.artifact(name, content)
-        collect(steps, bench, recorder, progress)
+        collect(steps, bench, recorder, progress, workload=workload, watch=watch)
     return path
 
 
@@ -79,8 +85,8 @@ def start_document(
 
     Raises ``StoreError`` for a driver that declares a value that a line cannot hold.
     """
-    device = bench.device.info()
-    meters = [meter.info() for meter in bench.meters]
+    device = guard(bench.device.info, DeviceError, "the device failed to describe itself")
+    meters = [guard(meter.info, MeterError, "a meter failed to describe itself") for meter in bench.meters]
     clocks = [ClockInfo("host", 1e9, 0.0), *([device.clock] if device.clock else []), *(m.clock for m in meters)]
     given = list(sys.argv if argv is None else argv)
     options = scenario.get("options") or {}
@@ -108,6 +114,22 @@ def start_document(
         "environment": environment(),
     }
     return declared_start(document)
+
+
+def check_ids(workload: Workload) -> None:
+    """Refuse a workload in which two samples share an id. Raises ``DataError``."""
+    if not isinstance(workload.samples, list | tuple):  # to take samples that are made on demand may take hours
+        return
+    seen: dict[str, Sample] = {}
+    for sample in workload.samples:
+        known = seen.setdefault(sample.id, sample)
+        if known is not sample and not (known.label == sample.label and np.array_equal(known.payload, sample.payload)):
+            raise DataError(
+                f"two samples of the workload {workload.name} have the id {sample.id!r}",
+                field="sample",
+                value=sample.id,
+                remedy="Give every sample an id of its own; answers are matched by it",
+            )
 
 
 def run_name(device: str, scenario: str) -> str:

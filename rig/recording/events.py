@@ -152,6 +152,15 @@ class IdleWindow(Line, frozen=True, tag="idle"):
     """End of the window (host ns), not before on_ns."""
 
 
+class HostGap(Line, frozen=True, tag="gap"):
+    """A stretch in which the recording process did not run: it was stopped, or another program had the processor."""
+
+    on_ns: Integer
+    """Last sign of life before (host ns)."""
+    off_ns: Integer
+    """First sign of life after (host ns)."""
+
+
 class MarkPulses(Line, frozen=True, tag="marks"):
     """Pulses of power that the device drew on purpose."""
 
@@ -217,8 +226,8 @@ class Stop(Line, frozen=True, tag="stop"):
 
 
 LINES: dict[str, type[Line]] = {
-    "start": Start, "brackets": Brackets, "idle": IdleWindow, "marks": MarkPulses, "chunk": ChunkArrived,
-    "note": Note, "peer": ReferenceWindows, "stop": Stop,
+    "start": Start, "brackets": Brackets, "idle": IdleWindow, "gap": HostGap, "marks": MarkPulses,
+    "chunk": ChunkArrived, "note": Note, "peer": ReferenceWindows, "stop": Stop,
 }  # fmt: skip
 
 
@@ -347,7 +356,7 @@ def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> S
 
 def _check_order(found: Line, type_: str, number: int) -> None:
     """Refuse a stretch of time that ends before it begins. Raises ``DataError``."""
-    if isinstance(found, IdleWindow):
+    if isinstance(found, IdleWindow | HostGap):
         pairs: Sequence[Sequence[int]] = [(found.on_ns, found.off_ns)]
     else:
         pairs = found.rows if isinstance(found, Brackets) else found.spans if isinstance(found, MarkPulses) else ()

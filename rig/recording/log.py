@@ -14,6 +14,7 @@ from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, check_dense, check_line, read_bounded
 from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SessionLink, Start, Stop, decode, from_json
 from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
+from rig.recording.validation import went_back
 
 
 class _Head(msgspec.Struct):
@@ -95,7 +96,7 @@ def _check_counters(lines: Sequence[Line]) -> None:
     for line in (line for line in lines if isinstance(line, Brackets)):
         for row in line.rows:
             before = last.setdefault(line.clock, row)
-            if row[0] >= before[2] and row[1] < before[1]:
+            if went_back(before, row):
                 raise DataError(
                     f"the clock {line.clock!r} went back from {before[1]} to {row[1]}",
                     field="brackets",

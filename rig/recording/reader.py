@@ -67,6 +67,8 @@ class Run:
     traces: Mapping[str, Trace]
     digest: str
     truncated: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """What the files hold and no reader can use: a span or a reading, and what is wrong with it."""
 
     @property
     def error(self) -> ErrorRecord | None:
@@ -153,12 +155,15 @@ def _opened(path: Path, with_traces: bool) -> Run:
     truncated: list[str] = []
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
     read = {name: _table(file, name, truncated) for name, file in tables.items()}
+    read["replies"], left_out = validation.without_bad_spans(read["replies"])
+    found = [_trace(p, truncated, hz) for p in traces if with_traces]
     return Run(
         path=path,
         **vars(log),
         **read,
-        traces=_by_rail(path, [_trace(p, truncated, hz) for p in traces if with_traces]),
+        traces=_by_rail(path, [trace for trace, _ in found]),
         truncated=tuple(truncated),
+        left_out=(*left_out, *(what for _, lost in found for what in lost)),
     )
 
 
@@ -199,11 +204,12 @@ def _by_rail(path: Path, traces: list[Trace | None]) -> dict[str, Trace]:
     return found
 
 
-def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> Trace | None:
+def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> tuple[Trace | None, tuple[str, ...]]:
     table = _read_stream(file, truncated)
     if table is None:
-        return None
+        return None, ()
     name = f"traces/{file.name}"
+    lost: tuple[str, ...] = ()
     columns = {column: table[column] for column in table.column_names}
     uniform = "start_tick" not in columns and "end_tick" not in columns
     try:
@@ -220,6 +226,14 @@ def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> Trace |
             end: NDArray[Any] = start + grid.aperture_tick
         else:
             start, end = (validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
+        keep = None if rail.kind == "edges" else validation.good_readings(rail, start, end, value)
+        if keep is not None:
+            bad = int(len(keep) - keep.sum())
+            lost = (f"{bad} of {len(keep)} readings of rail {rail.name}, which are out of bounds or out of order",)
+            if uniform:
+                value = np.where(keep, value, np.nan)
+            else:
+                start, end, value, flags = start[keep], end[keep], value[keep], flags[keep]
         validation.check_ticks(rail, start, end, hz.get(clock))
         if rail.kind == "edges":
             validation.check_edges(rail, value, start, end, uniform)
@@ -228,4 +242,4 @@ def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> Trace |
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise StoreError(f"{name} has no valid description: {what}", field=name, value=what, remedy=REMEDY) from error
-    return Trace(rail, meta.get("meter", ""), clock, start, end, value, flags != 0, uniform)
+    return Trace(rail, meta.get("meter", ""), clock, start, end, value, flags != 0, uniform), lost

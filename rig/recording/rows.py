@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.errors import DeviceError, StoreError
+from rig.errors import DeviceError
 from rig.recording import columns
 from rig.recording.tables import REPLIES
+from rig.recording.validation import bad_spans
 from rig.types import UNSTAMPED, Reply, Span
 
 ROWS = 4096
@@ -35,7 +36,7 @@ Kind = tuple[str, str | None, str | None, bool]
 class ReplyRows:
     """A buffer of ``ROWS`` rows; ``put`` packs a row, and ``take`` empties the buffer into a record batch."""
 
-    __slots__ = ("_all", "_at", "_buffer", "_count", "_end", "_kinds", "_texts")
+    __slots__ = ("_all", "_at", "_buffer", "_count", "_end", "_kinds", "_texts", "on_host_clock", "refused")
 
     def __init__(self) -> None:
         self._buffer = bytearray(_SIZE * ROWS)
@@ -46,6 +47,10 @@ class ReplyRows:
         self._all: tuple[list[columns.Texts], NDArray[np.bool_]] | None = None
         self._count = 0
         """Of texts, when a batch was last taken; ``_all`` is made when none came since."""
+        self.on_host_clock = False
+        """Whether ticks are host nanoseconds."""
+        self.refused: tuple[str, str] | None = None
+        """Sample and reason of the first span that ``take`` left out because it does not fit."""
 
     def __len__(self) -> int:
         return self._at // _SIZE
@@ -61,7 +66,7 @@ class ReplyRows:
         """Add the row of a reply that has one span, and return True if work remains for the caller.
 
         Work remains in two cases. Either the buffer is now full, or no row was added, because the reply has several
-        spans, no span, or a progress record. Raises ``StoreError`` for a tick that is not an integer of 64 bits,
+        spans, no span, or a progress record. Raises ``DeviceError`` for a tick that is not an integer of 64 bits
         ``DeviceError`` for an output that JSON cannot hold, and ``TypeError`` for a value that is not a span.
         """
         spans = reply.spans
@@ -100,12 +105,16 @@ class ReplyRows:
         self._at += _SIZE
 
     def take(self) -> pa.RecordBatch:
-        """Return all waiting rows as one batch; texts are dictionary-encoded."""
+        """Return all waiting rows as one batch; texts are dictionary-encoded.
+
+        A span that does not fit is left out of its row, and ``refused`` then says why.
+        """
         n = len(self)
         width = len(_COLUMNS)
         table = np.frombuffer(self._buffer, np.int64, n * (width + 1)).reshape(n, width + 1)
         looped = np.ascontiguousarray(np.frombuffer(self._buffer, np.int32)[2 * width :: 2 * width + 2][:n])
         number = {name: np.ascontiguousarray(table[:, k]) for k, name in enumerate(_COLUMNS)}
+        self._leave_out_bad_spans(number, looped)
         which, texts, warm = self._named(number["kind"])
         arrays: dict[str, pa.Array] = {
             name: columns.numbers(number[name], number[name] == NULL if name in _NULLABLE else None)
@@ -121,6 +130,19 @@ class ReplyRows:
             self._texts.clear()
             self._all = None
         return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
+
+    def _leave_out_bad_spans(self, number: dict[str, NDArray[np.int64]], executions: NDArray[np.int32]) -> None:
+        on, off = number["on_tick"], number["off_tick"]
+        absent = (on == NULL) & (off == NULL)
+        on_tick, off_tick = (np.where(absent, 0, ticks) for ticks in (on, off))
+        times = np.where(executions == NO_COUNT, 1, executions)
+        before_ns = np.where(absent, 0, number["completed_ns"]) if self.on_host_clock else None
+        for k, why in bad_spans(on_tick, off_tick, times, before_ns):
+            sample_id, _, output, warmup = list(self._texts)[number["kind"][k]]
+            self.refused = self.refused or (sample_id, why)
+            number["kind"][k] = self._number((sample_id, None, output, warmup), False)
+            on[k] = off[k] = NULL
+            executions[k] = NO_COUNT
 
     def _named(self, kinds: NDArray[np.int64]) -> tuple[NDArray[np.int32], list[columns.Texts], NDArray[np.bool_]]:
         """Return by row the number of its text, and by number the texts and warm-up.
@@ -193,10 +215,10 @@ def as_list(value: Any) -> Any:
     raise TypeError(f"it holds a {type(value).__name__}")
 
 
-def _unfit(sample_id: str, error: Exception) -> StoreError:
-    return StoreError(
-        f"a row of replies cannot be written: {error} (sample {sample_id})",
+def _unfit(sample_id: str, error: Exception) -> DeviceError:
+    return DeviceError(
+        f"the reply to sample {sample_id} cannot be recorded: {error}",
         field="replies",
         value=sample_id,
-        remedy="Ticks fit 64 bits, executions 32, and a phase is a text; correct what the driver delivers",
+        remedy="Ticks are integers of 64 bits, executions of 32, and a phase is a text; correct the driver",
     )

@@ -7,10 +7,14 @@ result.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
+import io
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,15 +24,35 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from rig.errors import RigError, StoreError
+from rig.errors import DataError, DeviceError, RigError, StoreError
 from rig.recording.anonymise import without_identity
+from rig.recording.atomic_write import not_stored, sync_to_disk, write_whole
 from rig.recording.columns import table_batch, trace_batch
 from rig.recording.events import Brackets, ChunkArrived, Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL, payload_path, recorded_files, sha256_of, trace_path
 from rig.recording.records import ErrorRecord
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES
+from rig.recording.validation import check_sample, rail_from_json
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
+
+ROOM = ".room"
+"""A file that keeps room for the stop line and the seal, until they are written."""
+ROOM_BYTES = 1 << 16
+LINE_BYTES = 256
+"""Room for one file in the stop line."""
+MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
+
+
+class _Whole(io.FileIO):
+    """A file to which each write goes whole, or raises; Arrow does not look at how much was written."""
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        left = view
+        while left:
+            left = left[super().write(left) or 0 :]
+        return len(view)
 
 
 class Recorder:
@@ -46,8 +70,13 @@ class Recorder:
                 value=str(path),
                 remedy="Name a new directory; a recording is never overwritten",
             )
+        self._room = 0
+        self._files = 8
         try:
             (path / "traces").mkdir(parents=True)
+            self.path = path
+            self._events = _Whole(path / EVENTS, "ab")
+            self._keep_room()
         except OSError as error:
             raise StoreError(
                 f"cannot create {path}: {error.strerror}",
@@ -55,13 +84,14 @@ class Recorder:
                 value=str(path),
                 remedy="Choose another --out",
             ) from error
-        self.path = path
         self._keep_identity = keep_identity
-        self._events = (path / EVENTS).open("ab", buffering=0)
         self._seq = 0
         self._prev = GENESIS
-        self._streams: dict[str, tuple[BinaryIO, pa.ipc.RecordBatchStreamWriter]] = {}
+        self._streams: dict[str, tuple[_Whole, pa.ipc.RecordBatchStreamWriter]] = {}
+        self._full: set[str] = set()
+        """Files to which a write failed; each ends with its last whole batch."""
         self.replies = ReplyRows()
+        self.device = "without a name"
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self._chunks: dict[str, list[Chunk]] = {}
         self._trace_meta: dict[str, dict[str, str]] = {}
@@ -80,6 +110,7 @@ class Recorder:
         """
         type_ = event.__struct_config__.tag
         if isinstance(event, Start):
+            self.device, self.replies.on_host_clock = event.device.name, event.device.clock is None
             event = msgspec.structs.replace(event, as_recorded={})
         try:
             body = msgspec.json.encode(event, enc_hook=plain)
@@ -88,10 +119,15 @@ class Recorder:
         if not self._keep_identity and isinstance(event, (Start, Note, Stop)):
             body = without_identity(body.decode()).encode()
         line = b'{"seq":%d,"prev":"%s",' % (self._seq, self._prev.encode()) + body[1:]
+        end = self._events.tell()
         try:
-            _write_all(self._events, line + b"\n")
+            if not isinstance(event, Stop):
+                _within_limit(end + len(line) + ROOM_BYTES)
+            self._events.write(line + b"\n")
         except OSError as error:
-            raise _unwritable(str(self.path / EVENTS), error, "Make room, or choose another --out") from error
+            with suppress(OSError):  # a torn line would break the chain of the stop line
+                self._events.truncate(end)
+            raise _unwritable(str(self.path / EVENTS), error, MAKE_ROOM) from error
         self._prev = hashlib.sha256(line).hexdigest()
         self._seq += 1
 
@@ -106,6 +142,11 @@ class Recorder:
         """
         if sample.id in self.seen:
             return
+        try:
+            check_sample(sample)
+        except (TypeError, ValueError) as error:
+            remedy = "Correct the workload that makes this sample"
+            raise DataError(f"sample {sample.id!r}: {error}", field="sample", value=sample.id, remedy=remedy) from error
         self.seen.add(sample.id)
         if sample.keep:
             self._keep(sample)
@@ -158,19 +199,23 @@ class Recorder:
         return len(self.replies) / ROWS
 
     def _write_replies(self) -> None:
-        failed: list[StoreError] = []
-        if len(self.replies):
-            self._append("replies.arrows", self.replies.take, failed)
+        failed: list[RigError] = []
+        self._append_replies(failed)
         if failed:
             raise failed[0]
 
+    def _append_replies(self, failed: list[RigError]) -> None:
+        if len(self.replies):
+            self._append("replies.arrows", self.replies.take, failed)
+        if self.replies.refused is not None:
+            (sample_id, why), self.replies.refused = self.replies.refused, None
+            what = f"device {self.device} gave sample {sample_id} a span that {why}"
+            failed.append(DeviceError(what, field="spans", value=sample_id, remedy="Correct the spans of its driver"))
+
     def _keep(self, sample: Sample) -> None:
         target = self.path / payload_path(sample.id)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            np.save(target, sample.payload, allow_pickle=False)
-        except OSError as error:
-            raise _unwritable(str(target), error, "Make room, or choose another --out") from error
+        with self._stored(target) as file:
+            np.save(file, sample.payload, allow_pickle=False)
 
     def activity(self, issue: int, sample_id: str, counters: Mapping[str, Mapping[str, Any]]) -> None:
         """Record a simulator's counters: for each layer and counter, one count per step."""
@@ -180,9 +225,6 @@ class Recorder:
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
         """Declare one rail; its readings follow through ``chunk``."""
-        # a run without meters does not need this part of Arrow
-        from rig.recording.validation import rail_from_json
-
         try:
             rail_from_json(dataclasses.asdict(rail))
         except ValueError as error:
@@ -221,18 +263,40 @@ class Recorder:
 
     def artifact(self, name: str, content: bytes) -> None:
         """Store a file with the recording (model, bench.toml, calibration)."""
-        target = self.path / "artifacts" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(content)
+        with self._stored(self.path / "artifacts" / name) as file:
+            file.write(content)
+
+    @contextmanager
+    def _stored(self, target: Path) -> Iterator[BinaryIO]:
+        """Yield a new file of the recording, which is removed if it cannot be written. Raises ``StoreError``."""
+        try:
+            self._files += 1
+            self._keep_room()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as file:
+                yield file
+        except OSError as error:
+            with suppress(OSError):
+                target.unlink()
+            raise _unwritable(str(target), error, MAKE_ROOM) from error
+
+    def _keep_room(self) -> None:
+        """Keep room on the disk for the stop line and the seal. Raises ``OSError``."""
+        needed = ROOM_BYTES + LINE_BYTES * self._files
+        if needed > self._room:
+            needed += ROOM_BYTES
+            with _Whole(self.path / ROOM, "ab") as file:
+                file.write(bytes(needed - self._room))
+                os.fsync(file.fileno())
+            self._room = needed
 
     def flush(self) -> None:
         """Write every waiting row as one batch per file.
 
         Raises ``StoreError`` for a value that does not fit its column, after the other waiting rows are written.
         """
-        failed: list[StoreError] = []
-        if len(self.replies):
-            self._append("replies.arrows", self.replies.take, failed)
+        failed: list[RigError] = []
+        self._append_replies(failed)
         for name, rows in self._rows.items():
             waiting, rows[:] = list(rows), []
             self._append_rows(name, waiting, failed)
@@ -251,22 +315,39 @@ class Recorder:
         failed = None
         try:
             self.flush()
-        except StoreError as caught:
+        except RigError as caught:
             failed = caught
             error = error or caught
+        (self.path / ROOM).unlink(missing_ok=True)
+        try:
+            self._seal(error, issues, replies)
+        except (OSError, MemoryError) as caught:
+            if error is None:
+                raise _unwritable("the end of the recording", caught, MAKE_ROOM) from caught
+        if failed is not None:
+            raise failed
+
+    def _seal(self, error: RigError | None, issues: int, replies: int) -> None:
+        """Sync every file, then write the stop line, then the seal, so that no power cut makes one without the other.
+
+        Raises ``OSError``.
+        """
         for file, writer in self._streams.values():
-            writer.close()
+            with suppress(OSError):  # a stream without its end is read to its last whole batch
+                writer.close()
+            os.fsync(file.fileno())
             file.close()
         self._streams.clear()
-        files = {p.relative_to(self.path).as_posix(): sha256_of(p) for p in recorded_files(self.path)}
+        found = recorded_files(self.path)
+        for place in [*{p.parent for p in found}, self.path, self.path.parent]:
+            sync_to_disk(place)
+        files = {p.relative_to(self.path).as_posix(): sha256_of(p) for p in found}
         ended = None if error is None else msgspec.convert(error.to_json(), ErrorRecord)
         self.event(Stop(files=files, error=ended, issues=issues, replies=replies))
         os.fsync(self._events.fileno())
         self._events.close()
         digest = sha256_of(self.path / EVENTS)
-        (self.path / SEAL).write_bytes(f"{digest}  {EVENTS}\n".encode())
-        if failed is not None:
-            raise failed
+        write_whole(self.path / SEAL, f"{digest}  {EVENTS}\n".encode(), sync=True, refuse=not_stored)
 
     def close_files(self) -> None:
         """Close the files without a stop line, as after a crash."""
@@ -275,35 +356,58 @@ class Recorder:
         self._streams.clear()
         self._events.close()
 
-    def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[StoreError]) -> None:
+    def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[RigError]) -> None:
         """One batch, or one per row when a row is at fault, so that the others are kept."""
-        found: list[StoreError] = []
+        found: list[RigError] = []
         if rows and not self._append(f"{name}.arrows", partial(table_batch, name, rows), found):
             for row in rows if len(rows) > 1 else []:
                 self._append_rows(name, [row], failed)
             failed += found
 
-    def _append(self, name: str, make: Callable[[], pa.RecordBatch], failed: list[StoreError]) -> bool:
+    def _append(self, name: str, make: Callable[[], pa.RecordBatch], failed: list[RigError]) -> bool:
+        end: int | None = None
         try:
             batch = make()
-            self._stream(name, batch.schema).write_batch(batch)
-        except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError) as error:
-            failed.append(_unwritable(f"a batch of {name}", error, "Check what the driver delivers, and the disk"))
+            if name in self._full:
+                return True  # the first failure was reported
+            stream, writer = self._stream(name, batch.schema)
+            end = stream.tell()
+            writer.write_batch(batch)
+        except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError, MemoryError) as error:
+            disk = isinstance(error, OSError)
+            if disk:
+                self._cut(name, end)
+            remedy = MAKE_ROOM if disk else "Check what the driver delivers. What came before is kept"
+            failed.append(_unwritable(f"a batch of {name}", error, remedy))
             return False
         return True
 
-    def _stream(self, name: str, schema: pa.Schema) -> pa.ipc.RecordBatchStreamWriter:
+    def _cut(self, name: str, end: int | None) -> None:
+        """End a file with its last whole batch; later batches would need what the failed one held."""
+        self._full.add(name)
+        stream, _ = self._streams.pop(name, (None, None))
+        with suppress(OSError):
+            if stream is not None and end is not None:
+                stream.truncate(end)
+            if stream is not None:
+                stream.close()
+
+    def _stream(self, name: str, schema: pa.Schema) -> tuple[_Whole, pa.ipc.RecordBatchStreamWriter]:
         if name not in self._streams:
-            file = (self.path / name).open("wb", buffering=0)
+            file = _Whole(self.path / name, "wb")
             self._streams[name] = (file, pa.ipc.new_stream(file, schema))
-        return self._streams[name][1]
+        return self._streams[name]
 
 
 def _unwritable(what: str, error: Exception, remedy: str) -> StoreError:
     return StoreError(f"{what} cannot be written: {error}", field="out", value=repr(error), remedy=remedy)
 
 
-def _write_all(file: BinaryIO, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) or 0 :]
+def _within_limit(size: int) -> None:
+    """Raise ``OSError`` if a file of this size would exceed the limit of this process."""
+    if sys.platform != "win32":
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if 0 <= limit < size:
+            raise OSError(errno.EFBIG, f"files of this process may hold {limit} bytes at most")

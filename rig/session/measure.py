@@ -11,12 +11,12 @@ from typing import Any
 
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
+from rig.engine.interrupts import interrupt, on_signals
 from rig.engine.record import record, run_name
 from rig.errors import RigError, StoreError, UsageError, refused
 from rig.plugins import build, load, takes, values_of
 from rig.recording.events import SessionLink
 from rig.session.book import opened
-from rig.session.interrupts import interrupt, on_signals
 from rig.session.locks import device_lock
 from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of

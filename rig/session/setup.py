@@ -6,17 +6,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from rig.bench.bench_file import meter_slot
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
-from rig.errors import RigError, SetupError, UnknownNameError, refused
+from rig.engine.watchdog import patiently
+from rig.errors import SetupError, UnknownNameError, refused
 from rig.plugins import Factory, build, load, located, names, needs, options_of, split_options, takes, values_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
 
+T = TypeVar("T")
 PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The workload where none is named, and those that go with a scenario."""
@@ -129,7 +132,8 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
     with ExitStack() as handles:
         with located(request.places.get("device", {})):
-            device: Device = build(device_factory, given, options["device"])
+            open_it = partial(build, device_factory, given, options["device"])
+            device: Device = opened(open_it, "device", request.device)
         handles.callback(close_quietly, device)
         _check_mode(request, _described(device, "device", request.device))
         meters = tuple(_meters(request, given | {"device": device}, rest, takers, handles))
@@ -148,16 +152,22 @@ def _meters(
     options = split_options(texts, {**takers, **factories}) if texts else {}
     for name, (slot, factory) in zip(chosen, factories.items(), strict=True):
         with located(request.places.get(slot, {})):
-            meter: Meter = build(factory, given, options.get(slot, {}))
+            meter: Meter = opened(partial(build, factory, given, options.get(slot, {})), "meter", name)
         handles.callback(close_quietly, meter)
         _described(meter, "meter", name)
         yield meter
 
 
+def opened(open_it: Callable[[], T], kind: str, name: str) -> T:
+    """Open a driver. Raises a ``RigError`` for one that fails, leaves the process, or does not return."""
+    what = f"{kind} {name} failed to open"
+    return patiently(open_it, SetupError, what, f"open() of {kind} {name}")
+
+
 def close_quietly(driver: Device | Meter) -> None:
-    """Close a device or meter; an error of it does not matter any more."""
+    """Close a device or meter; an error of it does not matter any more, unless it never returns."""
     with suppress(Exception):
-        driver.close()
+        patiently(driver.close, SetupError, "", f"close() of {type(driver).__name__}")
 
 
 def _of_takers(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], list[str]]:
@@ -177,13 +187,13 @@ def _described(driver: Any, kind: str, name: str) -> Any:
     """The info of a driver. Raises ``SetupError`` for an object that is not a driver of this kind."""
     wanted = DeviceInfo if kind == "device" else MeterInfo
     try:
-        info = driver.info()
-    except RigError:
+        info = patiently(
+            driver.info, SetupError, f"{kind} {name} failed to describe itself", f"info() of {kind} {name}"
+        )
+    except SetupError as error:
+        error.field, error.value = kind, name
+        error.remedy = f"Its factory must return an object with info(); rig.check_{kind} checks it"
         raise
-    except Exception as error:
-        what = f"{kind} {name} failed to describe itself: {type(error).__name__}: {error}"
-        remedy = f"Its factory must return an object with info(); rig.check_{kind} checks it"
-        raise SetupError(what, field=kind, value=name, remedy=remedy) from error
     if not isinstance(info, wanted):
         what = f"{name} is not a {kind}: its info() gives a {type(info).__name__}"
         remedy = f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter"

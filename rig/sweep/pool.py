@@ -23,8 +23,8 @@ from typing import Any
 
 import msgspec
 
+from rig.engine.interrupts import interrupt
 from rig.errors import DeviceError, SetupError
-from rig.session.interrupts import interrupt
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
 from rig.sweep.rows import THREADS

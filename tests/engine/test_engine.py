@@ -103,9 +103,20 @@ def test_only_a_meter_about_to_overflow_is_drained_inside_a_span(play: Play, pla
     log: Log = []
     play(Toy(plant.clock, log, seconds=30.0), [Issue(samples(1))], log, (Watched(open_meter(plant), plant.clock, log),))
     inside = log[log.index(("submit", "s0")) + 1 : log.index(("reply", "s0"))]
-    assert {e[0] if e != ("event", "chunk") else "chunk" for e in inside} == {"read", "chunk"}
+    assert {e[0] if e != ("event", "chunk") else "chunk" for e in inside} == {"read", "chunk", "flush"}
     read_s = [e[1] / S for e in log if e[0] == "read"]
     assert max(b - a for a, b in pairwise(read_s)) <= 5.0  # half of its buffer
+
+
+def test_readings_of_one_long_hand_over_do_not_wait_in_memory(play: Play, plant: SimPlant) -> None:
+    log: Log = []
+    meter = Watched(open_meter(plant, rate_hz=100.0), plant.clock, log)
+    play(Toy(plant.clock, log, seconds=50.0, batch=9), [Issue(samples(9))], log, (meter,))
+    at = log.index(("submit", *(f"s{k}" for k in range(9))))
+    inside = log[at : next(k for k, entry in enumerate(log) if entry[0] == "reply")]
+    chunks = [k for k, entry in enumerate(inside) if entry == ("event", "chunk")]
+    assert len(chunks) >= 10
+    assert all(inside[k + 1] == ("flush",) for k in chunks)
 
 
 def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant) -> None:

@@ -25,7 +25,7 @@ from tests.support.start_lines import start
 def written(write: Callable[[Recorder], object]) -> Run:
     """What a recorder was told, read back."""
     with TemporaryDirectory() as folder, Recorder(Path(folder) / "run") as recorder:
-        recorder.event(start())
+        recorder.event(start(device={"name": "d", "clock": {"name": "device", "tick_hz": 1e6}}))
         write(recorder)
         recorder.stop()
         return open_run(recorder.path)

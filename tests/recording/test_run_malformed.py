@@ -103,13 +103,36 @@ def test_time_that_runs_backwards_is_a_data_error(tmp_path: Path, what: str) -> 
         evaluate(open_run(BACKWARDS[what](tmp_path / "run")))
 
 
-def test_a_span_that_runs_backwards_is_a_data_error(recording: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoil", [{"on_tick": 2**61, "off_tick": 5}, {"off_tick": 2**62}, {"executions": 0}], ids=str)
+def test_a_span_that_cannot_be_costs_itself(recording: Path, tmp_path: Path, spoil: dict[str, int]) -> None:
     events, tables = read_plainly(recording)
     rows = tables["replies.arrows"].to_pylist()
-    rows[3]["on_tick"], rows[3]["off_tick"] = rows[3]["off_tick"], rows[3]["on_tick"]
+    rows[3] |= spoil
     tables["replies.arrows"] = pa.Table.from_pylist(rows, tables["replies.arrows"].schema)
-    with pytest.raises(DataError, match="span"):
-        evaluate(open_run(write(tmp_path / "run", events[:-1], tables)))
+    run = open_run(write(tmp_path / "run", events[:-1], tables))
+    (what,) = run.left_out
+    assert rows[3]["sample_id"] in what
+    found, whole = (evaluate(r).quantities["execution_time_s"] for r in (run, open_run(recording)))
+    assert found.n == whole.n - 1
+    assert run.replies["output"].to_pylist() == [row["output"] for row in rows]
+
+
+SPOILT = {"too large": ("value", 1e308), "late": ("start_tick", 2**61), "early": ("end_tick", 0)}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_a_reading_that_cannot_be_costs_itself(recording: Path, tmp_path: Path, what: str) -> None:
+    events, tables = read_plainly(recording)
+    table = tables["traces/core.arrows"]
+    column, value = SPOILT[what]
+    values = table[column].to_pylist()
+    values[len(values) // 2] = value
+    at = table.schema.get_field_index(column)
+    tables["traces/core.arrows"] = table.set_column(at, table.schema.field(at), [values])
+    run = open_run(write(tmp_path / "run", events[:-1], tables))
+    assert run.left_out == (f"1 of {len(values)} readings of rail core, which are out of bounds or out of order",)
+    spoilt, whole = (evaluate(r) for r in (run, open_run(recording)))
+    assert set(spoilt.quantities) == set(whole.quantities), spoilt.refusals
 
 
 @pytest.mark.parametrize("rate_hz", [1.0, 1e6])
@@ -121,7 +144,7 @@ def test_a_rate_that_the_ticks_contradict_is_a_data_error(recording: Path, tmp_p
         open_run(write(tmp_path / "run", events[:-1], tables))
 
 
-REPLY = {"issue": 0, "issued_ns": 1, "on_tick": None, "off_tick": 5, "executions": 0, "output": "{", "sample_id": None}
+REPLY = {"issue": 0, "issued_ns": 1, "on_tick": None, "off_tick": 5, "output": "{", "sample_id": None}
 
 
 @pytest.mark.parametrize("column", [*REPLY, "phase"])

@@ -17,7 +17,7 @@ from fixtures.bench.true_power import open_plant
 from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
-from rig.errors import SetupError, StoreError
+from rig.errors import DeviceError, SetupError, StoreError
 from rig.recording.events import Note
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
@@ -68,7 +68,7 @@ def test_a_line_that_json_cannot_hold_is_refused(recorder: Recorder) -> None:
 def test_a_row_that_does_not_fit_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
     answered(recorder)
     for wrong in (3.5, 2**63, "3"):
-        with pytest.raises(StoreError, match="replies"):
+        with pytest.raises(DeviceError, match="cannot be recorded"):
             answered(recorder, wrong)
     answered(recorder)
     recorder.stop()
@@ -109,7 +109,7 @@ def test_a_full_disk_is_a_store_error(recorder: Recorder, monkeypatch: pytest.Mo
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rig.recording.writer._write_all", full)
+    monkeypatch.setattr("rig.recording.writer._Whole.write", full)
     with pytest.raises(StoreError, match="No space left"):
         recorder.event(Note(about="files", text="late"))
 
@@ -134,7 +134,7 @@ def test_a_faulty_driver_or_scenario_still_leaves_a_stop_line(tmp_path: Path, fa
         device.__class__ = HalfTicks
     steps: list[Step] = [Idle(0.5), Issue(blank(1).samples), Idle(0.5 if fault == "half ticks" else float("nan"))]
     bench = Bench(device, (open_meter(plant),), plant.clock)
-    with pytest.raises(StoreError if fault == "half ticks" else SetupError):
+    with pytest.raises(DeviceError if fault == "half ticks" else SetupError):
         record(tmp_path / "run", bench, blank(1), steps, scenario={"name": "faulty"}, argv=[])
     stop = json.loads((tmp_path / "run" / "events.jsonl").read_text().splitlines()[-1])
     assert stop["type"] == "stop"

@@ -23,6 +23,10 @@ ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
 ERRORS_MOST = 25
 """Error queues are 20 deep (Truevolt, N6700); an instrument that reports more never answers 0."""
 BLOCK_MOST = 1 << 28
+LINE_MOST = 1 << 20
+"""A line that is longer has no end."""
+ANSWER_TIMEOUTS = 10.0
+"""An answer that drips in must be whole after so many timeouts."""
 PIECE = 1 << 16
 
 
@@ -54,6 +58,7 @@ class ScpiSession:
         self._quiet = quiet
         self._socket = _raw_socket(resource)
         self._buffer = bytearray()
+        self._until_s = 0.0
         self._broken: str | None = None
 
     def write(self, line: str) -> None:
@@ -64,6 +69,7 @@ class ScpiSession:
         """
         if self._broken is not None:
             raise self._failed(f"cannot be sent {line!r}: {self._broken}")
+        self._until_s = time.monotonic() + ANSWER_TIMEOUTS * self._timeout_s
         try:
             self._resource.write_raw(line.encode("ascii") + b"\n")
         except Exception as error:  # VisaIOError, OSError or a bare Exception, by backend
@@ -137,6 +143,8 @@ class ScpiSession:
     def _line(self, asked: str) -> bytes:
         """Bytes up to the next newline, or up to the end of a message on a message-based interface."""
         while (end := self._buffer.find(b"\n")) < 0:
+            if len(self._buffer) > LINE_MOST:
+                raise self._failed(f"answered {len(self._buffer)} bytes without a line end to {asked!r}")
             if self._pull(asked):
                 end = len(self._buffer)
                 break
@@ -156,6 +164,9 @@ class ScpiSession:
         """Wait for more bytes. Returns whether they end a message, which they never do on a raw socket."""
         if self._resource is None:
             raise self._failed("was closed")
+        if time.monotonic() > self._until_s:
+            lasted_s = ANSWER_TIMEOUTS * self._timeout_s
+            raise self._failed(f"has not ended its answer to {asked!r} after {lasted_s:g} s")
         try:
             size = PIECE if self._socket is None else self._waiting(self._socket, asked)
             with self._resource.ignore_warning(*self._quiet):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -66,6 +68,29 @@ def test_silence_ends_after_the_timeout_and_names_the_question() -> None:
         with pytest.raises(MeterError, match=r"no answer to '\*IDN\?' within 0\.1 s"):
             link.query("*IDN?")
         assert time.monotonic() - began_s < 1.0
+
+
+def test_a_line_without_end_is_given_up_before_it_fills_the_memory() -> None:
+    with linked(b"1," * (1 << 20)) as (link, _, _), pytest.raises(MeterError, match="without a line end"):
+        link.query("R?")
+
+
+def test_a_line_that_drips_in_for_ever_meets_a_deadline() -> None:
+    def drip(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer, suppress(OSError):
+            while True:
+                peer.sendall(b"1")
+                time.sleep(0.01)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=drip, args=(listener,), daemon=True).start()
+        link = open_session(f"TCPIP::127.0.0.1::{listener.getsockname()[1]}::SOCKET", timeout_s=0.1)
+        try:
+            with pytest.raises(MeterError, match=r"has not ended its answer to 'R\?' after 1 s"):
+                link.query("R?")
+        finally:
+            link.close()
 
 
 def test_a_peer_that_hangs_up_is_noticed_at_once() -> None:

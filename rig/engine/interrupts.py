@@ -22,6 +22,18 @@ def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterato
             signal.signal(number, previous)
 
 
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Hold back Ctrl-C and SIGTERM inside the block, and deliver them when it ends, so that a stop line is written."""
+    held: list[int] = []
+    try:
+        with on_signals(lambda number, _: held.append(number), signal.SIGINT, signal.SIGTERM):
+            yield
+    finally:
+        for number in dict.fromkeys(held):
+            signal.raise_signal(number)
+
+
 def interrupt(*_: object) -> None:
     """Handle a signal as Ctrl-C."""
     raise KeyboardInterrupt

@@ -1,0 +1,55 @@
+"""Whose code an exception left: the scenario's, the workload's, or a driver's."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rig.errors import Interrupted, RigError, SetupError
+from rig.types import Step
+
+KEPT = "What was recorded until now is kept; `rig report` reads it"
+
+
+class Owners:
+    """The parts of a run that are not the rig's own code.
+
+    A frame belongs to the object whose method it is, and to the scenario if it runs its generator.
+    """
+
+    def __init__(self, steps: Iterable[Step], workload: Any, drivers: Iterable[object]) -> None:
+        self._code = getattr(steps, "gi_code", None)
+        workloads = (workload, getattr(workload, "samples", None))
+        self._owned = [*((part, "workload") for part in workloads), *((part, "driver") for part in drivers)]
+
+    def of(self, error: BaseException) -> tuple[str, str]:
+        """Return who is to blame for ``error``, "" if that is unknown, and where its code was left (file and line)."""
+        who, where = "", "an unknown place"
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            at = f"{Path(frame.f_code.co_filename).name}, line {line}"
+            this = frame.f_locals.get("self")
+            owner = "scenario" if frame.f_code is self._code else ""
+            owner = owner or next((name for part, name in self._owned if part is this and this is not None), "")
+            who, where = (owner, at) if owner else (who, where if who else at)
+        return who, where
+
+
+def ended_by(error: BaseException, owners: Owners) -> RigError:
+    """Return what an exception that ended a run is in the stop line."""
+    if isinstance(error, KeyboardInterrupt):
+        return Interrupted("interrupted", remedy=KEPT)
+    if isinstance(error, RigError) and error.__cause__ is None:
+        return error
+    cause = error.__cause__ if isinstance(error, RigError) and error.__cause__ is not None else error
+    who, where = owners.of(cause)
+    if isinstance(error, RigError) and who not in ("scenario", "workload"):
+        return error
+    if isinstance(error, MemoryError):
+        what = f"the run needs more memory than is free: {error!r}"
+        return SetupError(what, remedy=f"Use a smaller problem, or fewer samples. {KEPT}")
+    what = f"the {who or 'scenario or its workload'} failed at {where}: {type(cause).__name__}: {cause}"
+    found = SetupError(what, field=who, value=repr(cause), remedy=f"Correct it there. {KEPT}")
+    found.__cause__ = cause
+    return found

@@ -1,0 +1,147 @@
+"""A watch over every call of a driver: a call that does not return ends the run, and the process if it must.
+
+The engine stores the name of a call before it and None after it. These are plain attribute stores, because they stand
+between two queries. One thread reads them. It also notices when the process itself was stopped.
+
+A call that holds Python's lock while it hangs stops this thread too, and is not noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from rig.engine.device_errors import guard
+from rig.engine.interrupts import on_signals
+from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
+
+T = TypeVar("T")
+PATIENCE_S = {"open": 300.0, "stage": 600.0, "stop": 60.0, "close": 30.0}
+"""How long a call may take (s). Others may take what the device declares as ``timeout_s``, and ``MORE_S``."""
+MORE_S = 30.0
+SIMULATED_S = 3600.0
+"""How long any call may take in simulated time, where it takes as long as the host computes."""
+GRACE_S = 5.0
+"""A call that lasts too long is interrupted. If it has not returned so long after that, the process ends."""
+LOOK_S = 0.25
+GAP_S, RESTED = 1.0, 0.5
+"""The process was stopped if the thread woke so much too late, and most of this time no processor worked for it."""
+
+
+class Watch:
+    """What the engine waits for: ``call`` names the driver's call in work, as ``poll() of the device``, or is None.
+
+    ``issued`` gives a number that grows from one call to the next of the same name. ``patience_s`` is how long each
+    call may take; None means the constants of this module and ``timeout_s``.
+    """
+
+    def __init__(
+        self, patience_s: float | None = None, grace_s: float = GRACE_S, leave: Callable[[int], object] = os._exit
+    ) -> None:
+        self.call: str | None = None
+        self.issued: Callable[[], int] = int
+        self.times = 1
+        """How often the device repeats a sample by itself."""
+        self.timeout_s = 60.0
+        self.gaps_ns: list[tuple[int, int]] = []
+        """When the process was stopped: its last sign of life before, and its first after (host ns)."""
+        self._count = 0
+        self._gaps = False
+        self._patience_s, self._grace_s, self._leave = patience_s, grace_s, leave
+        self._error: RigError | None = None
+
+    def guard(self, call: Callable[[], T], kind: type[RigError], what: str, name: str) -> T:
+        """Run a driver's call as ``device_errors.guard`` does, and watch it."""
+        self._count += 1
+        self.call = name
+        try:
+            return guard(call, kind, what)
+        finally:
+            self.call = None
+
+    @contextmanager
+    def watching(self, give_up: Callable[[RigError], object], *, gaps: bool = False) -> Iterator[None]:
+        """Watch inside the block.
+
+        In a call that lasts too long, a typed error is raised by a signal. If the call does not end by it, ``give_up``
+        is called with the error in the thread of the watch, and the process exits. With ``gaps``, ``gaps_ns`` says
+        afterwards when the process was stopped.
+        """
+        self._gaps = gaps
+        halt = threading.Event()
+        main = threading.get_ident() if threading.current_thread() is threading.main_thread() else None
+        thread = threading.Thread(target=self._look, args=(halt, main, give_up), name="watchdog", daemon=True)
+        numbers = [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
+        with on_signals(self._raise, *numbers):
+            thread.start()
+            try:
+                yield
+            finally:
+                halt.set()
+                thread.join()
+
+    def _raise(self, *_: object) -> None:
+        error, self._error = self._error, None
+        if error is not None and self.call is not None:
+            raise error
+
+    def _look(self, halt: threading.Event, main: int | None, give_up: Callable[[RigError], object]) -> None:
+        seen, since_s, interrupted = self._now_in(), time.monotonic(), False
+        awake_ns, worked_s = time.monotonic_ns(), time.process_time()
+        look_s = min(LOOK_S, self._allowed_s("") / 4)
+        while not halt.wait(look_s):
+            before_ns, before_s = awake_ns, worked_s
+            awake_ns, worked_s = time.monotonic_ns(), time.process_time()
+            late_s = (awake_ns - before_ns) * 1e-9
+            if self._gaps and late_s > GAP_S + look_s and worked_s - before_s < RESTED * late_s:
+                self.gaps_ns.append((before_ns, awake_ns))
+                since_s += late_s
+            now = self._now_in()
+            if now != seen or now[0] is None:
+                seen, since_s, interrupted = now, time.monotonic(), False
+                continue
+            lasted_s, allowed_s = time.monotonic() - since_s, self._allowed_s(str(now[0]))
+            if lasted_s > allowed_s and not interrupted:
+                interrupted = True
+                self._error = self._hung(str(now[0]), allowed_s)
+                if main is not None and hasattr(signal, "pthread_kill"):
+                    signal.pthread_kill(main, signal.SIGUSR1)
+            elif lasted_s > allowed_s + self._grace_s:
+                self._end(self._hung(str(now[0]), allowed_s), give_up)
+
+    def _now_in(self) -> tuple[str | None, int, int]:
+        return self.call, self._count, self.issued()
+
+    def _allowed_s(self, call: str) -> float:
+        if self._patience_s is not None:
+            return self._patience_s
+        return max(PATIENCE_S.get(call.partition("(")[0], 0.0), self.timeout_s * self.times + MORE_S)
+
+    def _hung(self, call: str, allowed_s: float) -> RigError:
+        kind = MeterSilentError if " of meter" in call else DeviceTimeoutError
+        return kind(
+            f"{call} has not returned for {allowed_s:g} s",
+            field=call,
+            value=allowed_s,
+            remedy="Check its power and link, and its driver; what was recorded until now is kept (`rig report`)",
+        )
+
+    def _end(self, error: RigError, give_up: Callable[[RigError], object]) -> None:
+        with suppress(Exception):
+            give_up(error)
+        sys.stderr.write(f"rig: {error}\n")
+        sys.stderr.flush()
+        self._leave(error.exit_code)
+
+
+def patiently(call: Callable[[], T], kind: type[RigError], what: str, name: str, patience_s: float | None = None) -> T:
+    """Run one call of a driver outside a run (open, info, close) under a watch of its own."""
+    watch = Watch(patience_s)
+    with watch.watching(lambda error: None):
+        return watch.guard(call, kind, what, name)

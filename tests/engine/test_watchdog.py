@@ -1,0 +1,183 @@
+"""A call of a driver that does not return ends the run by name, and the process if it cannot be interrupted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rig.engine.acquisition import Bench
+from rig.engine.clock import HostClock
+from rig.engine.record import record
+from rig.engine.watchdog import Watch, patiently
+from rig.errors import DeviceTimeoutError, MeterSilentError, RigError, SetupError
+from rig.recording.reader import Run, open_run
+from rig.types import (
+    Bracket,
+    Budget,
+    Chunk,
+    ClockInfo,
+    DeviceInfo,
+    Idle,
+    Issue,
+    Mark,
+    MeterInfo,
+    Rail,
+    Reply,
+    Sample,
+    SampleSet,
+    Step,
+)  # fmt: skip
+
+PATIENCE_S = 0.3
+FOREVER_S = 60.0
+
+
+class Stuck:
+    """A device and a meter by the host's clock, of which one method hangs when it is called for the second time."""
+
+    def __init__(self, method: str, second: int = 2) -> None:
+        self.method, self.calls, self.second = method, 0, second
+        self.read_ns = time.monotonic_ns()
+        self.ready: list[Reply] = []
+
+    def hang(self, method: str) -> None:
+        self.calls += method == self.method
+        if method == self.method and self.calls >= self.second:
+            time.sleep(FOREVER_S)
+
+    def close(self) -> None:
+        pass
+
+    def timer(self) -> int:
+        self.hang("timer")
+        return time.monotonic_ns()
+
+
+class StuckDevice(Stuck):
+    """The device."""
+
+    def info(self) -> DeviceInfo:
+        return DeviceInfo("stuck", "simulator", clock=ClockInfo("device", 1e9))
+
+    def stage(self, samples: Sequence[Sample]) -> None:
+        self.hang("stage")
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        self.hang("submit")
+        self.ready = [Reply(sample.id, None) for sample in samples]
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        self.hang("poll")
+        ready, self.ready = self.ready, []
+        return ready
+
+
+class StuckMeter(Stuck):
+    """The meter."""
+
+    def info(self) -> MeterInfo:
+        return MeterInfo("stuck", "simulator", ClockInfo("meter", 1e9), (Rail("core", rate_hz=1000.0),))
+
+    def start(self) -> Bracket:
+        self.hang("start")
+        self.read_ns = time.monotonic_ns()
+        return Bracket(self.read_ns, self.read_ns, self.read_ns)
+
+    def read(self) -> Sequence[Chunk]:
+        self.hang("read")
+        return [Chunk("core", np.ones(5))]
+
+    def stop(self) -> Sequence[Chunk]:
+        self.hang("stop")
+        return []
+
+
+def played(path: Path, device: Stuck, meter: Stuck | None, watch: Watch) -> None:
+    samples = [Sample(f"s{k}", np.zeros(1)) for k in range(5)]
+    meters: Any = () if meter is None else (meter,)
+    bench: Any = Bench(device, meters, HostClock())  # type: ignore[arg-type]
+    work = SampleSet("blank", "none", "1", "0" * 64, samples)
+    steps: list[Step] = [Mark(), *(Issue([s]) for s in samples), Idle(0.01)]
+    record(path, bench, work, steps, scenario={"name": "by hand"}, argv=[], watch=watch)
+
+
+def named(run: Run, error: RigError, call: str) -> None:
+    assert error.message.startswith(f"{call}() of ")
+    assert "has not returned for 0.3 s" in error.message
+    assert run.error is not None
+    assert run.error.message == error.message
+    assert run.sealed
+
+
+@pytest.mark.parametrize("call", ["stage", "submit", "poll", "timer"])
+def test_a_call_of_a_device_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
+    with pytest.raises(DeviceTimeoutError) as raised:
+        played(tmp_path / "run", StuckDevice(call), None, Watch(PATIENCE_S))
+    run = open_run(tmp_path / "run")
+    named(run, raised.value, call)
+    if call != "timer":
+        assert run.replies["completed_ns"].is_valid().to_pylist()[:1] == [True]
+
+
+@pytest.mark.parametrize("call", ["start", "read", "timer", "stop"])
+def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
+    with pytest.raises(MeterSilentError) as raised:
+        played(tmp_path / "run", StuckDevice(""), StuckMeter(call, 1), Watch(PATIENCE_S))
+    named(open_run(tmp_path / "run"), raised.value, call)
+
+
+@pytest.mark.parametrize("call", ["open", "info", "close"])
+def test_a_call_outside_a_run_that_hangs_is_named(call: str) -> None:
+    with pytest.raises(DeviceTimeoutError, match=rf"{call}\(\) of device x has not returned"):
+        patiently(lambda: time.sleep(FOREVER_S), SetupError, "it failed", f"{call}() of device x", PATIENCE_S)
+
+
+def test_calls_that_return_in_time_are_left_alone(tmp_path: Path) -> None:
+    class Slow(StuckDevice):
+        """Half of the patience for each call, all of them together far longer."""
+
+        def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+            time.sleep(PATIENCE_S / 2)
+            super().submit(samples, budget)
+
+    played(tmp_path / "run", Slow(""), None, Watch(PATIENCE_S))
+    assert open_run(tmp_path / "run").error is None
+
+
+STUBBORN = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+from test_watchdog import PATIENCE_S, StuckDevice, played
+from rig.engine.watchdog import Watch
+
+class Stubborn(StuckDevice):
+    def hang(self, method):
+        while method == "poll" and len(self.ready) and self.ready[0].sample_id == "s3":
+            try:
+                time.sleep(1)
+            except BaseException:
+                pass
+
+played(Path(sys.argv[1]), Stubborn(""), None, Watch(PATIENCE_S, grace_s=0.3))
+"""
+
+
+def test_a_call_that_cannot_be_interrupted_ends_the_process_and_the_recording_is_sealed(tmp_path: Path) -> None:
+    program = STUBBORN.format(folder=str(Path(__file__).parent))
+    argv = [sys.executable, "-c", program, str(tmp_path / "run")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == DeviceTimeoutError.exit_code, done.stderr
+    assert done.stderr.startswith("rig: poll() of the device has not returned for 0.3 s"), done.stderr
+    run = open_run(tmp_path / "run")
+    assert run.sealed
+    assert run.error is not None
+    assert run.error.error == "DeviceTimeoutError"
+    assert run.replies["completed_ns"].is_valid().to_pylist() == [True] * 3
