@@ -66,7 +66,7 @@ def evaluate(run: Run) -> Result:
     figures = accuracy_figures(run) | times | power.figures
     figures |= energy_figures(times, power.figures, [r.rail.name for r in readings], activity)
     figures |= recorder_figures(run)
-    if terms.scenario != "import":  # an imported window holds many inferences that no host requested one by one
+    if terms.scenario.name != "import":  # an imported window holds many inferences that no host requested one by one
         service = service_figures(queries, terms.percentile)
         if len(models) == len(rails) and not activity.per_phase:
             service |= average_figures(list(models.values()), activity, queries.window_s(), queries.completed_count)

@@ -12,14 +12,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.catalogue import CATALOGUE
 from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity, linear
+from rig.analysis.refusal import Refusal
 from rig.analysis.result import Result
 from rig.analysis.service.queries import queries_of
+from rig.analysis.validity import named
 from rig.analysis.verdict import Check
 from rig.recording.reader import Run
 from rig.recording.session import SizeProbe
+from rig.types import Rules
 
+PURPOSES = ("performance", "accuracy", "power", "compliance")
 SCORES = (FigureKey("accuracy"), FigureKey("balanced_accuracy"))
 NOISY = 0.1
 """Largest share of the samples whose answers may differ because of the noise of a chip."""
@@ -44,13 +49,18 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
 
     The result of a search is that of the largest size found.
     """
-    by = {p: [part for part in parts if part.purpose == p] for p in ("performance", "accuracy", "power", "compliance")}
+    by = _by_purpose(parts)
     lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
     if lead is None:
         return _searched(name, parts, probes)
+    by = _by_purpose([p for p in parts if _configuration(p) == _configuration(lead)])
     figures = _figures(by)
-    checks = [*_of_runs(parts), *_of_session(lead.run, by)]
-    validity = lead.result.validity
+    refusals = tuple(dict.fromkeys(r for part in parts for r in part.result.refusals))
+    validity, rules = lead.result.validity, lead.run.start.rules
+    if validity is not None and rules is not None:
+        checks = [*_of_session(lead.run, by), *_one_system(parts, rules), *_reported(figures, refusals, rules)]
+        checks = [*_of_runs(parts), *named(checks, rules)]
+        validity = replace(validity, checks=tuple(checks), submittable=rules.submittable)
     about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
     own = (note for part in by["power"] or [lead] for note in part.result.notes)
     served = (by["performance"] or [lead])[0].result.series
@@ -60,7 +70,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         complete=all(part.result.complete for part in parts),
         simulated=any(part.result.simulated for part in parts),
         quantities=figures,
-        refusals=tuple(dict.fromkeys(r for part in parts for r in part.result.refusals)),
+        refusals=refusals,
         notes=tuple(dict.fromkeys([about, *own])),
         series=replace(
             lead.result.series,
@@ -68,8 +78,16 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
             latency_s=served.latency_s,
             execution_times_s=served.execution_times_s,
         ),
-        validity=None if validity is None else replace(validity, checks=tuple(checks)),
+        validity=validity,
     )
+
+
+def _by_purpose(parts: Sequence[Part]) -> dict[str, list[Part]]:
+    return {p: [part for part in parts if part.purpose == p] for p in PURPOSES}
+
+
+def _configuration(part: Part) -> str:
+    return part.run.start.configuration
 
 
 def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
@@ -147,11 +165,34 @@ def _of_session(run: Run, by: Mapping[str, list[Part]]) -> Iterator[Check]:
         wanted = 1 if rules is None else rules.trials or 1
         if purpose == "power" and not found and not (rules and rules.submittable):
             continue  # a session that cannot be submitted needs no meter
-        yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted)
+        source = "" if rules is None else rules.source_of("trials")
+        yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted, source)
     if rules is not None and rules.trial_tolerance is not None:
-        yield from _within(by, rules.trial_tolerance)
+        source = rules.source_of("trial_tolerance")
+        yield from (replace(check, source=source) for check in _within(by, rules.trial_tolerance))
     yield from _same_answers(by)
     yield from _no_cache(by)
+
+
+def _one_system(parts: Sequence[Part], rules: Rules) -> Iterator[Check]:
+    """A result is of one system in one configuration: its time and its power are of the same thing."""
+    if not rules.session:
+        return
+    named_, source = sorted({_configuration(part) for part in parts}), rules.source_of("session")
+    found = ", ".join(name or "not named" for name in named_)
+    yield Check("configurations of the runs", found, "one", len(named_) == 1, source)
+    devices = len({json.dumps(part.run.start.as_recorded.get("device"), sort_keys=True) for part in parts})
+    yield Check("devices, as they were declared in the runs", str(devices), "1", devices == 1, source)
+
+
+def _reported(figures: Figures, refusals: Sequence[Refusal], rules: Rules) -> Iterator[Check]:
+    """Every figure that the rules name is stated."""
+    stated = {key.quantity for key in figures if key.of_whole}
+    refused = {r.scope.quantity for r in refusals if isinstance(r.scope, FigureKey)}
+    for name in rules.reports:
+        found = "stated" if name in stated else "refused" if name in refused else "absent"
+        title = CATALOGUE[name].title.format(target="target's", threshold="threshold", percentile="percentile")
+        yield Check(f"{title} reported", found, "stated", found == "stated", rules.source_of(name))
 
 
 def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:

@@ -40,6 +40,7 @@ def record(
     progress: Progress | None = None,
     artifacts: Mapping[str, bytes] | None = None,
     keep_identity: bool = False,
+    configuration: str = "",
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and every option with which it ran.
 
@@ -51,7 +52,7 @@ def record(
     from rig.bench.read import lab_of
 
     files = artifacts or {}
-    start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity)
+    start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity, configuration)
     if "bench.toml" in files:
         start = replace(start, **lab_of(files["bench.toml"]))
     with Recorder(path, keep_identity) as recorder:
@@ -71,6 +72,7 @@ def start_document(
     run_id: str,
     rules: Rules | None = None,
     keep_identity: bool = False,
+    configuration: str = "",
 ) -> Start:
     """Return the first line of ``events.jsonl``.
 
@@ -86,6 +88,7 @@ def start_document(
         "t0_ns": bench.clock.now_ns(),
         "argv": given if keep_identity else without_places(given),
         "purpose": purpose,
+        "configuration": configuration,
         "device": device,
         "meters": meters,
         "clocks": list({c.name: c for c in clocks}.values()),
@@ -101,6 +104,7 @@ def start_document(
             "digest_sha256": workload.digest_sha256,
             "samples": len(workload.samples),
             "details": dict(workload.details or {}),
+            "benchmark": getattr(workload, "benchmark", None),
         },
         "environment": environment(),
     }

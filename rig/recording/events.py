@@ -80,6 +80,8 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     """The command line. Without --keep-identity, what identifies a person or a host is left out."""
     purpose: str = "all"
     """What the run is for: all, performance, accuracy, power, compliance or probe."""
+    configuration: str = ""
+    """The configuration of the system, such as performance or efficiency; a result never mixes two."""
     lab: str | None = None
     """Where it was recorded, as the bench file says. Informative."""
     operator: str | None = None

@@ -20,6 +20,7 @@ import numpy as np
 from rig.errors import unfit
 from rig.recording.atomic_write import regular, replacing
 from rig.types import Sample, SampleSet, Workload
+from scenarios.workloads.qubo_mis.benchmark import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, checked, gnm_edges
 from scenarios.workloads.qubo_mis.targets import (
@@ -118,7 +119,8 @@ def open_workload(
         **({"targets_file": dict(file.about)} if targets else {}),
     }
     whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
-    return SampleSet(NAME, TASK, VERSION, whole, samples, details)
+    benchmark = benchmark_of(samples.instances, list(kinds.values()), (ANNOUNCED, DRAWN), details)
+    return SampleSet(NAME, TASK, VERSION, whole, samples, details, benchmark)
 
 
 def graph_digest(graph: Graph, density: float, seed: int) -> str:
