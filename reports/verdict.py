@@ -90,4 +90,6 @@ def _split(check: Check) -> tuple[str, Rule]:
     match = _OF_RUN.fullmatch(check.rule)
     run, rule = (match["run"], match["rule"]) if match else ("", check.rule)
     outcome = PASS if check.ok else FAIL
-    return clean(run), Rule(clean(rule), clean(check.found), clean(check.allowed), outcome, check.ok, clean(check.source))
+    return clean(run), Rule(
+        clean(rule), clean(check.found), clean(check.allowed), outcome, check.ok, clean(check.source)
+    )

@@ -87,8 +87,14 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
                 "whole_set": True,
                 "at_a_time": 1,
                 "reports": (
-                    "accuracy", "latency_mean_s", "execution_time_s", "execution_time_se_s", "idle_power_w",
-                    "active_power_w", "dynamic_power_w", "energy_per_inference_j",
+                    "accuracy",
+                    "latency_mean_s",
+                    "execution_time_s",
+                    "execution_time_se_s",
+                    "idle_power_w",
+                    "active_power_w",
+                    "dynamic_power_w",
+                    "energy_per_inference_j",
                 ),
             },
             "real-time": _NEUROBENCH_ALL

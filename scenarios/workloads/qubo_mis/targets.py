@@ -111,6 +111,11 @@ class TargetFile:
                 raise DataError(what, field="targets", value=str(target), remedy=remedy)
         return list(rows)
 
+    def drawn(self, nodes: int, density: float) -> list[int]:
+        """The seeds of this size and density that were drawn together with their targets."""
+        keys = (key for key, rows in self.rows.items() if any(row.drawn for row in rows))
+        return [seed for n, d, seed in keys if (n, d) == (nodes, density)]
+
 
 def open_file(path: Path) -> TargetFile:
     """A file of ``rig targets --out``, whose rows are verified when they are used. Raises ``DataError``."""
