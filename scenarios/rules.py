@@ -1,7 +1,7 @@
 """Named, versioned sets of rules: what makes a result valid, and whether it may be submitted.
 
-A run records the rules it was played by, so a verdict can be computed again from the recording. A set is
-never changed once it is published; a correction gets a new version.
+A run records the rules it was played by, so a verdict can be computed again from the recording. A set is never changed
+once it is published; a correction gets a new version.
 """
 
 from __future__ import annotations
@@ -11,99 +11,30 @@ from typing import Any
 
 from rig.errors import refused
 from rig.types import Rules
-
-NEUROBENCH = (
-    "NeuroBench 1.0, system track. N: Nature Communications 16 (2025), Methods; P: its preprint, System Track Benchmark "
-    "Framework; R: the rules' repository (NeuroBench/system_benchmarks, November 2024)"
-)
-MLPERF = "MLPerf Inference rules and LoadGen 6: scenarios, early stopping"
-QUICK = "none: for the bench, never for submission"
-CHOICE = "this project's choice"
+from scenarios.sources import CHOICE, MLPERF, MLPERF_RULES, NEUROBENCH, NEUROBENCH_RULES, QUICK
 
 _NEUROBENCH_ALL: dict[str, Any] = {
-    "submittable": True, "session": True, "benchmark": True, "hardware_only": True, "trials": 5,
-    "trial_tolerance": 0.05, "idle_s": 2.0,
+    "submittable": True, "session": True, "benchmark": True, "hardware_only": True, "trials": 5, "trial_tolerance": 0.05,
 }  # fmt: skip
 _MLPERF_ALL: dict[str, Any] = {
     "submittable": True, "idle_s": 2.0, "warmup": 0, "min_duration_s": 600.0, "hardware_only": True,
 }  # fmt: skip
 _ON_TIME: dict[str, Any] = {"late_share": 0.1, "gap_distance": 0.05}
+_ONE_BY_ONE = (
+    "accuracy", "latency_mean_s", "execution_time_s", "execution_time_se_s", "idle_power_w", "active_power_w",
+    "dynamic_power_w", "energy_per_inference_j",
+)  # fmt: skip
+_STREAMED = ("accuracy", "stream_accuracy", "onset_latency_mean_s", "latency_mean_s", "average_power_w")
 _SERVED = ("accuracy", "throughput_samples_hz", "average_power_w")
-
-_NEUROBENCH_SOURCES: Mapping[str, str] = {
-    "*": CHOICE,
-    "hardware_only": "N, ASC, Metrics: 'measured from the system and not in any software simulation'",
-    "session": "P, Efficiency: 'in all runs, both metrics must be reported'; R, rules: 'in all configurations, all "
-    "metrics must be reported'",
-    "benchmark": "N: 'Detailed information on each v1.0 system track benchmark is provided here'",
-    "whole_set": "N, ASC, Metrics: 'The final result should be averaged over all samples in the test set'",
-    "at_a_time": "N, ASC, Task: 'one sample is processed at a time and the next sample is not processed until the "
-    "previous one is finished'",
-    "trials": "R, rules: 'An average over 5 trials'; P, Efficiency: 'power and energy consumption must be first-order "
-    "metrics'",
-    "trial_tolerance": f"{CHOICE}, of each trial; R, rules: 'An average over 5 trials must be within 5% of the "
-    "reported results', which the mean of the trials always is",
-    "percentile": "P, Task Scenarios: Server is 'latency-constrained', by the scenarios of MLPerf, whose percentile is "
-    "the 99th",
-    "early_stopping": f"{CHOICE}, after MLPerf: fewer queries do not support the percentile",
-    "in_time_share": "P, Performance: 'for a large portion of execution (e.g., 90%, defined per-benchmark) must not "
-    "exceed a real-time threshold'",
-    "deadline_strides": f"{CHOICE}: P leaves the threshold to the benchmark, and no benchmark names it; with a later "
-    "one, answers need not keep up with the stream",
-    "accuracy": "P, Correctness: 'correctness must be measured to verify the validity of the solution'",
-    "execution_time_s": "N, ASC, Metrics: 'Execution time is the average time per sample'",
-    "execution_time_se_s": "R, ASC: 'averaged over all samples in the test set, and include standard error'",
-    "latency_mean_s": "P, Performance: 'the Single-stream scenario reports latency. The Real-time scenario similarly "
-    "reports latency'",
-    "idle_power_w": "N, ASC, Metrics: 'Idle power and active power should be reported'",
-    "active_power_w": "N, ASC, Metrics: 'Idle power and active power should be reported'; QUBO: 'submissions should "
-    "report average power over the duration of the runtime'",
-    "dynamic_power_w": "N, ASC, Metrics: 'reported as dynamic power'",
-    "energy_per_inference_j": "N, ASC, Metrics: 'multiplying power by the averaged execution time'; P, Efficiency: "
-    "'energy per-sample'",
-    "throughput_samples_hz": "P, Performance: 'The Offline and Server scenarios report throughput'",
-    "average_power_w": "P, Efficiency: 'The Server, Offline, and Real-time scenarios report average power'",
-    "onset_latency_mean_s": "P, ASC: 'the prediction time relative to the onset of each new acoustic scene'",
-    "stream_accuracy": "P, ASC: 'Classification probability will be sampled to determine the correctness'",
-    "gap_{target}_mean": "N, QUBO, Task and metrics: 'the benchmark should report the BKS-Gap'",
-}
-_MLPERF_SOURCES: Mapping[str, str] = {
-    "*": CHOICE,
-    "hardware_only": "MLPerf Inference rules: results are of systems",
-    "warmup": "LoadGen: no warm-up",
-    "min_duration_s": "LoadGen: minimum duration 600 s",
-    "min_queries": "LoadGen: minimum query count",
-    "percentile": "LoadGen: 90th percentile for single-stream, 99th for server",
-    "early_stopping": "MLPerf Inference rules: early stopping",
-}
 
 SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]]] = {
     "neurobench-1.0": (
         NEUROBENCH,
-        _NEUROBENCH_SOURCES,
+        NEUROBENCH_RULES,
         {
-            "single-stream": _NEUROBENCH_ALL
-            | {
-                "whole_set": True,
-                "at_a_time": 1,
-                "reports": (
-                    "accuracy",
-                    "latency_mean_s",
-                    "execution_time_s",
-                    "execution_time_se_s",
-                    "idle_power_w",
-                    "active_power_w",
-                    "dynamic_power_w",
-                    "energy_per_inference_j",
-                ),
-            },
+            "single-stream": _NEUROBENCH_ALL | {"whole_set": True, "at_a_time": 1, "reports": _ONE_BY_ONE},
             "real-time": _NEUROBENCH_ALL
-            | {
-                "in_time_share": 0.9,
-                "late_share": 0.1,
-                "deadline_strides": 1.0,
-                "reports": ("accuracy", "stream_accuracy", "onset_latency_mean_s", "latency_mean_s", "average_power_w"),
-            },
+            | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0, "reports": _STREAMED},
             "optimization": _NEUROBENCH_ALL
             | {"whole_set": True, "trial_tolerance": None, "reports": ("gap_{target}_mean", "active_power_w")},
             "offline": _NEUROBENCH_ALL | {"whole_set": True, "reports": _SERVED},
@@ -114,7 +45,7 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
     ),
     "mlperf-6": (
         MLPERF,
-        _MLPERF_SOURCES,
+        MLPERF_RULES,
         {
             # the least queries from which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
             "single-stream": _MLPERF_ALL | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
@@ -159,7 +90,8 @@ def rules(name: str, scenario: str) -> Rules:
     source, sources, by_scenario = SETS[name]
     if scenario in by_scenario:
         asked = by_scenario[scenario]
-        ours = {k: v for k, v in sources.items() if k == "*" or k in asked or k in asked.get("reports", ())}
+        named = {k for k in sources if k == "*" or k in asked or k in asked.get("reports", ())}
+        ours = {k: sources.get(f"{scenario}.{k}", sources[k]) for k in named}
         return Rules(name, scenario, source, sources=ours, **asked)
     if name == "quick":
         return Rules(name, scenario, source, submittable=False, sources=sources)

@@ -25,7 +25,8 @@ from rig.recording.session import SizeProbe
 from rig.types import Rules
 
 PURPOSES = ("performance", "accuracy", "power", "compliance")
-SCORES = (FigureKey("accuracy"), FigureKey("balanced_accuracy"))
+ACCURACY = "accuracy"
+SCORES = (FigureKey(ACCURACY), FigureKey("balanced_accuracy"))
 NOISY = 0.1
 """Largest share of the samples whose answers may differ because of the noise of a chip."""
 ALIKE = 0.01
@@ -124,6 +125,8 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
     times = _over_trials([p.result.quantities for p in by["performance"]])
     power = _over_trials([p.result.quantities for p in by["power"]])
     scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k in SCORES}
+    if by["accuracy"]:
+        times = {k: q for k, q in times.items() if k not in SCORES}
     if not times:
         times = {k: q for k, q in power.items() if q.unit not in ("W", "J")}
     own = {k: q for k, q in power.items() if q.unit in ("W", "J") or k.method == PEER}
@@ -167,6 +170,9 @@ def _of_session(run: Run, by: Mapping[str, list[Part]]) -> Iterator[Check]:
             continue  # a session that cannot be submitted needs no meter
         source = "" if rules is None else rules.source_of("trials")
         yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted, source)
+    if rules is not None and ACCURACY in rules.reports:
+        found, source = len(by["accuracy"]), rules.source_of(ACCURACY)
+        yield Check("runs for accuracy", str(found), "at least 1", found >= 1, source)
     if rules is not None and rules.trial_tolerance is not None:
         source = rules.source_of("trial_tolerance")
         yield from (replace(check, source=source) for check in _within(by, rules.trial_tolerance))
