@@ -18,6 +18,7 @@ from reports.names import title
 from reports.session import members, session_of
 from reports.stream import stream_csv
 from reports.verdict import verdict_of
+from reports.workflow import workflow
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.recording.atomic_write import not_stored, write_whole
@@ -99,7 +100,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "headlines": results.headlines(result),
         "architecture": sections.architecture(start.device),
         "algorithm": sections.algorithm(start),
-        "workflow": sections.workflow(result),
+        "workflow": workflow(result),
         "timing": sections.timing(result),
         "clocks": [sections.clock_row(c) for c in result.clocks.values()],
         "meters": sections.meters(start),

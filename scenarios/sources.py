@@ -19,7 +19,7 @@ NEUROBENCH_RULES: Mapping[str, str] = {
     "metrics must be reported'",
     "benchmark": "N: 'Detailed information on each v1.0 system track benchmark is provided here'",
     "whole_set": "N, ASC, Metrics: 'The final result should be averaged over all samples in the test set'",
-    "optimization.whole_set": "N, QUBO, Task and metrics: 'Given each workload, the benchmark should report the BKS-Gap'",
+    "optimization.whole_set": "N, QUBO, Task and metrics: 'Given each workload, the benchmark should report'",
     "offline.whole_set": f"{CHOICE}: every sample of the set at least once",
     "at_a_time": "N, ASC, Task: 'one sample is processed at a time and the next sample is not processed until the "
     "previous one is finished'",
