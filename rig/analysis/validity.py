@@ -56,7 +56,7 @@ def _whole(terms: Terms, q: Queries, rules: Rules) -> Iterator[Check]:
 def _of_benchmark(terms: Terms, q: Queries, rules: Rules) -> Iterator[Check]:
     if rules.session and terms.purpose == "all":
         yield Check("mode", "together", "a session of runs", False, rules.source_of("session"))
-    if rules.benchmark:
+    if rules.benchmark and terms.purpose != "probe":  # a search must be able to hold with any workload
         yield from benchmark_checks(terms.benchmark, terms.scenario, rules.source_of("benchmark"))
     if (most := rules.at_a_time) is not None:
         found, source = most_at_a_time(q), rules.source_of("at_a_time")
@@ -73,8 +73,10 @@ def most_at_a_time(q: Queries) -> int:
 
 def _long_enough(terms: Terms, q: Queries, rules: Rules) -> Iterator[Check]:
     if (most := rules.warmup) is not None:
-        found, source = terms.warmup_samples, rules.source_of("warmup")
-        yield Check("warm-up samples", str(found), f"at most {most}", found <= most, source)
+        source = rules.source_of("warmup")
+        yield Check(
+            "warm-up samples", str(terms.warmup_samples), f"at most {most}", terms.warmup_samples <= most, source
+        )
     n, least = len(q), rules.min_queries or 1
     yield Check("queries", str(n), f"at least {least}", n >= least, rules.source_of("min_queries"))
     on_s, off_s = q.window_s()

@@ -8,12 +8,14 @@ import sys
 from contextlib import suppress
 from dataclasses import fields
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
 from rig.errors import UnknownNameError, UsageError
 from rig.plugins import Factory, load, names, options_of
-from rig.types import Rules
+
+if TYPE_CHECKING:
+    from rig.types import Rules
 
 WIDTH = 100
 

@@ -200,17 +200,17 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(
 
 @pytest.mark.usefixtures("quick_tabu")
 @pytest.mark.parametrize(
-    ("nodes", "rows"),
+    ("nodes", "seconds", "rows"),
     [
-        ("20", [("specified", compute.PROOF, True)]),
-        ("50", [("best_known", compute.SEARCH, True), ("specified", compute.TABU, False)]),
+        ("20", "2", [("specified", compute.PROOF, True)]),
+        ("50", "0.05", [("best_known", compute.SEARCH, True), ("specified", compute.TABU, False)]),
     ],
 )
 def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_stands_beside(
-    capsys: pytest.CaptureFixture[str], file: Path, nodes: str, rows: list[tuple[str, str, bool]]
+    capsys: pytest.CaptureFixture[str], file: Path, nodes: str, seconds: str, rows: list[tuple[str, str, bool]]
 ) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
-    rig(capsys, nodes, "0.25", "5", "--seconds", "0.05", "--out", str(file))
+    rig(capsys, nodes, "0.25", "5", "--seconds", seconds, "--out", str(file))
     assert [(r.name, r.method, r.proven is not None) for r in read_rows(file)] == rows
     benchmark = open_workload(nodes=int(nodes), density=0.25, seeds="5", targets=str(file)).benchmark
     assert benchmark is not None

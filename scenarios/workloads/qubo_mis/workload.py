@@ -19,7 +19,7 @@ import numpy as np
 
 from rig.errors import refused, unfit
 from rig.recording.atomic_write import regular, replacing
-from rig.types import Sample, SampleSet, Workload
+from rig.types import Sample, SampleSet
 from scenarios.workloads.qubo_mis.benchmark import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, checked, gnm_edges
@@ -84,7 +84,7 @@ def open_workload(
     draw: int = 0,
     announced: bool = False,
     targets: str = "",
-) -> Workload:
+) -> SampleSet:
     """Open the workload.
 
     nodes: 2 or more; the benchmark has 10, 25, 50, 100, 250, 500, 1000, 2500, 5000 and goes on growing.
