@@ -10,11 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from reports.verdict import ALONE, verdict_of
+from rig.analysis.evaluate import evaluate
+from rig.recording.reader import open_run
 from rig.types import Rules
 from scenarios.rules import rules
 from scenarios.sources import CHOICE
 from tests.support.hardware_clothes import Document, Edit, Session, edited, recorded
 from tests.support.paths import ROOT, SHARED
+from tests.support.run_by_hand import rewritten
 
 SCENARIOS = ("single-stream", "optimization", "real-time", "offline", "server")
 FIRST, POWER = "performance-1", "power-1"
@@ -43,6 +47,37 @@ def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(
     assert [check for check in validity.checks if not check.ok] == []
     assert (validity.verdict, validity.submittable) == ("VALID", True)
     assert {bool(check.source) for check in validity.checks} == {True}
+
+
+def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
+    played = recorded("single-stream", tmp_path, amortise_s=2.0, compliance=True, configuration="efficiency")
+    assert {part.run.start.configuration for part in played.parts} == {"efficiency"}
+    assert played.result.to_json()["configuration"] == "efficiency"
+    validity = played.result.validity
+    assert validity is not None
+    assert [check for check in validity.checks if not check.ok] == []
+
+
+@pytest.mark.parametrize(("mode", "failing"), [("together", ["mode"]), ("performance", []), ("power", [])])
+def test_one_run_by_itself_is_never_submittable(tmp_path: Path, mode: str, failing: list[str]) -> None:
+    (part,) = recorded("single-stream", tmp_path, mode=mode).parts
+    validity = part.result.validity
+    assert validity is not None
+    assert [check.rule for check in validity.checks if not check.ok] == failing
+    assert validity.submittable is False
+    verdict = verdict_of(validity, part.run.start.rules)
+    assert verdict is not None
+    assert verdict.caveat == ALONE
+
+
+def test_a_probe_of_a_search_is_not_judged_by_its_benchmark(session: Callable[[str], Session], tmp_path: Path) -> None:
+    def probe(events: list[Document], tables: Tables) -> None:
+        events[0]["purpose"], events[0]["workload"]["benchmark"] = "probe", None
+
+    path = rewritten(session("server").parts[1].run.path, tmp_path / "probe", probe)
+    validity = evaluate(open_run(path)).validity
+    assert validity is not None
+    assert validity.valid
 
 
 # ---- single changes ---------------------------------------------------------------------------

@@ -128,9 +128,9 @@ def open_file(path: Path) -> TargetFile:
 def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target]]) -> dict[str, Any]:
     """The recorded details about targets. ``more`` holds the rows of a file by problem id.
 
-    ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods by target name, and
-    ``targets_proven`` the method that proved a target to be optimal. A proven cost is also the specified target, and
-    outranks that of the Tabu search, which then has the name ``tabu``.
+    ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods with their versions by
+    target name, and ``targets_proven`` the method that proved a target to be optimal. A proven cost is also the
+    specified target, and outranks that of the Tabu search, which then has the name ``tabu``.
     """
     rows: dict[tuple[str, str], Target] = {}
     proofs: dict[str, Target] = {}
@@ -149,7 +149,7 @@ def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target
     details: dict[str, Any] = {
         "official_targets": {str(p.seed): p.target for p in instances if p.target is not None},
         "targets": {name: {p.id: rows[name, p.id].cost for p in instances if (name, p.id) in rows} for name in names},
-        "targets_by": {name: sorted({r.method for (n, _), r in rows.items() if n == name}) for name in names},
+        "targets_by": {name: sorted({_method(r) for (n, _), r in rows.items() if n == name}) for name in names},
         "targets_proven": {key: row.proven for key, row in proofs.items()},
     }
     if any(p.target is not None for p in instances):
@@ -159,6 +159,10 @@ def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target
         details["targets_in_other_revision"] = differing
     unknown = [p for p in instances if p.target is None and not any(key == p.id for _, key in rows)]
     return details | ({"notes": [_note(unknown)]} if unknown else {})
+
+
+def _method(row: Target) -> str:
+    return f"{row.method} ({row.versions})" if row.versions else row.method
 
 
 def _note(unknown: Sequence[Instance]) -> str:
