@@ -133,6 +133,8 @@ class Rules:
     """A result is a session with runs for performance and for power. One run by itself is no result."""
     benchmark: bool = False
     """The workload declares its benchmark, and every parameter has a value that this benchmark allows."""
+    outline: bool = False
+    """The device declares its architecture, its algorithm and how that was tuned."""
     at_a_time: int | None = None
     """The most samples that may wait for an answer together."""
     deadline_strides: float | None = None

@@ -14,8 +14,8 @@ from rig.types import Rules
 from scenarios.sources import CHOICE, MLPERF, MLPERF_RULES, NEUROBENCH, NEUROBENCH_RULES, QUICK
 
 _NEUROBENCH_ALL: dict[str, Any] = {
-    "submittable": True, "session": True, "benchmark": True, "hardware_only": True, "trials": 5,
-    "trial_tolerance": 0.05,
+    "submittable": True, "session": True, "benchmark": True, "outline": True, "hardware_only": True,
+    "trials": 5, "trial_tolerance": 0.05,
 }  # fmt: skip
 _MLPERF_ALL: dict[str, Any] = {
     "submittable": True, "idle_s": 2.0, "warmup": 0, "min_duration_s": 600.0, "hardware_only": True,

@@ -18,6 +18,8 @@ NEUROBENCH_RULES: Mapping[str, str] = {
     "session": "P, Efficiency: 'in all runs, both metrics must be reported'; R, rules: 'in all configurations, all "
     "metrics must be reported'",
     "benchmark": "N: 'Detailed information on each v1.0 system track benchmark is provided here'",
+    "outline": "N, System track metrics: 'an outline of the system architecture'; N, System track metrics: 'an outline "
+    "of the algorithm used (model architecture, tuning)'",
     "whole_set": "N, ASC, Metrics: 'The final result should be averaged over all samples in the test set'",
     "optimization.whole_set": "N, QUBO, Task and metrics: 'Given each workload, the benchmark should report'",
     "offline.whole_set": f"{CHOICE}: every sample of the set at least once",

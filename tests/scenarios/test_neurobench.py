@@ -174,6 +174,7 @@ def whole(scenario: str, edits: Mapping[str, Edit | None], *rule: str) -> Change
 
 
 BENCHMARK, OF_SCENARIO = "benchmark of the workload", "scenario of the benchmark"
+ONE_DEVICE = "devices, as they were declared in the runs"
 ANSWERED, CONFIGURED = "samples of the set answered", "configurations of the runs"
 S, Q, R, F, V = SCENARIOS
 CHANGES: dict[str, Change] = {
@@ -191,7 +192,17 @@ CHANGES: dict[str, Change] = {
         S, {FIRST: start("configuration", to="efficiency")}, CONFIGURED, "runs for performance"
     ),
     "another firmware for speed": whole(
-        S, {FIRST: start("device", "versions", to={"firmware": "2"})}, "devices, as they were declared in the runs"
+        S, {FIRST: start("device", "versions", to={"firmware": "2"})}, ONE_DEVICE
+    ),
+    "a system without an outline": whole(
+        S, {"accuracy": start("device", "description", to="")}, "outline of the system architecture", ONE_DEVICE
+    ),
+    "an algorithm without an outline": whole(
+        S, {"accuracy": start("device", "algorithm", to={"tuning": "none"})}, "outline of the algorithm", ONE_DEVICE
+    ),
+    "an algorithm of unknown tuning": whole(
+        S, {"accuracy": start("device", "algorithm", to={"model": "a model"})},
+        "outline of the tuning of the algorithm", ONE_DEVICE,
     ),
     # single-stream
     "synthetic audio": one(S, found("data set", "synthetic"), "benchmark: data set"),

@@ -12,7 +12,8 @@ import pytest
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result import Result
-from rig.analysis.summary import Part, summarise
+from rig.analysis.session_rules import Part
+from rig.analysis.summary import summarise
 from rig.commands.main import main
 from rig.errors import DeviceTimeoutError, Interrupted, RigError
 from rig.recording.reader import Run, open_run
