@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rig.analysis.benchmark import benchmark_checks
+from rig.recording.events import declared_start
 from rig.recording.records import ScenarioRecord
 from rig.types import Benchmark, Workload
 from scenarios.workloads.asc.workload import open_workload as open_asc
@@ -16,6 +18,7 @@ from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES
 from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo
 from tests.support.hardware_clothes import DENSITY, proven_targets
 from tests.support.hardware_clothes import NODES as SMALL
+from tests.support.start_lines import LEAST
 
 
 def broken(workload: Workload, scenario: str, **options: Any) -> set[str]:
@@ -72,3 +75,17 @@ def test_the_published_targets_are_by_the_rule_for_their_size(nodes: int) -> Non
 def test_a_workload_keeps_its_benchmark_when_it_is_joined_to_sequences() -> None:
     opened = open_asc(samples=8, audio_hz=1000)
     assert opened.sequences(2.0).benchmark == opened.benchmark
+
+
+@pytest.mark.parametrize("driver", ["cpu_mis", "cpu_sa", "cpu_tabu"])
+def test_the_solvers_of_this_computer_outline_what_they_run_and_how_it_is_tuned(driver: str) -> None:
+    """So that a real session of them can be VALID."""
+    pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    device = importlib.import_module(f"drivers.devices.cpu.{driver}").open_device()
+    try:
+        ran = declared_start({**LEAST, "device": device.info()}).device
+    finally:
+        device.close()
+    assert ran.mode == "hardware"
+    assert ran.description and ran.algorithm.solver and ran.algorithm.tuning
