@@ -133,6 +133,10 @@ class Rules:
     """A result is a session with runs for performance and for power. One run by itself is no result."""
     benchmark: bool = False
     """The workload declares its benchmark, and every parameter has a value that this benchmark allows."""
+    fresh_seeds: bool = False
+    """No two solves of a problem have one seed."""
+    one_tuning: bool = False
+    """The solver is tuned alike for all problems of a run, which are of one size and density."""
     outline: bool = False
     """The device declares its architecture, its algorithm and how that was tuned."""
     at_a_time: int | None = None

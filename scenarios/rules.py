@@ -17,9 +17,7 @@ _NEUROBENCH_ALL: dict[str, Any] = {
     "submittable": True, "session": True, "benchmark": True, "outline": True, "hardware_only": True,
     "trials": 5, "trial_tolerance": 0.05,
 }  # fmt: skip
-_MLPERF_ALL: dict[str, Any] = {
-    "submittable": True, "idle_s": 2.0, "warmup": 0, "min_duration_s": 600.0, "hardware_only": True,
-}  # fmt: skip
+_MLPERF_ALL: dict[str, Any] = {"submittable": True, "warmup": 0, "min_duration_s": 600.0, "hardware_only": True}
 _ON_TIME: dict[str, Any] = {"late_share": 0.1, "gap_distance": 0.05}
 _ONE_BY_ONE = (
     "accuracy", "latency_mean_s", "execution_time_s", "execution_time_se_s", "idle_power_w", "active_power_w",
@@ -37,7 +35,8 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
             "real-time": _NEUROBENCH_ALL
             | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0, "reports": _STREAMED},
             "optimization": _NEUROBENCH_ALL
-            | {"whole_set": True, "trial_tolerance": None, "reports": ("gap_{target}_mean", "active_power_w")},
+            | {"whole_set": True, "trial_tolerance": None, "fresh_seeds": True, "one_tuning": True}
+            | {"reports": ("gap_{target}_mean", "active_power_w")},
             "offline": _NEUROBENCH_ALL | {"whole_set": True, "reports": _SERVED},
             "server": _NEUROBENCH_ALL
             | _ON_TIME

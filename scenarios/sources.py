@@ -20,6 +20,8 @@ NEUROBENCH_RULES: Mapping[str, str] = {
     "benchmark": "N: 'Detailed information on each v1.0 system track benchmark is provided here'",
     "outline": "N, System track metrics: 'an outline of the system architecture'; N, System track metrics: 'an outline "
     "of the algorithm used (model architecture, tuning)'",
+    "fresh_seeds": "N, baselines, QUBO: 'five different initial variable assignments and seeds'",
+    "one_tuning": "R, QUBO: 'must provide the same algorithmic parameters for all problem seeds'",
     "whole_set": "N, ASC, Metrics: 'The final result should be averaged over all samples in the test set'",
     "optimization.whole_set": "N, QUBO, Task and metrics: 'Given each workload, the benchmark should report'",
     "offline.whole_set": f"{CHOICE}: every sample of the set at least once",

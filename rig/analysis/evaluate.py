@@ -21,6 +21,7 @@ from rig.analysis.result import ClockSummary, RailSeries, Result, Series
 from rig.analysis.service.change_detection import Stream, change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
+from rig.analysis.solving.repeats import repeat_checks
 from rig.analysis.solving.solves import Solve, solves_of, solving_checks, solving_figures, solving_notes
 from rig.analysis.terms import Terms, terms_of
 from rig.analysis.timing.arrival_times import arrival_checks
@@ -97,7 +98,12 @@ def evaluate(run: Run) -> Result:
         notes=tuple(dict.fromkeys(notes)),
         clocks=_clocks(device, rails),
         series=_series(activity, readings, queries, stream, solves),
-        validity=judge(terms, queries, figures, (*power.checks, *mended, *answer_checks(run), *solving_checks(solves))),
+        validity=judge(
+            terms,
+            queries,
+            figures,
+            (*power.checks, *mended, *answer_checks(run), *solving_checks(solves), *repeat_checks(run)),
+        ),
     )
 
 

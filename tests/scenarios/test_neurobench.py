@@ -131,6 +131,10 @@ def replies(change: Callable[[int, Document], Document | None]) -> Edit:
     return rows("replies", change)
 
 
+def said(change: Callable[[int, str], str]) -> Edit:
+    return replies(lambda k, row: row | {"output": change(k, row["output"])})
+
+
 def longer(k: int, row: Document) -> Document:
     return row | {"off_tick": row["off_tick"] + (row["off_tick"] - row["on_tick"]) // 3}
 
@@ -252,6 +256,13 @@ CHANGES: dict[str, Change] = {
     "a problem left out": one(Q, replies(lambda k, row: None if row["sample_id"].endswith("s7") else row), ANSWERED),
     "a cost that is not true": one(Q, replies(claimed), "solves whose costs are not those of their solutions"),
     "a solve past its budget": one(Q, moved("off_tick", 0.01, 9), "solves past their budget by 1 ms and 1 %"),
+    "one seed for two solves of a problem": one(
+        Q, said(lambda k, text: re.sub(r'"seed": ?\d+', '"seed": 7', text) if k < 2 else text),
+        "solves with a seed that their problem had before",
+    ),
+    "a problem tuned by itself": one(
+        Q, said(lambda k, text: text if k else text.replace('"all"', '"many"')), "tunings of the solver in a run"
+    ),
     "solves without power": whole(Q, NO_POWER, "runs for power", "Active power reported"),
     # real-time
     "half a second as an inference": one(R, option("window_s", 0.5), "benchmark: option window_s"),

@@ -97,7 +97,7 @@ class Solver:
     """The device of ``solver``; it stamps its spans in host nanoseconds."""
 
     def __init__(self, plant: SimPlant) -> None:
-        self._plant, self._free_ns = plant, 0
+        self._plant, self._free_ns, self._solves = plant, 0, 0
         self._pending: list[tuple[int, Reply]] = []
         plant.install({"core": 1e-3}, {"solve": {"core": 3e-3}})
 
@@ -118,7 +118,9 @@ class Solver:
             self._free_ns = on_ns + times * round(budget.timeout_s * 1e9)
             self._plant.occupy("solve", on_ns, self._free_ns)
             cost, solution = best_of(from_payload(sample.payload))
+            self._solves += 1
             output = {"cost": cost, "solution": to_hex(solution), "budget_s": budget.timeout_s, "overrun_s": 0.0}
+            output |= {"seed": self._solves, "tuning": {"tries": "all"}}
             found = (Progress(on_ns + 1_000, float(cost), bytes.fromhex(to_hex(solution))),)
             span = Span("solve", on_ns, self._free_ns, times)
             self._pending.append((self._free_ns, Reply(sample.id, output, (span,), found)))
