@@ -235,7 +235,7 @@ CHANGES: dict[str, Change] = {
         S, {POWER: scaled}, "active_power_w of each trial from the mean", "average_power_w of each trial from the mean"
     ),
     "other answers for speed": whole(
-        S, {FIRST: replies(lambda k, row: row | {"output": '{"label":"none"}'})},
+        S, {FIRST: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
         "samples answered otherwise for speed than for accuracy",
     ),
     # optimization
