@@ -28,9 +28,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rig.recording.atomic_write import BROKEN
 from rig.recording.layout import SEAL
 from rig.sweep.grid import cells_of
-from rig.sweep.store import BROKEN, CELLS, frozen, torn
+from rig.sweep.store import CELLS, frozen, torn
 
 SWEEP = """
 import argparse, sys

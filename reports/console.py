@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
-from reports.format import NO_NUMBER, clean
+from reports.format import NO_NUMBER
 from reports.names import Group, brief, groups, parts_of, title
 from reports.result_tables import headlines
 from reports.verdict import Verdict, verdict_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
+from rig.terminal import clean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rig.analysis.catalogue import Scale
 from rig.analysis.quantity import Component, Quantity
+from rig.terminal import clean
 
 NOT_STATED = "not stated"
 NO_NUMBER = "n/a"
@@ -139,11 +140,6 @@ def _significant(value: float, digits: int) -> str:
 
 
 # ---- text ---------------------------------------------------------------------------------
-
-
-def clean(text: object) -> str:
-    """Return text without control or direction characters, which a terminal or an XML reader would obey."""
-    return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in str(text))
 
 
 def flatten(value: Any, key: str = "", depth: int = 3) -> Iterable[tuple[str, str]]:

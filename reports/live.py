@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from reports.format import si
+from rig.terminal import clean, say
 
 PLAIN_EVERY_S = 5.0
 
@@ -44,7 +45,7 @@ def _plain(total: int) -> Callable[[int, dict[str, float]], None]:
     def show(done: int, readings: dict[str, float]) -> None:
         if time.monotonic() - last[0] >= PLAIN_EVERY_S:
             last[0] = time.monotonic()
-            sys.stderr.write(f"{_count(done, total)}  {_text(readings)}\n")
+            say(f"{_count(done, total)}  {_text(readings)}", error=True)
 
     return show
 
@@ -54,4 +55,4 @@ def _count(done: int, total: int) -> str:
 
 
 def _text(readings: dict[str, float]) -> str:
-    return "  ".join(f"{rail} {si(value, 'W', 3)}" for rail, value in readings.items())
+    return "  ".join(f"{clean(rail)} {si(value, 'W', 3)}" for rail, value in readings.items())

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from reports.format import clean, quantity_parts, quantity_text
+from reports.format import quantity_parts, quantity_text
 from rig.analysis.catalogue import CATALOGUE, entry_of, title_of
 from rig.analysis.figure_key import PEER, TRIMMED, FigureKey
 from rig.analysis.quantity import Quantity
+from rig.terminal import clean
 
 KINDS = {  # in the order in which they are shown
     "overall": "Whole device",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from reports import result_tables as results
 from reports import sections
 from reports.figures.draw import draw
-from reports.format import clean, say
+from reports.format import say
 from reports.names import title
 from reports.session import members, session_of
 from reports.stream import stream_csv
@@ -21,8 +21,9 @@ from reports.verdict import verdict_of
 from reports.workflow import workflow
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
-from rig.recording.atomic_write import not_stored, write_whole
+from rig.recording.atomic_write import inside, not_stored, write_whole
 from rig.recording.reader import Run
+from rig.terminal import clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -71,6 +72,8 @@ def render(run: Run | None, result: Result, out: Path | None = None) -> dict[str
 def write(result: Result, out: Path, run: Run | None = None) -> list[Path]:
     """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files."""
     files = render(run, result, out)
+    for name in (*files, STREAM_TABLE):
+        inside(out, out / name)
     for name, content in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(out / name, content, refuse=not_stored)
@@ -87,7 +90,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
     directory = session or (run.path if run is not None else Path())
     return {
         "run_id": clean(result.run_id),
-        "digest": clean(result.run_digest),
+        "digest": clean(result.session_digest or result.run_digest),
         "directory": clean(directory.resolve().name) if run is not None else clean(result.run_id),
         "kind": _kind(result, session is not None),
         "verdict": verdict_of(result.validity, result.start.rules),

@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from reports.format import budget, clean, si
+from reports.format import budget, si
 from reports.names import KINDS, groups, parts_of, text_of, title
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
+from rig.terminal import clean
 
 _POWER = (
     FigureKey("idle_power_w"),

@@ -7,10 +7,11 @@ from typing import Any
 
 from msgspec import UNSET, to_builtins
 
-from reports.format import NOT_STATED, clean, flatten, say, si
+from reports.format import NOT_STATED, flatten, say, si
 from rig.analysis.result import ClockSummary, Result
 from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord
+from rig.terminal import clean
 from rig.types import Accuracy, ClockInfo, Rail
 
 Pairs = list[tuple[str, str]]
@@ -152,7 +153,8 @@ def _rail_row(rail: Rail) -> tuple[str, ...]:
 def _accuracy(accuracy: Accuracy | None, unit: str) -> str:
     if accuracy is None:
         return UNSTATED_ACCURACY
-    limits = f"± ({100.0 * accuracy.of_reading:.3g} % of reading + {si(accuracy.offset, unit)})"
+    linear = "not stated" if accuracy.linearity is None else f"± {si(accuracy.linearity, unit)}"
+    limits = f"± ({100.0 * accuracy.of_reading:.3g} % of reading + {si(accuracy.offset, unit)}), linearity {linear}"
     return f"{limits}, {clean(accuracy.source)}" if accuracy.source else limits
 
 

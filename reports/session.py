@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from reports.format import clean
 from rig.analysis.result import Result
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import Run
 from rig.recording.session import is_session, runs_in
+from rig.terminal import clean
 
 _GAVE: Mapping[str, str] = {
     "performance": "times, throughput and latency",

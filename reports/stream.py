@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.figures.style import Floats
-from reports.format import clean
 from rig.analysis.service.change_detection import Stream
+from rig.terminal import clean
 from rig.types import Bools, Indices
 
 MAX_SCENES = 120

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from reports.format import clean
 from rig.analysis.verdict import Check, Validity
+from rig.terminal import clean
 from rig.types import Rules
 
 PASS, FAIL = "✓ pass", "✗ fail"

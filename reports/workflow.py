@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reports.format import clean
 from reports.names import parts_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
+from rig.terminal import clean
 
 INITIALISATION, HOST, LOADING = "Data initialization", "Host pre-processing", "Data loading"
 PREPROCESSING, INFERENCE, POSTPROCESSING = "On-device preprocessing", "Inference", "Post-processing"

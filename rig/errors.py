@@ -133,6 +133,12 @@ class MeasurementRefusedError(RigError):
     exit_code = 30
 
 
+class InvalidResultError(RigError):
+    """The verdict is INVALID: the run or session does not follow its rules; the exit code of such a report."""
+
+    exit_code = 31
+
+
 class Interrupted(RigError):
     """Ctrl-C: what was recorded is kept."""
 

@@ -13,7 +13,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -59,6 +59,27 @@ def load(group: str, name: str) -> Factory:
     except ImportError as error:
         kind, extras = group.removesuffix("s"), ", ".join(entry.extras) or name
         raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
+
+
+PROGRAMS = ("interpreter", "path", "arguments")
+"""Options of drivers that name a program to run, or its arguments."""
+
+
+def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
+    """Return the names of code by its path (``path.py:function``), and the options that name a program."""
+    given = (text.partition("=") for text in options)
+    programs = [f"{key}={value}" for key, _, value in given if value and key.rpartition(".")[2] in PROGRAMS]
+    return [name for name in names if ".py:" in name] + programs
+
+
+def check_trusted(code: Sequence[str], source: str, trust: bool) -> None:
+    """Refuse code that ``source`` names, a file that others may have written, unless ``trust`` is set.
+
+    ``code`` is what ``code_in`` finds. Raises ``UsageError``.
+    """
+    if code and not trust:
+        what = f"{source} names the code {code[0]}, which would run here"
+        raise refused("trust", code[0], "Read this code, and give --trust to run it", what)
 
 
 def options_of(factory: Factory) -> dict[str, Option]:

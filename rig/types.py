@@ -276,12 +276,15 @@ class Conversion:
 class Accuracy:
     """Limits (not standard deviations) of the error, from the instrument's calibration.
 
-    |error| stays below ``of_reading * |reading| + offset``, with the offset in the rail's raw unit.
+    |error| stays below ``of_reading * |reading| + offset``, with the offset in the rail's raw unit. This holds for each
+    reading. What readings of different levels share of their error is known only if ``linearity`` is stated.
     """
 
     of_reading: Size
     offset: Size
     source: str = ""
+    linearity: Size | None = None
+    """Limit of what one gain and one offset leave of the error, in the raw unit; None: not stated, or ranges change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import shlex
 import shutil
 import signal
@@ -22,9 +23,10 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import IO, Any
 
-from rig.errors import SetupError, missing_extra
+from rig.errors import SetupError, missing_extra, refused
 
 Process = subprocess.Popen[bytes]
+_HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_\[][\w.:%\]-]*", re.ASCII)
 _MARK = "worker interpreter: "
 _PROBE = f"""
 import json, platform, sys
@@ -72,7 +74,7 @@ def probe(interpreter: str, packages: Sequence[str] = (), host: str = "", within
     """
     args = [interpreter or sys.executable, "-c", _PROBE, *packages]
     if host:
-        args = ["ssh", "-o", "BatchMode=yes", *host.split(), shlex.join(args)]
+        args = ["ssh", "-o", "BatchMode=yes", checked_host(host), shlex.join(args)]
     elif shutil.which(args[0]) is None:
         raise unstartable(interpreter, host, "there is no such program")
     try:
@@ -99,7 +101,7 @@ def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, A
     except ImportError as error:
         raise missing_extra(f"device {worker.name}", error, worker.extra, field="device", value=worker.name) from error
     python = shlex.quote(os.path.normpath(worker.interpreter or sys.executable))
-    where = f"ssh={worker.host}" if worker.host else "popen"
+    where = f"ssh={checked_host(worker.host)}" if worker.host else "popen"
     spec = execnet.XSpec(f"{where}//python={python}//id=worker//execmodel=main_thread_only")
     args = gateway_io.ssh_args(spec) if worker.host else gateway_io.popen_args(spec)
     try:
@@ -137,6 +139,17 @@ def ended(process: Process, grace_s: float) -> None:
         if pipe is not None:
             with suppress(OSError):  # what was left to write has no reader
                 pipe.close()
+
+
+def checked_host(host: str) -> str:
+    """Return a host as ssh takes it: a name or address, with a user before it where needed.
+
+    Raises ``UsageError`` for one that ssh would take for an option or for several words.
+    """
+    if not _HOST.fullmatch(host):
+        remedy = "Give NAME or USER@NAME; write ports, keys and proxies into ~/.ssh/config"
+        raise refused("host", host, remedy, f"host {host!r} is not the name of a host")
+    return host
 
 
 def unstartable(interpreter: str, host: str, why: str) -> SetupError:

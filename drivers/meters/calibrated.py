@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,10 +12,20 @@ from rig.errors import DataError
 from rig.types import Rail
 
 
-def calibrated(rail: Rail, path: str | None, serial: str, range_: float | None, temperature_c: float | None) -> Rail:
+def calibrated(
+    rail: Rail,
+    path: str | None,
+    serial: str,
+    range_: float | None,
+    temperature_c: float | None,
+    *,
+    one_range: bool = True,
+) -> Rail:
     """A rail with the limits of its owner's calibration file, today; without a file none is stated.
 
-    Raises ``DataError`` for a file of another instrument or another time, ``UsageError`` for one that does not fit.
+    ``one_range`` is false for an instrument that changes its range by itself: the linearity of one range says nothing
+    of two of its readings. Raises ``DataError`` for a file of another instrument or another time, ``UsageError`` for
+    one that does not fit.
     """
     if path is None:
         return stated(rail, None, temperature_c=temperature_c)
@@ -22,7 +33,10 @@ def calibrated(rail: Rail, path: str | None, serial: str, range_: float | None, 
     if own and own != serial:
         what = f"the calibration {Path(path).name} is for the instrument {own}, but this instrument is {serial}"
         raise DataError(what, field="calibration", value=own, remedy="Give the calibration of this instrument")
-    return stated(rail, path, range_max=range_, temperature_c=temperature_c, on=datetime.now(UTC).date())
+    found = stated(rail, path, range_max=range_, temperature_c=temperature_c, on=datetime.now(UTC).date())
+    if one_range or found.accuracy is None:
+        return found
+    return replace(found, accuracy=replace(found.accuracy, linearity=None))
 
 
 def calibration_details(path: str | None) -> dict[str, str] | None:

@@ -16,11 +16,12 @@ from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
 from reports.figures.style import COLOURS, INK, margins, new_figure, styled, svg_of
 from reports.figures.trace import power_figure
-from reports.format import budget, clean, si
+from reports.format import budget, si
 from reports.names import text_of, title
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
+from rig.terminal import clean
 
 _BUDGET_OF = tuple(
     FigureKey(quantity)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE, Floats, key_beside, log_axis, panel_pair
-from reports.format import clean, prefix
+from reports.format import prefix
 from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.solves import Solve
 from rig.analysis.solving.targets import by_preference
+from rig.terminal import clean
 
 _LINES = 40  # solves drawn one by one; more are drawn as a band
 _MARKS = 600

@@ -10,13 +10,13 @@ import numpy as np
 
 from reports.figures.style import COLOURS, GRID, INK, LIMIT, MUTED, TRACE, WIDTH_IN, Floats, new_figure
 from reports.figures.trace import draw_power, total_of
-from reports.format import clean
 from reports.names import text_of
 from reports.stream import Shown, right_answers, right_share, shown_of
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Series
 from rig.analysis.service.change_detection import Stream, change_latencies_s
+from rig.terminal import clean
 from rig.types import Bools
 
 _ANSWERS = 400  # drawn one by one; more are drawn by columns

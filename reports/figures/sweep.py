@@ -12,11 +12,12 @@ from typing import Any
 from reports.figures.style import COLOURS, LIMIT, MUTED, WIDTH_IN, margins, new_figure, styled, svg_of
 from reports.figures.sweep_axes import Drawn, bounds, draw_line, places, scale_axes
 from reports.figures.sweep_axes import said as _said
-from reports.format import clean, prefix
+from reports.format import prefix
 from reports.names import title
 from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import FigureKey
 from rig.errors import unfit
+from rig.terminal import clean
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, FigureKey]

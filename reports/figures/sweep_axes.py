@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from reports.figures.style import log_axis
-from reports.format import clean
 from rig.analysis.catalogue import Entry
+from rig.terminal import clean
 
 Row = Mapping[str, Any]
 HALF = ".half_width_95"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from reports.figures.style import COLOURS, TRACE, Floats, margins, new_figure
-from reports.format import clean, prefix
+from reports.format import prefix
 from rig.analysis.result import RailSeries, Series
+from rig.terminal import clean
 
 Windows = dict[str, Floats]
 

@@ -75,6 +75,8 @@ class Result:
     clocks: Mapping[str, ClockSummary]
     series: Series
     validity: Validity | None
+    session_digest: str | None = None
+    """SHA-256 of ``session.json``, for the result of a session."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``derived/results.json``."""
@@ -84,6 +86,7 @@ class Result:
             "schema": SCHEMA,
             "run_id": self.run_id,
             "run_digest": self.run_digest,
+            **({} if self.session_digest is None else {"session_digest": self.session_digest}),
             "complete": self.complete,
             "simulated": self.simulated,
             "device": start.device.name or None,

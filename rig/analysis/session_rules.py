@@ -53,7 +53,7 @@ def session_checks(
 
     ``figures`` are those of the session. ``by`` holds the runs from which they are, by purpose.
     """
-    checks = [*_enough(by, rules), *_one_system(parts, rules), *_outlined(parts[0].run, rules)]
+    checks = [*_whole_session(parts), *_enough(by, rules), *_one_system(parts, rules), *_outlined(parts[0].run, rules)]
     checks += [*_reported(figures, refusals, rules), *_same_answers(by), *_no_cache(by)]
     return (*_of_runs(parts), *named(checks, rules))
 
@@ -61,6 +61,14 @@ def session_checks(
 def by_purpose(parts: Sequence[Part]) -> dict[str, list[Part]]:
     """Return the runs of each purpose that a session combines."""
     return {p: [part for part in parts if part.purpose == p] for p in PURPOSES}
+
+
+def _whole_session(parts: Sequence[Part]) -> Iterator[Check]:
+    """Whether every run is there that the runs themselves announce."""
+    announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
+    if announced or any(part.run.start.session for part in parts):
+        wanted = max(announced, default=len(parts) + 1)
+        yield Check("runs of the session", str(len(parts)), str(wanted) if announced else "more", len(parts) == wanted)
 
 
 def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
@@ -171,7 +179,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
     ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
     # an issue that ran only an earlier phase has no decision
     decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
-    use = np.isin(q.issue, decided) & (q.output >= 0)
+    use = np.isin(q.issue, decided) & (q.output >= 0) & (q.sample >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
     for sample, output in pairs.tolist():
         out.setdefault(ids[sample], set()).add(labels[output])
@@ -214,6 +222,6 @@ def _median_times(parts: Sequence[Part]) -> dict[str, float]:
     for part in parts:
         q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()
         for sample, seconds in zip(q.sample.tolist(), (q.completed_s - q.issued_s).tolist(), strict=True):
-            if math.isfinite(seconds):
+            if math.isfinite(seconds) and sample >= 0:
                 by_sample.setdefault(ids[sample], []).append(seconds)
     return {name: float(np.median(times)) for name, times in by_sample.items()}

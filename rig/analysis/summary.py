@@ -14,6 +14,7 @@ import numpy as np
 from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.result import Result
+from rig.analysis.rule_set import is_known
 from rig.analysis.session_rules import ACCURACY, Part, by_purpose, configuration_of, session_checks
 from rig.recording.session import SizeProbe
 
@@ -35,7 +36,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     validity, rules = lead.result.validity, lead.run.start.rules
     if validity is not None and rules is not None:
         checks = session_checks(parts, by, rules, figures, refusals)
-        validity = replace(validity, checks=checks, submittable=rules.submittable)
+        validity = replace(validity, checks=checks, submittable=rules.submittable and is_known(rules))
     about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
     own = (note for part in by["power"] or [lead] for note in part.result.notes)
     served = (by["performance"] or [lead])[0].result.series

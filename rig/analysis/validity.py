@@ -9,6 +9,7 @@ import numpy as np
 
 from rig.analysis.benchmark import benchmark_checks
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.rule_set import differing_rules, is_known
 from rig.analysis.service.early_stopping import allowed, nearest_rank, needed
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s
@@ -27,10 +28,10 @@ def judge(terms: Terms, q: Queries, figures: Figures, more: tuple[Check, ...] = 
     rules = terms.rules
     if rules is None:
         return None
-    checks = [*_whole(terms, q, rules), *_of_benchmark(terms, q, rules)]
+    checks = [*differing_rules(rules, terms.scenario.name), *_whole(terms, q, rules), *_of_benchmark(terms, q, rules)]
     if terms.purpose not in ("accuracy", "compliance"):
         checks += [*_long_enough(terms, q, rules), *_on_time(terms, q, rules, figures)]
-    submittable = rules.submittable and not rules.session
+    submittable = rules.submittable and is_known(rules) and not rules.session
     return Validity(rules.name, rules.source, submittable, named((*checks, *more), rules))
 
 

@@ -17,6 +17,7 @@ from rig.bench.check import Entry, driver_name, factory_of, places_of, problems_
 from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Problem, lab_of, read
 from rig.errors import MissingExtraError, UnknownNameError, UsageError, refused
 from rig.plugins import names, options_of
+from rig.recording.bounded import read_bounded
 
 __all__ = [
     "BenchFile", "Chosen", "DeviceEntry", "Entry", "MeterEntry", "Problem",
@@ -53,12 +54,12 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
     return named
 
 
-def examine(path: Path) -> tuple[BenchFile, list[Problem]]:
+def examine(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
     """A bench file and all its problems in the order of lines, those of drivers and calibrations included.
 
     Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
     """
-    bench, problems = read(path)
+    bench, problems = read(path, trust)
     problems += _shadows(bench) + problems_of(bench, {**bench.devices, **bench.meters})
     return bench, sorted(problems, key=lambda p: p.line)
 
@@ -70,18 +71,21 @@ def open_bench(path: Path) -> BenchFile:
     return bench
 
 
-def request_of(path: Path | None, device: str, meters: Sequence[str], options: Sequence[str]) -> Chosen:
+def request_of(
+    path: Path | None, device: str, meters: Sequence[str], options: Sequence[str], trust: bool = False
+) -> Chosen:
     """Resolve ``--device``, ``--meter`` and ``--option`` by a bench file.
 
     A name that the file does not have is a driver's. Without ``meters``, a device of the file is measured by the
     meters that see it. ``options`` overrule those of the file; ``NAME.key=value`` is for the device or meter of that
-    name. Only the drivers and calibrations in use are checked.
+    name. Only the drivers and calibrations in use are checked. Code that a file of others names by its path is refused
+    without ``trust``.
 
     Raises ``DataError`` with file and line for a problem, ``UsageError`` for a meter that sees another device.
     """
     if path is None:
         return Chosen(device, tuple(meters), tuple(options))
-    bench, problems = read(path)
+    bench, problems = read(path, trust)
     problems += _shadows(bench)
     named = {*bench.devices, *bench.meters, *(p.entry for p in problems)}
     if not {device, *meters} & named:
@@ -131,7 +135,7 @@ def _artifacts(bench: BenchFile, used: Sequence[Entry]) -> dict[str, bytes]:
     kept = {FILE: bench.raw}
     for entry in used:
         if isinstance(entry, MeterEntry) and entry.calibration is not None:
-            kept[f"calibration-{entry.name}{entry.calibration.suffix}"] = entry.calibration.read_bytes()
+            kept[f"calibration-{entry.name}{entry.calibration.suffix}"] = read_bounded(entry.calibration)
     return kept
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from rig.bench import fields
 from rig.bench.fields import Field, check_table
 from rig.errors import DataError, refused
+from rig.recording.bounded import read_bounded
 from rig.types import Accuracy, Rail
 
 UNITS = ("W", "A", "J", "V")
@@ -34,7 +35,8 @@ class Range:
     """Limits of one range: |error| <= ``of_reading_percent`` of the reading + ``of_range_percent`` of full scale.
 
     ``unit`` is W, A, J or V, ``full_scale`` in it. The temperature coefficients are in per cent per degree, for each
-    degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration.
+    degree outside ``temperature_c`` +- ``temperature_span_c`` of the calibration. ``linearity_of_range_percent`` limits
+    what of the error is neither one gain nor one offset; None means not stated.
     """
 
     unit: str
@@ -43,6 +45,7 @@ class Range:
     of_range_percent: float
     of_reading_percent_per_c: float = 0.0
     of_range_percent_per_c: float = 0.0
+    linearity_of_range_percent: float | None = None
     apertures: tuple[Aperture, ...] = ()
 
 
@@ -67,7 +70,7 @@ def load(path: Path) -> Calibration:
     Raises ``UsageError`` when it is not there, ``DataError`` naming the line or the field that is wrong.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_bounded(path).decode("utf-8-sig")
         data = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except OSError as error:
         what = f"cannot read the calibration {path}: {error.strerror}"
@@ -123,7 +126,9 @@ def accuracy(
         said.append("aperture not known, taken as the shortest")
     short = [a.of_range_percent for a in chosen.apertures if aperture_s is None or aperture_s < a.below_s]
     of_range += max(short, default=0.0)
-    return Accuracy(of_reading / 100.0, of_range / 100.0 * chosen.full_scale, "; ".join(said))
+    bend = chosen.linearity_of_range_percent
+    linearity = None if bend is None else bend / 100.0 * chosen.full_scale
+    return Accuracy(of_reading / 100.0, of_range / 100.0 * chosen.full_scale, "; ".join(said), linearity)
 
 
 def stated(
@@ -214,6 +219,7 @@ _RANGE = {
     "of_range_percent": _PERCENT._replace(needed=True),
     "of_reading_percent_per_c": _PERCENT,
     "of_range_percent_per_c": _PERCENT,
+    "linearity_of_range_percent": _PERCENT,
     "aperture": Field(fields.of(list), "[[range.aperture]] tables"),
 }
 _APERTURE = {

@@ -16,6 +16,8 @@ from rig.bench import fields
 from rig.bench.fields import Field, check_table, closest
 from rig.bench.lines import Where, line_of, lines_of
 from rig.errors import DataError, refused
+from rig.plugins import code_in
+from rig.recording.bounded import read_bounded, written_by_others
 
 FILE = "bench.toml"
 PATIENCE_S = 20.0
@@ -90,13 +92,15 @@ class Notes:
         self.problems.append(Problem(where[1] if len(where) > 1 else "", line, error))
 
 
-def read(path: Path) -> tuple[BenchFile, list[Problem]]:
+def read(path: Path, trust: bool = False) -> tuple[BenchFile, list[Problem]]:
     """Read a bench file and collect its problems. An entry that cannot be understood is left out.
+
+    Code that is named by its path is a problem in a file that others can write, unless ``trust`` is set.
 
     Raises ``UsageError`` for a file that cannot be read, ``DataError`` with the line for one that is not TOML.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_bounded(path)
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         data = tomllib.loads(text)
     except OSError as error:
@@ -105,7 +109,7 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise _no_toml(path, line, "is not UTF-8 text") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         at = re.search(r"at line (\d+)", str(error))
         raise _no_toml(path, int(at[1]) if at else text.count("\n") + 1, f"is not TOML: {error}") from error
     notes = Notes(path, lines_of(text))
@@ -117,8 +121,20 @@ def read(path: Path) -> tuple[BenchFile, list[Problem]]:
         notes.add(("meters", name), f"has the name of a device ({_line(notes, 'devices', name)})", name, "Rename one")
     for m in meters.values():
         _check_sees(notes, m, tables, devices.get(m.sees or ""))
+    if not trust and written_by_others(path):
+        devices = {n: d for n, d in devices.items() if _own_code(notes, "devices", d)}
+        meters = {n: m for n, m in meters.items() if _own_code(notes, "meters", m)}
     bench = BenchFile(path, raw, table.get("lab", ""), table.get("operator", ""), devices, meters, notes.lines)
     return bench, notes.problems
+
+
+def _own_code(notes: Notes, kind: str, entry: DeviceEntry | MeterEntry) -> bool:
+    """Note an entry that names code or a program, in a file that others can write."""
+    code = code_in((entry.driver,), (f"{key}={value}" for key, value in entry.options.items()))
+    if code:
+        what = f"names the code {code[0]}, in a file that others can write"
+        notes.add((kind, entry.name, "driver"), what, code[0], "Read this code, and give --trust to run it")
+    return not code
 
 
 def lab_of(raw: bytes) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
 from rig.errors import UsageError
 from rig.session.live_line import LiveLine
+from rig.terminal import say, say_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of a driver that is named here"
     )
     parser.add_argument("--simulate", action="store_true", help="open the simulators of devices that have one")
+    parser.add_argument("--trust", action="store_true", help="run code that a bench file of others names by its path")
     parser.add_argument("--build", action="store_true", help="let drivers build or download what they need")
 
 
@@ -58,16 +59,15 @@ def run(args: argparse.Namespace) -> int:
     def show(text: str) -> None:
         live.clear()
         if not quiet:
-            sys.stdout.write(f"{text}\n")
-            sys.stdout.flush()
+            say(text)
 
     def progress(text: str) -> None:
         live.clear()
         if not quiet:
-            sys.stderr.write(f"{text}\n")
+            say(text, error=True)
 
     settings = Settings(
-        args.seconds, args.timeout, args.build, args.simulate, tuple(args.option),
+        args.seconds, args.timeout, args.build, args.simulate, args.trust, tuple(args.option),
         lambda item, step: live.show(f"... {item}: {step}"), progress,
     )  # fmt: skip
     found: list[Finding] = []
@@ -83,5 +83,5 @@ def run(args: argparse.Namespace) -> int:
     code = exit_code(found)
     if args.json:
         document = {"findings": [f.to_json() for f in found], "summary": summary(found), "exit_code": code}
-        sys.stdout.write(json.dumps(document) + "\n")
+        say_json(json.dumps(document))
     return code

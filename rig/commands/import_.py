@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
+
+from rig.terminal import say, say_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +34,9 @@ def run(args: argparse.Namespace) -> int:
     found = run_import(args.format, args.source, args.out, args.option, notes.append, args.keep_identity)
     paths = [str(path) for path in found]
     if args.json:
-        sys.stdout.write(json.dumps({"runs": paths, "notes": notes}) + "\n")
+        say_json(json.dumps({"runs": paths, "notes": notes}))
         return 0
-    sys.stdout.write("".join(f"run     {path}\n" for path in paths))
-    sys.stdout.write("".join(f"note    {note}\n" for note in notes) + f"next    rig report {args.out}\n")
+    say(
+        *(f"run     {path}" for path in paths), *(f"note    {note}" for note in notes), f"next    rig report {args.out}"
+    )
     return 0

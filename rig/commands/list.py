@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from contextlib import suppress
 from dataclasses import fields
 from textwrap import shorten
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rig.bench.plugin_list import SHOWN, describe
 from rig.errors import UnknownNameError, UsageError
 from rig.plugins import Factory, load, names, options_of
+from rig.terminal import say, say_json
 
 if TYPE_CHECKING:
     from rig.types import Rules
@@ -32,11 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what is registered, or the options of one name. Raises ``UnknownNameError``."""
     if args.name:
-        sys.stdout.write(options_text(args.name, args.json))
+        _print(options_text(args.name, args.json), args.json)
         return 0
     rows = describe()
-    sys.stdout.write(json.dumps(rows) + "\n" if args.json else table(rows))
+    _print(json.dumps(rows) if args.json else table(rows), args.json)
     return 0
+
+
+def _print(text: str, as_json: bool) -> None:
+    if as_json:
+        say_json(text.rstrip("\n"))
+    else:
+        say(*text.splitlines())
 
 
 def table(rows: list[dict[str, Any]]) -> str:

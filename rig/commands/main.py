@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rig.errors import Interrupted, RigError
+from rig.terminal import say, say_json
 
 COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter watches, then report"),
@@ -89,7 +90,7 @@ def _loaded(name: str) -> Any:
 
 
 def _failed(error: RigError, as_json: bool) -> int:
-    sys.stderr.write(f"rig: {error}\n")
+    say(f"rig: {error}", error=True)
     if as_json:
-        sys.stdout.write(json.dumps(error.to_json()) + "\n")
+        say_json(json.dumps(error.to_json()))
     return error.exit_code

@@ -5,12 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rig.errors import refused
+
+if TYPE_CHECKING:
+    from rig.session.setup import Request
+
+_BESIDE = ("resume", "json", "verbose", "allow_invalid", "trust")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig measure --device NAME ...``."""
     add = parser.add_argument
-    add("--device", required=True, help="a device of `rig list` or of the bench file, or path.py:function")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--device", help="a device of `rig list` or of the bench file, or path.py:function")
+    what.add_argument("--resume", type=Path, metavar="DIR", help="go on with a session that was broken off")
     add(
         "--bench",
         type=Path,
@@ -62,19 +72,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--speed", type=float, metavar="X", help="simulated seconds in one real second; 0 means as fast as possible")
     add("--keep-identity", action="store_true", help="also record home directories and absolute paths")
     add("--verbose", action="store_true", help="print every figure and every note")
+    add("--allow-invalid", action="store_true", help="exit with 0 also if the verdict is INVALID")
+    add("--trust", action="store_true", help="run code that a file of others names by its path")
     add("--out", type=Path, metavar="DIR", help="the new directory for the recording; default: runs/NAME")
 
 
 def run(args: argparse.Namespace) -> int:
     """Record, report and print. Raises a ``RigError`` for what cannot be measured."""
-    from rig.bench.bench_file import find_bench, request_of
     from rig.commands.report import show
+    from rig.session.book import request_in
     from rig.session.measure import measure
     from rig.session.report import report
+
+    if args.resume is None:
+        request = _request(args)
+    else:
+        _check_alone(args)
+        request = request_in(args.resume, args.trust)
+    path = measure(request, quiet=args.json, resume=args.resume is not None)
+    return show(report(path), args.json, args.verbose, args.allow_invalid)
+
+
+def _check_alone(args: argparse.Namespace) -> None:
+    """Refuse arguments beside ``--resume``, which takes everything from the session."""
+    plain = argparse.ArgumentParser()
+    add_arguments(plain)
+    for name, default in vars(plain.parse_args(["--resume", "."])).items():
+        if name not in _BESIDE and getattr(args, name) != default:
+            remedy = "Leave it out; a session goes on with what it was asked for"
+            raise refused(name, getattr(args, name), remedy, f"--{name.replace('_', '-')} is given beside --resume")
+
+
+def _request(args: argparse.Namespace) -> Request:
+    from rig.bench.bench_file import find_bench, request_of
     from rig.session.setup import Request, workload_for
 
-    chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option))
-    request = Request(
+    chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
+    return Request(
         device=chosen.device,
         meters=chosen.meters,
         artifacts=chosen.artifacts,
@@ -100,4 +134,3 @@ def run(args: argparse.Namespace) -> int:
         configuration=args.configuration,
         keep_identity=args.keep_identity,
     )
-    return show(report(measure(request, quiet=args.json)), args.json, args.verbose)

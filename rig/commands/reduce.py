@@ -24,6 +24,7 @@ from rig.analysis.streaming.text import document, reduced, refusal, table, write
 from rig.analysis.streaming.windows import read_windows
 from rig.errors import DataError, UsageError, refused
 from rig.recording.layout import EVENTS
+from rig.terminal import say, say_json
 from rig.types import Floats
 
 FORMATS: dict[str, np.dtype[Any] | None] = {
@@ -103,9 +104,12 @@ def run(args: argparse.Namespace) -> int:
     whole = document(found, about, streamed.notes, refused, args.json)
     if args.out is not None:
         write_csv(args.out, found)
-    sys.stdout.write(json.dumps(whole) + "\n" if args.json else table(found, whole))
+    if args.json:
+        say_json(json.dumps(whole))
+    else:
+        say(*table(found, whole).splitlines())
     if refused is not None:
-        sys.stderr.write(f"rig: {refused}\n")
+        say(f"rig: {refused}", error=True)
         return refused.exit_code
     return 0
 
@@ -207,7 +211,7 @@ def _of_run(args: argparse.Namespace) -> Streamed:
         remedy = "Name a run directory; a session has one for each run"
         raise refused("trace", str(args.trace), remedy, f"{args.trace} is not a run directory")
     if sum(p.stat().st_size for p in (args.trace / "traces").glob("*.arrows")) > 1e9:
-        sys.stderr.write("verifying the hashes of the recording\n")
+        say("verifying the hashes of the recording", error=True)
     recording = open_run(args.trace, traces=False)
     file = recorded.rail_file(recording, args.rail)
     clock = recorded.timebase(recording, file)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rig.errors import MeasurementRefusedError
+from rig.errors import InvalidResultError, MeasurementRefusedError
+from rig.terminal import say, say_json
 
 if TYPE_CHECKING:
     from rig.session.report import Report
@@ -19,23 +19,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="DIR")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write the report; default: DIR/derived")
     parser.add_argument("--verbose", action="store_true", help="print every figure and every note")
+    parser.add_argument("--allow-invalid", action="store_true", help="exit with 0 also if the verdict is INVALID")
 
 
 def run(args: argparse.Namespace) -> int:
     """Report and print. Raises a ``RigError`` for a recording that cannot be read."""
     from rig.session.report import report
 
-    return show(report(args.path, args.out), args.json, args.verbose)
+    return show(report(args.path, args.out), args.json, args.verbose, args.allow_invalid)
 
 
-def show(found: Report, as_json: bool, verbose: bool = False) -> int:
-    """Print a report; the exit code says whether power was measured and could not be stated."""
+def show(found: Report, as_json: bool, verbose: bool = False, allow_invalid: bool = False) -> int:
+    """Print a report; the exit code says whether power could not be stated, and whether the verdict is INVALID."""
     from rig.plugins import load
 
     if as_json:
-        sys.stdout.write(json.dumps(found.to_json()) + "\n")
+        say_json(json.dumps(found.to_json()))
     elif found.result is not None:
         load("reports", "console")(found.result, verbose=verbose)
         kind = "run" if found.runs is None else "session"
-        sys.stdout.write(f"{kind:7} {found.path}\nreport  {found.folder / 'report.html'}\n")
-    return MeasurementRefusedError.exit_code if found.power_refused else 0
+        digest = found.result.session_digest or found.result.run_digest
+        say(f"{kind:7} {found.path}", f"digest  {digest}", f"report  {found.folder / 'report.html'}")
+    if found.unfinished and not as_json:
+        say(f"next    rig measure --resume {found.path}")
+    if found.power_refused:
+        return MeasurementRefusedError.exit_code
+    return InvalidResultError.exit_code if found.invalid and not allow_invalid else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,12 +12,16 @@ from typing import Any
 import msgspec
 
 from rig.errors import RigError, SetupError, UsageError, refused
+from rig.plugins import check_trusted
+from rig.recording.bounded import written_by_others
 from rig.sweep.check import grids_for
+from rig.sweep.dask import check_address
 from rig.sweep.grid import GridSpec
 from rig.sweep.loop import Means, available_cores, renew_rows, work_off
 from rig.sweep.reading import from_file, from_texts, values_in, with_workload
 from rig.sweep.results import Columns, write_results
-from rig.sweep.store import Frozen, error_of, failure_of, frozen
+from rig.sweep.store import FILE, Frozen, error_of, failure_of, frozen
+from rig.terminal import say, say_json
 
 GRID = ("device", "scenario", "workload", "rules", "mode", "simulate", "meter", "data", "option", "vary")
 REPEATED = ("repetitions", "repetition_seed")
@@ -69,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end with an error, instead of waiting, when another process uses the device",
     )
+    add("--trust", action="store_true", help="run code and programs that the file or directory of others names")
     add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
     add("--fresh", action="store_true", help="compute every figure again, and verify every hash")
     add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
@@ -78,12 +82,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record or table a sweep; the exit code is 0, or that of the first failed cell. Raises a ``RigError``."""
+    if args.scheduler is not None:
+        check_address(args.scheduler, args.trust)
     folder, spec = _target(args)
     means = _means(args)
     if args.table:
         grids: Sequence[Frozen] = renew_rows(folder, means, args.fresh, _say)
         return _show(args, folder, grids)
     grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, _say)
+    for entry in (entry.grid for entry in grids if entry.grid.asked != spec):
+        check_trusted(entry.code(), str(folder / FILE), args.trust)
     try:
         work_off(folder, grids, means)
     except RigError:
@@ -120,7 +128,9 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
             value=str(path),
             remedy="Name a TOML file or the directory of a sweep",
         )
-    return _out(args), from_file(path)
+    spec = from_file(path)
+    check_trusted(spec.code(), str(path), args.trust or not written_by_others(path))
+    return _out(args), spec
 
 
 def _out(args: argparse.Namespace) -> Path:
@@ -165,18 +175,16 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
     if args.json:
         document: dict[str, Any] = {"sweep": str(folder), "cells": len(cells), **count, "files": [*map(str, files)]}
         document["failures"] = [{"cell": key, **error} for key, error in failed]
-        sys.stdout.write(json.dumps(document) + "\n")
+        say_json(json.dumps(document))
     else:
-        sys.stdout.write(f"sweep   {folder}\ncells   {', '.join(f'{n} {state}' for state, n in count.items())}\n")
-        sys.stdout.writelines(f"wrote   {file}\n" for file in files)
-        sys.stdout.writelines(f"failed  {key}: {error.get('message')}\n" for key, error in failed[:5])
+        say(f"sweep   {folder}", f"cells   {', '.join(f'{n} {state}' for state, n in count.items())}")
+        say(*(f"wrote   {file}" for file in files))
+        say(*(f"failed  {key}: {error.get('message')}" for key, error in failed[:5]))
         if failed:
             where = failure_of(folder, cells[0]).parent
-            sys.stdout.write(
-                f"        {len(failed)} in all, see {where}; try again with: rig sweep {folder} --retry-failed\n"
-            )
+            say(f"        {len(failed)} in all, see {where}; try again with: rig sweep {folder} --retry-failed")
     return int(failed[0][1].get("exit_code") or SetupError.exit_code) if failed else 0
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    say(text, error=True)

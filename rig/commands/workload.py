@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rig.errors import refused
 from rig.plugins import load
+from rig.terminal import say
 from rig.types import Exports
 
 
@@ -38,5 +39,5 @@ def run(args: argparse.Namespace) -> int:
         raise refused("problem", given, remedy, what) from error
     said = {"workload": args.name, "nodes": nodes, "density": density, "seed": seed}
     said |= {**module.export(nodes, density, seed, args.out), "file": str(args.out)}
-    sys.stdout.write(json.dumps(said) + "\n" if args.json else f"{args.out}\n")
+    say(json.dumps(said) if args.json else args.out)
     return 0

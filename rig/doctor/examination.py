@@ -34,6 +34,7 @@ class Settings:
     timeout_s: float | None = None
     build: bool = False
     simulate: bool = False
+    trust: bool = False
     options: tuple[str, ...] = ()
     tell: Callable[[str, str], None] = field(default=lambda item, step: None)
     say: Callable[[str], None] = field(default=lambda text: None)
@@ -50,7 +51,7 @@ def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Ge
     ``wanted`` are names of the bench file, or of drivers; without names, the whole bench file is examined. Raises
     ``UnknownNameError`` for another name.
     """
-    bench, problems, failure = _read(path)
+    bench, problems, failure = _read(path, settings.trust)
     if failure is not None and wanted:
         raise failure
     groups = groups_of(wanted, bench, problems, settings.options)
@@ -66,11 +67,11 @@ def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Ge
         yield from _of_group(group, settings)
 
 
-def _read(path: Path | None) -> tuple[BenchFile | None, list[Problem], RigError | None]:
+def _read(path: Path | None, trust: bool) -> tuple[BenchFile | None, list[Problem], RigError | None]:
     if path is None:
         return None, [], None
     try:
-        return (*examine(path), None)
+        return (*examine(path, trust), None)
     except RigError as error:
         return None, [], error
 

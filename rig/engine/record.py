@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rig.engine.acquisition import Bench, Progress
 from rig.engine.collect import collect
 from rig.recording.anonymise import without_place, without_places
-from rig.recording.events import Start, declared_start
+from rig.recording.events import SessionLink, Start, declared_start
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import ClockInfo, Rules, Step, Workload
@@ -41,9 +41,11 @@ def record(
     artifacts: Mapping[str, bytes] | None = None,
     keep_identity: bool = False,
     configuration: str = "",
+    session: SessionLink | None = None,
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and every option with which it ran.
 
+    ``session`` is the place of the run in its session.
     Home directories and absolute paths of the command line are left out unless ``keep_identity`` is set.
 
     Raises ``StoreError`` for a directory in use, and whatever ``collect`` raises. The directory is complete in both
@@ -53,6 +55,7 @@ def record(
 
     files = artifacts or {}
     start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity, configuration)
+    start = replace(start, session=session)
     if "bench.toml" in files:
         start = replace(start, **lab_of(files["bench.toml"]))
     with Recorder(path, keep_identity) as recorder:

@@ -58,6 +58,7 @@ def run_import(
     given = split_options(list(options), {"importer": factory})["importer"]
     if not source.exists():
         raise UsageError(f"{source} does not exist", field="source", value=str(source), remedy="Name a file or folder")
+    _check_regular(source)
     found = build(factory, {"source": source}, given)
     runs: list[ImportedRun] = list(found) if isinstance(found, (list, tuple)) else [found]
     if not runs:
@@ -80,6 +81,14 @@ def run_import(
             write_one(run, folder / name, say=_prefixed(say, name))
         bind(folder, [(name, "all") for name in names])
     return [out / name for name in names]
+
+
+def _check_regular(source: Path) -> None:
+    """Refuse a pipe, a socket or a device, which might never end. Raises ``UsageError``."""
+    for path in (source, *source.rglob("*")) if source.is_dir() else (source,):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            what = f"{path} is neither a file nor a folder"
+            raise UsageError(what, field="source", value=str(path), remedy="Name the files that were recorded")
 
 
 def write(

@@ -7,12 +7,14 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO
 
 from rig.errors import RigError, StoreError, UsageError
 
 _MODE = 0o644
+BROKEN = "broken"
 Refuse = Callable[[Path, str, str], RigError]
 
 
@@ -50,6 +52,20 @@ def regular(path: Path, refuse: Refuse = bad_out) -> Path:
     except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError
         raise refuse(path, unwritten(error), "") from error
     return place
+
+
+def inside(root: Path, path: Path) -> Path:
+    """Return ``path`` if it is inside the directory ``root`` with every link followed.
+
+    Raises ``StoreError``.
+    """
+    try:
+        found = path.resolve()
+        if found.is_relative_to(root.resolve()):
+            return path
+    except (OSError, RuntimeError) as error:
+        raise not_stored(path, unwritten(error)) from error
+    raise not_stored(path, f"leads out of {root}, to {found}", "Remove the link, or write elsewhere with --out")
 
 
 @contextmanager
@@ -96,3 +112,14 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def set_aside(folder: Path, path: Path, key: str) -> Path:
+    """Move a file or recording that does not count to ``broken``, under the first free number, and return its path."""
+    aside = folder / BROKEN
+    aside.mkdir(exist_ok=True)
+    suffix = path.suffix if path.is_file() else ""
+    target = next(t for n in count(1) if not (t := aside / f"{key}.{n}{suffix}").exists())
+    path.rename(target)
+    sync_to_disk(aside)
+    return target

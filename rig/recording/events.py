@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import DataError, StoreError
+from rig.recording.bounded import check_texts
+from rig.recording.layout import GENESIS
 from rig.recording.records import (
     DeviceRecord,
     Environment,
@@ -19,6 +21,7 @@ from rig.recording.records import (
     ImportRecord,
     MeterRecord,
     Object,
+    Record,
     ScenarioRecord,
     WorkloadRecord,
 )
@@ -55,6 +58,19 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """
 
 
+class SessionLink(Record, frozen=True):
+    """The place of a run in its session, which chains it to the run before."""
+
+    id: str
+    """Name of the session, drawn at random: the same in all its runs."""
+    number: Count
+    """Place of the run in the session, counted from 1."""
+    of: int | None = None
+    """How many runs the session has when it is whole; null while a search goes on."""
+    previous: str = GENESIS
+    """SHA-256 of events.jsonl of the run before; 64 zeros in the first run."""
+
+
 class Start(Line, frozen=True, tag="start", omit_defaults=True):
     """The first line of events.jsonl: what was measured with what.
 
@@ -82,6 +98,8 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     """What the run is for: all, performance, accuracy, power, compliance or probe."""
     configuration: str = ""
     """The configuration of the system, such as performance or efficiency; a result never mixes two."""
+    session: SessionLink | None = None
+    """The place of the run in its session; null for a run by itself."""
     lab: str | None = None
     """Where it was recorded, as the bench file says. Informative."""
     operator: str | None = None
@@ -246,6 +264,7 @@ def start_of(document: Mapping[str, Any]) -> Start:
 
     Raises ``msgspec.ValidationError``.
     """
+    check_texts(document)
     moved = dict(document)
     for name, record in (("device", DeviceRecord), ("workload", WorkloadRecord)):
         if isinstance(part := moved.get(name), dict):

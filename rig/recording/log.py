@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
 from rig.errors import DataError, IntegrityError, StoreError
-from rig.recording.events import SCHEMA, Brackets, Line, Start, Stop, decode, from_json
+from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, check_dense, check_line, read_bounded
+from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SessionLink, Start, Stop, decode, from_json
 from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
 
 
@@ -39,13 +39,13 @@ def read_log(path: Path) -> Log:
 
     Raises what ``open_run`` raises.
     """
-    data = (path / EVENTS).read_bytes()
+    data = read_bounded(path / EVENTS, EVENTS_BYTES)
     heads, lines = _chained(path, data)
     digest = hashlib.sha256(data).hexdigest()
     sealed = _seal(path, digest)
     if heads[0].type != "start":
         raise altered(path, f"{EVENTS} does not begin with a start line")
-    schema = json.loads(lines[0]).get("schema")
+    schema = _schema(lines[0])
     if schema != SCHEMA:
         raise StoreError(
             f"{path} has schema {schema!r}", field="schema", value=schema, remedy=f"This version reads {SCHEMA}"
@@ -56,6 +56,37 @@ def read_log(path: Path) -> Log:
     start, stop = known[0], known[-1] if isinstance(known[-1], Stop) else None
     events = known[1:] if stop is None else known[1:-1]
     return Log(cast(Start, start), tuple(lines), tuple(events), stop, sealed, digest)
+
+
+def _schema(line: bytes) -> Any:
+    """The schema that a start line states; one that cannot be read is refused when it is decoded."""
+    try:
+        return from_json(line, _First).schema
+    except (ValueError, RecursionError):
+        return SCHEMA
+
+
+class _First(msgspec.Struct):
+    schema: Any = None
+    purpose: str = "all"
+    session: SessionLink | None = None
+
+
+def first_line(path: Path) -> tuple[str, SessionLink | None]:
+    """Return the purpose and the place in its session that a run states.
+
+    Raises ``StoreError`` if its first line cannot be read.
+    """
+    try:
+        with (path / EVENTS).open("rb") as file:
+            line = file.readline(LINE_BYTES + 1)
+        check_line(line, 0)
+        found = from_json(line, _First)
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"the first line of {path / EVENTS} cannot be read: {error}", field="start", value=str(path), remedy=REMEDY
+        ) from error
+    return found.purpose, found.session
 
 
 def _check_counters(lines: Sequence[Line]) -> None:
@@ -80,6 +111,7 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
     heads: list[_Head] = []
     prev = GENESIS
     for number, line in enumerate(lines):
+        check_line(line, number)
         try:
             head = from_json(line, _Head)
         except msgspec.ValidationError as error:
@@ -119,6 +151,7 @@ def check_files(path: Path, stop: Stop | None, present: list[Path]) -> None:
         file = path / name
         if not file.is_file():
             raise altered(path, f"{name} is missing")
+        check_dense(file, name)
         if sha256_of(file) != expected:
             raise altered(path, f"{name} differs from what was recorded")
     for file in present:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rig.errors import RigError, StoreError
 from rig.recording import validation
+from rig.recording.bounded import check_texts
 from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
 from rig.recording.layout import EVENTS
 from rig.recording.log import check_files, read_log
@@ -169,7 +170,10 @@ def _read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     try:
         with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as reader:
             schema = reader.schema
+            most = 8 * file.stat().st_size  # a row takes a bit at least
             for batch in reader:
+                if batch.num_rows > most:
+                    raise pa.ArrowInvalid(f"{batch.num_rows} rows in {most // 8} bytes")
                 batch.validate(full=True)
                 batches.append(batch)
     except (pa.ArrowException, EOFError, OSError, MemoryError):
@@ -204,6 +208,7 @@ def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> Trace |
     uniform = "start_tick" not in columns and "end_tick" not in columns
     try:
         meta = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
+        check_texts(meta, name)
         rail, clock = validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
         value = validation.reals(columns["value"], name, "value")
         flags = (

@@ -1,19 +1,35 @@
-"""Sessions: runs that belong together, bound by their hashes in ``session.json``."""
+"""Sessions: runs that belong together, bound by their hashes in ``session.json`` and by a chain in their start lines.
+
+The digest of a session is the SHA-256 of ``session.json``. It covers every run, its purpose and the order.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
 from rig.recording.atomic_write import not_stored, write_whole
-from rig.recording.layout import EVENTS, sha256_of
+from rig.recording.bounded import read_bounded
+from rig.recording.events import SessionLink
+from rig.recording.layout import EVENTS, GENESIS, sha256_of
+from rig.recording.log import first_line
 
 SCHEMA = "neurorig-session/1"
 FILE = "session.json"
+SEAL = "session.json.sha256"
+REQUEST = "request.json"
+"""What a session was asked for; it is there until the session is whole."""
+PlainName = Annotated[str, Meta(pattern=r"\A(?!\.)[^/\\\x00-\x1f\x7f]{1,200}\Z")]
+"""A name of a directory inside another: no path, no control character."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +41,57 @@ class SizeProbe:
     found: str
 
 
-def bind(folder: Path, runs: Sequence[tuple[str, str]], probes: Sequence[SizeProbe] = ()) -> None:
-    """Write ``session.json`` for pairs of directory name and purpose inside ``folder``, as a whole or not at all."""
-    document = {
+class BoundRun(msgspec.Struct, frozen=True):
+    """One run of a session: its directory, what it is for, and the SHA-256 of its ``events.jsonl``."""
+
+    path: PlainName
+    purpose: Annotated[str, Meta(max_length=100)]
+    events_sha256: str
+
+
+class _Document(msgspec.Struct, frozen=True, kw_only=True):
+    schema: str = ""
+    runs: list[BoundRun]
+    tried: list[SizeProbe] | None = None
+    repeated: list[str] = []
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session whose hashes are verified."""
+
+    path: Path
+    runs: tuple[tuple[Path, str], ...]
+    """The run directories in order, each with its purpose."""
+    probes: tuple[SizeProbe, ...]
+    """The sizes that a search for the largest size tried, in order."""
+    repeated: tuple[str, ...]
+    """Runs that were broken off and recorded again; their first recordings are kept in ``broken/``."""
+    digest: str
+    sealed: bool
+
+
+def bind(
+    folder: Path, runs: Sequence[tuple[str, str]], probes: Sequence[SizeProbe] = (), repeated: Sequence[str] = (),
+    *, seal: bool = True,
+) -> str:  # fmt: skip
+    """Write ``session.json`` for pairs of directory name and purpose inside ``folder``; return the session's digest.
+
+    It is written as a whole or not at all, and then its seal. A session that goes on has no seal.
+    """
+    document: dict[str, Any] = {
         "schema": SCHEMA,
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": [{"path": n, "purpose": p, "events_sha256": sha256_of(folder / n / EVENTS)} for n, p in runs],
     } | ({"tried": [asdict(t) for t in probes]} if probes else {})
-    write_whole(folder / FILE, json.dumps(document, indent=1).encode() + b"\n", refuse=not_stored)
+    document |= {"repeated": list(repeated)} if repeated else {}
+    content = json.dumps(document, indent=1).encode() + b"\n"
+    digest = hashlib.sha256(content).hexdigest()
+    (folder / SEAL).unlink(missing_ok=True)
+    write_whole(folder / FILE, content, sync=True, refuse=not_stored)
+    if seal:
+        write_whole(folder / SEAL, f"{digest}  {FILE}\n".encode(), sync=True, refuse=not_stored)
+    return digest
 
 
 def is_session(path: Path) -> bool:
@@ -40,46 +99,77 @@ def is_session(path: Path) -> bool:
     return (path / FILE).is_file()
 
 
-def size_probes_in(path: Path) -> list[SizeProbe]:
-    """Return the sizes that a search for the largest size tried, in order.
+def open_session(path: Path) -> Session:
+    """Read and verify ``session.json``: its seal, the hash of every run, and the chain that their start lines make.
 
-    Raises ``StoreError`` if they cannot be read.
+    Raises ``StoreError`` if it cannot be read, and ``IntegrityError`` if a run, its purpose, its place or the seal is
+    not what was recorded.
     """
     try:
-        rows = json.loads((path / FILE).read_text()).get("tried") or []
-        return [SizeProbe(int(r["nodes"]), bool(r["held"]), str(r["found"])) for r in rows]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> StoreError:
-    return StoreError(
-        f"{path / FILE} cannot be read: {error}",
-        field="session",
-        value=str(path),
-        remedy="Restore this file, or report each run by itself",
+        content = read_bounded(path / FILE)
+        document = msgspec.json.decode(content, type=_Document)
+        seal = read_bounded(path / SEAL) if (path / SEAL).is_file() else None
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"{path / FILE} cannot be read: {error}",
+            field="session",
+            value=str(path),
+            remedy="Restore this file, or report each run by itself",
+        ) from error
+    digest = hashlib.sha256(content).hexdigest()
+    if seal not in (None, f"{digest}  {FILE}\n".encode()):
+        _altered(path, f"{path / FILE} differs from its seal")
+    names = [run.path for run in document.runs]
+    if double := {name for name in names if names.count(name) > 1}:
+        _altered(path, f"{path / FILE} binds {min(double)} twice")
+    links = [_link(path, run) for run in document.runs]
+    _check_chain(path, document.runs, links)
+    return Session(
+        path,
+        tuple((path / run.path, run.purpose) for run in document.runs),
+        tuple(document.tried or ()),
+        tuple(document.repeated),
+        digest,
+        seal is not None,
     )
 
 
 def runs_in(path: Path) -> list[tuple[Path, str]]:
     """Return the run directories in ``path``, each with its purpose: itself, or the runs that its session binds.
 
-    Raises ``StoreError`` if it is neither a run nor a session, and ``IntegrityError`` if a run has another hash than
-    the bound one.
+    Raises what ``open_session`` raises.
     """
-    if not (path / FILE).is_file():
-        return [(path, "")]
-    try:
-        document = json.loads((path / FILE).read_text())
-        rows = [(path / r["path"], str(r["purpose"]), r["events_sha256"]) for r in document["runs"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable(path, error) from error
-    for run, _, digest in rows:
-        if not (run / EVENTS).is_file() or sha256_of(run / EVENTS) != digest:
-            raise IntegrityError(
-                f"{run} is not the run whose hash is in {path / FILE}",
-                field="session",
-                value=str(run),
-                remedy="Restore the original recording, or report the run by itself",
-            )
-    return [(run, purpose) for run, purpose, _ in rows]
+    return list(open_session(path).runs) if is_session(path) else [(path, "")]
+
+
+def _link(path: Path, run: BoundRun) -> SessionLink | None:
+    """The place in the session that a run's own start line states, its hash and purpose verified."""
+    folder = path / run.path
+    if folder.is_symlink():
+        _altered(path, f"{folder} is a link, and not a run of this session")
+    if not (folder / EVENTS).is_file() or sha256_of(folder / EVENTS) != run.events_sha256:
+        _altered(path, f"{folder} is not the run whose hash is in {path / FILE}")
+    purpose, link = first_line(folder)
+    if purpose != run.purpose:
+        _altered(path, f"{folder} was recorded for {purpose!r}, and {path / FILE} says {run.purpose!r}")
+    return link
+
+
+def _check_chain(path: Path, runs: Sequence[BoundRun], links: Sequence[SessionLink | None]) -> None:
+    """Refuse runs that do not follow each other. Imported runs and the first recordings have no chain."""
+    if not any(links):
+        return
+    previous = GENESIS
+    for number, (run, link) in enumerate(zip(runs, links, strict=True), start=1):
+        first = links[0]
+        if link is None or first is None or link.id != first.id:
+            _altered(path, f"{run.path} is a run of another session")
+        if (link.number, link.previous) != (number, previous):
+            _altered(path, f"{run.path} does not follow from the run before it: one is missing, moved or replaced")
+        previous = run.events_sha256
+
+
+def _altered(path: Path, what: str) -> NoReturn:
+    raise IntegrityError(
+        what, field="session", value=str(path), remedy="Restore the original recording, or report the run by itself"
+    )

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
+from rig.recording.bounded import TEXT_CHARACTERS, check_json
 from rig.recording.events import LIMIT, REMEDY
 from rig.recording.tables import ADDED
 from rig.types import Accuracy, Conversion, Rail
@@ -66,6 +67,10 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
 def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:
     if name in NEVER_NULL[table] and column.null_count:
         raise _bad(table, f"has a null in the column {name}", name)
+    if pa.types.is_string(column.type) and name != "output":
+        longest = pc.max(pc.utf8_length(column)).as_py() or 0
+        if longest > TEXT_CHARACTERS:
+            raise _bad(table, f"has a text of {longest} characters in the column {name}", longest)
     if pa.types.is_integer(column.type) and name != "seed":
         span = pc.min_max(column).as_py()
         low, high = span["min"], span["max"]
@@ -79,6 +84,7 @@ def _check_replies(columns: Mapping[str, pa.ChunkedArray]) -> None:
     if np.any(on != off) or np.any(on & ~phase):
         raise _bad("replies", "has a span without both ticks and a phase", "on_tick")
     for text in columns["output"].drop_null().to_pylist():
+        check_json(text.encode(), "an output in replies")
         try:
             json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -163,6 +169,8 @@ def rail_from_json(data: Mapping[str, Any]) -> Rail:
     Raises ``ValueError`` for an unknown field, because it would change a figure without notice, and for a value that
     does not fit its field.
     """
+    if not isinstance(data, Mapping):
+        raise TypeError(f"the rail is a {type(data).__name__}, not an object")
     for part, type_ in ((data, Rail), (data.get("conversion"), Conversion), (data.get("accuracy"), Accuracy)):
         if unknown := set(part or ()) - {f.name for f in fields(type_)}:
             raise ValueError(f"the rail has no field {', '.join(sorted(unknown))}")

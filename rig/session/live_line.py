@@ -6,6 +6,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from rig.terminal import clean
+
 
 class LiveLine:
     """A line on standard error below what is printed; nothing where standard error is not a terminal or ``quiet``."""
@@ -21,7 +23,7 @@ class LiveLine:
         """Replace the line."""
         if self.shown:
             self._live.start()
-            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+            self._live.update(Text(clean(text), no_wrap=True, overflow="ellipsis"), refresh=True)
 
     def clear(self) -> None:
         """Take the line away, before something else is printed or at the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rig.errors import SetupError, StoreError
+from rig.recording.bounded import read_bounded
 
 POLL_S = 0.1
 Say = Callable[[str], None]
@@ -23,7 +25,8 @@ def runtime_dir() -> Path:
     """The user's directory for lock files.
 
     ``NEURORIG_RUNTIME_DIR``, else ``XDG_RUNTIME_DIR/neurorig``, else ``/run/user/UID/neurorig``, else a directory
-    of the user's own below that for temporary files. Raises ``SetupError`` for a directory of another user.
+    of the user's own below that for temporary files. Raises ``SetupError`` for a directory of another user, one that
+    others can write, and a link.
     """
     named = os.environ.get("NEURORIG_RUNTIME_DIR")
     uid = os.getuid() if hasattr(os, "getuid") else None
@@ -32,12 +35,17 @@ def runtime_dir() -> Path:
     folder = Path(named) if named else user / "neurorig" if os.access(user, os.W_OK) else shared
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owner = folder.lstat().st_uid
+        found = folder.lstat()
     except OSError as error:
         raise _no_locks(folder, error) from error
-    if uid not in (None, owner):
-        what = f"{folder} belongs to user {owner}"
-        remedy = "Name a directory of your own in NEURORIG_RUNTIME_DIR"
+    wrong = "is a link" if stat.S_ISLNK(found.st_mode) else ""
+    if uid not in (None, found.st_uid):
+        wrong = f"belongs to user {found.st_uid}"
+    elif os.name == "posix" and not wrong and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        wrong = "can be written by others"
+    if wrong:
+        what = f"{folder} {wrong}"
+        remedy = "Name a directory of your own, of mode 700, in NEURORIG_RUNTIME_DIR"
         raise SetupError(what, field="NEURORIG_RUNTIME_DIR", value=str(folder), remedy=remedy)
     return folder
 
@@ -65,11 +73,11 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
     The lock file stays, and beside it one that names its last holder. Raises ``SetupError`` when another process
     holds the lock and ``wait`` is off, ``StoreError`` on a file system without locks.
     """
-    holder = path.with_name(f"{path.name}.holder")
+    holder = holder_of(path)
     lock = FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
     told = False
     while not _acquired(lock, path):
-        in_use = f"in use by process {holder.read_text() if holder.exists() else 'unknown'}"
+        in_use = f"in use by process {_holder_in(holder)}"
         if not wait:
             raise SetupError(f"{what} is {in_use}", field="lock", value=str(path), remedy="Wait until it ends")
         if not told and say is not None:
@@ -77,10 +85,31 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
         told = True
         time.sleep(POLL_S)
     try:
-        holder.write_text(str(os.getpid()))
+        _sign(holder)
         yield
     finally:
         lock.release()
+
+
+def _sign(holder: Path) -> None:
+    """Write this process's number, and follow no link that another put there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with os.fdopen(os.open(holder, flags, 0o600), "w") as file:
+            file.write(str(os.getpid()))
+    except OSError as error:
+        raise _no_locks(holder, error) from error
+
+
+def holder_of(path: Path) -> Path:
+    """Return the file beside a lock file that names its last holder."""
+    return path.with_name(f"{path.name}.holder")
+
+
+def _holder_in(holder: Path) -> str:
+    with suppress(OSError):
+        return read_bounded(holder, 64).decode(errors="replace")
+    return "unknown"
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,8 @@ from rig.engine.clock import HostClock
 from rig.engine.record import record, run_name
 from rig.errors import RigError, StoreError, UsageError, refused
 from rig.plugins import build, load, takes, values_of
-from rig.recording.session import SizeProbe, bind
+from rig.recording.events import SessionLink
+from rig.session.book import opened
 from rig.session.interrupts import interrupt, on_signals
 from rig.session.locks import device_lock
 from rig.session.searches import PlannedRun, largest_size, peak_rate
@@ -27,10 +28,11 @@ REPEATS_LEAST = 64
 """A compliance run issues the same sample so many times at least."""
 
 
-def measure(request: Request, quiet: bool = False) -> Path:
+def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path:
     """Record a session, or one run for another mode; return its directory.
 
-    Raises a ``RigError``. The runs recorded before the error are kept and bound into a session.
+    With ``resume``, go on with the session in ``request.out``, which was broken off: its good runs are kept. Raises a
+    ``RigError``. The runs recorded before the error are kept and bound into a session.
 
     Example::
 
@@ -42,7 +44,7 @@ def measure(request: Request, quiet: bool = False) -> Path:
     """
     _check(request)
     folder = request.out or Path("runs") / run_name(request.device, request.scenario)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not resume and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StoreError(
             f"{folder} is not empty", field="out", value=str(folder), remedy="Name a new directory with --out"
         )
@@ -53,7 +55,7 @@ def measure(request: Request, quiet: bool = False) -> Path:
                 "", purpose, _for_power(request, setup) if purpose == "power" else setup.workload, True
             )
             return _record(request, setup, planned, folder, quiet)
-        return _session(request, setup, folder, quiet)
+        return _session(request, setup, folder, quiet, resume)
 
 
 def _check(request: Request) -> None:
@@ -67,26 +69,25 @@ def _check(request: Request) -> None:
             raise refused(name, value, "Leave --mode out", f"{name} is for a session, not for mode {request.mode}")
 
 
-def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool) -> Path:
-    done: list[tuple[str, str]] = []
-    probes: list[SizeProbe] = []
+def _session(request: Request, setup: BenchSetup, folder: Path, quiet: bool, resume: bool) -> Path:
     plan = list(_plan(request, setup))
-    try:
+    with opened(folder, request, resume) as book:
 
         def play(planned: PlannedRun) -> Path:
-            done.append((planned.name, planned.purpose))
-            return _record(request, setup, planned, folder / planned.name, quiet)
+            if (known := book.known(planned)) is not None:
+                return known
+            try:
+                return _record(request, setup, planned, folder / planned.name, quiet, book.link)
+            finally:
+                book.add(planned)
 
         if request.find_size:
-            largest_size(setup, play, probes, quiet)
+            largest_size(setup, play, book.probes, quiet)
             return folder
         rate = peak_rate(setup, play, quiet) if request.find_peak else {}
+        book.of = len(plan) + sum(purpose == "probe" for _, purpose in book.runs)
         for planned in plan:
             play(replace(planned, options=rate))
-    finally:
-        whole = [(name, purpose) for name, purpose in done if (folder / name).is_dir()]
-        if whole:
-            bind(folder, whole, probes)
     return folder
 
 
@@ -104,7 +105,14 @@ def _plan(request: Request, setup: BenchSetup) -> Iterator[PlannedRun]:
         yield PlannedRun("repeated", "compliance", _repeated_sample(setup.workload), False)
 
 
-def _record(request: Request, setup: BenchSetup, planned: PlannedRun, path: Path, quiet: bool) -> Path:
+def _record(
+    request: Request,
+    setup: BenchSetup,
+    planned: PlannedRun,
+    path: Path,
+    quiet: bool,
+    link: Callable[[], SessionLink] | None = None,
+) -> Path:
     options = {**setup.scenario_options, **planned.options}
     # where a device marks its spans on a pin, only a meter sees them
     metered = planned.metered or setup.bench.device.info().spans_on_pin
@@ -138,6 +146,7 @@ def _record(request: Request, setup: BenchSetup, planned: PlannedRun, path: Path
                 progress=progress,
                 keep_identity=request.keep_identity,
                 configuration=request.configuration,
+                session=None if link is None else link(),
             )
         except RigError as error:
             if path.exists():

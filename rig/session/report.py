@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from rig.analysis.session_rules import Part
 from rig.analysis.summary import summarise
 from rig.errors import StoreError
 from rig.plugins import load
-from rig.recording.layout import DERIVED
+from rig.recording.atomic_write import inside
+from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import Run, open_run
-from rig.recording.session import is_session, runs_in, size_probes_in
+from rig.recording.session import REQUEST, Session, is_session, open_session
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,17 @@ class Report:
             and not any(key.quantity == "active_power_w" for key in result.quantities)
         )
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether this is a session that was broken off and can go on."""
+        return self.runs is not None and (self.path / REQUEST).is_file()
+
+    @property
+    def invalid(self) -> bool:
+        """Whether the verdict is INVALID, or a session is not whole."""
+        validity = None if self.result is None else self.result.validity
+        return self.unfinished or (validity is not None and not validity.valid)
+
     def to_json(self) -> dict[str, Any]:
         """The report as one JSON object."""
         kind = "run" if self.runs is None else "session"
@@ -72,21 +84,40 @@ def report(path: Path | str, out: Path | str | None = None) -> Report:
         print(found.result.quantities["execution_time_s"].value, found.folder / "report.html")
     """
     path, out = Path(path), None if out is None else Path(out)
-    session = is_session(path)
+    session = open_session(path) if is_session(path) else None
     parts, runs = list[Part](), list[Report]()
-    for folder, purpose in runs_in(path):
+    for folder, purpose in session.runs if session is not None else ((path, ""),):
         check_recording(folder)
         run = open_run(folder)
         parts.append(Part(folder.name, purpose, run, evaluate(run)))
-        target = folder / DERIVED if out is None else out / folder.name if session else out
+        target = inside(path, folder / DERIVED) if out is None else out / folder.name if session else out
         runs.append(_written(folder, parts[-1].result, target, run))
-    if not session:
+    if session is None:
         return runs[0]
-    whole, target = summarise(path.resolve().name, parts, size_probes_in(path)), out or path / DERIVED
+    target = inside(path, path / DERIVED) if out is None else out
+    whole = session_result(session, parts)
     if whole is None:
         return Report(path, None, target, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
     return _written(path, whole, target, run, tuple(runs))
+
+
+def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
+    """Return the result of a session, or None if its runs give none; notes name runs that were broken off.
+
+    Raises ``StoreError`` for a session without runs.
+    """
+    if not parts:
+        what, remedy = f"no run of the session {session.path} has ended", f"Go on: rig measure --resume {session.path}"
+        raise StoreError(what, field="session", value=str(session.path), remedy=remedy)
+    whole = summarise(session.path.resolve().name, parts, session.probes)
+    if whole is None:
+        return None
+    bound = {path for path, _ in session.runs}
+    torn = [p.name for p in sorted(session.path.iterdir()) if (p / EVENTS).is_file() and p not in bound]
+    notes = [f"{name} is not part of the session: it was broken off" for name in torn]
+    notes += [f"{name} was broken off, and its run recorded again" for name in session.repeated]
+    return replace(whole, session_digest=session.digest, notes=(*notes, *whole.notes))
 
 
 def _written(path: Path, result: Result, target: Path, run: Run, runs: tuple[Report, ...] | None = None) -> Report:

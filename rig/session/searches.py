@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from rig.plugins import options_of, values_of
 from rig.recording.session import SizeProbe
 from rig.session.peak_search import find_largest, find_peak
 from rig.session.setup import BenchSetup
+from rig.terminal import say
 from rig.types import Workload
 
 SIZE = "nodes"
@@ -123,4 +123,4 @@ def memory_bound(share: float) -> Iterator[None]:
 
 def _say(quiet: bool, text: str) -> None:
     if not quiet:
-        sys.stderr.write(f"probe   {text}\n")
+        say(f"probe   {text}", error=True)

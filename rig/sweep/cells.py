@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, Interrupted, RigError, StoreError
-from rig.recording.atomic_write import not_stored, unwritten
+from rig.recording.atomic_write import not_stored, set_aside, unwritten
 from rig.session.locks import Say, claimed, device_lock
 from rig.session.setup import which_of
 from rig.sweep.grid import Cell, texts
@@ -27,7 +27,6 @@ from rig.sweep.store import (
     note_failure,
     place_of,
     put,
-    set_aside,
     state_of,
     torn,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import secrets
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -10,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from rig.errors import DeviceError, SetupError
+from rig.errors import DeviceError, SetupError, refused
 from rig.plugins import imported
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform
@@ -37,6 +38,21 @@ def over_cluster(
         threads = _greeted(client, address, Path(tasks[0].folder), timeout_s)
         say(f"{threads} threads at {address}")
         yield from _spread(client, deque(tasks), AHEAD * threads, brake)
+
+
+def check_address(address: str, trust: bool) -> None:
+    """Refuse a scheduler on another host that is reached without TLS: anyone on the way could run code here.
+
+    Raises ``UsageError``, unless ``trust`` is set.
+    """
+    scheme, _, rest = address.rpartition("://")
+    host = rest.rpartition(":")[0].strip("[]")
+    if trust or scheme in ("tls", "inproc") or host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host):
+        return
+    remedy = (
+        "Start it with TLS and give tls://HOST:PORT (docs/how-to/sweeps.md), or give --trust in a network of your own"
+    )
+    raise refused("scheduler", address, remedy, f"the scheduler {address} is on another host and not reached by TLS")
 
 
 def _client(address: str, timeout_s: float) -> Any:

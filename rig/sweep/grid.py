@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import UsageError, refused
+from rig.plugins import code_in
 from rig.session.setup import Request
 
 Value = str | int | float | bool
@@ -42,6 +43,12 @@ class GridSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repetitions: int = 1
     repetition_seeds: tuple[str, ...] = (AUTO,)
 
+    def code(self) -> list[str]:
+        """The code and programs that the grid names; see ``rig.plugins.code_in``."""
+        options = [(key, value) for key, values in self.vary.items() for value in values]
+        named = (*self.devices, *self.meters, self.scenario, self.workload, self.rules)
+        return code_in(named, [*texts(self.options), *(f"{key}={value}" for key, value in options)])
+
 
 class Facts(msgspec.Struct, frozen=True):
     """What the bench of a device shows before the sweep: its meters, and whether only one cell at a time can use it."""
@@ -61,6 +68,10 @@ class Grid(msgspec.Struct, frozen=True):
     vary: dict[str, tuple[str, ...]]
     seeds: dict[str, dict[str, int]]
     devices: dict[str, Facts]
+
+    def code(self) -> list[str]:
+        """What ``GridSpec.code`` gives, with the values that cells are measured with."""
+        return msgspec.structs.replace(self.asked, options=self.options, vary=self.vary).code()
 
 
 class Cell(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import psutil
 
 from rig import errors
 from rig.errors import Interrupted, RigError, SetupError
+from rig.recording.atomic_write import set_aside
 from rig.session.interrupts import on_signals
 from rig.session.locks import Say, locked
 from rig.sweep.cells import Outcome, Task
@@ -21,7 +21,8 @@ from rig.sweep.grid import Cell, cells_of
 from rig.sweep.pool import Brake, here, spread
 from rig.sweep.progress import Progress
 from rig.sweep.rows import kept_row, row_path, seconds_of
-from rig.sweep.store import Frozen, failure_of, frozen, place_of, set_aside, state_of, torn
+from rig.sweep.store import Frozen, failure_of, frozen, place_of, state_of, torn
+from rig.terminal import say
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> dict[str, flo
         if seconds is not None:
             took_s[cell.key] = seconds
         if row is None and place.exists() and (why := torn(place, cell)):
-            sys.stderr.write(f"{why}; it was set aside and is recorded again\n")
+            say(f"{why}; it was set aside and is recorded again", error=True)
             set_aside(folder, place, cell.key)
         if retry and failure_of(folder, cell).exists():
             set_aside(folder, failure_of(folder, cell), cell.key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from statistics import fmean, linear_regression
 from rig.session.live_line import LiveLine
 from rig.sweep.cells import Outcome
 from rig.sweep.grid import Cell
+from rig.terminal import say
 
 PLAIN_EVERY_S = 5.0
 TERMINAL_EVERY_S = 0.2
@@ -102,13 +102,12 @@ class Progress:
         if self._live.shown:
             self._live.show(line)
         else:
-            sys.stderr.write(f"{line}\n")
-            sys.stderr.flush()
+            say(line, error=True)
 
     def say(self, text: str) -> None:
         """Print one line."""
         self._live.clear()
-        sys.stderr.write(f"{text}\n")
+        say(text, error=True)
 
     def end(self) -> None:
         """Take the live line away."""

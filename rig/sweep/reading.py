@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import UsageError, refused
+from rig.recording.bounded import read_bounded
 from rig.session.setup import workload_for
 from rig.sweep.grid import GridSpec, plain
 
@@ -17,8 +18,10 @@ from rig.sweep.grid import GridSpec, plain
 def from_file(path: Path) -> GridSpec:
     """Read a grid in TOML, with the fields of ``GridSpec``. Raises ``UsageError`` that names the line or the key."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        content = tomllib.loads(read_bounded(path).decode())
+    except OSError as error:
+        raise refused("file", str(path), "Name a grid in TOML", f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise refused("file", str(path), "Correct this line", f"{path} is not TOML: {error}") from error
     for table in ("options", "vary"):
         if isinstance(content.get(table), dict):

@@ -22,7 +22,8 @@ import msgspec
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.errors import IntegrityError, RigError
-from rig.recording.atomic_write import sync_to_disk
+from rig.recording.atomic_write import inside, sync_to_disk
+from rig.recording.bounded import read_bounded
 from rig.recording.layout import DERIVED, SEAL
 from rig.recording.reader import Run
 from rig.sweep.grid import Cell
@@ -75,10 +76,10 @@ def kept_row(folder: Path, cell: Cell) -> Row | None:
     """The kept row of a cell; None where it is missing, or of another recording or other estimators."""
     path = place_of(folder, cell)
     try:
-        row = msgspec.json.decode(row_path(path).read_bytes(), type=Row)
+        row = msgspec.json.decode(read_bounded(row_path(path)), type=Row)
         same = row.key == cell.key and row.figures_by == figures_by()
         same = same and all((path / n).stat().st_size == s for n, s in row.sizes.items())
-        same = same and all((path / run / SEAL).read_text().split()[0] == sha for run, sha in row.runs.items())
+        same = same and all(read_bounded(path / run / SEAL).decode().split()[0] == sha for run, sha in row.runs.items())
     except (OSError, msgspec.DecodeError, IndexError, UnicodeDecodeError):
         return None
     return row if same else None
@@ -99,7 +100,7 @@ def keep_seconds(path: Path, seconds: float | None) -> None:
 def seconds_of(path: Path) -> float | None:
     """Seconds that the recording ``path`` took; None where they were not kept."""
     try:
-        return msgspec.json.decode(row_path(path).read_bytes(), type=_Took).seconds
+        return msgspec.json.decode(read_bounded(row_path(path)), type=_Took).seconds
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -109,7 +110,7 @@ class _Took(msgspec.Struct):
 
 
 def _keep(path: Path, content: bytes) -> None:
-    target = row_path(path)
+    target = inside(path, row_path(path))
     keep(target, content + b"\n")
     sync_to_disk(path)
 

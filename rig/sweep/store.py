@@ -14,7 +14,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ import msgspec
 
 from rig.errors import IntegrityError, RigError, StoreError
 from rig.recording.atomic_write import not_stored, sync_to_disk, unwritten, write_whole
+from rig.recording.bounded import read_bounded
 from rig.recording.layout import EVENTS, SEAL
 from rig.recording.log import check_files, read_log
 from rig.recording.session import is_session, runs_in
@@ -29,7 +29,7 @@ from rig.sweep.grid import Cell, Grid, digest
 
 SCHEMA = "neurorig-sweep/1"
 FILE = "sweep.json"
-CELLS, FAILED, BROKEN, PENDING = "cells", "failed", "broken", "pending"
+CELLS, FAILED, PENDING = "cells", "failed", "pending"
 State = Literal["done", "failed", "open"]
 
 
@@ -68,12 +68,12 @@ def check_empty(folder: Path) -> None:
 def frozen(folder: Path) -> tuple[Frozen, ...]:
     """The grids of a sweep. Raises ``StoreError`` where there is no sweep, ``IntegrityError`` for an altered one."""
     try:
-        document = msgspec.json.decode((folder / FILE).read_bytes(), type=Document)
+        document = msgspec.json.decode(read_bounded(folder / FILE), type=Document)
     except FileNotFoundError as error:
         what = f"{folder} is not a sweep: it has no {FILE}"
         remedy = "Name the directory that `rig sweep --out` wrote"
         raise StoreError(what, field="sweep", value=str(folder), remedy=remedy) from error
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         what = f"{folder / FILE} cannot be read: {error}"
         remedy = "Restore this file; `rig report` still reads each recording"
         raise StoreError(what, field="sweep", value=str(folder), remedy=remedy) from error
@@ -132,8 +132,8 @@ def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: 
 def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
     """The error of a failed cell, or one that says that it cannot be read."""
     try:
-        return dict(json.loads(failure_of(folder, cell).read_bytes())["error"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return dict(json.loads(read_bounded(failure_of(folder, cell)))["error"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {"error": "unknown", "message": "its file cannot be read", "exit_code": StoreError.exit_code}
 
 
@@ -171,17 +171,6 @@ def sizes(path: Path) -> dict[str, int]:
 
 
 # ---- whole or not at all --------------------------------------------------------------------
-
-
-def set_aside(folder: Path, path: Path, key: str) -> Path:
-    """Move a file or recording that does not count to ``broken``, under the first free number, and return its path."""
-    aside = folder / BROKEN
-    aside.mkdir(exist_ok=True)
-    suffix = path.suffix if path.is_file() else ""
-    target = next(t for n in count(1) if not (t := aside / f"{key}.{n}{suffix}").exists())
-    path.rename(target)
-    sync_to_disk(aside)
-    return target
 
 
 def put(work: Path, target: Path) -> bool:

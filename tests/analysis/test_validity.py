@@ -71,7 +71,8 @@ def broken(verdict: Validity) -> list[tuple[str, str, str]]:
 def test_a_run_that_keeps_every_rule_is_valid(judged: Judge) -> None:
     verdict = judged(good())
     assert broken(verdict) == []
-    assert (verdict.verdict, verdict.submittable, verdict.rules) == ("VALID", True, "test")
+    # a set that the rig does not know is never for submission
+    assert (verdict.verdict, verdict.submittable, verdict.rules) == ("VALID", False, "test")
     assert len(verdict.checks) >= 12
 
 
@@ -226,7 +227,7 @@ def test_a_run_without_any_query_is_invalid(judged: Judge) -> None:
 
 def test_a_simulated_device_is_invalid_by_a_set_to_submit_by_and_for_that_reason(judged: Judge) -> None:
     scenario = "single-stream"
-    chosen = replace(rules("mlperf-6", scenario), min_duration_s=0.0, warmup=None)
+    chosen = replace(rules("mlperf-6", scenario), name="shorter", min_duration_s=0.0, warmup=None)
     asked = [Asked(None, t, t + 0.02, f"s{k % 4}") for k, t in enumerate(AT_S.tolist())]
     assert broken(judged(asked, rules=chosen, options={}, scenario=scenario)) == []
     (only,) = broken(judged(asked, rules=chosen, options={}, scenario=scenario, mode="simulator"))

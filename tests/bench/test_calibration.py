@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.meters.calibrated import calibrated
 from rig.bench.calibration import Aperture, Calibration, Range, accuracy, load, stated
 from rig.errors import DataError, RigError, UsageError
 from rig.types import Conversion, Rail
@@ -41,6 +42,24 @@ def test_limits_are_per_cent_of_reading_and_of_range() -> None:
     assert limits.offset == pytest.approx(2e-4 * 0.01)
     assert "certificate 2026-0042" in limits.source
     assert "12345" in limits.source
+
+
+def test_linearity_is_of_range_and_not_stated_where_the_file_says_nothing() -> None:
+    first, second = (accuracy(load(EXAMPLE), "A", range_max=full_a) for full_a in (0.01, 0.1))
+    assert first.linearity == pytest.approx(2e-5 * 0.01)
+    assert second.linearity is None
+
+
+@pytest.mark.parametrize(("one_range", "wanted"), [(True, 0.01), (False, None)])
+def test_an_instrument_that_changes_its_range_has_no_linearity(
+    one_range: bool, wanted: float | None, tmp_path: Path
+) -> None:
+    always = SMALL | {"valid_until": "9999-12-31"}
+    path = written(tmp_path, always | {"range": [SMALL["range"][0] | {"linearity_of_range_percent": 0.1}]})
+    found = calibrated(Rail("r", rate_hz=10.0), str(path), "", None, None, one_range=one_range).accuracy
+
+    assert found is not None
+    assert found.linearity == (None if wanted is None else pytest.approx(wanted))
 
 
 @pytest.mark.parametrize(("degrees", "outside"), [(18.0, 0.0), (28.0, 0.0), (30.5, 2.5), (13.0, 5.0)])

@@ -18,7 +18,7 @@ from rig.analysis.summary import summarise
 from rig.commands.main import main
 from rig.errors import RigError
 from rig.recording.reader import open_run
-from rig.recording.session import is_session, runs_in, size_probes_in
+from rig.recording.session import is_session, open_session, runs_in
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.name.removesuffix(".tar.gz") for path in HERE.glob("*.tar.gz"))
@@ -45,7 +45,7 @@ def computed(path: Path) -> dict[str, Any]:
         parts.append(Part(folder.name, purpose, run, evaluate(run)))
     if not is_session(path):
         return {".": parts[0].result.to_json()}
-    whole = summarise(path.name, parts, size_probes_in(path))
+    whole = summarise(path.name, parts, open_session(path).probes)
     return {part.name: part.result.to_json() for part in parts} | ({} if whole is None else {".": whole.to_json()})
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rig.errors import IntegrityError, StoreError
 from rig.recording.layout import EVENTS
-from rig.recording.session import FILE, bind, runs_in
+from rig.recording.session import FILE, SEAL, bind, runs_in
 from tests.support.sessions import bound
 
 PURPOSES = [("performance", "performance"), ("power", "power")]
@@ -38,12 +38,12 @@ def test_it_says_what_each_run_is_for_and_leaves_no_half_written_file(folder: Pa
     document = json.loads((folder / FILE).read_text())
     assert [(r["path"], r["purpose"]) for r in document["runs"]] == PURPOSES
     assert document["schema"] == "neurorig-session/1"
-    assert [p.name for p in folder.iterdir() if p.is_file()] == [FILE]
+    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [FILE, SEAL]
 
 
 def test_a_bound_run_that_was_altered_is_refused_by_name(folder: Path) -> None:
     events = folder / "power" / EVENTS
-    events.write_bytes(events.read_bytes().replace(b'"power"', b'"pover"'))
+    events.write_bytes(events.read_bytes().replace(b'"purpose":"power"', b'"purpose":"pover"'))
     with pytest.raises(IntegrityError, match="power is not the run"):
         runs_in(folder)
 

@@ -12,9 +12,9 @@ from tests.support.start_lines import start
 
 def bound(folder: Path, runs: Sequence[tuple[str, str]]) -> Path:
     """A session in ``folder`` of runs, each with a name and a purpose."""
-    for name, _ in runs:
+    for name, purpose in runs:
         with Recorder(folder / name) as recorder:
-            recorder.event(start(run_id=name))
+            recorder.event(start(run_id=name, purpose=purpose))
             recorder.stop()
     bind(folder, runs)
     return folder

@@ -138,7 +138,7 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="does not answer"):
         sweep(*words, "--scheduler", address)
     with pytest.raises(SetupError, match="does not answer"):
-        sweep(*words, "--scheduler", "tcp://no one::")
+        sweep(*words, "--scheduler", "tcp://127.0.0.1:port")
 
 
 @pytest.mark.filterwarnings("ignore")

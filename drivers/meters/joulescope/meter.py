@@ -78,7 +78,8 @@ def open_meter(
         conversion = Conversion("W") if signal == "power" else Conversion("A", supply_v)
         described = Rail(rail, "mean", conversion, rate_hz, gain_id=f"{path}:{signal}")
         serial = path.rsplit("/", 1)[-1]
-        described = calibrated(described, calibration, serial, calibration_range, temperature_c)
+        fixed = range_mode != "auto"
+        described = calibrated(described, calibration, serial, calibration_range, temperature_c, one_range=fixed)
         marks = None
         if mark_input is not None:
             marks = Input(driver, path, mark_input, name, pin, pin_lag_s, mark_vref, timeout_s)

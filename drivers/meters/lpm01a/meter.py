@@ -73,12 +73,13 @@ def open_meter(
         who = shield.introduce()
         held_v = shield.configure()
         described = _rail(rail, settings, held_v, largest_a, who["serial"])
+        described = calibrated(described, calibration, who["serial"], calibration_range, temperature_c, one_range=False)
         simulated = who["serial"].startswith("SIM")
         info = MeterInfo(
             name=name,
             mode="simulator" if simulated else "hardware",
             clock=ClockInfo(name, TICK_HZ, clock_tolerance),
-            rails=(calibrated(described, calibration, who["serial"], calibration_range, temperature_c),),
+            rails=(described,),
             omitted=("every supply but the one that the PowerShield feeds",),
             description=f"{'SIMULATED ' if simulated else ''}ST PowerShield, {output}, {rate_hz:g} readings/s",
             buffer_s=BUFFER_S,

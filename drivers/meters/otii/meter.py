@@ -79,7 +79,9 @@ def open_meter(
         hz, about = _setup(lambda: _configure(server, own, taken, supply_v, max_current_a, rate_hz, power))
         conversion = Conversion("A", supply_v) if channel == "current" else Conversion("W")
         described = Rail(rail, "mean", conversion, hz, gain_id=f"{own['device_id']}:{taken}")
-        described = calibrated(described, calibration, own["device_id"], calibration_range, temperature_c)
+        described = calibrated(
+            described, calibration, own["device_id"], calibration_range, temperature_c, one_range=False
+        )
         simulated = found.get("type") == "Simulator"
         info = MeterInfo(
             name=name,

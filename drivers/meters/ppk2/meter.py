@@ -80,7 +80,9 @@ def open_meter(
         described = Rail(
             rail, "mean", Conversion("A", supply_v), RATE_HZ, resolution=resolution, gain_id=f"{name}:{rail}"
         )
-        own = calibrated(described, calibration, commands.serial_number(line), calibration_range, temperature_c)
+        own = calibrated(
+            described, calibration, commands.serial_number(line), calibration_range, temperature_c, one_range=False
+        )
         rails: tuple[Rail, ...] = (own,)
         if mark_channel:
             does: Pin | None = next((known for known in get_args(Pin) if known == pin), None)

@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from rig.analysis.power.coverage import hidden_w
 from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.resolution import apparent_step, undithered
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
-from rig.types import Floats
-
-LOOKED_AT = 4096
-LEAST_LEVELS = 4
-"""Fewer may be the levels of a device whose power does not vary, not those of a converter."""
-READINGS_PER_LEVEL = 8
-"""Readings that must share each level before a meter is taken to round to it."""
+from rig.types import Floats, Rail
 
 
 def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) -> Quantity:
     """Return the dynamic power of one rail with its uncertainty budget."""
     parts = _noise_parts(model, e.dynamic)
-    parts += _resolution_parts(model, e.dynamic, 2)
+    parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
     parts.append(Component("clock rate, meter to device", e.value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
     for phase, jitter_s in busy.jitter_u_s.items():
         parts.append(Component("stamp jitter", -e.value_w * jitter_s / busy.seconds, shared=f"stamps:{phase}"))
     parts.append(Component("idle drift off a straight line", model.bend_w))
     parts.append(Component("unseen between apertures", _aperture_u(model, e)))
-    parts += _gain_parts(model, e.value_w)
+    parts += _calibration_parts(model, e, e.value_w, {"busy": 1.0, "idle": -1.0})
     if model.readings.supply is not None:
-        parts += [*_offset_parts(model, e.dynamic), *_within_parts(model, model.readings.supply)]
+        parts += _within_parts(model, model.readings.supply)
     parts.append(_rounding(e))
     hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0])
     return _quantity(e.value_w, parts, hidden, busy.n, method)
@@ -41,9 +37,9 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
 def idle_power(model: RailModel, e: Estimate) -> Quantity:
     """Return the idle power of one rail at the mean moment of activity; ``n`` is the number of readings."""
     parts = _noise_parts(model, e.idle)
-    parts += _resolution_parts(model, e.idle, 1)
+    parts += _resolution_parts(model, e.idle, ("idle",))
     parts.append(Component("idle drift off a straight line", -model.bend_w))
-    parts += [*_gain_parts(model, e.idle_w), *_offset_parts(model, e.idle), _rounding(e)]
+    parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
     return _quantity(e.idle_w, parts, 0.0, int(np.sum(model.idle)), "straight line through the idle windows")
 
 
@@ -53,20 +49,11 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
     The weights of both are added first, so that errors that they share cancel.
     """
     weight = e.dynamic + e.idle
-    own = {
-        "white noise",
-        "1/f noise",
-        "hum",
-        "counter jitter",
-        "resolution",
-        "idle drift off a straight line",
-        "gain calibration",
-        "offset calibration",
-    }
-    common = [c for c in dynamic.components if c.source not in own]
-    parts = _noise_parts(model, weight) + _resolution_parts(model, weight, 1) + common
+    own = ("white noise", "1/f noise", "hum", "counter jitter", "resolution", "idle drift off a straight line")
+    common = [c for c in dynamic.components if c.source not in own and "calibration" not in c.source]
+    parts = _noise_parts(model, weight) + _resolution_parts(model, weight, ("busy",)) + common
     value = e.value_w + e.idle_w
-    parts += _gain_parts(model, value) + _offset_parts(model, weight)
+    parts += _calibration_parts(model, e, value, {"busy": 1.0})
     return _quantity(value, parts, dynamic.bias, dynamic.n, dynamic.method)
 
 
@@ -82,84 +69,70 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
     return parts
 
 
-def _resolution_parts(model: RailModel, weight: Floats, levels: int) -> list[Component]:
-    """Return the uncertainty from the step of the converter, for a figure that is made of ``levels`` levels.
+def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -> list[Component]:
+    """Return the uncertainty from the step of the converter, for a figure that is made of ``levels``.
 
-    Noise acts as dither and reduces this uncertainty. The error of rounding is on average at most step/pi times the
-    characteristic function of the dither at 2 pi/step (Widrow and Kollar, Quantization Noise, 2008, ch. 4). For white
-    noise this function is exp(-2 pi^2 (sigma/step)^2). For hum of phase amplitude x = 2 pi a/step it is a Bessel
-    function; its envelope sqrt(2/(pi x)) is used here.
-
-    The step of a counter is in joules. It enters once for each end of a stretch of weights, because the next interval
-    contains what one reading of the counter rounds away. A counter that keeps counting needs no other dither.
+    At each level the error is rectangular, as far as noise does not dither it. The step of a counter is in joules. It
+    enters once for each end of a stretch of weights, because the next interval contains what one reading of the counter
+    rounds away. A counter that keeps counting needs no other dither.
     """
-    rail = model.rail
+    rail, r = model.rail, model.readings
     if model.jitter is not None:
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
-    resolution = rail.resolution or apparent_step(model.readings.raw[model.readings.ok])
+    resolution = max(rail.resolution or 0.0, apparent_step(r.raw[r.ok]))
     if not resolution:
         return []
-    step = resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
-    if (s := model.readings.supply) is not None:
-        ok = model.readings.ok
-        volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[ok])))
-        step = math.hypot(step * abs(float(np.mean(s.volts[ok]))), volts_step)
-    sigma2 = max(model.noise.white_w**2 - step**2 / 12.0, 0.0)
-    left = math.exp(-2.0 * math.pi**2 * sigma2 / step**2)
-    for _, amplitude, _ in model.noise.lines:
-        left *= min(1.0, math.sqrt(step / (math.pi**2 * amplitude))) if amplitude > 0 else 1.0
-    return [Component("resolution", step / math.sqrt(12.0) * left * math.sqrt(levels))]
+    step_w = resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
+    if (s := r.supply) is not None:
+        volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok])))
+        step_w = math.hypot(step_w * abs(float(np.mean(s.volts[r.ok]))), volts_step)
+    noise = model.noise
+    at = {"busy": (model.held & r.ok, noise.busy_w), "idle": (model.idle, noise.white_w)}
+    lines = [amplitude * resolution / step_w for _, amplitude, _ in noise.lines]
+    parts = []
+    for level in levels:
+        of_level, noise_w = at[level]
+        left = undithered(r.raw, of_level, resolution, noise_w * resolution / step_w, lines)
+        u = step_w / math.sqrt(12.0) * left
+        parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
+    return parts
 
 
-def apparent_step(values: Floats) -> float:
-    """Return the step of which all readings are multiples, in their own unit; 0 if they take too many values for one.
+def _calibration_parts(model: RailModel, e: Estimate, watts: float, levels: Mapping[str, float]) -> list[Component]:
+    """Return the uncertainty from the limits of error of the rail, and of the volts that multiply its amperes.
 
-    A meter that declares no resolution may still round. At most ``LOOKED_AT`` readings are looked at, evenly spaced.
+    ``watts`` is the figure, the sum of the levels ``busy`` and ``idle`` by their factors in ``levels``. A limit holds
+    for each reading. Two levels may lie in two ranges of the instrument, or on a curve, so they share their error only
+    as far as linearity is stated: then the error is one gain, one offset, and the rest at each level.
     """
-    some = values[:: max(1, len(values) // LOOKED_AT)]
-    levels = np.unique(some)
-    if not LEAST_LEVELS <= len(levels) <= len(some) / READINGS_PER_LEVEL:
-        return 0.0
-    step = float(np.min(np.diff(levels)))
-    multiples = (levels - levels[0]) / step
-    return step if np.allclose(multiples, np.round(multiples), rtol=0.0, atol=0.02) else 0.0
+    level_w = {"busy": e.idle_w + e.value_w, "idle": e.idle_w}
+    parts = []
+    for rail, per_raw in _instruments(model, e):
+        if rail.accuracy is None:
+            continue
+        limits, name = rail.accuracy, rail.gain_id or rail.name
+        offset_w = limits.offset * sum(factor * per_raw[level] for level, factor in levels.items())
+        found = [("gain", limits.of_reading * watts), ("offset", offset_w)]
+        each = {level: (limits.linearity or 0.0) * per_raw[level] for level in levels}
+        if limits.linearity is None:
+            found = []
+            each = {k: limits.of_reading * abs(level_w[k]) + limits.offset * abs(per_raw[k]) for k in levels}
+        found += [(f"{level} level", factor * each[level]) for level, factor in levels.items()]
+        parts += [Component(f"{what} calibration", w / math.sqrt(3.0), shared=f"{what}:{name}") for what, w in found]
+    return parts
 
 
-def _gain_parts(model: RailModel, value: float) -> list[Component]:
-    """Gain of the rail, and of the volts that its amperes are multiplied by."""
-    supply = model.readings.supply
-    rails = [model.rail] if supply is None else [model.rail, supply.rail]
+def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, float]]]:
+    """Each instrument of the rail, with the watts at each level that one raw unit of its readings makes."""
+    rail, s = model.rail, model.readings.supply
+    if s is None:
+        constant = rail.conversion.supply_v if rail.conversion.unit == "A" and rail.conversion.supply_v else 1.0
+        return [(rail, {"busy": constant, "idle": constant})]
+    weights = {"busy": e.dynamic + e.idle, "idle": e.idle}
     return [
-        Component(
-            "gain calibration", r.accuracy.of_reading * value / math.sqrt(3.0), shared=f"gain:{r.gain_id or r.name}"
-        )
-        for r in rails
-        if r.accuracy is not None
+        (of, {level: float(weight @ factor) for level, weight in weights.items()})
+        for of, factor in ((rail, s.slope()), (s.rail, s.amperes))
     ]
-
-
-def _offset_parts(model: RailModel, weight: Floats) -> list[Component]:
-    """Return the uncertainty from the offset, which is the same in every reading.
-
-    If volts were measured, the offset of one factor is weighted by the other factor. At constant volts, an offset of
-    the amperes cancels in dynamic power. An offset of the volts does not cancel, because it is multiplied by the
-    amperes.
-    """
-    rail = model.rail
-    if (s := model.readings.supply) is not None:
-        factors = ((rail, float(weight @ s.slope())), (s.rail, float(weight @ s.amperes)))
-        return [
-            Component(
-                "offset calibration", r.accuracy.offset * k / math.sqrt(3.0), shared=f"offset:{r.gain_id or r.name}"
-            )
-            for r, k in factors
-            if r.accuracy is not None
-        ]
-    if rail.accuracy is None:
-        return []
-    per_raw = rail.conversion.supply_v if rail.conversion.unit == "A" and rail.conversion.supply_v else 1.0
-    u = rail.accuracy.offset * per_raw / math.sqrt(3.0)
-    return [Component("offset calibration", u, shared=f"offset:{rail.gain_id or rail.name}")]
 
 
 def _within_parts(model: RailModel, s: Supply) -> list[Component]:

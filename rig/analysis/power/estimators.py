@@ -135,7 +135,7 @@ def _estimate(model: RailModel, dynamic: Floats, windows_s: Floats, share: float
         return Estimate(dynamic, idle, value, level, share)
     burden = model.readings.burden_per_w
     rise = _before_shunt(level + value, burden) - _before_shunt(level, burden)
-    return Estimate(dynamic, idle, value - burden * uneven * rise**2, level, share)
+    return Estimate(dynamic, idle, value - burden * uneven * rise * rise, level, share)
 
 
 def _before_shunt(power_w: float, burden_per_w: float) -> float:

@@ -23,6 +23,7 @@ from rig.analysis.power.estimators import (
     trimmed,
 )
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.span_ends import cut_off_w
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY
@@ -148,10 +149,9 @@ def rail_figures(
     refusals: list[Refusal] = []
     for scope in _scopes(activity, busy):
         found = _scope_figures(model, scope, differ)
-        if isinstance(found, Refusal):
-            refusals.append(found)
-        else:
-            figures |= found
+        figures |= found.figures
+        refusals += found.refusals
+        notes += found.notes
     if len(activity.phases) == 1:
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
@@ -236,18 +236,19 @@ def _scopes(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]
             yield Scope(name, phase.windows_s, other, busy[name], float(np.median(phase.executions)))
 
 
-def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> Figures | Refusal:
+def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures:
     """Power of one rail over one scope; ``differ`` says that gaps between spans are not at idle."""
     cut = trimmed(model, scope.windows_s)
     if isinstance(cut, TooShort):
-        return _too_short(model, scope, cut)
+        return PowerFigures(refusals=(_too_short(model, scope, cut),))
     if (beyond := _beyond_range(model, cut)) is not None:
-        return beyond
+        return PowerFigures(refusals=(beyond,))
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
     whole = None if differ else integrated(model, scope.windows_s, scope.other_s)
     dynamic = dynamic_power(model, cut, scope.busy, TRIMMED_METHOD)
     chosen: Estimate = cut
     check = Figures()
+    notes: tuple[str, ...] = ()
     if whole is not None and whole.share >= MIN_SHARE:
         chosen = whole
         difference_w = abs(cut.value_w - whole.value_w)
@@ -260,18 +261,26 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> Figures | Re
         trimmed_key = replace(key, method=TRIMMED)
         active = active_power(model, cut, crossed)
         check = Figures({trimmed_key: crossed, replace(trimmed_key, quantity="active_power_w"): active})
+    elif ends_w := cut_off_w(model, scope.windows_s, cut):
+        dynamic = replace(dynamic, bias=dynamic.bias + ends_w)
+        notes = (
+            f"Rail {model.rail.name}: trimmed windows leave out the ends of spans of {scope.words}, whose readings "
+            f"differ by {ends_w:.3g} W of mean power beyond noise. This is stated as bias",
+        )
     lost = missing_while_busy(model.readings, scope.windows_s)
     if lost > MAX_MISSING:
         reason = f"{lost:.1%} of the readings of {scope.words} are missing, more than elsewhere"
         remedy = "See why the meter loses readings while the device works, and measure again"
-        return Refusal(f"power of {scope.words} on rail {model.rail.name}", reason, remedy)
+        refusal = Refusal(f"power of {scope.words} on rail {model.rail.name}", reason, remedy)
+        return PowerFigures(refusals=(refusal,))
     dynamic = replace(dynamic, bias=dynamic.bias + UNSEEN * lost * abs(dynamic.value))
     idle, moved_w = idle_power(model, chosen), idle_moved_w(model)
-    return check | {
+    figures = check | {
         replace(key, quantity="idle_power_w"): replace(idle, bias=idle.bias + moved_w),
         replace(key, quantity="active_power_w"): active_power(model, chosen, dynamic),
         key: replace(dynamic, bias=dynamic.bias + moved_w),
     }
+    return PowerFigures(figures, notes=notes)
 
 
 def _beyond_range(model: RailModel, cut: Estimate) -> Refusal | None:

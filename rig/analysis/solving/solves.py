@@ -53,7 +53,7 @@ def solves_of(run: Run, device: Timebase) -> list[Solve]:
     """Return every solve of a run in order, or nothing if its replies are not solutions."""
     rows = [row for row in run.replies.to_pylist() if row["output"] is not None and not row["warmup"]]
     said = [(row, json.loads(row["output"])) for row in rows]
-    said = [(row, out) for row, out in said if isinstance(out, dict) and "cost" in out and "solution" in out]
+    said = [(row, out) for row, out in said if _is_solution(out)]
     if not said:
         return []
     progress: dict[int, list[Mapping[str, Any]]] = {}
@@ -62,9 +62,20 @@ def solves_of(run: Run, device: Timebase) -> list[Solve]:
     problems = _problems(run, {row["sample_id"] for row, _ in said})
     targets = _targets(run)
     return [
-        _solve(row, out, progress.get(row["issue"], []), problems[row["sample_id"]], targets[row["sample_id"]], device)
+        _solve(row, out, progress.get(row["issue"], []), problems[sample], targets.get(sample, {}), device)
         for row, out in said
+        for sample in (row["sample_id"],)
     ]
+
+
+def _is_solution(out: Any) -> bool:
+    """Whether an output is a solver's answer: a cost and a solution, and perhaps times."""
+    return (
+        isinstance(out, dict)
+        and isinstance(out.get("solution"), str)
+        and isinstance(out.get("cost"), (int, float))
+        and all(isinstance(out.get(name) or 0.0, (int, float)) for name in ("budget_s", "overrun_s"))
+    )
 
 
 def _solve(
@@ -74,7 +85,7 @@ def _solve(
     claimed, cost, conflicts, honest = float(out["cost"]), math.nan, 0, True
     if problem is not None:
         cost, conflicts = problem.judge(out["solution"])
-        honest = cost == claimed and all(problem.judge(s["solution"].hex())[0] == s["cost"] for s in steps)
+        honest = cost == claimed and all(problem.judge((s["solution"] or b"").hex())[0] == s["cost"] for s in steps)
     ticks = np.array([row["on_tick"], row["off_tick"], *(s["tick"] for s in steps)], dtype=np.int64)
     on_s, off_s, *at_s = device.seconds(ticks).tolist()
     seconds, budget_s = (off_s - on_s) / (row["executions"] or 1), float(out.get("budget_s") or math.nan)

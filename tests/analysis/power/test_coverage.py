@@ -101,7 +101,7 @@ def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Pat
         biases.append(figure.bias)
         assert ("no reading lies between spans" in told(result)) == (rate_hz == 20.0)
     assert truths == [True, True]
-    assert biases[0] > 0.0 == biases[1]
+    assert biases[0] > 5.0 * biases[1]  # what one reading at a begin cannot tell apart
 
 
 def readings(n: int = 1000, **changed: Any) -> Readings:

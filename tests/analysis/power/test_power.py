@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from fixtures.bench.true_power import ORIGIN_NS, SimPlant, ns_of, open_plant
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power import figures as fig
-from rig.analysis.power.budget import apparent_step
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import Estimate, TooShort, gaps_differ, integrated, trimmed
 from rig.analysis.power.rail_model import RailModel, model_of
+from rig.analysis.power.resolution import apparent_step
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.execution_time import busy_times, time_figures
 from rig.analysis.timing.timebase import host_timebase
@@ -29,7 +29,7 @@ IDLE_W = {"core": 1e-3, "io": 5e-4}
 BUSY_W = {"core": 3e-3, "io": 7e-4}
 LEAD_S = 1.0
 NONE = np.zeros((0, 2))
-LIMITS = Accuracy(1e-3, 1e-6)
+LIMITS = Accuracy(1e-3, 1e-6, linearity=0.0)
 
 
 def plant_of(spans: Floats, leak_w: float = 0.0, times: float = 1.0, **ways: Any) -> SimPlant:

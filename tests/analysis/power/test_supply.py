@@ -24,8 +24,8 @@ from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, trace
 CALM = settings(deadline=None, derandomize=True, database=None)
 T0_NS = 1_000_000_000_000
 IDLE_A, BUSY_A, OPEN_V, OHM = 0.1, 0.6, 5.0, 0.5
-LIMIT_A = {"of_reading": 1e-3, "offset": 1e-4}
-LIMIT_V = {"of_reading": 2e-3, "offset": 1e-3}
+LIMIT_A = {"of_reading": 1e-3, "offset": 1e-4, "linearity": 0.0}
+LIMIT_V = {"of_reading": 2e-3, "offset": 1e-3, "linearity": 0.0}
 
 
 def current(spans: Floats, t: Floats) -> Floats:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from drivers.devices.cpu.mis.compute import compute, proven
 from rig.analysis.solving.targets import SPECIFIED
 from rig.errors import IntegrityError, UsageError, refused
 from rig.recording.atomic_write import regular
+from rig.terminal import say, say_json
 from scenarios.workloads.qubo_mis.certify import certify
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Key, Target, better, read_rows, write_rows
@@ -72,11 +72,11 @@ def run(args: argparse.Namespace) -> int:
             if args.json:
                 said.append({**asdict(found), **others, "verified": True})
             else:
-                sys.stdout.write(_line(found, others, args.seconds))
+                say(_line(found, others, args.seconds).rstrip("\n"))
     if args.json:
-        sys.stdout.write(json.dumps(said) + "\n")
+        say_json(json.dumps(said))
     elif args.out is not None:
-        sys.stdout.write(f"wrote {args.out}: measure with --option targets={args.out}\n")
+        say(f"wrote {args.out}: measure with --option targets={args.out}")
     return 0
 
 
@@ -165,7 +165,7 @@ def _verified(rows: Sequence[Target], as_json: bool) -> int:
     proofs = sum(row.proven is not None for row in rows)
     said = {"certificates": len(rows), "proven": proofs, "wrong": wrong}
     text = f"{len(rows)} certificates checked, {proofs} of them proven optimal, {len(wrong)} wrong\n"
-    sys.stdout.write(json.dumps(said) + "\n" if as_json else text)
+    say(json.dumps(said) if as_json else text.rstrip("\n"))
     if wrong:
         what = f"{len(wrong)} certificates are wrong: {'; '.join(wrong[:3])}"
         remedy = "Restore the table. A wrong certificate gives no gap"

@@ -1,0 +1,55 @@
+"""Forged recordings: lines and files are replaced, and every hash is made to fit again, as an attacker would."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rig.recording.layout import EVENTS, GENESIS, SEAL, recorded_files, sha256_of
+from rig.recording.session import FILE
+from rig.recording.session import SEAL as SESSION_SEAL
+
+Line = dict[str, Any]
+
+
+def lines_of(run: Path) -> list[Line]:
+    """Return the lines of ``events.jsonl``."""
+    return [json.loads(line) for line in (run / EVENTS).read_bytes().splitlines()]
+
+
+def hash_again(run: Path, lines: Sequence[Any] | None = None) -> None:
+    """Write the lines of a run, or its own, with the hashes of its files as they are, a chain and a seal that fit.
+
+    A line that is ``bytes`` is written as it is, between the fields of the chain.
+    """
+    found = lines_of(run) if lines is None else lines
+    previous, content = GENESIS, b""
+    for seq, given in enumerate(found):
+        line = given
+        if isinstance(line, dict) and line.get("type") == "stop" and isinstance(line.get("files"), dict):
+            listed = {p.relative_to(run).as_posix(): sha256_of(p) for p in recorded_files(run)}
+            line = line | {"files": listed | {k: v for k, v in line["files"].items() if k not in listed}}
+        head = b'{"seq":%d,"prev":"%s",' % (seq, previous.encode())
+        rest = {k: v for k, v in line.items() if k not in ("seq", "prev")} if isinstance(line, dict) else line
+        body = rest if isinstance(rest, bytes) else json.dumps(rest).encode()
+        whole = head + body.lstrip()[1:]
+        previous = hashlib.sha256(whole).hexdigest()
+        content += whole + b"\n"
+    (run / EVENTS).write_bytes(content)
+    (run / SEAL).write_text(f"{hashlib.sha256(content).hexdigest()}  {EVENTS}\n")
+
+
+def bind_again(session: Path, change: Callable[[Line], None] = lambda document: None) -> None:
+    """Change ``session.json``, make its hashes fit the runs as they are, and seal it."""
+    document = json.loads((session / FILE).read_text())
+    change(document)
+    for run in document["runs"]:
+        if os.path.isfile(session / run["path"] / EVENTS):  # noqa: PTH113 (also for a name that is too long)
+            run["events_sha256"] = sha256_of(session / run["path"] / EVENTS)
+    content = json.dumps(document).encode()
+    (session / FILE).write_bytes(content)
+    (session / SESSION_SEAL).write_text(f"{hashlib.sha256(content).hexdigest()}  {FILE}\n")

@@ -1,0 +1,46 @@
+"""What trimmed windows leave out: the heads and tails of spans, as far as the readings there show them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rig.analysis.power.estimators import Estimate
+from rig.analysis.power.rail_model import RailModel
+from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal, merged, touches
+from rig.types import Floats
+
+SEEN, ROUNDING = 2.0, 1e-9
+"""Standard uncertainties from which on an excess is taken to be real; what arithmetic adds to it, of active power."""
+
+
+def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
+    """Return how far the mean power of whole spans may be from ``cut``, in watts, beyond what noise explains.
+
+    The energy of all readings that touch a span is compared with spans of even power between the levels beside them.
+    The level beside a begin or an end is that of the next reading that touches no span. No reading can separate a burst
+    at the begin of a span from one just before it, such as the inrush of a device that wakes up, so both count.
+    """
+    r = model.readings
+    spans = merged(windows_s)
+    regions = merged(spans + margin_s(model.sigma_s, r.tau_s))
+    regions = regions[(regions[:, 0] > r.start_s[0]) & (regions[:, 1] < r.end_s[-1])]
+    touched = touches(regions, r.start_s, r.end_s)
+    near, beside = np.flatnonzero(touched & r.ok), np.flatnonzero(~touched & r.ok)
+    if not len(near) or not len(beside):
+        return 0.0
+    fill = mean_signal(edges_of(spans), r.start_s, r.end_s, r.tau_s)[near]
+    busy = float(np.sum(model.weight[near] * fill))
+    if busy <= 0.0:
+        return 0.0
+    before = np.searchsorted(beside, near) - 1
+    of = np.clip(np.searchsorted(regions[:, 0], r.end_s[near]) - 1, 0, None)
+    late = model.middle_s[near] > regions[of].mean(axis=1)
+    level = beside[np.clip(np.where(late, before + 1, before), 0, len(beside) - 1)]
+    share = model.weight[near] / busy
+    weight = np.zeros(len(r.watts))
+    weight[near] = share
+    np.subtract.at(weight, level, share * (1.0 - fill))
+    weight -= cut.dynamic + cut.idle
+    found = float(weight @ r.watts)
+    u_w = model.noise_u_w(weight)
+    return abs(found) - u_w if abs(found) > SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w) else 0.0

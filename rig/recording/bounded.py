@@ -1,0 +1,111 @@
+"""Bounds on what anyone may have written: the size of files and lines, the length of texts, the depth of nesting.
+
+Whatever exceeds a bound is refused with a typed error before it is read into memory or decoded.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rig.errors import StoreError
+
+TEXT_BYTES = 16 << 20
+"""The largest file of settings: a session, a grid, a bench file, a calibration."""
+EVENTS_BYTES = 1 << 30
+"""The largest ``events.jsonl``."""
+LINE_BYTES = 64 << 20
+"""The longest line of ``events.jsonl``."""
+START_BYTES = 16 << 20
+"""The longest start line."""
+TEXT_CHARACTERS = 100_000
+"""The longest text in a start line, in the description of a trace, or in a column other than outputs."""
+DEPTH = 64
+"""The deepest nesting of lists and objects in a line."""
+SPARSE_BYTES, DENSITY = 64 << 20, 1e-3
+"""A file above this size of which less than this share is on disk is a hole, not a recording."""
+DIGITS = 400
+"""The longest number, in digits; the largest double has 309."""
+_NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS + 1))
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
+    """Return the content of a regular file.
+
+    Raises ``OSError``, also for a pipe, a device or a directory, which might never end, and for a file that is larger.
+    """
+    # without O_NONBLOCK, opening a pipe that no one writes to waits for ever
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(handle, "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        content = file.read(most_bytes + 1) if found.st_size <= most_bytes else b""
+    if max(found.st_size, len(content)) > most_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
+    return content
+
+
+def written_by_others(path: Path) -> bool:
+    """Return whether another user than this one and root owns a file, or everyone may write it."""
+    found = path.stat()
+    own = not hasattr(os, "getuid") or found.st_uid in (os.getuid(), 0)
+    return not own or bool(found.st_mode & stat.S_IWOTH)
+
+
+def check_line(line: bytes, number: int) -> None:
+    """Refuse a line of ``events.jsonl`` that is too long or that ``check_json`` refuses. Raises ``StoreError``."""
+    where, most = f"line {number + 1} of events.jsonl", LINE_BYTES if number else START_BYTES
+    if len(line) > most:
+        raise _beyond(where, f"is longer than {most} bytes", len(line))
+    check_json(line, where)
+
+
+def check_json(text: bytes, where: str) -> None:
+    """Refuse JSON that is nested too deeply or has a number of too many digits. Raises ``StoreError``."""
+    nested = text.count(b"[") + text.count(b"{") > DEPTH
+    if not nested and not _NUMBER.search(text):
+        return
+    bare = _TEXTS.sub(b"", text)
+    if number := _NUMBER.search(bare):
+        raise _beyond(where, f"has a number of more than {DIGITS} digits", len(number[0]))
+    marks = np.frombuffer(bare, dtype=np.uint8)
+    steps = np.isin(marks, list(b"[{")).astype(np.int32) - np.isin(marks, list(b"]}"))
+    if (deepest := int(np.cumsum(steps).max(initial=0))) > DEPTH:
+        raise _beyond(where, f"is nested more than {DEPTH} deep", deepest)
+
+
+def check_texts(document: Any, where: str = "the start line") -> None:
+    """Refuse a document with a text that is too long, or nested too deeply. Raises ``StoreError``."""
+    waiting = [(document, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > DEPTH:
+            raise _beyond(where, f"is nested more than {DEPTH} deep", depth)
+        if isinstance(value, dict):
+            waiting += [(inner, depth + 1) for pair in value.items() for inner in pair]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(inner, depth + 1) for inner in value]
+        elif isinstance(value, str) and len(value) > TEXT_CHARACTERS:
+            raise _beyond(where, f"has a text of more than {TEXT_CHARACTERS} characters", len(value))
+
+
+def check_dense(file: Path, name: str) -> None:
+    """Refuse a file that is nearly all hole, which would take hours to read. Raises ``StoreError``."""
+    found = file.stat()
+    held = getattr(found, "st_blocks", found.st_size) * 512
+    if found.st_size > SPARSE_BYTES and held < DENSITY * found.st_size:
+        raise _beyond(name, f"has {found.st_size} bytes, of which {held} are on the disk", found.st_size)
+
+
+def _beyond(where: str, what: str, value: int) -> StoreError:
+    return StoreError(
+        f"{where} {what}", field="bounds", value=value, remedy="No recording of the rig is like this; see its origin"
+    )

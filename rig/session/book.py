@@ -1,0 +1,162 @@
+"""The book of a session: its runs are bound one by one as they end, so that a killed session can go on.
+
+``request.json`` beside ``session.json`` holds what was asked, until the session is whole. Then it is removed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+
+from rig.errors import RigError, StoreError, UsageError
+from rig.plugins import check_trusted, code_in
+from rig.recording.atomic_write import BROKEN, not_stored, set_aside, unwritten, write_whole
+from rig.recording.bounded import read_bounded
+from rig.recording.events import SessionLink
+from rig.recording.layout import DERIVED, EVENTS, GENESIS, sha256_of
+from rig.recording.log import first_line, read_log
+from rig.recording.session import REQUEST, SizeProbe, bind, is_session, open_session
+from rig.session.locks import holder_of, locked
+from rig.session.searches import PlannedRun
+from rig.session.setup import Request
+
+
+@dataclass
+class Book:
+    """The runs of a session so far: name and purpose in order, and how many there will be (None during a search)."""
+
+    folder: Path
+    id: str
+    runs: list[tuple[str, str]] = field(default_factory=list)
+    probes: list[SizeProbe] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    of: int | None = None
+    kept: int = 0
+    """How many of the runs were recorded before the session was resumed."""
+    begin: Callable[[], None] = lambda: None
+    """Makes the directory before the first run is recorded."""
+
+    def link(self) -> SessionLink:
+        """Return the place of the next run, which chains it to the run before."""
+        self.begin()
+        before = sha256_of(self.folder / self.runs[-1][0] / EVENTS) if self.runs else GENESIS
+        return SessionLink(id=self.id, number=len(self.runs) + 1, of=self.of, previous=before)
+
+    def known(self, planned: PlannedRun) -> Path | None:
+        """Return the directory of a run that was recorded before the session was resumed.
+
+        Raises ``RigError`` for a probe whose recording ended with an error, as it did when it was recorded.
+        """
+        if (planned.name, planned.purpose) not in self.runs[: self.kept]:
+            return None
+        path = self.folder / planned.name
+        stop = read_log(path).stop
+        if stop is not None and stop.error is not None:
+            raise RigError(stop.error.message, remedy=stop.error.remedy or "")
+        return path
+
+    def add(self, planned: PlannedRun) -> None:
+        """Bind a run that has ended, in whatever way."""
+        if (self.folder / planned.name / EVENTS).is_file():
+            self.runs.append((planned.name, planned.purpose))
+            with suppress(StoreError):  # it is tried again at the end
+                self.bind(seal=False)
+
+    def bind(self, *, seal: bool) -> None:
+        """Write ``session.json`` as it stands."""
+        bind(self.folder, self.runs, self.probes, self.repeated, seal=seal)
+
+
+@contextmanager
+def opened(folder: Path, request: Request, resume: bool) -> Iterator[Book]:
+    """Yield the book of a new session in ``folder``, or of one that is resumed; seal the session at the end.
+
+    Nothing is written before ``begin``. Raises ``SetupError`` where another process is recording the session.
+    """
+    with ExitStack() as held:
+        if resume:
+            held.enter_context(_held(folder))
+        book = _reopened(folder) if resume else Book(folder, secrets.token_hex(16))
+        book.begin = cache(lambda: None if resume else _begin(held, book, request))
+        try:
+            yield book
+        except BaseException:
+            with suppress(StoreError):  # the first error says more
+                if resume or book.runs:
+                    book.bind(seal=True)
+            raise
+        (folder / REQUEST).unlink(missing_ok=True)
+        book.bind(seal=True)
+
+
+def _begin(held: ExitStack, book: Book, request: Request) -> None:
+    """Make the directory of a new session, and write down what was asked."""
+    try:
+        book.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_stored(book.folder, unwritten(error)) from error
+    held.enter_context(_held(book.folder))
+    content = msgspec.json.format(msgspec.json.encode(request, enc_hook=str), indent=1)
+    write_whole(book.folder / REQUEST, content, sync=True, refuse=not_stored)
+    book.bind(seal=False)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold a session for this process alone."""
+    lock = folder / ".lock"
+    with locked(lock, f"the session {folder}", wait=False):
+        try:
+            yield
+        finally:
+            for file in (lock, holder_of(lock)):
+                file.unlink(missing_ok=True)
+
+
+def request_in(folder: Path, trust: bool) -> Request:
+    """Return what a session was asked for that was broken off.
+
+    Raises ``UsageError`` for a session that is whole and for code that is not trusted, ``StoreError`` for a directory
+    that holds no session or a request that cannot be read.
+    """
+    if not is_session(folder):
+        what, remedy = f"{folder} is not a session", "Name the directory that `rig measure --out` wrote"
+        raise StoreError(what, field="resume", value=str(folder), remedy=remedy)
+    if not (folder / REQUEST).is_file():
+        what, remedy = f"{folder} has nothing left to record", f"Report it: rig report {folder}"
+        raise UsageError(what, field="resume", value=str(folder), remedy=remedy)
+    try:
+        content = read_bounded(folder / REQUEST)
+        found = msgspec.json.decode(content, type=Request, dec_hook=lambda kind, value: kind(value))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        what, remedy = f"{folder / REQUEST} cannot be read: {error}", "Measure again into a new directory"
+        raise StoreError(what, field="resume", value=str(folder), remedy=remedy) from error
+    named = (found.device, *found.meters, found.scenario, found.workload, found.rules)
+    check_trusted(code_in(named, found.options), str(folder / REQUEST), trust)
+    return replace(found, out=folder)
+
+
+def _reopened(folder: Path) -> Book:
+    """The book of a session that was broken off: its good runs up to the first that is not; the others set aside."""
+    runs = [(path.name, purpose) for path, purpose in open_session(folder).runs]
+    keep = list(takewhile(lambda run: _good(folder / run[0], *run), runs))
+    link = first_line(folder / keep[0][0])[1] if keep else None
+    book = Book(folder, secrets.token_hex(16) if link is None else link.id, keep, kept=len(keep))
+    book.repeated += open_session(folder).repeated
+    stays = {*dict(keep), DERIVED, BROKEN}
+    for path in sorted(p for p in folder.iterdir() if p.is_dir() and p.name not in stays):
+        book.repeated.append(set_aside(folder, path, path.name).relative_to(folder).as_posix())
+    return book
+
+
+def _good(run: Path, _: str, purpose: str) -> bool:
+    """Whether a run need not be recorded again. A probe may fail; that is what it found."""
+    stop = read_log(run).stop
+    return stop is not None and (purpose == "probe" or stop.error is None)

@@ -1,0 +1,132 @@
+"""What an instrument does to a level: limits that hold for each reading, steps, and the ends that trimming cuts off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.worlds.lab_kinds import KINDS
+from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.power.resolution import apparent_step, undithered
+from rig.analysis.quantity import Quantity
+from rig.analysis.result import Result
+from rig.recording.reader import open_run
+
+CALM = settings(deadline=None, derandomize=True, database=None)
+DYNAMIC, ACTIVE, IDLE = (FigureKey(f"{name}_power_w") for name in ("dynamic", "active", "idle"))
+
+
+def evaluated(lab: Lab, folder: Path) -> Result:
+    write(lab, folder / "run")
+    return evaluate(open_run(folder / "run"))
+
+
+def lab_of(kind: str, seed: int) -> Lab:
+    lab = plain_lab(seed, kind)
+    KINDS[kind](lab)
+    return lab
+
+
+def u_of(q: Quantity, what: str) -> Mapping[str, float]:
+    return {c.source: c.u for c in q.components if what in c.source}
+
+
+@pytest.mark.parametrize("kind", ["autoranged", "nonlinear", "coarse_steps", "coarse_steps_undeclared"])
+@pytest.mark.parametrize("seed", range(1_000_000, 1_000_003))
+def test_an_instrument_within_its_limits_and_its_step_is_within_the_interval(
+    kind: str, seed: int, tmp_path: Path
+) -> None:
+    lab = lab_of(kind, seed)
+    found, real = evaluated(lab, tmp_path).quantities, lab.truth()
+
+    for key in (DYNAMIC, ACTIVE):
+        assert abs(found[key].value - real[key.quantity]) <= found[key].half_width()
+
+
+def test_two_levels_share_no_error_where_linearity_is_not_stated(tmp_path: Path) -> None:
+    lab = plain_lab(1, "plain")
+    lab.declared = {"accuracy": {"of_reading": 1e-3, "offset": 1e-5}}
+    found = evaluated(lab, tmp_path).quantities
+    busy, idle = ((1e-3 * found[key].value + 1e-5) / math.sqrt(3.0) for key in (ACTIVE, IDLE))
+
+    assert u_of(found[DYNAMIC], "calibration") == pytest.approx(
+        {"busy level calibration": busy, "idle level calibration": -idle}
+    )
+    assert u_of(found[ACTIVE], "calibration") == pytest.approx({"busy level calibration": busy})
+    assert u_of(found[IDLE], "calibration") == pytest.approx({"idle level calibration": idle})
+
+
+def test_with_linearity_stated_two_levels_share_one_gain_and_one_offset(tmp_path: Path) -> None:
+    lab = plain_lab(1, "plain")
+    lab.declared = {"accuracy": {"of_reading": 1e-3, "offset": 1e-5, "linearity": 1e-6}}
+    found = evaluated(lab, tmp_path).quantities
+    bend = 1e-6 / math.sqrt(3.0)
+
+    gain = 1e-3 * found[DYNAMIC].value / math.sqrt(3.0)
+    assert u_of(found[DYNAMIC], "calibration") == pytest.approx(
+        {"gain calibration": gain, "busy level calibration": bend, "idle level calibration": -bend}
+    )
+    assert "offset calibration" in u_of(found[ACTIVE], "calibration")
+
+
+@settings(CALM, max_examples=50)
+@given(st.floats(0.0, 0.15), st.floats(-0.5, 0.5), st.integers(0, 2**32 - 1))
+def test_a_level_beside_a_threshold_flips_and_that_is_no_dither(sigma: float, level: float, seed: int) -> None:
+    values = np.round(level + np.random.default_rng(seed).normal(0.0, sigma, 4000))
+
+    assert undithered(values, np.ones(4000, bool), 1.0, float(np.std(values)), ()) == 1.0
+
+
+@settings(CALM, max_examples=50)
+@given(st.floats(0.3, 5.0), st.floats(-0.5, 0.5), st.integers(0, 2**32 - 1))
+def test_what_dither_leaves_of_a_step_covers_the_error_of_a_mean(sigma: float, level: float, seed: int) -> None:
+    values = np.round(level + np.random.default_rng(seed).normal(0.0, sigma, 20_000))
+    left = undithered(values, np.ones(20_000, bool), 1.0, float(np.std(values)), ())
+
+    assert abs(float(np.mean(values)) - level) <= left / math.pi + 4.0 * float(np.std(values)) / math.sqrt(20_000)
+    assert left <= 0.01 or sigma < 0.6
+
+
+@given(st.floats(1e-6, 1e3), st.integers(2, 3), st.integers(0, 2**32 - 1))
+def test_a_step_is_found_where_no_two_levels_are_one_step_apart(step: float, few: int, seed: int) -> None:
+    levels = np.array([0, 2 * few, 5 * few, 9 * few + 1, 20 * few])
+    values = np.random.default_rng(seed).choice(levels, 2000) * step
+
+    assert apparent_step(values) <= step * few * 1.001
+
+
+def test_a_step_that_is_declared_too_fine_is_found(tmp_path: Path) -> None:
+    lab = lab_of("coarse_steps", 1_000_001)
+    step = lab.declared["resolution"]
+    lab.declared["resolution"] = step / 1000.0
+
+    parts = u_of(evaluated(lab, tmp_path).quantities[ACTIVE], "resolution")
+    assert parts == pytest.approx({"resolution": step / math.sqrt(12.0)}, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_heads_and_tails_that_trimmed_windows_leave_out_are_stated_as_bias(seed: int, tmp_path: Path) -> None:
+    lab = lab_of("gated_heads_and_tails", seed)
+    result, real = evaluated(lab, tmp_path), lab.truth()["dynamic_power_w"]
+    power = result.quantities[DYNAMIC]
+
+    assert power.method == "mean of trimmed windows"
+    assert abs(power.value - real) <= power.half_width()
+    assert power.bias > 0.5 * abs(power.value - real)
+    assert any("leave out the ends of spans" in note for note in result.notes)
+
+
+def test_spans_of_even_power_have_no_ends_to_state(tmp_path: Path) -> None:
+    lab = lab_of("gated_at_once", 2)
+    power = evaluated(lab, tmp_path).quantities[DYNAMIC]
+
+    assert power.method == "mean of trimmed windows"
+    assert power.bias <= 2.0 * power.u

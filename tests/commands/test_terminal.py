@@ -1,0 +1,58 @@
+"""No text of others reaches a terminal as it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rig.commands.main import main
+from rig.terminal import MOST, clean, say
+from tests.support.paths import ROOT
+
+ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\x00\u202e\u2066"
+
+
+def test_control_and_direction_characters_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"name {ESCAPES}", f"two\nlines {ESCAPES}", error=True)
+    shown = capsys.readouterr().err
+    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert shown.count("\n") == 2
+
+
+def test_plain_text_of_any_language_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    say("Größe µW ± 3 % ✓ 測定")
+    assert capsys.readouterr().out == "Größe µW ± 3 % ✓ 測定\n"
+    assert clean("a\tb") == "a b"
+
+
+def test_a_line_has_a_longest_length(capsys: pytest.CaptureFixture[str]) -> None:
+    say("n" * 10_000_000)
+    assert len(capsys.readouterr().out) == MOST + 1
+
+
+def test_an_error_that_quotes_what_it_was_given_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list", f"no{ESCAPES}name"])
+    main(["report", f"no{ESCAPES}directory"])
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.err + shown.out
+    assert shown.err.count("\n") == 2
+
+
+def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:
+    """Only the terminal module, and a count that overwrites itself and holds numbers alone."""
+    allowed = {"rig/terminal.py", "rig/commands/reduce.py"}
+    pattern = re.compile(r"sys\.(stdout|stderr)\.write|^\s*print\(", re.M)
+    own = {
+        p.relative_to(ROOT).as_posix(): re.sub(r'"""(.|\n)*?"""', "", p.read_text())
+        for package in ("rig", "reports")
+        for p in sorted((ROOT / package).rglob("*.py"))
+    }
+    assert {name for name, text in own.items() if pattern.search(text)} <= allowed
+    assert own["rig/commands/reduce.py"].count("sys.stderr.write") == 2
+
+
+def test_a_bad_report_directory_is_not_written_to(tmp_path: Path) -> None:
+    assert main(["report", str(tmp_path)]) == 7
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,128 @@
+"""A session that was killed is bound as far as it came, is reported as INVALID, and goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig.commands.main import main
+from rig.engine.record import record
+from rig.errors import InvalidResultError, StoreError, UsageError
+from rig.recording.reader import open_run
+from rig.recording.session import FILE, REQUEST, bind, open_session
+from rig.session.book import request_in
+from rig.session.measure import measure
+from rig.session.report import report
+from rig.session.setup import Request
+from tests.session.test_session_forgery import result_of
+
+OPTIONS = ("samples=12", "idle_s=2.0")
+
+
+class Killed(BaseException):
+    """As a signal that no one can catch: nothing below handles it."""
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session that ended in the middle of its second run, with what a killed process leaves."""
+    folder = tmp_path_factory.mktemp("killed") / "session"
+    request = Request(device="mock", meters=("mock",), options=OPTIONS, out=folder)
+    kept: dict[str, Any] = {}
+
+    def snapshot(path: Path, *args: Any, **more: Any) -> Path:
+        if path.name == "performance":
+            torn = shutil.copytree(folder / "accuracy", folder / "performance")
+            (torn / "events.jsonl.sha256").unlink()
+            lines = (torn / "events.jsonl").read_bytes().splitlines(keepends=True)
+            (torn / "events.jsonl").write_bytes(b"".join(lines[:3]))
+            kept["path"] = shutil.copytree(folder, folder.with_name("left"))
+            raise Killed
+        return record(path, *args, **more)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("rig.session.measure.record", snapshot)
+        measure(request, quiet=True)
+    found: Path = kept["path"]
+    return found
+
+
+@pytest.fixture
+def session(killed: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(killed, tmp_path / "session")
+
+
+def test_it_is_reported_as_far_as_it_came_and_invalid(session: Path) -> None:
+    result = result_of(session)
+    assert result.validity is not None
+    assert result.validity.verdict == "INVALID"
+    assert ("1", "3") in [(c.found, c.allowed) for c in result.validity.checks if c.rule == "runs of the session"]
+    assert "performance is not part of the session: it was broken off" in result.notes
+
+
+def test_the_report_says_how_to_go_on(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(session)]) == InvalidResultError.exit_code
+    assert f"next    rig measure --resume {session}" in capsys.readouterr().out
+
+
+def test_a_session_whose_first_run_was_broken_off_says_so(session: Path) -> None:
+    bind(session, [], seal=False)
+    with pytest.raises(StoreError, match="no run of the session") as caught:
+        report(session)
+    assert "--resume" in caught.value.remedy
+
+
+def test_an_empty_directory_of_a_run_is_no_obstacle(session: Path) -> None:
+    (session / "power" / "traces").mkdir(parents=True)
+    measure(request_in(session, trust=False), quiet=True, resume=True)
+    assert len(open_session(session).runs) == 3
+
+
+def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -> None:
+    accuracy = open_run(session / "accuracy").digest
+    assert measure(request_in(session, trust=False), quiet=True, resume=True) == session
+    found = open_session(session)
+    assert [path.name for path, _ in found.runs] == ["accuracy", "performance", "power"]
+    assert open_run(session / "accuracy").digest == accuracy
+    assert found.sealed
+    assert found.repeated == ("broken/performance.1",)
+    assert sorted(p.name for p in session.iterdir() if p.is_file()) == [FILE, f"{FILE}.sha256"]
+    result = result_of(session)
+    assert result.validity is not None
+    assert result.validity.verdict == "VALID"
+    assert any("broken/performance.1" in note for note in result.notes)
+
+
+def test_a_session_that_is_whole_has_nothing_to_go_on_with(session: Path) -> None:
+    (session / REQUEST).unlink()
+    with pytest.raises(UsageError, match="nothing left"):
+        request_in(session, trust=False)
+
+
+def test_a_directory_without_a_session_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="not a session"):
+        request_in(tmp_path, trust=False)
+
+
+def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: Path) -> None:
+    document = json.loads((session / REQUEST).read_text())
+    (session / REQUEST).write_text(json.dumps(document | {"device": "/tmp/evil.py:open_device"}))
+    with pytest.raises(UsageError, match="names the code"):
+        request_in(session, trust=False)
+    assert request_in(session, trust=True).device == "/tmp/evil.py:open_device"
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"device": 1}', '{"device": "mock", "out": [1]}', "[" * 5000])
+def test_a_request_that_cannot_be_read_says_so(session: Path, content: str) -> None:
+    (session / REQUEST).write_text(content)
+    with pytest.raises(StoreError, match="cannot be read"):
+        request_in(session, trust=False)
+
+
+def test_resume_takes_no_other_argument(session: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["measure", "--resume", str(session), "--trials", "2"]) == UsageError.exit_code
+    assert "--trials is given beside --resume" in capsys.readouterr().err

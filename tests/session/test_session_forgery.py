@@ -1,0 +1,219 @@
+"""A session whose runs were dropped, swapped, doubled or forged is refused, INVALID, or prints another digest."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from benchmarks.faults.forge import bind_again, hash_again, lines_of
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.analysis.session_rules import Part
+from rig.commands.main import main
+from rig.errors import IntegrityError, InvalidResultError, StoreError
+from rig.recording.reader import open_run
+from rig.recording.session import FILE, SEAL, open_session
+from rig.session.measure import measure
+from rig.session.report import report, session_result
+from rig.session.setup import Request
+
+SMALL = ("samples=12", "idle_s=2.0")
+
+
+def recorded(out: Path, seed: int = 0) -> Path:
+    return measure(Request(device="mock", meters=("mock",), options=(*SMALL, f"device_seed={seed}"), out=out), True)
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("sessions")
+    return recorded(folder / "one"), recorded(folder / "other", seed=1)
+
+
+@pytest.fixture
+def session(sessions: tuple[Path, Path], tmp_path: Path) -> Path:
+    return shutil.copytree(sessions[0], tmp_path / "session")
+
+
+def result_of(session: Path) -> Result:
+    """The session's result, without its pictures."""
+    found = open_session(session)
+    parts = [Part(path.name, why, run := open_run(path), evaluate(run)) for path, why in found.runs]
+    result = session_result(found, parts)
+    assert result is not None
+    return result
+
+
+def without(name: str) -> Callable[[dict[str, Any]], None]:
+    def change(document: dict[str, Any]) -> None:
+        document["runs"] = [run for run in document["runs"] if run["path"] != name]
+
+    return change
+
+
+def test_an_untouched_session_is_valid_and_prints_the_digest_of_its_file(
+    session: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(session)]) == 0
+    digest = open_session(session).digest
+    assert f"digest  {digest}" in capsys.readouterr().out
+    assert (session / SEAL).read_text() == f"{digest}  {FILE}\n"
+    assert digest in (session / "derived" / "report.html").read_text()
+    assert digest in (session / "derived" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["accuracy", "performance"])
+def test_a_dropped_run_breaks_the_chain(session: Path, name: str) -> None:
+    bind_again(session, without(name))
+    with pytest.raises(IntegrityError, match="does not follow"):
+        report(session)
+
+
+def test_a_dropped_last_run_is_missed(session: Path) -> None:
+    bind_again(session, without("power"))
+    result = result_of(session)
+    assert result.validity is not None
+    assert [(c.found, c.allowed) for c in result.validity.checks if c.rule == "runs of the session"] == [("2", "3")]
+    assert result.validity.verdict == "INVALID"
+
+
+def test_a_run_of_another_session_is_refused(session: Path, sessions: tuple[Path, Path]) -> None:
+    shutil.rmtree(session / "power")
+    shutil.copytree(sessions[1] / "power", session / "power")
+    bind_again(session)
+    with pytest.raises(IntegrityError, match="another session"):
+        report(session)
+
+
+def test_swapped_purposes_are_refused(session: Path) -> None:
+    def swap(document: dict[str, Any]) -> None:
+        a, b = document["runs"][:2]
+        a["purpose"], b["purpose"] = b["purpose"], a["purpose"]
+
+    bind_again(session, swap)
+    with pytest.raises(IntegrityError, match="was recorded for 'accuracy'"):
+        report(session)
+
+
+def test_swapped_places_are_refused(session: Path) -> None:
+    bind_again(session, lambda document: document["runs"].reverse())
+    with pytest.raises(IntegrityError, match="does not follow"):
+        report(session)
+
+
+def test_a_run_that_is_listed_twice_is_refused(session: Path) -> None:
+    bind_again(session, lambda document: document["runs"].append(document["runs"][-1]))
+    with pytest.raises(IntegrityError, match="twice"):
+        report(session)
+
+
+def right(run: Path) -> None:
+    """Forge a run: its samples get the labels that were answered."""
+    with pa.OSFile(str(run / "replies.arrows")) as source:
+        said = pa.ipc.open_stream(source).read_all()
+    first = next(text for text in said["output"].to_pylist() if text)
+    with pa.OSFile(str(run / "replies.arrows"), "wb") as sink, pa.ipc.new_stream(sink, said.schema) as stream:
+        outputs = [None if text is None else first for text in said["output"].to_pylist()]
+        index = said.column_names.index("output")
+        field = said.schema.field("output")
+        stream.write_table(said.set_column(index, field, pa.array(outputs, pa.string()).cast(field.type)))
+    hash_again(run)
+
+
+def test_a_forged_accuracy_breaks_the_chain(session: Path) -> None:
+    right(session / "accuracy")
+    bind_again(session)
+    with pytest.raises(IntegrityError, match="performance does not follow"):
+        report(session)
+
+
+def test_runs_that_are_all_forged_have_another_digest(session: Path) -> None:
+    before = open_session(session).digest
+    right(session / "accuracy")
+    for number, name in enumerate(("performance", "power")):
+        lines = lines_of(session / name)
+        earlier = session / ("accuracy", "performance")[number]
+        lines[0]["session"]["previous"] = (earlier / "events.jsonl.sha256").read_text().split()[0]
+        hash_again(session / name, lines)
+    bind_again(session)
+    assert result_of(session).session_digest not in (None, before)
+
+
+def test_a_changed_byte_of_the_file_is_refused(session: Path) -> None:
+    (session / FILE).write_text((session / FILE).read_text().replace("+00:00", "+01:00"))
+    with pytest.raises(IntegrityError, match="seal"):
+        report(session)
+
+
+@pytest.mark.parametrize("name", ["..", "../one", "/etc", "a/b", "", ".", "a\nb", "x" * 300])
+def test_a_run_with_a_name_that_is_a_path_is_refused(session: Path, name: str) -> None:
+    bind_again(session, lambda document: document["runs"][0].update(path=name))
+    with pytest.raises(StoreError, match="cannot be read"):
+        report(session)
+
+
+def test_a_link_in_the_place_of_a_run_is_refused(session: Path, tmp_path: Path) -> None:
+    (session / "power").rename(tmp_path / "power")
+    (session / "power").symlink_to(tmp_path / "power")
+    with pytest.raises(IntegrityError, match="is a link"):
+        report(session)
+    assert not (tmp_path / "power" / "derived").exists()
+
+
+# ---- nothing is written elsewhere ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["derived", "power/derived", "derived/figures"])
+def test_a_report_follows_no_link_out_of_its_directory(session: Path, tmp_path: Path, place: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (session / place).parent.mkdir(exist_ok=True)
+    (session / place).symlink_to(elsewhere)
+    with pytest.raises(StoreError, match="leads out of"):
+        report(session)
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_file_of_the_report_that_is_a_link_is_not_followed(session: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("mine")
+    (session / "derived").mkdir()
+    (session / "derived" / "report.html").symlink_to(precious)
+    with pytest.raises(StoreError, match="leads out of"):
+        report(session)
+    assert precious.read_text() == "mine"
+
+
+# ---- the verdict ---------------------------------------------------------------------------
+
+
+def test_an_invalid_session_has_an_exit_code_of_its_own(session: Path) -> None:
+    bind_again(session, without("power"))
+    assert main(["report", str(session)]) == InvalidResultError.exit_code
+    assert main(["report", str(session), "--allow-invalid"]) == 0
+
+
+def test_recorded_rules_that_are_not_those_of_their_name_are_invalid(session: Path) -> None:
+    run = session / "power"
+    lines = lines_of(run)
+    lines[0]["rules"]["idle_s"] = 0.001
+    hash_again(run, lines)
+    found = evaluate(open_run(run))
+    assert found.validity is not None
+    (failed,) = [c for c in found.validity.checks if not c.ok]
+    assert (failed.rule, failed.found) == ("the rules are those of quick", "idle_s is 0.001, not 2.0")
+
+
+def test_a_set_of_rules_that_is_not_known_is_never_for_submission(session: Path) -> None:
+    run = session / "power"
+    lines = lines_of(run)
+    lines[0]["rules"] |= {"name": "neurobench-9", "submittable": True}
+    hash_again(run, lines)
+    found = evaluate(open_run(run))
+    assert found.validity is not None
+    assert not found.validity.submittable
