@@ -74,7 +74,7 @@ def test_the_versions_of_the_published_baselines_stand_beside_those_of_the_devic
 def test_the_configuration_stands_with_its_run_and_in_the_section_on_timing(tmp_path: Path) -> None:
     for name, configuration in (("performance", "efficiency"), ("power", "")):
         with Recorder(tmp_path / name) as recorder:
-            recorder.event(start(run_id=name, configuration=configuration))
+            recorder.event(start(run_id=name, purpose=name, configuration=configuration))
             recorder.stop()
     bind(tmp_path, [("performance", "performance"), ("power", "power")])
     gave = {m.name: m.gave for m in members(tmp_path, None)}
