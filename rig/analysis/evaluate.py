@@ -12,7 +12,7 @@ from rig.analysis.memory_check import check_memory
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
-from rig.analysis.power.figures import power_figures, stamp_jitters_u_s
+from rig.analysis.power.figures import power_figures, stamps_u_s
 from rig.analysis.power.rail_model import rail_model
 from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
@@ -61,7 +61,7 @@ def evaluate(run: Run) -> Result:
     sound = [r for r in rails if not against[r.readings.rail.name]]
     models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
     # figures, concern by concern
-    busy = busy_times(activity, stamp_jitters_u_s(activity, device, list(models.values())))
+    busy = busy_times(activity, stamps_u_s(activity, device, list(models.values())))
     times = time_figures(activity, device, busy)
     power = power_figures(readings, models, activity, busy, against)
     figures = accuracy_figures(run) | times | power.figures

@@ -12,9 +12,13 @@ from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.resolution import apparent_step, undithered
 from rig.analysis.quantity import Component, Quantity
+from rig.analysis.timing.activity_signal import in_step
 from rig.analysis.timing.execution_time import BusyTime
 from rig.analysis.timing.supply import Supply, covariance_w
-from rig.types import Floats, Rail
+from rig.types import Bools, Floats, Rail
+
+SEEN = 1e-3
+"""Part of the time between readings that an aperture may leave out."""
 
 
 def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) -> Quantity:
@@ -22,8 +26,8 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
     parts = _noise_parts(model, e.dynamic)
     parts += _resolution_parts(model, e.dynamic, ("busy", "idle"))
     parts.append(Component("clock rate, meter to device", e.value_w * model.rate_sigma, shared=f"rate:{model.clock}"))
-    for phase, jitter_s in busy.jitter_u_s.items():
-        parts.append(Component("stamp jitter", -e.value_w * jitter_s / busy.seconds, shared=f"stamps:{phase}"))
+    for phase, stamps in busy.stamps.items():
+        parts += stamps.components(-e.value_w / busy.seconds, phase, shared=e.by_length)
     parts.append(Component("idle drift off a straight line", model.bend_w))
     parts.append(Component("unseen between apertures", _aperture_u(model, e)))
     parts += _calibration_parts(model, e, e.value_w, {"busy": 1.0, "idle": -1.0})
@@ -49,7 +53,8 @@ def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
     The weights of both are added first, so that errors that they share cancel.
     """
     weight = e.dynamic + e.idle
-    own = ("white noise", "1/f noise", "hum", "counter jitter", "resolution", "idle drift off a straight line")
+    own = ("white noise", "1/f noise", "hum", "random walk", "counter jitter", "resolution",
+           "idle drift off a straight line")  # fmt: skip
     common = [c for c in dynamic.components if c.source not in own and "calibration" not in c.source]
     parts = _noise_parts(model, weight) + _resolution_parts(model, weight, ("busy",)) + common
     value = e.value_w + e.idle_w
@@ -63,6 +68,7 @@ def _noise_parts(model: RailModel, weight: Floats) -> list[Component]:
         Component("white noise", math.sqrt(v["white"]), model.noise.dof),
         Component("1/f noise", math.sqrt(v["flicker"])),
         Component("hum", math.sqrt(v["lines"])),
+        Component("random walk", math.sqrt(v["walk"])),
     ]
     if model.jitter is not None:
         parts.append(Component("counter jitter", math.sqrt(v["counter"]), model.jitter.dof))
@@ -144,8 +150,10 @@ def _within_parts(model: RailModel, s: Supply) -> list[Component]:
 def _aperture_u(model: RailModel, e: Estimate) -> float:
     """Return the uncertainty from what the meter does not measure of spans in which power changes.
 
-    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings. For
-    dropped readings, the error is the scatter inside the windows, weighted by the missing share.
+    Between two apertures, a step of height h at a random moment causes an error of h * unseen / sqrt(12) readings, and
+    sqrt(2) times as much if a step back always follows after the same time. Steps that come at the same place of all
+    spans err alike, as far as the spans begin at the same place between two readings. For dropped readings, the error
+    is the scatter inside the windows, weighted by the missing share.
     """
     r = model.readings
     if r.counter:  # a counter misses nothing between two reads
@@ -156,12 +164,32 @@ def _aperture_u(model: RailModel, e: Estimate) -> float:
         return 0.0
     noise = model.noise.busy_w**2
     pair = used[1:] & used[:-1]
-    steps = max(float(np.mean(np.diff(r.watts)[pair] ** 2)) - 2.0 * noise, 0.0) if np.any(pair) else 0.0
-    scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
     blind = max(1.0 - float(np.median(r.end_s - r.start_s)) / r.period_s, 0.0)
+    steps = 0.0
+    if blind > SEEN and np.any(pair):
+        mean_square, alike = float(np.mean(np.diff(r.watts)[pair] ** 2)), _alike(model, pair)
+        steps = max(mean_square - 2.0 * noise, 0.0) + alike * max(
+            in_step(model.all_busy_s[:, 0], r.period_s) * len(model.all_busy_s) - 1.0, 0.0
+        )
+    scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
     pace = np.diff(r.start_s) / r.period_s
     missing = 1.0 - len(pace) / max(float(np.sum(np.round(pace))), 1.0)
-    return math.sqrt((steps * blind**2 / 12.0 + scatter * max(missing, 0.0)) / n)
+    return math.sqrt((steps * blind**2 / 6.0 + scatter * max(missing, 0.0)) / n)
+
+
+def _alike(model: RailModel, pair: Bools) -> float:
+    """Mean square of the steps between neighbouring readings that come at the same place of all spans."""
+    r, first = model.readings, np.flatnonzero(pair)
+    on_s = model.all_busy_s[np.searchsorted(model.all_busy_s[:, 0], model.middle_s[first]) - 1, 0]
+    place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
+    step_w = r.watts[first + 1] - r.watts[first]
+    count = np.bincount(place)
+    mean_w = np.bincount(place, weights=step_w) / np.maximum(count, 1)
+    several = count > 1
+    # the mean of n steps keeps the n-th part of the variance of those that do not come at the same place
+    square = np.bincount(place, weights=step_w**2)[several] / count[several]
+    alike = (count[several] * mean_w[several] ** 2 - square) / (count[several] - 1.0)
+    return max(float(count[several] @ alike) / max(float(count.sum()), 1.0), 0.0)
 
 
 def _rounding(e: Estimate) -> Component:

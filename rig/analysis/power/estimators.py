@@ -12,16 +12,17 @@ are two estimators:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.power.gap_level import in_gaps
 from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel, baseline
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.synchronise import Baseline
 from rig.analysis.timing.timeline import Activity, Readings
-from rig.types import Bools, Floats
+from rig.types import Floats
 
 MIN_SHARE = 0.5
 """Share of the windows that must hold a whole reading after trimming."""
@@ -42,6 +43,7 @@ class Estimate:
     """Dynamic power ``value_w`` and idle power ``idle_w`` as weighted sums of the readings.
 
     ``dynamic`` and ``idle`` are the weights, shape (n,); ``share`` is the part of the windows that took part.
+    ``by_length`` says that energy was divided by the stamped length of the windows.
     """
 
     dynamic: Floats
@@ -49,6 +51,7 @@ class Estimate:
     value_w: float
     idle_w: float
     share: float
+    by_length: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,12 @@ def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate
     # a reading at an edge averages the current, but the loss in the shunt depends on its square
     uneven = float(np.sum(z * fill * (1.0 - fill))) / busy
     del fill
-    dynamic = model.idle_weights(at)
+    dynamic = model.base_weights(windows_s, at)
     dynamic *= z.sum()
     np.subtract(z, dynamic, out=dynamic)
     dynamic /= busy
-    return _estimate(model, dynamic, windows_s[member], float(np.mean(member)), uneven)
+    found = _estimate(model, dynamic, windows_s[member], float(np.mean(member)), uneven)
+    return replace(found, by_length=True)
 
 
 def trimmed(model: RailModel, windows_s: Floats) -> Estimate | TooShort:
@@ -119,13 +123,13 @@ def trimmed(model: RailModel, windows_s: Floats) -> Estimate | TooShort:
     weight = weight / weight.sum()
     at = float(np.sum(weight * model.middle_s))
     used = merged_s[usable][count > 0]
-    return _estimate(model, weight - model.idle_weights(at), used, share)
+    return _estimate(model, weight - model.base_weights(windows_s, at), used, share)
 
 
 def _estimate(model: RailModel, dynamic: Floats, windows_s: Floats, share: float, uneven: float = 0.0) -> Estimate:
     length = windows_s[:, 1] - windows_s[:, 0]
     at = float(np.sum(windows_s.mean(axis=1) * length) / length.sum()) if length.sum() > 0 else 0.0
-    idle = model.idle_weights(at)
+    idle = model.base_weights(windows_s, at)
     watts = model.readings.watts
     value, level = float(dynamic @ watts), float(idle @ watts)
     if (s := model.readings.supply) is not None:
@@ -145,21 +149,13 @@ def _before_shunt(power_w: float, burden_per_w: float) -> float:
     return (1.0 - math.sqrt(max(1.0 - 4.0 * burden_per_w * power_w, 0.0))) / (2.0 * burden_per_w)
 
 
-def _in_gaps(model: RailModel) -> Bools:
-    """Which readings lie wholly between spans and outside the idle windows; shape (n,)."""
-    r = model.readings
-    guard = merged(model.all_busy_s + margin_s(model.sigma_s, r.tau_s))
-    between = (r.start_s > model.all_busy_s[0, 0]) & (r.end_s < model.all_busy_s[-1, 1])
-    return np.asarray(between & r.ok & ~touches(guard, r.start_s, r.end_s) & ~model.idle)
-
-
 def gaps_without_reading(model: RailModel, windows_s: Floats) -> bool:
     """Return whether spans follow each other so closely that no reading lies between them."""
     if len(merged(windows_s)) < 2:
         return False
     r = model.readings
     among = (r.start_s > windows_s[:, 0].min()) & (r.end_s < windows_s[:, 1].max())
-    return not np.any(among & (_in_gaps(model) | model.idle))
+    return not np.any(among & (in_gaps(model) | model.idle))
 
 
 def gaps_differ(model: RailModel) -> tuple[bool, float]:
@@ -169,7 +165,7 @@ def gaps_differ(model: RailModel) -> tuple[bool, float]:
     """
     if not np.any(model.busy):
         return False, 0.0
-    r, gap = model.readings, _in_gaps(model)
+    r, gap = model.readings, in_gaps(model)
     count = np.count_nonzero(gap)
     if count == 0:
         return False, 0.0
@@ -222,7 +218,7 @@ def idle_moved_w(model: RailModel) -> float:
         return 0.0
     if math.isfinite(model.drift_u_w):
         return abs(level_w) if abs(level_w) <= MOVED * abs(model.drift_w) else 0.0
-    r, gap = model.readings, _in_gaps(model)
+    r, gap = model.readings, in_gaps(model)
     t = model.middle_s[gap] - float(model.middle_s[model.idle].mean())
     (slope, start_w), cov = np.polyfit(t, r.watts[gap] - float(np.mean(r.watts[model.idle])), 1, cov=True)
     leaves = abs(slope) > CONTRAST * math.sqrt(cov[0, 0]) and abs(start_w) < BEGINS_AT_IDLE * abs(level_w)
@@ -267,3 +263,17 @@ def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
     typical[mine] = each_s[mine] / power
     noise = sum(model.variances(typical).values())
     return math.sqrt(max(scatter - noise, 0.0) + noise * math.sqrt(2.0 / len(spans)))
+
+
+def length_error_s(model: RailModel, windows_s: Floats, other_s: Floats, known_s: float) -> float:
+    """Return by how much the length of all windows together may be wrong beyond ``known_s``, in seconds.
+
+    Energy above idle is power times length, so it shows the true length of spans of even power. What the noise of both
+    estimates hides remains in the result. It is inf if the windows have no such estimates.
+    """
+    cut, whole = trimmed(model, windows_s), integrated(model, windows_s, other_s)
+    if isinstance(cut, TooShort) or whole is None or cut.value_w == 0.0:
+        return math.inf
+    per_w = float(np.sum(windows_s[:, 1] - windows_s[:, 0])) / abs(cut.value_w)
+    seen_s = abs(whole.value_w - cut.value_w) * per_w
+    return math.sqrt(max(seen_s**2 - known_s**2, 0.0) + (model.noise_u_w(whole.dynamic - cut.dynamic) * per_w) ** 2)

@@ -19,15 +19,17 @@ from rig.analysis.power.estimators import (
     gaps_without_reading,
     idle_moved_w,
     integrated,
+    length_error_s,
     stamp_jitter_s,
     trimmed,
 )
+from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.span_ends import cut_off_w
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY
-from rig.analysis.timing.execution_time import BusyTime
+from rig.analysis.timing.execution_time import BusyTime, StampsU
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase, Readings
 from rig.analysis.verdict import Check
@@ -42,6 +44,8 @@ MAX_MISSING = 0.25
 """Share of readings missing in spans, and not elsewhere, above which power is refused."""
 UNSEEN = 2.0
 """How far the power that such readings would have shown may be from dynamic power, as a multiple of it."""
+FINE_STEP = 5e-5
+"""Part of busy time that the step of all stamps together may cost before the trace is asked."""
 INTEGRATED_METHOD = "integrated outward into idle"
 TRIMMED_METHOD = "mean of trimmed windows"
 
@@ -77,12 +81,31 @@ class PowerFigures:
     """What of a recording contradicts itself; each check fails."""
 
 
-def stamp_jitters_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]) -> dict[str, float]:
-    """Return the uncertainty of the total busy time of each phase, in seconds.
+def stamps_u_s(activity: Activity, device: Timebase, models: Sequence[RailModel]) -> dict[str, StampsU]:
+    """Return the uncertainty of the total busy time of each phase.
 
-    It comes from the jitter of stamps and from the lag of a pin.
+    It comes from the jitter of stamps with the lag of a pin, and from the step of stamps.
     """
-    return {name: _stamp_jitter_u_s(phase, device, models) for name, phase in activity.phases.items()}
+    return {
+        name: StampsU(_stamp_jitter_u_s(phase, device, models), _stamp_step_u_s(activity, name, device, models))
+        for name, phase in activity.phases.items()
+    }
+
+
+def _stamp_step_u_s(activity: Activity, name: str, device: Timebase, models: Sequence[RailModel]) -> float:
+    """The step of the stamps averages over spans, unless spans keep step with the clock of their stamps.
+
+    Stamps do not show this. The trace does: energy over power is the length of the spans, whatever their stamps.
+    """
+    windows_s = activity.phases[name].windows_s
+    count = len(windows_s)
+    own_s, most_s = math.sqrt(count / 6.0) * device.step_s, count * device.step_s / math.sqrt(3.0)
+    if count < 2 or not models or most_s < FINE_STEP * activity.phases[name].busy_s:
+        return most_s
+    others = [p.windows_s for n, p in activity.phases.items() if n != name]
+    other_s = np.concatenate([activity.excluded_s(), *others])
+    seen_s = min(length_error_s(model, windows_s, other_s, own_s) for model in models)
+    return math.hypot(own_s, min(seen_s, most_s))
 
 
 def _stamp_jitter_u_s(phase: Phase, device: Timebase, models: Sequence[RailModel]) -> float:
@@ -144,6 +167,7 @@ def rail_figures(
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
     differ, level_w = gaps_differ(model)
+    model = by_gaps(model, activity.busy_windows_s())
     notes += _trace_notes(model, activity, level_w if differ else None)
     figures = Figures()
     refusals: list[Refusal] = []
@@ -197,6 +221,8 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
     yield from missing_notes(name, model.readings, activity.busy_windows_s())
     if (overload := overload_note(name, model)) is not None:
         yield overload
+    if model.gap is not None:
+        yield f"Rail {name}: idle wanders, so idle under the spans is taken from the gaps between them"
     if gap_w is not None:
         yield (
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "

@@ -20,6 +20,12 @@ from rig.types import Floats
 MAX_LINES = 3
 SEGMENT = 1 << 17
 HORIZON_S = 1000.0
+KNOWN = 4.0
+"""Standard deviations by which the frequency of a line may be off."""
+RARE = 0.02
+"""How likely a random walk is, before the readings are seen, compared with flicker noise."""
+WANDER = 5e-4
+"""Part by which it may change during a run, as that of the mains does."""
 BLOCK = 1 << 16
 """Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
@@ -30,7 +36,8 @@ class Noise:
 
     ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``flicker_w2`` is h
     in h / f. ``lines`` are pairs of frequency in Hz and amplitude in W. ``period_s`` is the interval between readings.
-    ``dof`` are the degrees of freedom of the white level.
+    ``dof`` are the degrees of freedom of the white level. ``walk_w2_per_s`` is the variance by which a random walk
+    grows in a second; its spectrum is walk_w2_per_s / (2 pi^2 f^2).
     """
 
     white_w: float
@@ -39,6 +46,7 @@ class Noise:
     lines: tuple[tuple[float, float, float], ...]
     period_s: float
     dof: float
+    walk_w2_per_s: float = 0.0
 
 
 def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Floats, slow: Floats | None = None,
@@ -58,31 +66,46 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     lines = lines_of(residuals, spectra, period_s)
     bins = [binned(spectra, [line[0] for line in lines], period_s)]
     if slow is not None and len(slow) >= 12:
-        bins.append(binned([periodogram(slow, slow_period_s, 2)], [], slow_period_s))
-    white, flicker = _whittle(bins)
+        bins.append(binned([periodogram(slow, slow_period_s, 1)], [], slow_period_s))
+    white, flicker, walk = _whittle(bins)
     sigma = math.sqrt(white / (2.0 * period_s))
     idle_differences = np.concatenate([np.diff(r) for r in residuals])
     excess = spread(busy_differences) ** 2 - spread(idle_differences) ** 2
     n = float(sum(len(r) for r in residuals))
     u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * spread(idle_differences) ** 2
     busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
-    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0))
+    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), 2.0 * math.pi**2 * walk)
 
 
 def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]) -> dict[str, float]:
-    """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines.
+    """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines, walk.
 
     ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy.
     """
     white = float(noise.busy_w**2 * np.sum(weight[busy] ** 2) + noise.white_w**2 * np.sum(weight[~busy] ** 2))
     used = np.flatnonzero(weight)
     if not len(used):
-        return {"white": 0.0, "flicker": 0.0, "lines": 0.0}
+        return {"white": 0.0, "flicker": 0.0, "lines": 0.0, "walk": 0.0}
     t, w = (t_s, weight) if len(used) == len(weight) else (t_s[used], weight[used])
     del used
     flicker = noise.flicker_w2 * _flicker_gain(t, w, noise.period_s) if noise.flicker_w2 > 0 else 0.0
     lines = sum(0.5 * a * a * _line_gain(t, w, f, df) for f, a, df in noise.lines)
-    return {"white": white, "flicker": flicker, "lines": lines}
+    walk = noise.walk_w2_per_s * _walk_gain(t, w, float(t_s[0])) if noise.walk_w2_per_s > 0 else 0.0
+    return {"white": white, "flicker": flicker, "lines": lines, "walk": walk}
+
+
+def _walk_gain(t_s: Floats, weight: Floats, from_s: float) -> float:
+    """Variance of a sum over a random walk that has grown by one in a second since ``from_s``.
+
+    Each step of the walk moves all later readings. Where the walk had come to before the recording counts as part of
+    the calibration limits.
+    """
+    later, total, before_s = float(np.sum(weight)), 0.0, from_s
+    for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
+        moved = later - np.cumsum(weight[part]) + weight[part]
+        total += float(np.diff(t_s[part], prepend=before_s) @ moved**2)
+        later, before_s = float(moved[-1] - weight[part][-1]), float(t_s[part][-1])
+    return total
 
 
 def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
@@ -108,13 +131,20 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
-    mean, worst = t_s.mean(), 0.0
-    turned = np.empty(len(t_s), dtype=np.complex128)
-    for f in f_hz + df_hz * np.linspace(-1.0, 1.0, 5):
-        for part in (slice(k, k + BLOCK) for k in range(0, len(turned), BLOCK)):
-            turned[part] = weight[part] * np.exp(-2j * np.pi * f * (t_s[part] - mean))
-        worst = max(worst, float(np.abs(np.sum(turned)) ** 2))
-    return worst
+    """Return the largest ``|W(f)|^2`` within ``df_hz`` of ``f_hz``.
+
+    The weights are demodulated and summed over stretches far shorter than ``1 / df_hz``, whose spectrum shows every
+    frequency nearby. A line in step with the spans adds up over all of them, in a peak as narrow as the run is long.
+    """
+    slots = 1 + int(8.0 * df_hz * (t_s[-1] - t_s[0]))
+    grid = np.zeros(slots, dtype=np.complex128)
+    for part in (slice(k, k + BLOCK) for k in range(0, len(t_s), BLOCK)):
+        since = t_s[part] - t_s[0]
+        turned = weight[part] * np.exp(-2j * np.pi * f_hz * since)
+        slot = np.minimum((8.0 * df_hz * since).astype(np.int64), slots - 1)
+        grid += np.bincount(slot, turned.real, slots) + 1j * np.bincount(slot, turned.imag, slots)
+    gain = np.abs(np.fft.fft(grid, 4 * slots)) ** 2
+    return float(np.max(gain[np.abs(np.fft.fftfreq(4 * slots)) <= 1.0 / 8.0]))
 
 
 def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
@@ -132,7 +162,7 @@ def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
 def lines_of(
     residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float
 ) -> tuple[tuple[float, float, float], ...]:
-    """Return up to three spectral lines: frequency in Hz, amplitude in W, and spacing of the spectrum in Hz."""
+    """Return up to three spectral lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
     data = [r for r in residuals if len(r) >= 8]
     f, power = spectra[longest]
@@ -148,15 +178,23 @@ def lines_of(
             break
         if any(abs(f[k] - g) < 3.0 * df for g, _, _ in found):
             continue
-        amplitude = math.sqrt(np.mean([_amplitude(r, f[k], df, period_s) ** 2 for r in data]))
-        found.append((float(f[k]), amplitude, float(df)))
+        shown = [_line(r, f[k], df, period_s) for r in data]
+        at_hz = max(zip(map(len, data), shown, strict=True))[1][0]
+        # Rife and Boorstyn (1974): the least variance of the frequency of a tone in white noise
+        off_hz = max(KNOWN * 0.39 * df / math.sqrt(ratio[k]), WANDER * at_hz)
+        found.append((at_hz, math.sqrt(np.mean([a * a for _, a in shown])), min(off_hz, float(df))))
     return tuple(found)
 
 
-def _amplitude(x: Floats, f_hz: float, df_hz: float, period_s: float) -> float:
+def _line(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:
+    """Frequency near ``f_hz`` at which a line is strongest, and its amplitude there."""
     t = np.arange(len(x)) * period_s
-    scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 7)
-    return max(2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan)
+    scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 13)
+    size = np.array([2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan])
+    k = int(np.clip(np.argmax(size), 1, len(size) - 2))
+    bow = size[k - 1] - 2.0 * size[k] + size[k + 1]
+    by = 0.5 * (size[k - 1] - size[k + 1]) / bow if bow < 0.0 else 0.0
+    return float(scan[k] + np.clip(by, -1.0, 1.0) * (scan[1] - scan[0])), float(size.max())
 
 
 def _running_median(power: Floats) -> tuple[Floats, Floats]:
@@ -186,37 +224,43 @@ def binned(
     return centre, mean, count[full]
 
 
-def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, float]:
-    """Return the expected (white, flicker) densities over all levels of flicker noise that the data allow.
+def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, float, float]:
+    """Return the expected (white, flicker, walk) densities over all levels of slow noise that the data allow.
+
+    Slow noise is either flicker noise, h / f, or a random walk, w / f**2.
 
     The likelihood is Whittle's, for averaged exponential ordinates. Each set of bins has its own white level, because
-    spans may add some; the flicker noise is common to all. Its prior is: none with probability one third, otherwise
-    log-uniform over the eight decades below the level that explains everything. The returned white level is that of the
-    first set.
+    spans may add some; the slow noise is common to all. The prior of each kind of slow noise is: none with probability
+    one third, otherwise log-uniform over the eight decades below the level that explains everything; a random walk is
+    ``RARE``. The returned white level is that of the first set.
     """
     if not np.any(bins[0][1] > 0):
-        return 0.0, 0.0
-    most = max(float(np.max(p * g)) for g, p, _ in bins)
-    flicker = np.geomspace(1e-8 * most, most, 97)
-    cost = np.zeros(len(flicker))
-    level: Floats = np.zeros(len(flicker))
-    for k, (g, p, c) in enumerate(bins):
-        white, own = _profile(g, p, c, flicker)
-        cost += own
-        level = white if k == 0 else level
-    chance = np.exp(-(cost - cost.min()))
-    chance[0] *= 0.5 * len(flicker)  # the lowest density means no flicker noise
+        return 0.0, 0.0, 0.0
+    levels, costs, whites = [], [], []
+    for power in (1, 2):
+        most = max(float(np.max(p * g**power)) for g, p, _ in bins)
+        levels.append(np.geomspace(1e-8 * most, most, 97))
+        fits = [_profile(g**power, p, c, levels[-1]) for g, p, c in bins]
+        costs.append(np.sum([own for _, own in fits], axis=0))
+        whites.append(fits[0][0])
+    chance = np.exp(np.min(costs) - np.array(costs))
+    chance[:, 0] *= 0.5 * chance.shape[1]  # the lowest density means no slow noise
+    chance[1] *= RARE
     chance /= chance.sum()
-    return float(np.sum(chance * level)), float(np.sum(chance * flicker))
+    flicker, walk = (float(np.sum(c * level)) for c, level in zip(chance, levels, strict=True))
+    return float(np.sum(chance * np.array(whites))), flicker, walk
 
 
-def _profile(f: Floats, power: Floats, count: Floats, flicker: Floats) -> tuple[Floats, Floats]:
-    """Most likely white level for each flicker density, and the cost there; shapes of ``flicker``."""
-    slope = flicker[:, None] / f[None, :]
+def _profile(steep: Floats, power: Floats, count: Floats, slow: Floats) -> tuple[Floats, Floats]:
+    """Most likely white level for each density of slow noise, and the cost there; shapes of ``slow``.
+
+    The spectrum of slow noise is ``slow / steep``.
+    """
+    slope = slow[:, None] / steep[None, :]
     mean = float(np.sum(count * power) / np.sum(count))
     grid = mean * np.geomspace(1e-3, 3.0, 80)
-    best: Floats = np.full(len(flicker), np.inf)
-    white: Floats = np.zeros(len(flicker))
+    best: Floats = np.full(len(slow), np.inf)
+    white: Floats = np.zeros(len(slow))
     for level in grid:
         model = level + slope
         cost = np.sum(count * (np.log(model) + power / model), axis=1)

@@ -12,7 +12,7 @@ from rig.analysis.power.counter import variances as counter_variances
 from rig.analysis.power.idle_level import counted_drift_w, drift_w, idle_line, idle_weights, idle_window_of
 from rig.analysis.power.noise import Noise, variances
 from rig.analysis.power.rail_noise import rail_noise, slow_residual
-from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import edges_of, in_step, inside, mean_signal, merged, touches
 from rig.analysis.timing.synchronise import AlignedRail
 from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Bools, Floats, Indices, Rail
@@ -25,7 +25,8 @@ BEND_PRIOR = 0.12
 class RailModel:
     """One rail with everything that the estimators share; arrays have the shape of the readings, (n,).
 
-    ``sigma_s`` and ``rate_sigma`` are the uncertainties between the meter's clock and the device's. ``idle`` marks the
+    ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, the step of their stamps included, and
+    ``rate_sigma`` the uncertainty of the rate between the meter's clock and the device's. ``idle`` marks the
     readings in the idle windows, ``busy`` the readings that touch a span, and ``held`` the readings wholly inside one.
     ``weight`` is the length of a reading, or 1 if all readings have the same length. It is 0 where a reading is not a
     number.
@@ -50,6 +51,10 @@ class RailModel:
     """The errors of a counter's readings; None for a rail that is not cumulative."""
     at_looks: Floats | None = None
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
+    gap: Bools | None = None
+    """Readings between spans, if idle under the spans is taken from them; shape (n,)."""
+    beside: Floats | None = None
+    """Weights of idle over the gaps beside the idle windows, shape (n,), with ``gap``."""
 
     @property
     def rail(self) -> Rail:
@@ -76,6 +81,16 @@ class RailModel:
     def idle_weights(self, at_s: float) -> Floats:
         """Return weights that make of the readings the idle level at a moment, by a straight line, shape (n,)."""
         return idle_weights(self.idle, self.weight, self.middle_s, at_s, straight=self.drift_u_w != math.inf)
+
+    def base_weights(self, windows_s: Floats, at_s: float) -> Floats:
+        """Return weights that make of the readings the idle level under spans, whose mean moment is ``at_s``.
+
+        It is ``idle_weights``, or a straight line through the gaps among the spans and what idle is above gaps.
+        """
+        if self.gap is None or self.beside is None:
+            return self.idle_weights(at_s)
+        among = self.gap & (self.middle_s > windows_s.min()) & (self.middle_s < windows_s.max())
+        return idle_weights(among, self.weight, self.middle_s, at_s, straight=True) + self.beside
 
     def idle_level_w(self, at_s: float) -> float:
         """Return idle power at a moment, in watts."""
@@ -106,6 +121,7 @@ def model_of(
     """
     everything = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
     busy_s = merged(everything)
+    sigma_s = math.hypot(sigma_s, 0.5 * activity.step_s, 0.5 * _unseen_s(r, busy_s))
     where = idle_window_of(r, activity.idle_s, everything, sigma_s, host_sigma_s)
     idle = where >= 0
     if np.count_nonzero(idle) < 2:
@@ -142,6 +158,13 @@ def model_of(
     bend_w = _bend(model, _left(r, residual, fill, level), fill)
     del fill
     return replace(model, bend_w=math.hypot(bend_w, _unsettled(model, residual, where)))
+
+
+def _unseen_s(r: Readings, busy_s: Floats) -> float:
+    """Time between apertures in which the ends of spans stay hidden, as far as spans keep step with the readings."""
+    if r.counter:
+        return 0.0
+    return max(r.period_s - float(np.median(r.end_s - r.start_s)), 0.0) * in_step(busy_s[:, 0], r.period_s)
 
 
 def _weight(r: Readings) -> Floats:

@@ -8,6 +8,7 @@ from rig.analysis.power.counter import Counted, Jitter
 from rig.analysis.power.counter import estimate as estimate_counter
 from rig.analysis.power.noise import Noise
 from rig.analysis.power.noise import estimate as estimate_noise
+from rig.analysis.timing.activity_signal import SETTLE_TAU, merged, touches
 from rig.analysis.timing.timeline import Readings
 from rig.types import Bools, Floats, Indices
 
@@ -24,13 +25,24 @@ def rail_noise(
     if r.counter:
         return _counted(r, residual, idle, where, pair, slow)
     stretches = []
-    for k in np.unique(where[idle]):
-        use = idle & (where == k)
+    # a line through windows at different levels would leave a slope in each
+    windows = [idle & (where == k) for k in np.unique(where[idle])]
+    t, y = (np.concatenate([x[use] - x[use].mean() for use in windows]) for x in (r.start_s, residual))
+    slope = float(t @ y) / max(float(t @ t), 1e-300) if len(windows) > 1 else 0.0
+    for use in windows:
         slot = np.round((r.start_s[use] - r.start_s[use][0]) / r.period_s).astype(np.int64)
         grid = np.zeros(slot[-1] + 1)
-        grid[slot] = residual[use] - residual[use].mean()
+        left = residual[use] - slope * r.start_s[use]
+        grid[slot] = left - left.mean()
         stretches.append(grid)
     return estimate_noise(stretches, r.period_s, np.diff(r.watts)[pair], *slow), None
+
+
+def _straightened(residual: Floats, t_s: Floats) -> Floats:
+    """Return the residual without its straight line."""
+    t = t_s - t_s.mean()
+    slope = float(t @ residual) / max(float(t @ t), 1e-300)
+    return np.asarray(residual - residual.mean() - slope * t)
 
 
 def _counted(
@@ -75,4 +87,22 @@ def slow_residual(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, fl
         total_s = np.bincount(slot, weights=share_s, minlength=bins)
         return np.bincount(slot, weights=left * share_s, minlength=bins) / np.maximum(total_s, 1e-300), float(step_s)
     count = np.bincount(slot, minlength=bins)
-    return np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1), float(step_s)
+    level = np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1)
+    return _by_gaps(r, left, busy_s, bins) or (_straightened(level, np.arange(float(bins))), float(step_s))
+
+
+def _by_gaps(r: Readings, left: Floats, busy_s: Floats, most: int) -> tuple[Floats, float] | None:
+    """The same of the readings between spans alone, if there are enough: the power of spans varies by itself."""
+    first_s, last_s = float(busy_s[0, 1]), float(busy_s[-1, 0])
+    bins = int(min(most, len(busy_s) // 2))
+    if bins < 12:
+        return None
+    step_s = (last_s - first_s) / bins
+    margin = np.array([0.0, 1.5 * SETTLE_TAU * r.tau_s])
+    use = r.ok & (r.start_s > first_s) & (r.end_s < last_s) & ~touches(merged(busy_s + margin), r.start_s, r.end_s)
+    slot = ((r.start_s[use] - first_s) / step_s).astype(np.int64)
+    count = np.bincount(slot, minlength=bins)
+    if np.any(count == 0):
+        return None
+    level = np.bincount(slot, weights=left[use], minlength=bins) / count
+    return _straightened(level, np.arange(float(bins))), step_s

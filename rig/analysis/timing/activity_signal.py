@@ -16,6 +16,10 @@ SETTLE_TAU = 5.0
 """Filter time constants after which a step counts as settled (0.7 % of it is left)."""
 
 
+HARMONICS = 8
+"""Of the error of a step at a place between two readings, which has the shape of a sawtooth."""
+
+
 @dataclass(frozen=True)
 class Edges:
     """A piecewise-constant signal by its steps: sorted times in seconds, and jumps, shapes (k,)."""
@@ -147,3 +151,17 @@ def inside(windows_s: Floats, start_s: Floats, end_s: Floats) -> NDArray[np.int6
         held = (k >= 0) & (windows_s[np.clip(k, 0, None), 1] >= end_s[part])
         out[part] = np.where(held, k, -1)
     return out
+
+
+def in_step(at_s: Floats, period_s: float) -> float:
+    """Return how far moments come at the same place between two readings: 1 if all do, 1/n for n at random places.
+
+    It is the mean square of the error that n equal steps have together, over that of one, where a reading leaves out
+    part of its interval.
+    """
+    if period_s <= 0.0 or not len(at_s):
+        return 1.0
+    order = np.arange(1.0, HARMONICS + 1.0)
+    turns = (at_s - at_s[0]) / period_s
+    alike = np.array([abs(np.mean(np.exp(2j * np.pi * m * turns))) ** 2 for m in order])
+    return float(alike @ order**-2.0) / float(np.sum(order**-2.0))

@@ -19,24 +19,40 @@ PERCENTILES = (50, 90, 99)
 
 
 @dataclass(frozen=True)
+class StampsU:
+    """The uncertainty of the total busy time of a phase by the jitter of its stamps and by their step, in seconds."""
+
+    jitter_s: float
+    step_s: float
+
+    def components(self, per_s: float, phase: str, *, shared: bool = True) -> list[Component]:
+        """Return what both do to a figure that changes by ``per_s`` with each second of busy time.
+
+        Figures that are ``shared`` take busy time from the same stamps.
+        """
+        parts = (("stamp jitter", self.jitter_s, "stamps"), ("timer resolution", self.step_s, "ticks"))
+        return [Component(name, per_s * u, shared=f"{tag}:{phase}" if shared else None) for name, u, tag in parts]
+
+
+@dataclass(frozen=True)
 class BusyTime:
-    """The total busy time of counted windows, its uncertainty from stamp jitter by phase, and their inferences."""
+    """The total busy time of counted windows, its uncertainty from their stamps by phase, and their inferences."""
 
     seconds: float
-    jitter_u_s: Mapping[str, float]
+    stamps: Mapping[str, StampsU]
     n: int
 
 
-def busy_times(activity: Activity, jitter_u_s: Mapping[str, float]) -> dict[str, BusyTime]:
-    """Return the busy time of each phase, and of all phases under the name ""; ``jitter_u_s`` is by phase."""
+def busy_times(activity: Activity, stamps: Mapping[str, StampsU]) -> dict[str, BusyTime]:
+    """Return the busy time of each phase, and of all phases under the name ""; ``stamps`` is by phase."""
     if not activity.phases:
         return {}
-    busy = {name: BusyTime(p.busy_s, {name: jitter_u_s[name]}, p.n) for name, p in activity.phases.items()}
+    busy = {name: BusyTime(p.busy_s, {name: stamps[name]}, p.n) for name, p in activity.phases.items()}
     seconds, n = sum(b.seconds for b in busy.values()), max(b.n for b in busy.values())
     union = merged(activity.busy_windows_s())
     together_s = float(np.sum(union[:, 1] - union[:, 0]))
     overlap = together_s < seconds * (1.0 - 1e-9)
-    return busy | {"": BusyTime(together_s if overlap else seconds, dict(jitter_u_s), n)}
+    return busy | {"": BusyTime(together_s if overlap else seconds, dict(stamps), n)}
 
 
 def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTime]) -> Figures:
@@ -46,7 +62,7 @@ def time_figures(activity: Activity, device: Timebase, busy: Mapping[str, BusyTi
     figures = Figures()
     means = {}
     for name, phase in activity.phases.items():
-        means[name] = mean_time(phase, device, busy[name].jitter_u_s[name], f"stamps:{name}")
+        means[name] = mean_time(phase, device, busy[name].stamps[name], name)
         each = (phase.windows_s[:, 1] - phase.windows_s[:, 0]) / phase.inferences
         figures |= {FigureKey("execution_time_s", name): means[name]}
         figures |= spread(each, device, name, float(np.median(phase.inferences)))
@@ -81,14 +97,12 @@ def per_inference_s(activity: Activity) -> Floats:
     return np.array([total[i] / count[i] for i in total])
 
 
-def mean_time(phase: Phase, device: Timebase, jitter_u_s: float, tag: str) -> Quantity:
+def mean_time(phase: Phase, device: Timebase, stamps: StampsU, name: str) -> Quantity:
     """Return the mean execution time of one phase per inference, averaged over all samples."""
     mean = phase.busy_s / max(phase.n, 1)
-    resolution = math.sqrt(len(phase.windows_s) / 6.0) * device.step_s / max(phase.n, 1)
     parts = (
         Component("clock rate, device to host", mean * device.rate_sigma, shared=f"rate:{device.clock.name}"),
-        Component("timer resolution", resolution),
-        Component("stamp jitter", jitter_u_s / max(phase.n, 1), shared=tag),
+        *stamps.components(1.0 / max(phase.n, 1), name),
     )
     return Quantity(mean, "s", tuple(p for p in parts if p.u), 0.0, phase.n, "sum of spans over inferences")
 

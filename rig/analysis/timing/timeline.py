@@ -58,6 +58,8 @@ class Activity:
     """Whether phases were issued one at a time, so that no issue holds a whole inference."""
     joined: bool = False
     """Whether spans of one phase overlapped (a batch, two cores) and were joined."""
+    step_s: float = 0.0
+    """The step of the stamps of spans: either end of a span may be off by as much."""
 
     def excluded_s(self) -> Floats:
         """Return the windows of warm-up and marks, in which the device was busy but nothing counts."""
@@ -169,6 +171,7 @@ def activity_of(run: Run, device: Timebase) -> Activity:
         idle_s=(run.idle_windows_ns() - t0_ns) * 1e-9,
         per_phase=any(i != issues[0] for i in issues),
         joined=joined,
+        step_s=device.step_s,
     )
 
 

@@ -70,11 +70,32 @@ def test_white_noise_is_recovered(sigma: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize("corner_hz", [3.0, 20.0, 100.0])
-def test_flicker_is_recovered_within_a_factor_of_three(corner_hz: float) -> None:
+def test_slow_noise_is_recovered_within_a_factor_of_three(corner_hz: float) -> None:
+    """Where it equals white noise; below, a short recording cannot tell flicker noise from a random walk."""
     density = corner_hz * 2.0 * PERIOD_S
     for seed in range(12):
         found = estimate(idle(seed, white(1.0), flicker(density)), PERIOD_S, NO_DIFFERENCES)
-        assert density / 3.0 < found.flicker_w2 < density * 3.0
+        slow = found.flicker_w2 / corner_hz + found.walk_w2_per_s / (2.0 * math.pi**2 * corner_hz**2)
+        assert density / 3.0 < slow * corner_hz < density * 3.0
+        assert found.white_w == pytest.approx(1.0, rel=0.3)
+
+
+def walk(seconds_w: float) -> Make:
+    return lambda rng, n: np.cumsum(rng.normal(0.0, seconds_w * math.sqrt(PERIOD_S), n))
+
+
+@pytest.mark.parametrize("weight", [mean_of(1000), busy_against_idle(3000)], ids=["level", "difference"])
+def test_a_random_walk_moves_a_sum_as_much_as_stated(weight: Floats) -> None:
+    noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, walk_w2_per_s=0.25)
+    sums = [float(weight @ walk(0.5)(np.random.default_rng(seed), len(weight))) for seed in range(400)]
+    assert math.sqrt(stated(noise, weight)["walk"]) == pytest.approx(float(np.std(sums)), rel=0.1)
+
+
+def test_a_random_walk_is_hardly_taken_for_less_than_it_is() -> None:
+    """What it gained from end to end leaks into its spectrum, so it may be taken for more."""
+    for seed in range(12):
+        found = estimate(idle(seed, white(1.0), walk(3.0)), PERIOD_S, NO_DIFFERENCES)
+        assert 3.0 < found.walk_w2_per_s < 60.0
         assert found.white_w == pytest.approx(1.0, rel=0.3)
 
 
@@ -116,7 +137,7 @@ def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, i
     noise = Noise(idle_w, busy_w, 0.0, (), PERIOD_S, 1000.0)
     t = PERIOD_S * np.arange(n)
     quiet, loud = (variances(noise, mean_of(n), t, np.full(n, busy)) for busy in (False, True))
-    assert quiet == {"white": pytest.approx(idle_w**2 / n), "flicker": 0.0, "lines": 0}
+    assert quiet == {"white": pytest.approx(idle_w**2 / n), "flicker": 0.0, "lines": 0, "walk": 0.0}
     assert loud["white"] == pytest.approx(busy_w**2 / n)
 
 
@@ -132,7 +153,7 @@ def test_scaling_the_weights_scales_every_variance_by_the_square(factor: float, 
 
 def test_a_sum_of_nothing_has_no_variance() -> None:
     noise = Noise(1.0, 1.0, 0.01, ((50.0, 0.5, 0.3),), PERIOD_S, 1000.0)
-    assert stated(noise, np.zeros(10)) == {"white": 0.0, "flicker": 0.0, "lines": 0.0}
+    assert stated(noise, np.zeros(10)) == {"white": 0.0, "flicker": 0.0, "lines": 0.0, "walk": 0.0}
 
 
 @pytest.mark.parametrize("weight", [busy_against_idle(300), busy_against_idle(3000)], ids=["0.3 s", "3 s"])

@@ -96,7 +96,7 @@ def figures_of(plant: SimPlant, spans: Floats, rails: list[Rail], **how: Any) ->
     host, activity = host_timebase(0), activity_of(spans)
     readings = [readings_of(plant, spans, rail, **how) for rail in rails]
     models = {r.rail.name: seen_by(r, spans) for r in readings}
-    busy = busy_times(activity, fig.stamp_jitters_u_s(activity, host, list(models.values())))
+    busy = busy_times(activity, fig.stamps_u_s(activity, host, list(models.values())))
     times = time_figures(activity, host, busy)
     power = fig.power_figures(readings, models, activity, busy)
     energies = energy_figures(times, power.figures, [rail.name for rail in rails], activity)
