@@ -28,7 +28,7 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    verdict = verdict_of(result.validity)
+    verdict = verdict_of(result.validity, result.start.rules)
     parts: list[RenderableType] = [_heading(result)]
     parts += _verdict(verdict, verbose) if verdict is not None else ()
     parts.append(_figures(result) if verbose else _headlines(result))

@@ -18,6 +18,7 @@ from reports.names import title
 from reports.session import members, session_of
 from reports.stream import stream_csv
 from reports.verdict import verdict_of
+from reports.workflow import workflow
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.recording.atomic_write import inside, not_stored, write_whole
@@ -92,7 +93,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "digest": clean(result.session_digest or result.run_digest),
         "directory": clean(directory.resolve().name) if run is not None else clean(result.run_id),
         "kind": _kind(result, session is not None),
-        "verdict": verdict_of(result.validity),
+        "verdict": verdict_of(result.validity, result.start.rules),
         "members": members(session, out) if session is not None else [],
         "simulated": result.simulated,
         "simulators": sections.simulated_parts(start),
@@ -102,7 +103,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "headlines": results.headlines(result),
         "architecture": sections.architecture(start.device),
         "algorithm": sections.algorithm(start),
-        "workflow": sections.workflow(result),
+        "workflow": workflow(result),
         "timing": sections.timing(result),
         "clocks": [sections.clock_row(c) for c in result.clocks.values()],
         "meters": sections.meters(start),

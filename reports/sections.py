@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import UNSET, to_builtins
 
 from reports.format import NOT_STATED, flatten, say, si
-from reports.names import parts_of
-from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import ClockSummary, Result
 from rig.recording.events import Start
 from rig.recording.records import Algorithm, DeviceRecord, MeterRecord
@@ -19,14 +17,6 @@ from rig.types import Accuracy, ClockInfo, Rail
 Pairs = list[tuple[str, str]]
 
 UNSTATED_ACCURACY = "instrument uncertainty not stated"
-
-
-class Stage(NamedTuple):
-    """One box of the workflow diagram; ``kind`` is untimed, idle, timed or silent."""
-
-    title: str
-    kind: str
-    lines: tuple[str, ...]
 
 
 # ---- the system and what it ran -----------------------------------------------------------
@@ -55,8 +45,11 @@ def algorithm(start: Start) -> Pairs:
     stated: dict[str, Any] = to_builtins(start.device.algorithm)
     stated = {**stated, **{key: stated.get(key) for key in ("model", "tuning")}}
     rest = ({"samples": workload.samples} if workload.samples else {}) | workload.details
+    benchmark = [] if workload.benchmark is None else [("Benchmark", say(workload.benchmark.name))]
     return [
         *((_words(key), text) for key, text in flatten(stated)),
+        *_baselines(start),
+        *benchmark,
         ("Task", say(workload.task)),
         ("Workload", f"{say(workload.name)}, version {say(workload.version)}"),
         ("Workload digest (SHA-256)", say(workload.digest_sha256)),
@@ -64,35 +57,17 @@ def algorithm(start: Start) -> Pairs:
     ]
 
 
-def workflow(result: Result) -> list[Stage]:
-    """Return the stages from data to score; timed phases are in the order in which they first happened."""
-    windows = {p: w for p, w in result.series.phase_windows_s.items() if len(w)}
-    timed = sorted(windows, key=lambda p: float(windows[p][0][0]))
-    declared = [p for p in result.start.device.phases if p not in windows]
-    stages = [
-        Stage("Data initialisation", "untimed", ("on the host", "not timed")),
-        Stage("Staging", "untimed", ("samples into device memory", "not timed")),
+def _baselines(start: Start) -> Pairs:
+    """The versions of software that the benchmark's published baselines name, with those of this device beside them."""
+    benchmark, ours = start.workload.benchmark, start.device.versions
+    named = {} if benchmark is None else benchmark.baselines
+    return [
+        (
+            f"Version of {clean(name)}",
+            f"{clean(ours.get(name, 'not used'))}; the published baseline used {clean(theirs)}",
+        )
+        for name, theirs in named.items()
     ]
-    idle = result.series.idle_windows_s
-    if len(idle):
-        lines = (f"{len(idle)} windows", f"{si(float((idle[:, 1] - idle[:, 0]).sum()), 's', 3)} in all")
-        stages.append(Stage("Idle", "idle", (*lines, _figure(result, FigureKey("idle_power_w")))))
-    stages += [Stage(_words(p), "timed", _phase_lines(result, p, len(windows[p]))) for p in timed]
-    stages += [Stage(_words(str(p)), "silent", ("declared", "none recorded")) for p in declared]
-    return [*stages, Stage("Score", "untimed", ("on the host", "not timed"))]
-
-
-def _phase_lines(result: Result, phase: str, count: int) -> tuple[str, ...]:
-    keys = (FigureKey("execution_time_s", phase), FigureKey("active_power_w", phase))
-    return (f"{count} timed spans", *(line for line in (_figure(result, key) for key in keys) if line))
-
-
-def _figure(result: Result, key: FigureKey) -> str:
-    q = result.quantities.get(key)
-    if q is None:
-        return ""
-    value, half, unit = parts_of(key, q)
-    return f"{value}{' ± ' + half if half else ''} {unit}".strip()
 
 
 # ---- how it was measured ------------------------------------------------------------------
@@ -112,13 +87,15 @@ def timing(result: Result) -> Pairs:
     pairs = [
         ("Scenario", say(scenario.name)),
         ("Purpose of the run", say(start.purpose)),
+        ("Configuration of the system", say(start.configuration)),
         ("Recorded clocks", "; ".join(map(_clock_text, start.clocks)) or NOT_STATED),
         ("Inferences timed", str(len(result.series.execution_times_s))),
     ]
     amortised = {} if scenario.amortise_s is UNSET else {"amortise_s": scenario.amortise_s}
     chosen = {k: v for k, v in (amortised | scenario.options).items() if v is not None}
     pairs += [(f"Scenario: {_words(k)}", v) for k, v in flatten(chosen) if k]
-    asked = {} if start.rules is None else {k: v for k, v in to_builtins(start.rules).items() if v is not None}
+    ours = {} if start.rules is None else to_builtins(start.rules)
+    asked = {k: v for k, v in ours.items() if k != "sources" and v not in (None, False, [])}
     return pairs + [(f"Rule: {_words(k)}", v) for k, v in flatten(asked) if k]
 
 

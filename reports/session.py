@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from rig.analysis.result import Result
-from rig.recording.layout import DERIVED
+from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import Run
 from rig.recording.session import is_session, runs_in
 from rig.terminal import clean
@@ -54,8 +55,15 @@ def members(folder: Path, out: Path | None) -> list[Member]:
             gave += ", and times"
         if purpose in ("performance", "power") and purposes.count(purpose) > 1:
             gave += f" (mean of {purposes.count(purpose)})"
+        if configuration := _configuration(path):
+            gave += f"; configuration {configuration}"
         found.append(Member(clean(path.name), clean(purpose), gave, _link(path, folder, out)))
     return found
+
+
+def _configuration(run: Path) -> str:
+    with (run / EVENTS).open("rb") as lines:
+        return clean(json.loads(lines.readline()).get("configuration") or "")
 
 
 def _link(run: Path, folder: Path, out: Path | None) -> str:

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 from rig.analysis.verdict import Check, Validity
 from rig.terminal import clean
+from rig.types import Rules
 
 PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
 _WHOLE = "session as a whole"
+NEVER = "never submittable"
+ALONE = "one run, submittable only as part of a session"
 
 
 class Rule(NamedTuple):
@@ -21,6 +24,7 @@ class Rule(NamedTuple):
     allowed: str
     outcome: str
     ok: bool
+    source: str = ""
 
 
 class RuleGroup(NamedTuple):
@@ -34,7 +38,8 @@ class Verdict(NamedTuple):
     """The verdict with its rules, for readers.
 
     ``caveat`` is empty if results by these rules can be submitted. If there are several runs, a rule in ``failed``
-    begins with the name of its run, and ``passed`` has a group for each run.
+    begins with the name of its run, and ``passed`` has a group for each run. ``sourced`` says whether rules name their
+    sources.
     """
 
     verdict: str
@@ -46,10 +51,14 @@ class Verdict(NamedTuple):
     total: int
     failed: tuple[Rule, ...]
     passed: tuple[RuleGroup, ...]
+    sourced: bool
 
 
-def verdict_of(validity: Validity | None) -> Verdict | None:
-    """Return the verdict: failed rules first, then passed rules, grouped by the runs of a session."""
+def verdict_of(validity: Validity | None, rules: Rules | None = None) -> Verdict | None:
+    """Return the verdict: failed rules first, then passed rules, grouped by the runs of a session.
+
+    ``rules`` are those of the run, if it is known.
+    """
     if validity is None:
         return None
     split = [_split(check) for check in validity.checks]
@@ -63,10 +72,11 @@ def verdict_of(validity: Validity | None) -> Verdict | None:
         valid=validity.valid,
         rules=clean(validity.rules),
         source=clean(validity.source),
-        caveat="" if validity.submittable else "never submittable",
+        caveat="" if validity.submittable else ALONE if rules is not None and rules.submittable else NEVER,
         total=len(validity.checks),
         failed=tuple(failed),
         passed=tuple(group for group in passed if group.rules),
+        sourced=any(check.source for check in validity.checks),
     )
 
 
@@ -80,4 +90,6 @@ def _split(check: Check) -> tuple[str, Rule]:
     match = _OF_RUN.fullmatch(check.rule)
     run, rule = (match["run"], match["rule"]) if match else ("", check.rule)
     outcome = PASS if check.ok else FAIL
-    return clean(run), Rule(clean(rule), clean(check.found), clean(check.allowed), outcome, check.ok)
+    return clean(run), Rule(
+        clean(rule), clean(check.found), clean(check.allowed), outcome, check.ok, clean(check.source)
+    )

@@ -108,6 +108,7 @@ class Rules:
     is about. ``in_time_share`` is the share of frames that must meet their deadline. ``late_share`` limits the 99th
     percentile of the scheduling delay, relative to the latency bound or deadline. ``gap_distance`` limits the
     Kolmogorov distance between the scheduled and the actual gaps. ``trial_tolerance`` is relative to the mean.
+    ``reports`` names figures (``FigureKey.quantity``) that a result must state.
     """
 
     name: str
@@ -128,6 +129,27 @@ class Rules:
     trials: int = 1
     trial_tolerance: float | None = None
     hardware_only: bool = False
+    session: bool = False
+    """A result is a session with runs for performance and for power. One run by itself is no result."""
+    benchmark: bool = False
+    """The workload declares its benchmark, and every parameter has a value that this benchmark allows."""
+    fresh_seeds: bool = False
+    """No two solves of a problem have one seed."""
+    one_tuning: bool = False
+    """The solver is tuned alike for all problems of a run, which are of one size and density."""
+    outline: bool = False
+    """The device declares its architecture, its algorithm and how that was tuned."""
+    at_a_time: int | None = None
+    """The most samples that may wait for an answer together."""
+    deadline_strides: float | None = None
+    """The longest deadline of a frame, in strides of the stream."""
+    reports: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The sentence from which a rule comes, by field or figure. ``*`` stands for every rule that is not named."""
+
+    def source_of(self, rule: str = "*") -> str:
+        """Return the sentence from which a rule comes, or "" if the set names none."""
+        return self.sources.get(rule) or self.sources.get("*", "")
 
 
 # ---- what comes back ----------------------------------------------------------------------
@@ -404,8 +426,36 @@ class Plant(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a benchmark: its distinct values in a workload, those allowed, and the sentence that says so."""
+
+    found: tuple[float | str | None, ...]
+    allowed: tuple[float | str | None, ...]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """The benchmark that a workload belongs to, and how far the workload keeps its parameters.
+
+    ``scenarios`` are those under which the benchmark presents its task. ``options`` holds the allowed values of
+    options of the scenario, and their ``found`` is empty. ``baselines`` holds the versions of software, by
+    distribution, that the published baselines name.
+    """
+
+    name: str
+    scenarios: Parameter
+    parameters: Mapping[str, Parameter]
+    options: Mapping[str, Parameter] = field(default_factory=dict)
+    baselines: Mapping[str, str] = field(default_factory=dict)
+
+
 class Workload(Protocol):
-    """What is streamed: samples, and what a recording must say about their origin."""
+    """What is streamed: samples, and what a recording must say about their origin.
+
+    A workload of a benchmark also has the attribute ``benchmark``, a ``Benchmark``.
+    """
 
     @property
     def name(self) -> str: ...
@@ -431,6 +481,7 @@ class SampleSet:
     digest_sha256: str
     samples: Sequence[Sample]
     details: Mapping[str, Any] = field(default_factory=dict)
+    benchmark: Benchmark | None = None
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """Named, versioned sets of rules: what makes a result valid, and whether it may be submitted.
 
-A run records the rules it was played by, so a verdict can be computed again from the recording. A set is
-never changed once it is published; a correction gets a new version.
+A run records the rules it was played by, so a verdict can be computed again from the recording. A set is never changed
+once it is published; a correction gets a new version.
 """
 
 from __future__ import annotations
@@ -11,30 +11,41 @@ from typing import Any
 
 from rig.errors import refused
 from rig.types import Rules
-
-NEUROBENCH = "NeuroBench, Nature Communications 16 (2025), system track: tasks and metrics"
-MLPERF = "MLPerf Inference rules and LoadGen 6: scenarios, early stopping"
-QUICK = "none: for the bench, never for submission"
+from scenarios.sources import CHOICE, MLPERF, MLPERF_RULES, NEUROBENCH, NEUROBENCH_RULES, QUICK
 
 _NEUROBENCH_ALL: dict[str, Any] = {
-    "submittable": True, "idle_s": 2.0, "whole_set": True, "trials": 5, "trial_tolerance": 0.05, "hardware_only": True,
+    "submittable": True, "session": True, "benchmark": True, "outline": True, "hardware_only": True,
+    "trials": 5, "trial_tolerance": 0.05,
 }  # fmt: skip
-_MLPERF_ALL: dict[str, Any] = {
-    "submittable": True, "idle_s": 2.0, "warmup": 0, "min_duration_s": 600.0, "hardware_only": True,
-}  # fmt: skip
+_MLPERF_ALL: dict[str, Any] = {"submittable": True, "warmup": 0, "min_duration_s": 600.0, "hardware_only": True}
 _ON_TIME: dict[str, Any] = {"late_share": 0.1, "gap_distance": 0.05}
+_ONE_BY_ONE = (
+    "accuracy", "latency_mean_s", "execution_time_s", "execution_time_se_s", "idle_power_w", "active_power_w",
+    "dynamic_power_w", "energy_per_inference_j",
+)  # fmt: skip
+_STREAMED = ("accuracy", "stream_accuracy", "onset_latency_mean_s", "latency_mean_s", "average_power_w")
+_SERVED = ("accuracy", "throughput_samples_hz", "average_power_w")
 
-SETS: Mapping[str, tuple[str, Mapping[str, Mapping[str, Any]]]] = {
+SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]]] = {
     "neurobench-1.0": (
         NEUROBENCH,
+        NEUROBENCH_RULES,
         {
-            "single-stream": _NEUROBENCH_ALL,
-            "real-time": _NEUROBENCH_ALL | {"whole_set": False, "in_time_share": 0.9, "late_share": 0.1},
-            "optimization": _NEUROBENCH_ALL | {"whole_set": True, "trial_tolerance": None},
+            "single-stream": _NEUROBENCH_ALL | {"whole_set": True, "at_a_time": 1, "reports": _ONE_BY_ONE},
+            "real-time": _NEUROBENCH_ALL
+            | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0, "reports": _STREAMED},
+            "optimization": _NEUROBENCH_ALL
+            | {"whole_set": True, "trial_tolerance": None, "fresh_seeds": True, "one_tuning": True}
+            | {"reports": ("gap_{target}_mean", "active_power_w")},
+            "offline": _NEUROBENCH_ALL | {"whole_set": True, "reports": _SERVED},
+            "server": _NEUROBENCH_ALL
+            | _ON_TIME
+            | {"percentile": 0.99, "early_stopping": True, "min_queries": 662, "reports": _SERVED},
         },
     ),
     "mlperf-6": (
         MLPERF,
+        MLPERF_RULES,
         {
             # the least queries from which LoadGen's early stopping gives an estimate: 64 at p90, 662 at p99
             "single-stream": _MLPERF_ALL | {"percentile": 0.9, "min_queries": 64, "early_stopping": True},
@@ -44,6 +55,7 @@ SETS: Mapping[str, tuple[str, Mapping[str, Mapping[str, Any]]]] = {
     ),
     "quick": (
         QUICK,
+        {"*": CHOICE},
         {
             "single-stream": {"submittable": False, "warmup": 1},
             "offline": {"submittable": False, "warmup": 1},
@@ -56,7 +68,7 @@ SETS: Mapping[str, tuple[str, Mapping[str, Mapping[str, Any]]]] = {
 
 
 def neurobench_1_0(scenario: str) -> Rules:
-    """The NeuroBench system track: the whole test set, five trials within 5 %, on hardware."""
+    """The NeuroBench system track: the benchmark's own parameters, five trials with power, on hardware."""
     return rules("neurobench-1.0", scenario)
 
 
@@ -75,10 +87,13 @@ def rules(name: str, scenario: str) -> Rules:
 
     Raises ``UsageError`` for a scenario that the set does not know.
     """
-    source, by_scenario = SETS[name]
+    source, sources, by_scenario = SETS[name]
     if scenario in by_scenario:
-        return Rules(name, scenario, source, **by_scenario[scenario])
+        asked = by_scenario[scenario]
+        named = {k for k in sources if k == "*" or k in asked or k in asked.get("reports", ())}
+        ours = {k: sources.get(f"{scenario}.{k}", sources[k]) for k in named}
+        return Rules(name, scenario, source, sources=ours, **asked)
     if name == "quick":
-        return Rules(name, scenario, source, submittable=False)
+        return Rules(name, scenario, source, submittable=False, sources=sources)
     what = f"the rules {name} do not cover the scenario {scenario!r}"
     raise refused("rules", name, f"They cover {', '.join(by_scenario)}; use --rules quick for others", what)

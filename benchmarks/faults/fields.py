@@ -34,7 +34,7 @@ from reports.console import lines as console_lines
 from reports.render import context
 from rig.analysis.evaluate import evaluate
 from rig.analysis.memory_check import check_recording
-from rig.analysis.summary import Part
+from rig.analysis.session_rules import Part
 from rig.errors import RigError
 from rig.recording.layout import EVENTS
 from rig.recording.reader import open_run

@@ -168,6 +168,8 @@ class Solver:
         where = "Lava's CPU backend, stepped in Python processes" if simulate else "a Loihi 2 board, through Lava"
         details = {
             "schedule_depends_on_budget": False,
+            "solver": f"Lava's QUBO solver, neuron model {options['neuron_model']}",
+            "tuning": "hyperparameters alike for all problems, refract by nodes and density alone",
             "cost": "tracked by the solver within the span, computed again from each solution after it",
             "backend": self._backend,
             "neuron_model": options["neuron_model"],

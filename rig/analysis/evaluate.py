@@ -22,6 +22,7 @@ from rig.analysis.result import ClockSummary, RailSeries, Result, Series
 from rig.analysis.service.change_detection import Stream, change_figures, stream_of
 from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
+from rig.analysis.solving.repeats import repeat_checks
 from rig.analysis.solving.solves import Solve, solves_of, solving_checks, solving_figures, solving_notes
 from rig.analysis.terms import Terms, terms_of
 from rig.analysis.timing.arrival_times import arrival_checks
@@ -67,7 +68,7 @@ def evaluate(run: Run) -> Result:
     figures = accuracy_figures(run) | times | power.figures
     figures |= energy_figures(times, power.figures, [r.rail.name for r in readings], activity)
     figures |= recorder_figures(run)
-    if terms.scenario != "import":  # an imported window holds many inferences that no host requested one by one
+    if terms.scenario.name != "import":  # an imported window holds many inferences that no host requested one by one
         service = service_figures(queries, terms.percentile)
         if len(models) == len(rails) and not activity.per_phase:
             service |= average_figures(list(models.values()), activity, queries.window_s(), queries.completed_count)
@@ -104,7 +105,14 @@ def evaluate(run: Run) -> Result:
             terms,
             queries,
             figures,
-            (*contradictions, *power.checks, *mended, *answer_checks(run), *solving_checks(solves)),
+            (
+                *contradictions,
+                *power.checks,
+                *mended,
+                *answer_checks(run),
+                *solving_checks(solves),
+                *repeat_checks(run),
+            ),
         ),
     )
 

@@ -81,7 +81,7 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``derived/results.json``."""
         start = self.start
-        lab = {"lab": start.lab, "operator": start.operator}
+        lab = {"lab": start.lab, "operator": start.operator, "configuration": start.configuration}
         return {
             "schema": SCHEMA,
             "run_id": self.run_id,
@@ -104,4 +104,5 @@ class Result:
 
 
 def _verdict(validity: Validity) -> dict[str, Any]:
-    return {"verdict": validity.verdict, **asdict(validity)}
+    checks = [{k: v for k, v in asdict(check).items() if k != "source" or v} for check in validity.checks]
+    return {"verdict": validity.verdict, **asdict(validity), "checks": checks}

@@ -10,7 +10,7 @@ from rig.errors import RigError
 from rig.plugins import load, names
 from rig.types import Rules
 
-_TEXTS = ("name", "scenario", "source")
+_TEXTS = ("name", "scenario", "source", "sources")
 
 
 def is_known(rules: Rules) -> bool:

@@ -5,38 +5,20 @@ Times come from the performance runs, accuracy from the accuracy run, power from
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.result import Result
-from rig.analysis.service.queries import queries_of
-from rig.analysis.verdict import Check
-from rig.recording.reader import Run
+from rig.analysis.rule_set import is_known
+from rig.analysis.session_rules import ACCURACY, Part, by_purpose, configuration_of, session_checks
 from rig.recording.session import SizeProbe
 
-SCORES = (FigureKey("accuracy"), FigureKey("balanced_accuracy"))
-NOISY = 0.1
-"""Largest share of the samples whose answers may differ because of the noise of a chip."""
-ALIKE = 0.01
-"""Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
-CACHED = 0.9
-"""A repeated sample shows a cache if it takes less than this share of its time among others (TEST04: 10 %)."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One run of a session, read and evaluated."""
-
-    name: str
-    purpose: str
-    run: Run
-    result: Result
+SCORES = (FigureKey(ACCURACY), FigureKey("balanced_accuracy"))
 
 
 def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()) -> Result | None:
@@ -44,13 +26,17 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
 
     The result of a search is that of the largest size found.
     """
-    by = {p: [part for part in parts if part.purpose == p] for p in ("performance", "accuracy", "power", "compliance")}
+    by = by_purpose(parts)
     lead = next((by[p][0] for p in ("power", "performance", "accuracy") if by[p]), None)
     if lead is None:
         return _searched(name, parts, probes)
+    by = by_purpose([p for p in parts if configuration_of(p) == configuration_of(lead)])
     figures = _figures(by)
-    checks = [*_whole_session(parts), *_of_runs(parts), *_of_session(lead.run, by)]
-    validity = lead.result.validity
+    refusals = tuple(dict.fromkeys(r for part in parts for r in part.result.refusals))
+    validity, rules = lead.result.validity, lead.run.start.rules
+    if validity is not None and rules is not None:
+        checks = session_checks(parts, by, rules, figures, refusals)
+        validity = replace(validity, checks=checks, submittable=rules.submittable and is_known(rules))
     about = "A session of " + ", ".join(f"{part.name} ({part.purpose})" for part in parts)
     own = (note for part in by["power"] or [lead] for note in part.result.notes)
     served = (by["performance"] or [lead])[0].result.series
@@ -60,7 +46,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         complete=all(part.result.complete for part in parts),
         simulated=any(part.result.simulated for part in parts),
         quantities=figures,
-        refusals=tuple(dict.fromkeys(r for part in parts for r in part.result.refusals)),
+        refusals=refusals,
         notes=tuple(dict.fromkeys([about, *own])),
         series=replace(
             lead.result.series,
@@ -68,7 +54,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
             latency_s=served.latency_s,
             execution_times_s=served.execution_times_s,
         ),
-        validity=None if validity is None else replace(validity, checks=tuple(checks)),
+        validity=validity,
     )
 
 
@@ -106,6 +92,8 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
     times = _over_trials([p.result.quantities for p in by["performance"]])
     power = _over_trials([p.result.quantities for p in by["power"]])
     scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k in SCORES}
+    if by["accuracy"]:
+        times = {k: q for k, q in times.items() if k not in SCORES}
     if not times:
         times = {k: q for k, q in power.items() if q.unit not in ("W", "J")}
     own = {k: q for k, q in power.items() if q.unit in ("W", "J") or k.method == PEER}
@@ -128,134 +116,3 @@ def _mean(values: Sequence[Quantity]) -> Quantity:
     if more == 0.0:
         return mean
     return replace(mean, components=(*mean.components, Component("scatter of trials", more, n - 1)))
-
-
-# ---- rules over several runs ---------------------------------------------------------------
-
-
-def _whole_session(parts: Sequence[Part]) -> Iterator[Check]:
-    """Whether every run is there that the runs themselves announce."""
-    announced = [link.of for part in parts if (link := part.run.start.session) is not None and link.of is not None]
-    if announced or any(part.run.start.session for part in parts):
-        wanted = max(announced, default=len(parts) + 1)
-        yield Check("runs of the session", str(len(parts)), str(wanted) if announced else "more", len(parts) == wanted)
-
-
-def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
-    for part in parts:
-        if part.purpose != "probe" and part.result.validity is not None:
-            for check in part.result.validity.checks:
-                yield replace(check, rule=f"{part.name}: {check.rule}")
-
-
-def _of_session(run: Run, by: Mapping[str, list[Part]]) -> Iterator[Check]:
-    rules = run.start.rules
-    for purpose in ("performance", "power"):
-        found = len(by[purpose])
-        wanted = 1 if rules is None else rules.trials or 1
-        if purpose == "power" and not found and not (rules and rules.submittable):
-            continue  # a session that cannot be submitted needs no meter
-        yield Check(f"runs for {purpose}", str(found), f"at least {wanted}", found >= wanted)
-    if rules is not None and rules.trial_tolerance is not None:
-        yield from _within(by, rules.trial_tolerance)
-    yield from _same_answers(by)
-    yield from _no_cache(by)
-
-
-def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:
-    """Every trial is near the mean of all, for the figures that are reported."""
-    for purpose, name in (
-        ("performance", "execution_time_s"),
-        ("power", "active_power_w"),
-        ("power", "average_power_w"),
-    ):
-        key = FigureKey(name)
-        values = [p.result.quantities[key].value for p in by[purpose] if key in p.result.quantities]
-        if len(values) > 1:
-            mean = sum(values) / len(values)
-            worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
-            yield Check(
-                f"{name} of each trial from the mean", f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance
-            )
-
-
-def _same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:
-    """Answers in the performance runs are those of the accuracy run (as LoadGen's TEST01)."""
-    if not (by["accuracy"] and by["performance"]):
-        return
-    expected = _answers(by["accuracy"][0].run)
-    compared = differ = 0
-    for part in by["performance"]:
-        for sample, said in _answers(part.run).items():
-            if sample in expected:
-                compared += 1
-                differ += not said <= expected[sample]
-    if compared:
-        few = differ <= NOISY * compared and _as_accurate([by["accuracy"][0], *by["performance"]])
-        rule = "samples answered otherwise for speed than for accuracy"
-        limit = f"0, or {NOISY:.0%} with accuracies within {ALIKE:.0%}"
-        yield Check(rule, f"{differ} of {compared}", limit, differ == 0 or few)
-
-
-def _as_accurate(parts: Sequence[Part]) -> bool:
-    """Whether as many answers are right in every run, although the noise of a chip changes some of them."""
-    found = [part.result.quantities.get(FigureKey("accuracy")) for part in parts]
-    values = [q.value for q in found if q is not None]
-    return len(values) == len(parts) and max(values) - min(values) <= ALIKE * max(values)
-
-
-def _answers(run: Run) -> dict[str, set[str]]:
-    q = queries_of(run)
-    ids = run.samples["id"].to_pylist()
-    labels = [_decided(text) for text in q.outputs]
-    out: dict[str, set[str]] = {}
-    phases = run.start.device.phases
-    ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
-    # an issue that ran only an earlier phase has no decision
-    decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
-    use = np.isin(q.issue, decided) & (q.output >= 0) & (q.sample >= 0)
-    pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
-    for sample, output in pairs.tolist():
-        out.setdefault(ids[sample], set()).add(labels[output])
-    return out
-
-
-def _decided(text: str) -> str:
-    """The decision in an output: its label where it has one, else all of it."""
-    said = json.loads(text)
-    return json.dumps(said["label"]) if isinstance(said, dict) and "label" in said else text
-
-
-def _no_cache(by: Mapping[str, list[Part]]) -> Iterator[Check]:
-    """A sample that comes again must not be answered sooner than at first (as LoadGen's TEST04).
-
-    One sample repeated is compared with the same sample among others, and every sample of the performance runs with
-    its time in the accuracy run.
-    """
-    repeated = by["compliance"]
-    if not repeated or repeated[0].run.start.scenario.per_phase:  # one phase is quicker than all of them
-        return
-    first, among, again = (_median_times(by[name]) for name in ("accuracy", "performance", "compliance"))
-    for sample, seconds in again.items():
-        # the frames of a stream are not samples of the set; the accuracy run holds each of them once
-        if before := (among or first).get(sample, first.get(sample)):
-            yield _not_sooner(f"time of sample {sample} repeated, against its time among others", seconds / before)
-    ratios = [seconds / first[sample] for sample, seconds in among.items() if first.get(sample)]
-    if ratios:
-        rule = "time of the samples asked again for speed, against when first asked"
-        yield _not_sooner(rule, float(np.median(ratios)))
-
-
-def _not_sooner(rule: str, ratio: float) -> Check:
-    return Check(rule, f"{ratio:.3f}", f"at least {CACHED:g}", ratio >= CACHED)
-
-
-def _median_times(parts: Sequence[Part]) -> dict[str, float]:
-    """Median seconds from issue to completion by sample id, so that no queue counts."""
-    by_sample: dict[str, list[float]] = {}
-    for part in parts:
-        q, ids = queries_of(part.run), part.run.samples["id"].to_pylist()
-        for sample, seconds in zip(q.sample.tolist(), (q.completed_s - q.issued_s).tolist(), strict=True):
-            if math.isfinite(seconds) and sample >= 0:
-                by_sample.setdefault(ids[sample], []).append(seconds)
-    return {name: float(np.median(times)) for name, times in by_sample.items()}

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
-from rig.types import Rules
+from rig.recording.records import ScenarioRecord
+from rig.types import Benchmark, Rules
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Terms:
 
     rules: Rules | None
     purpose: str
-    scenario: str
+    scenario: ScenarioRecord
+    benchmark: Benchmark | None
     latency_bound_s: float | None
     deadline_s: float | None
     complete: bool
@@ -58,7 +60,8 @@ def terms_of(run: Run) -> Terms:
     return Terms(
         rules=start.rules,
         purpose=start.purpose,
-        scenario=start.scenario.name,
+        scenario=start.scenario,
+        benchmark=start.workload.benchmark,
         latency_bound_s=start.scenario.latency_bound_s,
         deadline_s=start.scenario.deadline_s,
         complete=run.stop is not None and run.error is None,

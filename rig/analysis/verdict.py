@@ -7,19 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule: what was found and what is allowed, both as text, and whether the run passes."""
+    """One rule: what was found and what is allowed, both as text, and whether the run passes.
+
+    ``source`` is the sentence from which the rule comes, or "" if the rules of the run name none.
+    """
 
     rule: str
     found: str
     allowed: str
     ok: bool
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Validity:
     """The verdict on one run.
 
-    ``submittable`` says whether results by these rules can be submitted.
+    ``submittable`` says whether this result can be submitted if it is valid. One run of a session cannot.
     """
 
     rules: str

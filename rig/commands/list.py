@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import suppress
+from dataclasses import fields
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
-from rig.errors import UnknownNameError
-from rig.plugins import load, names, options_of
+from rig.errors import UnknownNameError, UsageError
+from rig.plugins import Factory, load, names, options_of
 from rig.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from rig.types import Rules
 
 WIDTH = 100
 
@@ -18,7 +23,9 @@ WIDTH = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig list [NAME]``."""
     parser.add_argument(
-        "name", nargs="?", help="show the options of this device, meter, scenario, workload or importer"
+        "name",
+        nargs="?",
+        help="show the options of this device, meter, scenario, workload or importer, or what a set of rules asks",
     )
 
 
@@ -63,12 +70,43 @@ def options_text(name: str, as_json: bool) -> str:
     options = {
         group: {o.name: {"type": o.kind.__name__, "default": o.default} for o in options_of(factory).values()}
         for group, factory in found.items()
+        if group != "rules"
     }
+    if "rules" in found:
+        from msgspec import to_builtins
+
+        options["rules"] = {r.scenario: to_builtins(r, str_keys=True) for r in _rules_of(found["rules"])}
     if as_json:
         return json.dumps(options) + "\n"
     lines = []
     for group, factory in found.items():
         doc = " ".join((factory.__doc__ or "").split())
         lines.append(f"{group.removesuffix('s')} {name}: {doc}")
+        if group == "rules":
+            lines += _asked(factory)
+            continue
         lines += [f"  {key:20} {o['type']:6} default {o['default']}" for key, o in options[group].items()]
     return "\n".join(lines) + "\n"
+
+
+def _rules_of(factory: Factory) -> list[Rules]:
+    """The rules of a set by scenario, for the scenarios that it covers."""
+    found = []
+    for scenario in names("scenarios"):
+        with suppress(UsageError):
+            found.append(factory(scenario))
+    return found
+
+
+def _asked(factory: Factory) -> list[str]:
+    """What a set asks in each scenario, and the sentence from which it comes."""
+    lines = []
+    for rules in _rules_of(factory):
+        lines.append(f"\n{rules.scenario}")
+        for field in fields(rules)[4:]:
+            value = getattr(rules, field.name)
+            if field.name == "reports":
+                lines += [f"  reports {name:22} {rules.source_of(name)}" for name in value]
+            elif field.name != "sources" and value not in (None, False):
+                lines.append(f"  {field.name:17} {value!s:12} {rules.source_of(field.name)}")
+    return lines

@@ -63,6 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="repeat the performance run and the power run N times; default: as the rules ask",
     )
     add("--compliance", action="store_true", help="add a run that repeats samples, to find caches and shortcuts")
+    add(
+        "--configuration", default="", metavar="NAME",
+        help="name the configuration that the device is in, such as performance or efficiency",
+    )  # fmt: skip
     add("--find-peak", action="store_true", help="first search for the highest valid rate (scenario server)")
     add("--find-size", action="store_true", help="first search for the largest problem that the solver solves")
     add("--speed", type=float, metavar="X", help="simulated seconds in one real second; 0 means as fast as possible")
@@ -127,5 +131,6 @@ def _request(args: argparse.Namespace) -> Request:
         compliance=args.compliance,
         find_peak=args.find_peak,
         find_size=args.find_size,
+        configuration=args.configuration,
         keep_identity=args.keep_identity,
     )

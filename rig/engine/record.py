@@ -44,6 +44,7 @@ def record(
     progress: Progress | None = None,
     artifacts: Mapping[str, bytes] | None = None,
     keep_identity: bool = False,
+    configuration: str = "",
     session: SessionLink | None = None,
     watch: Watch | None = None,
 ) -> Path:
@@ -59,7 +60,7 @@ def record(
 
     check_ids(workload)
     files = artifacts or {}
-    start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity)
+    start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity, configuration)
     start = replace(start, session=session)
     if "bench.toml" in files:
         start = replace(start, **lab_of(files["bench.toml"]))
@@ -80,6 +81,7 @@ def start_document(
     run_id: str,
     rules: Rules | None = None,
     keep_identity: bool = False,
+    configuration: str = "",
 ) -> Start:
     """Return the first line of ``events.jsonl``.
 
@@ -95,6 +97,7 @@ def start_document(
         "t0_ns": bench.clock.now_ns(),
         "argv": given if keep_identity else without_places(given),
         "purpose": purpose,
+        "configuration": configuration,
         "device": device,
         "meters": meters,
         "clocks": list({c.name: c for c in clocks}.values()),
@@ -110,6 +113,7 @@ def start_document(
             "digest_sha256": workload.digest_sha256,
             "samples": len(workload.samples),
             "details": dict(workload.details or {}),
+            "benchmark": getattr(workload, "benchmark", None),
         },
         "environment": environment(),
     }

@@ -96,6 +96,8 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
     """The command line. Without --keep-identity, what identifies a person or a host is left out."""
     purpose: str = "all"
     """What the run is for: all, performance, accuracy, power, compliance or probe."""
+    configuration: str = ""
+    """The configuration of the system, such as performance or efficiency; a result never mixes two."""
     session: SessionLink | None = None
     """The place of the run in its session; null for a run by itself."""
     lab: str | None = None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rig.types import Calibration, ClockInfo, Mode, Rail
+from rig.types import Benchmark, Calibration, ClockInfo, Mode, Rail
 
 Object = dict[str, Any]
 
@@ -135,6 +135,8 @@ class WorkloadRecord(Record, frozen=True):
     """Sentences for every report."""
     nodes: int | None = None
     """For solvers: the size of each problem."""
+    benchmark: Benchmark | None = None
+    """The benchmark that the workload declares, with its parameters; null if it declares none."""
 
 
 class Environment(Record, frozen=True):

@@ -145,6 +145,7 @@ def _record(
                 artifacts=request.artifacts,
                 progress=progress,
                 keep_identity=request.keep_identity,
+                configuration=request.configuration,
                 session=None if link is None else link(),
             )
         except RigError as error:
@@ -168,7 +169,9 @@ def _repeated_sample(workload: Workload) -> Workload:
     first = workload.samples[len(workload.samples) // 2]  # not a sample of the warm-up, which this run follows at once
     times = max(REPEATS_LEAST, min(len(workload.samples), 1024))
     details = {**workload.details, "repeated": first.id}
-    return SampleSet(workload.name, workload.task, workload.version, workload.digest_sha256, [first] * times, details)
+    benchmark = getattr(workload, "benchmark", None)
+    named = (workload.name, workload.task, workload.version, workload.digest_sha256)
+    return SampleSet(*named, [first] * times, details, benchmark)
 
 
 def _exclusive(request: Request, setup: BenchSetup) -> AbstractContextManager[None]:

@@ -10,7 +10,8 @@ from typing import Any
 from rig.analysis.evaluate import evaluate
 from rig.analysis.memory_check import check_recording
 from rig.analysis.result import Result
-from rig.analysis.summary import Part, summarise
+from rig.analysis.session_rules import Part
+from rig.analysis.summary import summarise
 from rig.errors import StoreError
 from rig.plugins import load
 from rig.recording.atomic_write import inside

@@ -53,6 +53,8 @@ class Request:
     compliance: bool = False
     find_peak: bool = False
     find_size: bool = False
+    configuration: str = ""
+    """The configuration of the system that is measured, such as performance or efficiency."""
     exclusive: bool = False
     """Lock the device against other commands on this host. A caller that holds the lock leaves it False."""
     keep_identity: bool = False

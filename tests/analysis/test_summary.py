@@ -15,7 +15,8 @@ from msgspec import structs
 from rig.analysis.evaluate import evaluate
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import Result
-from rig.analysis.summary import Part, _mean, summarise
+from rig.analysis.session_rules import Part
+from rig.analysis.summary import _mean, summarise
 from rig.errors import DeviceError
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder

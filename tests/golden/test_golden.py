@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.summary import Part, summarise
+from rig.analysis.session_rules import Part
+from rig.analysis.summary import summarise
 from rig.commands.main import main
 from rig.errors import RigError
 from rig.recording.reader import open_run

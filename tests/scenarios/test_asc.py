@@ -10,6 +10,7 @@ import pytest
 
 from rig.errors import DataError, UsageError
 from rig.types import Workload
+from scenarios.workloads.asc import benchmark
 from scenarios.workloads.asc import workload as asc
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 
@@ -99,7 +100,7 @@ def test_samples_can_be_sliced_and_indexed_from_the_end() -> None:
 
 
 def test_the_official_counts_are_those_of_the_benchmark() -> None:
-    assert asc.WHOLE_SLICES == {"train": 41360, "test": 16240}
+    assert benchmark.WHOLE_SLICES == {"train": 41360, "test": 16240}
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])

@@ -23,7 +23,7 @@ from scenarios.workloads.qubo_mis.certify import digest
 from scenarios.workloads.qubo_mis.graph import to_hex
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Target, read_rows, write_rows
-from scenarios.workloads.qubo_mis.targets import best_known
+from scenarios.workloads.qubo_mis.targets import TUNING_SEEDS, best_known
 from scenarios.workloads.qubo_mis.workload import open_workload
 
 IDS = [f"mis-n20-d0.25-s{seed}" for seed in (5, 6)]
@@ -49,10 +49,12 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_targets_of_a_file_stand_under_their_own_names(file: Path) -> None:
-    write_rows([row(5), row(6), row(6, name="specified", method=compute.TABU)], file)
+    tabu = row(6, name="specified", method=compute.TABU, versions="dwave-samplers 1.6.0")
+    write_rows([row(5), row(6), tabu], file)
     details = opened(file).details
+    assert details["targets_proven"] == {}
     assert details["targets"] == {"best_known": dict.fromkeys(IDS, -1), "specified": {IDS[1]: -1}}
-    assert details["targets_by"]["specified"] == [compute.TABU]
+    assert details["targets_by"]["specified"] == [f"{compute.TABU} (dwave-samplers 1.6.0)"]
     assert details["targets_file"]["name"] == "targets.json"
 
 
@@ -68,6 +70,20 @@ def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
     assert known is not None
     details = open_workload(nodes=50, density=0.1, seeds="0", targets=str(file)).details
     assert details["targets"]["best_known"] == {"mis-n50-d0.1-s0": known.cost}
+
+
+def test_a_proof_outranks_tabu_whose_target_stands_beside_it(file: Path) -> None:
+    tabu = row(5, name="specified", method=compute.TABU)
+    proof = row(5, cost=-2, certificate="90" + "00" * 2, proven=compute.PROOF)
+    write_rows([tabu, proof], file)
+    targets = opened(file, "5").details["targets"]
+    assert targets == {"best_known": {IDS[0]: -2}, "specified": {IDS[0]: -2}, "tabu": {IDS[0]: -1}}
+
+
+def test_the_published_problems_whose_optimum_is_proven_have_it_as_their_specified_target() -> None:
+    details = open_workload(nodes=25, density=0.1).details
+    assert details["targets"]["specified"] == details["targets"]["best_known"]
+    assert "specified" not in open_workload(nodes=1000, density=0.01, seeds="0").details["targets"]
 
 
 @pytest.mark.parametrize(
@@ -171,27 +187,67 @@ def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(
     capsys: pytest.CaptureFixture[str], file: Path
 ) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
-    for method in ("tabu", "exact", "search"):
-        rig(capsys, "20", "0.25", "5", "6", "--seconds", "0.05", "--method", method, "--out", str(file))
+    for method in ("exact", "tabu", "search"):
+        rig(capsys, "20", "0.25", "5", "6", "--seconds", "2" if method == "exact" else "0.05", "--method", method,
+            "--out", str(file))  # fmt: skip
     found = read_rows(file)
     assert [(r.seed, r.name) for r in found] == [(s, n) for s in (5, 6) for n in ("best_known", "specified")]
+    assert all(r.proven for r in found), "a proof outranks the Tabu that came after it"
     details = opened(file).details
     assert details["targets"]["specified"] == details["targets"]["best_known"]
     assert set(details["targets_proven"]) == set(IDS)
     assert "notes" not in details
 
 
+@pytest.mark.usefixtures("quick_tabu")
+@pytest.mark.parametrize(
+    ("nodes", "seconds", "rows"),
+    [
+        ("20", "2", [("specified", compute.PROOF)]),
+        ("50", "0.05", [("best_known", compute.SEARCH), ("specified", compute.TABU)]),
+    ],
+)
+def test_by_default_the_size_decides_between_proof_and_tabu_and_the_best_known_stands_beside(
+    capsys: pytest.CaptureFixture[str], file: Path, nodes: str, seconds: str, rows: list[tuple[str, str]]
+) -> None:
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    rig(capsys, nodes, "0.25", "5", "--seconds", seconds, "--out", str(file))
+    assert [(r.name, r.method) for r in read_rows(file)] == rows
+    benchmark = open_workload(nodes=int(nodes), density=0.25, seeds="5", targets=str(file)).benchmark
+    assert benchmark is not None
+    (target,) = benchmark.parameters["target"].found
+    assert target in benchmark.parameters["target"].allowed
+
+
+def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    rig(capsys, "10", "0.25", "--draw", "5", "--seconds", "2", "--out", str(file))
+    drawn = [r.seed for r in read_rows(file)]
+    opened_ = open_workload(nodes=10, density=0.25, draw=5, targets=str(file))
+    assert sorted(opened_.details["seeds"]) == drawn
+    assert not set(drawn) & set(TUNING_SEEDS)
+    assert opened_.details["seed_kind"] == "evaluation (drawn)"
+    assert opened_.benchmark is not None
+    assert opened_.benchmark.parameters["target"].found == ("proven",)
+    with pytest.raises(UsageError, match="5 drawn seeds") as caught:
+        open_workload(nodes=10, density=0.25, draw=6, targets=str(file))
+    assert "--draw 6" in caught.value.remedy
+    assert "names seeds and draws" in rig(capsys, "10", "0.25", "7", "--draw", "5", code=3)
+
+
 def test_a_method_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Give one of search, exact, tabu" in rig(capsys, "20", "0.25", "5", "--method", "luck", code=3)
+    assert "Give one of size, search, exact, tabu" in rig(capsys, "20", "0.25", "5", "--method", "luck", code=3)
 
 
 def test_a_line_says_where_the_table_is_better_and_nothing_of_what_is_not_known(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
-    said = rig(capsys, "2500", "0.01", "0", "--seconds", "0.03")
+    said = rig(capsys, "2500", "0.01", "0", "--seconds", "0.03", "--method", "search")
     assert "which is better" in said
-    said = rig(capsys, "20", "0.25", "7", "--seconds", "0.03")
+    said = rig(capsys, "20", "0.25", "7", "--seconds", "0.03", "--method", "search")
     assert "None" not in said
     assert "no other target is known" in said
 

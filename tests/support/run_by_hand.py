@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,21 @@ def read_plainly(path: Path) -> tuple[list[Document], dict[str, pa.Table]]:
         with pa.ipc.open_stream(str(file)) as stream:
             tables[file.relative_to(path).as_posix()] = stream.read_all()
     return events, tables
+
+
+def rewritten(path: Path, to: Path, edit: Callable[[list[Document], dict[str, pa.Table]], None]) -> Path:
+    """A copy of a directory after ``edit`` of its lines and tables, sealed again; files of other kinds are kept."""
+    events, tables = read_plainly(path)
+    before = dict(tables)
+    edit(events, tables)
+    shutil.copytree(path, to)
+    changed = {name: content for name, content in tables.items() if content is not before[name]}
+    for name, content in changed.items():
+        with pa.ipc.new_stream(str(to / name), content.schema) as stream:
+            stream.write_table(content, max_chunksize=64)
+        events[-1].setdefault("files", {})[name] = hashlib.sha256((to / name).read_bytes()).hexdigest()
+    write_lines(to, events)
+    return to
 
 
 def with_ticks(table: pa.Table) -> pa.Table:

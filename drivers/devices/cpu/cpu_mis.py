@@ -77,6 +77,7 @@ def _info(longest_s: float) -> DeviceInfo:
         versions={name: version(name) for name in ("numba", "numpy")},
         details={
             "schedule_depends_on_budget": False,
+            "solver": "local search over independent sets by swaps, drivers/devices/cpu/mis/search.py",
             "cost": "tracked by the solver within the span",
             "tuning": "drivers/devices/cpu/mis/search.py; by nodes and density alone, its values with every answer",
             "processor": platform.processor() or platform.machine(),

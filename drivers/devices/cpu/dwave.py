@@ -73,6 +73,7 @@ def _info(name: str, description: str, tuning: str, longest_s: float) -> DeviceI
         versions={package: version(package) for package in ("dimod", "dwave-samplers", "numpy")},
         details={
             "schedule_depends_on_budget": True,  # the last read is made to fit what is left
+            "solver": description,
             "cost": "computed from each read's solution within the span",
             "tuning": f"{tuning}; by nodes and density alone, its values with every answer",
             "processor": platform.processor() or platform.machine(),

@@ -189,6 +189,8 @@ def open_device(
     prints_first: bool = False,
     dtr: bool = True,
     firmware: str | None = None,
+    network: str = "",
+    tuning: str = "",
 ) -> Device:
     """The board on a serial ``port``; pyserial opens it (extra ``serial``).
 
@@ -202,7 +204,8 @@ def open_device(
     most). ``timer_bits`` is the width of its microsecond counter, ``clock_tolerance`` the limit of its rate
     (relative). With ``prints_first`` a span begins when the line with the first time stamp has been sent, as is so
     with the reference firmware, which prints and then infers; without it at that stamp, as MLPerf Tiny counts.
-    ``dtr=false`` leaves a line low that resets some boards. ``firmware`` names a file whose digest is kept.
+    ``dtr=false`` leaves a line low that resets some boards. ``firmware`` names a file whose digest is kept. ``network``
+    and ``tuning`` say for the report what the firmware runs, and how that was trained and tuned.
 
     Raises ``UsageError`` for options that do not fit, ``SetupError`` for a port without such a board.
     """
@@ -228,6 +231,7 @@ def open_device(
             timeout_s=timeout_s * (iterations + warmups),
             versions={k: v for k, v in said.items() if k != "name"} | {"pyserial": version("pyserial")},
             artifacts=digest,
+            algorithm={"model": said.get("model"), "network": network, "tuning": tuning},
             details={
                 "port": port,
                 "baud": baud,

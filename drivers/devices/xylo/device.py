@@ -195,6 +195,7 @@ def _describe(network: Network, backend: SimBackend, front_end: str) -> DeviceIn
         artifacts={"network": network.digest_sha256},
         details={
             "encoder": {name: getattr(network.encoder, name) for name in network.encoder.__slots__},
+            "network": f"feed-forward spiking network, layers {', '.join(map(str, network.layers))}",
             "layers": list(network.layers),
             "classes": list(network.classes),
             "training": dict(network.training),

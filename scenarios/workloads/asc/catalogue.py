@@ -16,6 +16,7 @@ from rig.errors import DataError
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.scenes import CLASSES
 
+TAU = "tau-urban-2020-mobile"
 TAU_DEVICE = "a"
 _TAU_REMEDY = "Use the data set's own files, unchanged"
 _NAME_COLUMNS = ("filename", "file", "clip")
@@ -94,7 +95,7 @@ def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalo
         "found_slices": sum(clips[name].seconds for name in wanted),
         "whole_slices": whole_seconds[split],
     }
-    return Catalogue("tau-urban-2020-mobile", CLASSES, tuple(clips[name] for name in wanted), details)
+    return Catalogue(TAU, CLASSES, tuple(clips[name] for name in wanted), details)
 
 
 def _tau_meta(path: Path) -> dict[str, str]:

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError, unfit
-from rig.types import Sample
+from rig.types import Benchmark, Sample
 from scenarios.workloads.asc import audio
+from scenarios.workloads.asc.benchmark import WHOLE_SLICES, benchmark_of
 from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau
 from scenarios.workloads.asc.frames import frames_of
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
@@ -35,8 +36,6 @@ TUNING_SEEDS = range(1000, 2000)
 """Seeds that settings may be chosen on."""
 TRAINING_SEEDS = range(0, 1000)
 """Seeds of synthetic scenes that models may be trained on; a test set never uses them."""
-WHOLE_SLICES = {"train": 41360, "test": 16240}
-"""Seconds in the two splits of the whole TAU set."""
 SPLITS = ("train", "test")
 
 _SYNTHETIC_DEFAULT = 120
@@ -56,6 +55,7 @@ class AscWorkload:
     digest_sha256: str
     samples: LazySamples
     details: Mapping[str, Any]
+    benchmark: Benchmark
 
     def sequences(self, seconds: float) -> AscWorkload:
         """The same slices joined to sequences of ``seconds``, for power amortised over long streams.
@@ -215,7 +215,7 @@ def _workload(
     }
     units = tuple(Unit(part.id, part.label, (part,)) for part in slices)
     samples = LazySamples(units, float(rate_hz), load)
-    return AscWorkload(NAME, TASK, VERSION, _digest({**recipe, **basis}), samples, about)
+    return AscWorkload(NAME, TASK, VERSION, _digest({**recipe, **basis}), samples, about, benchmark_of(about))
 
 
 def _catalogue(root: Path, split: str) -> Catalogue:

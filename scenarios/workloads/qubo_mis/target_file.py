@@ -28,7 +28,8 @@ class Target:
 
     The walk of ``search_seed`` reaches the set at move ``moves``, ``found_s`` seconds after it began on the machine
     that computed the row; the whole search took ``searched_s``. ``proven`` names the method that proved that no set is
-    larger, or is None. ``name`` is the name of the target in results.
+    larger, or is None. ``name`` is the name of the target in results. ``drawn`` is True for a seed that was drawn at
+    random for this row.
     """
 
     nodes: int
@@ -46,6 +47,7 @@ class Target:
     proof_s: float | None = None
     versions: str = ""
     name: str = BEST_KNOWN
+    drawn: bool = False
 
     @property
     def key(self) -> Key:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.solving.targets import BEST_KNOWN
+from rig.analysis.solving.targets import BEST_KNOWN, SPECIFIED
 from rig.errors import DataError
 from scenarios.workloads.qubo_mis.certify import certify, digest
 from scenarios.workloads.qubo_mis.graph import Graph
@@ -27,7 +27,11 @@ BEST_KNOWN_FILE = Path(__file__).with_name("best_known.json")
 COMPLETE = "complete graph"
 NODES = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000)
 DENSITIES = (0.01, 0.05, 0.1, 0.25)
+PROVEN_BELOW = 50
+"""Nodes from which the benchmark's target is that of its Tabu search, and below which it is the optimum."""
 TUNING_SEEDS = range(5)
+UNPROVEN = "tabu"
+"""The name of the Tabu target of a problem whose optimum is proven."""
 _NAMED = 20
 """The most seeds that a note names."""
 
@@ -107,6 +111,11 @@ class TargetFile:
                 raise DataError(what, field="targets", value=str(target), remedy=remedy)
         return list(rows)
 
+    def drawn(self, nodes: int, density: float) -> list[int]:
+        """The seeds of this size and density that were drawn together with their targets."""
+        keys = (key for key, rows in self.rows.items() if any(row.drawn for row in rows))
+        return [seed for n, d, seed in keys if (n, d) == (nodes, density)]
+
 
 def open_file(path: Path) -> TargetFile:
     """A file of ``rig targets --out``, whose rows are verified when they are used. Raises ``DataError``."""
@@ -119,21 +128,29 @@ def open_file(path: Path) -> TargetFile:
 def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target]]) -> dict[str, Any]:
     """The recorded details about targets. ``more`` holds the rows of a file by problem id.
 
-    ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods by target name, and
-    ``targets_proven`` the method that proved a best known target to be optimal.
+    ``targets`` holds the cost of each problem id by target name, ``targets_by`` the methods with their versions by
+    target name, and ``targets_proven`` the method that proved a target to be optimal. A proven cost is also the
+    specified target, and outranks that of the Tabu search, which then has the name ``tabu``.
     """
     rows: dict[tuple[str, str], Target] = {}
+    proofs: dict[str, Target] = {}
     for p in instances:
         known = best_known(p.nodes, p.density, p.seed)
         for row in ([known] if known is not None else []) + list(more.get(p.id, ())):
             place = (row.name, p.id)
             rows[place] = better(rows.get(place), row)
+            if row.proven:
+                proofs[p.id] = row
+        if (proof := proofs.get(p.id)) is not None:
+            tabu = rows.get((SPECIFIED, p.id), proof)
+            rows |= {(UNPROVEN, p.id): tabu} if tabu.proven is None else {}
+            rows[SPECIFIED, p.id] = replace(proof, name=SPECIFIED)
     names = dict.fromkeys([BEST_KNOWN, *sorted({name for name, _ in rows})])
     details: dict[str, Any] = {
         "official_targets": {str(p.seed): p.target for p in instances if p.target is not None},
         "targets": {name: {p.id: rows[name, p.id].cost for p in instances if (name, p.id) in rows} for name in names},
-        "targets_by": {name: sorted({r.method for (n, _), r in rows.items() if n == name}) for name in names},
-        "targets_proven": {key: row.proven for (name, key), row in rows.items() if name == BEST_KNOWN and row.proven},
+        "targets_by": {name: sorted({_method(r) for (n, _), r in rows.items() if n == name}) for name in names},
+        "targets_proven": {key: row.proven for key, row in proofs.items()},
     }
     if any(p.target is not None for p in instances):
         details["target_source"] = dict(source())
@@ -144,14 +161,18 @@ def details_of(instances: Sequence[Instance], more: Mapping[str, Iterable[Target
     return details | ({"notes": [_note(unknown)]} if unknown else {})
 
 
+def _method(row: Target) -> str:
+    return f"{row.method} ({row.versions})" if row.versions else row.method
+
+
 def _note(unknown: Sequence[Instance]) -> str:
     first, seeds = unknown[0], [str(p.seed) for p in unknown]
     which = " ".join(seeds[:_NAMED]) + (" ..." if len(seeds) > _NAMED else "")
     return (
         f"No target is known for {len(seeds)} of the problems, so no gap is computed for them: seeds "
         f"{which.replace(' ', ', ')} of {first.nodes} nodes at density {first.density:g}. Compute targets with "
-        f"`rig targets {first.nodes} {first.density:g} {which} --out FILE.json` (--method tabu: as the benchmark "
-        f"specifies), and measure with --option targets=FILE.json --option seeds={','.join(seeds[:_NAMED])}"
+        f"`rig targets {first.nodes} {first.density:g} {which} --out FILE.json`, and measure with --option "
+        f"targets=FILE.json --option seeds={','.join(seeds[:_NAMED])}"
     )
 
 

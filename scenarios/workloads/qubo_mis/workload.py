@@ -17,9 +17,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from rig.errors import unfit
+from rig.errors import refused, unfit
 from rig.recording.atomic_write import regular, replacing
-from rig.types import Sample, SampleSet, Workload
+from rig.types import Sample, SampleSet
+from scenarios.workloads.qubo_mis.benchmark import benchmark_of
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import MAX_SEED, checked, gnm_edges
 from scenarios.workloads.qubo_mis.targets import (
@@ -83,13 +84,14 @@ def open_workload(
     draw: int = 0,
     announced: bool = False,
     targets: str = "",
-) -> Workload:
+) -> SampleSet:
     """Open the workload.
 
     nodes: 2 or more; the benchmark has 10, 25, 50, 100, 250, 500, 1000, 2500, 5000 and goes on growing.
     density: share of nodes^2 / 2 that are edges, above 0 and up to 1; the benchmark has 0.01, 0.05, 0.1, 0.25.
     seeds: problem seeds, such as "0-4" or "7,11,20-22".
-    draw: draw so many seeds at random in place of ``seeds``, none of them a tuning seed; ``details`` records them.
+    draw: draw so many seeds at random in place of ``seeds``, none of them a tuning seed; ``details`` records them. If
+    ``targets`` holds seeds that `rig targets --draw` drew for this size and density, they are taken.
     announced: the seeds are those that NeuroBench announced for evaluation.
     targets: a file of `rig targets --out`, whose targets stand beside those that the rig knows.
 
@@ -97,9 +99,9 @@ def open_workload(
     that are not valid and for more nodes than memory holds, DataError for a file of targets that is wrong.
     """
     nodes, density, _ = checked(nodes, density, 0)
-    chosen = _seeds(seeds, draw, announced)
-    samples = LazyGraphs(tuple(_instance(nodes, density, seed) for seed in chosen))
     file = open_file(Path(targets)) if targets else TargetFile()
+    chosen = _seeds(seeds, draw, announced, file, nodes, density)
+    samples = LazyGraphs(tuple(_instance(nodes, density, seed) for seed in chosen))
     digests, more = {}, {}
     for p in samples.instances:
         digests[str(p.seed)] = graph_digest(samples.graph(p), density, p.seed)
@@ -118,7 +120,8 @@ def open_workload(
         **({"targets_file": dict(file.about)} if targets else {}),
     }
     whole = hashlib.sha256(json.dumps([VERSION, list(digests.values())]).encode()).hexdigest()
-    return SampleSet(NAME, TASK, VERSION, whole, samples, details)
+    benchmark = benchmark_of(samples.instances, list(kinds.values()), (ANNOUNCED, DRAWN), details)
+    return SampleSet(NAME, TASK, VERSION, whole, samples, details, benchmark)
 
 
 def graph_digest(graph: Graph, density: float, seed: int) -> str:
@@ -166,7 +169,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _seeds(text: str, draw: int, announced: bool) -> tuple[int, ...]:
+def _seeds(text: str, draw: int, announced: bool, file: TargetFile, nodes: int, density: float) -> tuple[int, ...]:
     if not 0 <= draw <= MOST_SEEDS:
         raise unfit("draw", draw, "is not a valid count", f"Use 0 to {MOST_SEEDS}")
     if draw:
@@ -174,7 +177,7 @@ def _seeds(text: str, draw: int, announced: bool) -> tuple[int, ...]:
             raise unfit(
                 "draw", draw, "cannot be combined with seeds or announced", "Leave out seeds and announced, or draw"
             )
-        return _drawn(draw)
+        return _drawn(draw, file.drawn(nodes, density), nodes, density)
     chosen = parse_seeds(text)
     tuning = [seed for seed in chosen if seed in TUNING_SEEDS]
     if announced and tuning:
@@ -182,11 +185,20 @@ def _seeds(text: str, draw: int, announced: bool) -> tuple[int, ...]:
     return chosen
 
 
-def _drawn(count: int) -> tuple[int, ...]:
+def drawn_seeds(count: int) -> tuple[int, ...]:
+    """So many different seeds at random, none of them a tuning seed."""
     drawn: dict[int, None] = {}
     while len(drawn) < count:
         drawn[TUNING_SEEDS.stop + secrets.randbelow(_DRAWN_BELOW - TUNING_SEEDS.stop)] = None
     return tuple(drawn)
+
+
+def _drawn(count: int, known: Sequence[int], nodes: int, density: float) -> tuple[int, ...]:
+    """Seeds that were drawn with their targets, or new ones where none were."""
+    if known and count > len(known):
+        remedy = f"Use draw={len(known)}, or `rig targets {nodes} {density:g} --draw {count} --out` a new file"
+        raise refused("draw", count, remedy, f"the file of targets has {len(known)} drawn seeds of this size")
+    return tuple(known[:count]) or drawn_seeds(count)
 
 
 def _kind(seed: int, draw: int, announced: bool) -> str:

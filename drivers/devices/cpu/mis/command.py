@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from drivers.devices.cpu.mis.compute import compute, proven
@@ -16,7 +16,8 @@ from rig.terminal import say, say_json
 from scenarios.workloads.qubo_mis.certify import certify
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
 from scenarios.workloads.qubo_mis.target_file import Key, Target, better, read_rows, write_rows
-from scenarios.workloads.qubo_mis.targets import best_known, fault_of, load_table, official_target
+from scenarios.workloads.qubo_mis.targets import PROVEN_BELOW, best_known, fault_of, load_table, official_target
+from scenarios.workloads.qubo_mis.workload import drawn_seeds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="approximate time of search or proof for each problem; default: 10",
     )
     add(
-        "--method", default="search", metavar="METHOD",
-        help="search: search, then try to prove; exact: only prove; tabu: as the benchmark specifies; "
+        "--method", default="size", metavar="METHOD",
+        help="size: as the benchmark specifies, a proof below 50 nodes and D-Wave Tabu from 50 on, with the best of a "
+        "search beside it; search: search, then try to prove; exact: only prove; tabu: only D-Wave Tabu; "
         "default: %(default)s",
+    )  # fmt: skip
+    add(
+        "--draw", type=int, default=0, metavar="N",
+        help="draw N seeds at random, and mark them as drawn for --option draw=N; name no seeds then",
     )  # fmt: skip
     add("--out", type=Path, metavar="FILE.json", help="add the rows to this file, for --option targets=FILE.json")
     add("problem", nargs="*", metavar="NODES DENSITY SEED", help="number of nodes, density, then one or more seeds")
@@ -41,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compute and verify targets, or verify the table. Raises ``IntegrityError`` when a certificate is wrong."""
-    keys = _keys(args.problem, args.verify)
+    keys = _keys(_with_seeds(args.problem, args.draw), args.verify)
     if args.verify:
         if args.out is not None:
             what = f"--verify does not write the file {args.out}"
@@ -54,20 +60,32 @@ def run(args: argparse.Namespace) -> int:
     kept = _kept(args.out)
     said = []
     for key in keys:
-        found, others = _found(key, args.method, args.seconds)
-        if args.out is not None:  # after each, since one may take minutes
-            place = (found.key, found.name)
-            kept[place] = found if found.name == SPECIFIED else better(kept.get(place), found)
-            write_rows(kept.values(), args.out)
-        if args.json:
-            said.append({**asdict(found), **others, "verified": True})
-        else:
-            say(_line(found, others, args.seconds).rstrip("\n"))
+        # above the size that is proven, what a search finds stands beside the specified target
+        beside = ("search",) if args.method == "size" and key[0] >= PROVEN_BELOW else ()
+        for method in (args.method, *beside):
+            found, others = _found(key, method, args.seconds)
+            found = replace(found, drawn=bool(args.draw))
+            if args.out is not None:  # after each, since one may take minutes
+                place = (found.key, found.name)
+                kept[place] = _kept_of(kept.get(place), found)
+                write_rows(kept.values(), args.out)
+            if args.json:
+                said.append({**asdict(found), **others, "verified": True})
+            else:
+                say(_line(found, others, args.seconds).rstrip("\n"))
     if args.json:
         say_json(json.dumps(said))
     elif args.out is not None:
         say(f"wrote {args.out}: measure with --option targets={args.out}")
     return 0
+
+
+def _with_seeds(problem: Sequence[str], draw: int) -> list[str]:
+    """The problem as it was named, with drawn seeds where ``draw`` asks for them. Raises ``UsageError`` for both."""
+    if draw and (draw < 0 or len(problem) != 2):
+        what = f"{' '.join(problem)!r} names seeds and draws {draw}" if len(problem) > 2 else "nothing can be drawn"
+        raise refused("draw", draw, "Write `rig targets NODES DENSITY --draw N`", what)
+    return [*problem, *map(str, drawn_seeds(draw))]
 
 
 def _keys(problem: Sequence[str], may_be_none: bool) -> list[Key]:
@@ -93,6 +111,13 @@ def _kept(out: Path | None) -> dict[tuple[Key, str], Target]:
     if out is None or not regular(out).exists():
         return {}
     return {(target.key, target.name): target for target in read_rows(out)}
+
+
+def _kept_of(known: Target | None, found: Target) -> Target:
+    """The row that a file keeps: a proof outranks Tabu, the last Tabu counts, and of a search the better row."""
+    if found.name != SPECIFIED:
+        return better(known, found)
+    return known if known is not None and known.proven and not found.proven else found
 
 
 def _rows_of(keys: Sequence[Key]) -> list[Target]:

@@ -1,0 +1,31 @@
+"""Whether the solves of a run are repetitions: new seeds for each problem, and one tuning for all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rig.analysis.verdict import Check
+from rig.recording.reader import Run
+
+
+def repeat_checks(run: Run) -> Iterator[Check]:
+    """Yield the checks of seeds and tuning, as far as the answers of the solver state them and the rules ask."""
+    rules = run.start.rules
+    if rules is None or not (rules.fresh_seeds or rules.one_tuning):
+        return
+    seeds: dict[str, list[str]] = {}
+    tunings = set()
+    for row in run.replies.select(["sample_id", "output", "warmup"]).to_pylist():
+        said = json.loads(row["output"] or "null")
+        if isinstance(said, dict) and not row["warmup"]:
+            if "seed" in said:
+                seeds.setdefault(row["sample_id"], []).append(str(said["seed"]))
+            tunings.add(json.dumps(said.get("tuning"), sort_keys=True))
+    if rules.fresh_seeds:
+        again = sum(len(found) - len(set(found)) for found in seeds.values())
+        yield Check("solves with a seed that their problem had before", str(again), "0", not again,
+                    rules.source_of("fresh_seeds"))  # fmt: skip
+    if rules.one_tuning:
+        found, source = str(len(tunings)), rules.source_of("one_tuning")
+        yield Check("tunings of the solver in a run", found, "at most 1", len(tunings) <= 1, source)

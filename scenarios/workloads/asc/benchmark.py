@@ -1,0 +1,42 @@
+"""What NeuroBench's acoustic scene classification asks of its data, and what an opened workload has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rig.types import Benchmark, Parameter
+from scenarios.workloads.asc.catalogue import TAU
+from scenarios.workloads.asc.scenes import CLASSES
+from scenarios.workloads.asc.slices import SLICE_S
+
+NAME = "NeuroBench 1.0, acoustic scene classification"
+WHOLE_SLICES = {"train": 41360, "test": 16240}
+"""Seconds in the two splits of the whole TAU set."""
+
+_DATA = "N, ASC, Benchmark dataset: "
+
+
+def benchmark_of(details: Mapping[str, Any]) -> Benchmark:
+    """The benchmark, from the details of an opened workload."""
+    return Benchmark(
+        NAME,
+        Parameter(
+            (),
+            ("single-stream", "real-time"),
+            "P, ASC: 'presented under the Real-time or Single-stream task scenarios'; N, ASC, Task: 'batch-size 1'",
+        ),
+        {
+            "data set": Parameter((details["source"],), (TAU,), f"{_DATA}'using the TAU Urban Acoustic Scenes 2020'"),
+            "split": Parameter((details["split"],), ("test",), "N, ASC, Task: 'will report test set accuracy'"),
+            "samples": Parameter(
+                (details["slices"],), (WHOLE_SLICES["test"],), f"{_DATA}'as well as 16240 test samples'"
+            ),
+            "classes": Parameter(tuple(details["classes"]), CLASSES, f"{_DATA}'Of the 10 available scene classes'"),
+        },
+        {
+            "window_s": Parameter(
+                (), (SLICE_S,), "N, ASC, Task: 'One inference is defined as the processing of one second of audio data'"
+            )
+        },
+    )

@@ -1,0 +1,73 @@
+"""What NeuroBench's QUBO benchmark asks of its problems, and what an opened workload has of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
+from typing import Any
+
+from rig.analysis.solving.gap import THRESHOLDS
+from rig.analysis.solving.targets import OFFICIAL, SPECIFIED
+from rig.types import Benchmark, Parameter
+from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES, PROVEN_BELOW, Instance
+
+NAME = "NeuroBench 1.0, QUBO (maximum independent set)"
+SEEDS = 5
+SOLVES = 5
+TIMEOUTS_S = (1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2)
+"""The published baselines went on to 1000 s, which the specification does not name."""
+PROVEN = "proven"
+BASELINES = {"lava-nc": "0.8.0", "lava-optimization": "0.3.0", "dwave-samplers": "1.1.0"}
+"""Versions by distribution, of the baselines in N: Lava 0.8.0, Lava Optimization 0.3.0, D-Wave Samplers v1.1.0."""
+
+_DATA, _TASK = "N, QUBO, Benchmark dataset: ", "N, QUBO, Task and metrics: "
+
+
+def sizes(nodes: int) -> tuple[int, ...]:
+    """The benchmark's sizes, which go on as 10, 25, 50 times powers of ten, up to 5000 or to ``nodes``."""
+    every = (step * 10**exponent for exponent in count() for step in (10, 25, 50))
+    last = max(nodes, NODES[-1])
+    return tuple(takewhile(lambda size: size <= last, every))
+
+
+def benchmark_of(
+    instances: Sequence[Instance], kinds: Sequence[str], allowed_kinds: Sequence[str], details: Mapping[str, Any]
+) -> Benchmark:
+    """The benchmark, from the problems of an opened workload, the kinds of their seeds, and its details."""
+    first = instances[0]
+    small = first.nodes < PROVEN_BELOW
+    target = f"{_DATA}" + (
+        "'fewer than 50 nodes will be solved to global optimality'"
+        if small
+        else "'The DWave Tabu CPU sampler80 will be used with 100 reads and 50 restarts'"
+    )
+    parameters = {
+        "nodes": Parameter((first.nodes,), sizes(first.nodes), f"{_DATA}'Number of nodes, spaced in a "
+                           "pseudo-geometric progression'"),
+        "density": Parameter((first.density,), DENSITIES, f"{_DATA}'Density of edges: 1%, 5%, 10%, 25%'"),
+        "kind of seeds": Parameter(tuple(sorted(set(kinds))), tuple(allowed_kinds), f"{_DATA}'0, 1, 2, 3, 4 are "
+                                   "allowed for tuning. At evaluation time, for official results NeuroBench will "
+                                   "announce five seeds'"),
+        "number of seeds": Parameter((len(instances),), (SEEDS,), f"{_DATA}'NeuroBench will announce five seeds'"),
+        "target": Parameter(targets_of(instances, details), (PROVEN,) if small else (SPECIFIED, OFFICIAL, PROVEN),
+                            target),
+    }  # fmt: skip
+    options = {
+        "timeout_s": Parameter((), TIMEOUTS_S, f"{_TASK}'Timeouts spread across orders of magnitude'"),
+        "to_gap": Parameter((), (None, *THRESHOLDS), f"{_TASK}'BKS-Gap thresholds, e.g., 0.1, 0.05, and 0.01'"),
+        "solves": Parameter(
+            (), (SOLVES,), "N, baselines, QUBO: 'ran repeatedly with five different initial variable assignments'"
+        ),
+    }
+    scenarios = Parameter((), ("optimization",), "P, QUBO: 'As an Optimization scenario task'")
+    return Benchmark(NAME, scenarios, parameters, options, BASELINES)
+
+
+def targets_of(instances: Sequence[Instance], details: Mapping[str, Any]) -> tuple[str, ...]:
+    """How the targets of the problems were found: proven, specified (Tabu), official, or none of these."""
+    proven, named = details["targets_proven"], details["targets"].get(SPECIFIED, {})
+    kinds = (
+        PROVEN if p.id in proven else OFFICIAL if p.target is not None else SPECIFIED if p.id in named else "none"
+        for p in instances
+    )
+    return tuple(dict.fromkeys(kinds))

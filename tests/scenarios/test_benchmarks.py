@@ -1,0 +1,91 @@
+"""What the two workloads of the system track declare of their benchmark: values found, and values allowed."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig.analysis.benchmark import benchmark_checks
+from rig.recording.events import declared_start
+from rig.recording.records import ScenarioRecord
+from rig.types import Benchmark, Workload
+from scenarios.workloads.asc.workload import open_workload as open_asc
+from scenarios.workloads.qubo_mis.benchmark import sizes
+from scenarios.workloads.qubo_mis.targets import DENSITIES, NODES
+from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo
+from tests.support.hardware_clothes import DENSITY, proven_targets
+from tests.support.hardware_clothes import NODES as SMALL
+from tests.support.start_lines import LEAST
+
+
+def broken(workload: Workload, scenario: str, **options: Any) -> set[str]:
+    benchmark = getattr(workload, "benchmark", None)
+    assert isinstance(benchmark, Benchmark)
+    given = {"timeout_s": 1.0, "solves": 5, "to_gap": None} | options
+    checks = list(benchmark_checks(benchmark, ScenarioRecord(name=scenario, options=given), "a rule"))
+    assert all(check.source for check in checks)
+    return {check.rule.removeprefix("benchmark: ") for check in checks if not check.ok}
+
+
+def test_qubo_off_the_grid_on_tuning_seeds_breaks_each_rule_by_its_name() -> None:
+    """Before there were such checks, this was VALID."""
+    workload = open_qubo(nodes=60, density=0.07, seeds="0-2")
+    found = broken(workload, "optimization", timeout_s=0.007, solves=3, to_gap=0.2)
+    assert found == {
+        "nodes", "density", "kind of seeds", "number of seeds", "target", "option timeout_s", "option solves",
+        "option to_gap",
+    }  # fmt: skip
+
+
+def test_eight_samples_of_the_training_split_break_three_rules() -> None:
+    """Before there were such checks, this was VALID."""
+    assert broken(open_asc(samples=8, split="train"), "single-stream") == {"data set", "split", "samples"}
+
+
+def test_qubo_with_announced_seeds_and_proven_targets_keeps_every_rule(tmp_path: Path) -> None:
+    file = str(proven_targets(tmp_path / "targets.json"))
+    workload = open_qubo(nodes=SMALL, density=DENSITY, seeds="5-9", announced=True, targets=file)
+    assert broken(workload, "optimization") == set()
+    assert broken(workload, "server") == {"scenario of the benchmark"}
+    chosen = open_qubo(nodes=SMALL, density=DENSITY, seeds="5-9", targets=file)
+    assert broken(chosen, "optimization") == {"kind of seeds"}
+
+
+@pytest.mark.parametrize("timeout_s", [1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0])
+def test_the_six_timeouts_are_allowed(timeout_s: float) -> None:
+    assert "option timeout_s" not in broken(open_qubo(nodes=10), "optimization", timeout_s=timeout_s)
+
+
+def test_the_sizes_go_on_in_their_progression() -> None:
+    assert sizes(10) == NODES
+    assert sizes(10_000) == (*NODES, 10_000)
+    assert 30_000 not in sizes(30_000)
+    assert sizes(25_000)[-2:] == (10_000, 25_000)
+
+
+@pytest.mark.parametrize("nodes", [25, 50])
+def test_the_published_targets_are_by_the_rule_for_their_size(nodes: int) -> None:
+    for density in DENSITIES:
+        assert "target" not in broken(open_qubo(nodes=nodes, density=density), "optimization")
+
+
+def test_a_workload_keeps_its_benchmark_when_it_is_joined_to_sequences() -> None:
+    opened = open_asc(samples=8, audio_hz=1000)
+    assert opened.sequences(2.0).benchmark == opened.benchmark
+
+
+@pytest.mark.parametrize("driver", ["cpu_mis", "cpu_sa", "cpu_tabu"])
+def test_the_solvers_of_this_computer_outline_what_they_run_and_how_it_is_tuned(driver: str) -> None:
+    """So that a real session of them can be VALID."""
+    pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
+    pytest.importorskip("numba", reason="extra qubo is not installed")
+    device = importlib.import_module(f"drivers.devices.cpu.{driver}").open_device()
+    try:
+        ran = declared_start({**LEAST, "device": device.info()}).device
+    finally:
+        device.close()
+    assert ran.mode == "hardware"
+    assert ran.description and ran.algorithm.solver and ran.algorithm.tuning

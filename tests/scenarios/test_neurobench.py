@@ -1,0 +1,372 @@
+"""The rules neurobench-1.0: a session that keeps them is VALID, and each single change makes it INVALID by its rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from reports.verdict import ALONE, verdict_of
+from rig.analysis.evaluate import evaluate
+from rig.recording.reader import open_run
+from rig.types import Rules
+from scenarios.rules import rules
+from scenarios.sources import CHOICE
+from tests.support.hardware_clothes import Document, Edit, Session, edited, recorded
+from tests.support.paths import ROOT, SHARED
+from tests.support.run_by_hand import rewritten
+
+SCENARIOS = ("single-stream", "optimization", "real-time", "offline", "server")
+FIRST, POWER = "performance-1", "power-1"
+Tables = dict[str, pa.Table]
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Session]:
+    """One session of each scenario, recorded once: in virtual time they take a second or two each."""
+    made: dict[str, Session] = {}
+
+    def of(scenario: str) -> Session:
+        if scenario not in made:
+            made[scenario] = recorded(scenario, tmp_path_factory.mktemp("clothed"))
+        return made[scenario]
+
+    return of
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(
+    session: Callable[[str], Session], scenario: str
+) -> None:
+    validity = session(scenario).result.validity
+    assert validity is not None
+    assert [check for check in validity.checks if not check.ok] == []
+    assert (validity.verdict, validity.submittable) == ("VALID", True)
+    assert {bool(check.source) for check in validity.checks} == {True}
+
+
+def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
+    played = recorded("single-stream", tmp_path, amortise_s=2.0, compliance=True, configuration="efficiency")
+    assert {part.run.start.configuration for part in played.parts} == {"efficiency"}
+    assert played.result.to_json()["configuration"] == "efficiency"
+    validity = played.result.validity
+    assert validity is not None
+    assert [check for check in validity.checks if not check.ok] == []
+
+
+@pytest.mark.parametrize(("mode", "failing"), [("together", ["mode"]), ("performance", []), ("power", [])])
+def test_one_run_by_itself_is_never_submittable(tmp_path: Path, mode: str, failing: list[str]) -> None:
+    (part,) = recorded("single-stream", tmp_path, mode=mode).parts
+    validity = part.result.validity
+    assert validity is not None
+    assert [check.rule for check in validity.checks if not check.ok] == failing
+    assert validity.submittable is False
+    verdict = verdict_of(validity, part.run.start.rules)
+    assert verdict is not None
+    assert verdict.caveat == ALONE
+
+
+def test_a_probe_of_a_search_is_not_judged_by_its_benchmark(session: Callable[[str], Session], tmp_path: Path) -> None:
+    def probe(events: list[Document], tables: Tables) -> None:
+        events[0]["purpose"], events[0]["workload"]["benchmark"] = "probe", None
+
+    path = rewritten(session("server").parts[1].run.path, tmp_path / "probe", probe)
+    validity = evaluate(open_run(path)).validity
+    assert validity is not None
+    assert validity.valid
+
+
+# ---- single changes ---------------------------------------------------------------------------
+
+
+def start(*path: str, to: Any) -> Edit:
+    """Sets a value in the start line."""
+
+    def edit(events: list[Document], tables: Tables) -> None:
+        at = events[0]
+        for name in path[:-1]:
+            at = at[name]
+        at[path[-1]] = to
+
+    return edit
+
+
+def found(parameter: str, *values: Any) -> Edit:
+    return start("workload", "benchmark", "parameters", parameter, "found", to=list(values))
+
+
+def option(name: str, value: Any) -> Edit:
+    return start("scenario", "options", name, to=value)
+
+
+def rows(table: str, change: Callable[[int, Document], Document | None]) -> Edit:
+    """Changes each row of a table that counts, by its number, or leaves it out."""
+
+    def edit(events: list[Document], tables: Tables) -> None:
+        name = f"{table}.arrows"
+        kept: list[Document | None] = []
+        number = 0
+        for row in tables[name].to_pylist():
+            if row.get("warmup"):
+                kept.append(row)
+                continue
+            kept.append(change(number, row))
+            number += 1
+        tables[name] = pa.Table.from_pylist([row for row in kept if row is not None], schema=tables[name].schema)
+
+    return edit
+
+
+def moved(column: str, by_s: float, every: int = 1, ticks: float = 1e9) -> Edit:
+    """Adds time to a column of every so-manieth reply."""
+    by = round(by_s * ticks)
+    return rows("replies", lambda k, row: row if k % every else row | {column: row[column] + by})
+
+
+def replies(change: Callable[[int, Document], Document | None]) -> Edit:
+    return rows("replies", change)
+
+
+def said(change: Callable[[int, str], str]) -> Edit:
+    return replies(lambda k, row: row | {"output": change(k, row["output"])})
+
+
+def longer(k: int, row: Document) -> Document:
+    return row | {"off_tick": row["off_tick"] + (row["off_tick"] - row["on_tick"]) // 3}
+
+
+def scaled(events: list[Document], tables: Tables) -> None:
+    trace = tables["traces/core.arrows"]
+    watts = pa.array(trace["value"].to_numpy() * 1.3, trace["value"].type)
+    tables["traces/core.arrows"] = trace.set_column(trace.schema.get_field_index("value"), "value", watts)
+
+
+def shorter_idle(events: list[Document], tables: Tables) -> None:
+    idle = next(event for event in events if event["type"] == "idle")
+    idle["off_ns"] = idle["on_ns"] + 1_500_000_000
+
+
+def without_idle(events: list[Document], tables: Tables) -> None:
+    events[:] = [event for event in events if event["type"] != "idle"]
+
+
+def ended(events: list[Document], tables: Tables) -> None:
+    events[-1]["error"] = {"error": "DeviceError", "message": "broke"}
+
+
+def claimed(k: int, row: Document) -> Document:
+    cost = re.search(r'"cost": ?(-?\d+)', row["output"])
+    assert cost is not None
+    return row if k else row | {"output": row["output"].replace(cost[0], f'"cost": {int(cost[1]) - 1}')}
+
+
+NO_POWER: dict[str, Edit | None] = {f"power-{k}": None for k in range(1, 6)}
+ONE = {FIRST: None}
+Change = tuple[str, Mapping[str, Edit | None], set[str]]
+
+
+def one(scenario: str, edit: Edit, *rule: str, run: str = FIRST) -> Change:
+    return scenario, {run: edit}, {f"{run}: {name}" for name in rule}
+
+
+def whole(scenario: str, edits: Mapping[str, Edit | None], *rule: str) -> Change:
+    return scenario, edits, set(rule)
+
+
+BENCHMARK, OF_SCENARIO = "benchmark of the workload", "scenario of the benchmark"
+OTHER_RULES = "the rules are those of neurobench-1.0"
+ONE_DEVICE = "devices, as they were declared in the runs"
+ANSWERED, CONFIGURED = "samples of the set answered", "configurations of the runs"
+S, Q, R, F, V = SCENARIOS
+CHANGES: dict[str, Change] = {
+    # every scenario
+    "a simulated meter": one(
+        S, start("meters", to=[{"name": "m", "mode": "simulator"}]), "device and meters", run=POWER
+    ),
+    "a run that broke off": one(S, ended, "the run"),
+    "all in one run": one(S, start("purpose", to="all"), "mode"),
+    "a workload of no benchmark": one(S, start("workload", "benchmark", to=None), BENCHMARK),
+    "a rule of one's own": one(S, start("rules", "trials", to=3), OTHER_RULES),
+    "a short idle window": one(S, shorter_idle, "shortest idle window", run=POWER),
+    "four performance runs": whole(S, ONE, "runs for performance"),
+    "four power runs": whole(S, {POWER: None}, "runs for power"),
+    "another configuration for speed": whole(
+        S, {FIRST: start("configuration", to="efficiency")}, CONFIGURED, "runs for performance"
+    ),
+    "another firmware for speed": whole(
+        S, {FIRST: start("device", "versions", to={"firmware": "2"})}, ONE_DEVICE
+    ),
+    "a system without an outline": whole(
+        S, {"accuracy": start("device", "description", to="")}, "outline of the system architecture", ONE_DEVICE
+    ),
+    "an algorithm without an outline": whole(
+        S, {"accuracy": start("device", "algorithm", to={"tuning": "none"})}, "outline of the algorithm", ONE_DEVICE
+    ),
+    "an algorithm of unknown tuning": whole(
+        S, {"accuracy": start("device", "algorithm", to={"model": "a model"})},
+        "outline of the tuning of the algorithm", ONE_DEVICE,
+    ),
+    # single-stream
+    "synthetic audio": one(S, found("data set", "synthetic"), "benchmark: data set"),
+    "the training split": one(S, found("split", "train"), "benchmark: split"),
+    "a subset": one(S, found("samples", 8), "benchmark: samples"),
+    "no samples said": one(S, found("samples"), "benchmark: samples"),
+    "other classes": one(S, found("classes", "airport", "rain"), "benchmark: classes"),
+    "ASC in batches": one(S, start("scenario", "name", to="offline"), OF_SCENARIO, OTHER_RULES),
+    "a sample left out": one(S, replies(lambda k, row: None if row["sample_id"].endswith("03") else row), ANSWERED),
+    "a sample without an answer": one(
+        S, replies(lambda k, row: row | {"completed_ns": None} if k < 2 else row), "samples without an answer", ANSWERED
+    ),
+    "a sample handed over early": one(S, moved("issued_ns", -0.05, 4), "samples at a time"),
+    "no accuracy run": whole(S, {"accuracy": None}, "runs for accuracy"),
+    "no labels": whole(S, {"accuracy": rows("samples", lambda k, row: row | {"label": None})}, "Accuracy reported"),
+    "no power runs": whole(
+        S, NO_POWER, "runs for power", "Idle power reported", "Active power reported", "Dynamic power reported",
+        "Energy per inference reported",
+    ),
+    "no idle windows": whole(
+        S, {POWER: without_idle}, "power-1: shortest idle window", "Idle power reported", "Active power reported",
+        "Dynamic power reported", "Energy per inference reported",
+    ),
+    "a slower trial": whole(S, {FIRST: replies(longer)}, "execution_time_s of each trial from the mean"),
+    "a trial that draws more": whole(
+        S, {POWER: scaled}, "active_power_w of each trial from the mean", "average_power_w of each trial from the mean"
+    ),
+    "other answers for speed": whole(
+        S, {FIRST: replies(lambda k, row: row | {"output": '{"label":"bus"}'})},
+        "samples answered otherwise for speed than for accuracy",
+    ),
+    # optimization
+    "a size off the grid": one(Q, found("nodes", 30), "benchmark: nodes"),
+    "a density off the grid": one(Q, found("density", 0.07), "benchmark: density"),
+    "a timeout off the grid": one(Q, option("timeout_s", 0.007), "benchmark: option timeout_s"),
+    "the baselines' longest timeout": one(Q, option("timeout_s", 1000.0), "benchmark: option timeout_s"),
+    "a gap that no one asks for": one(Q, option("to_gap", 0.2), "benchmark: option to_gap"),
+    "three solves": one(Q, option("solves", 3), "benchmark: option solves"),
+    "tuning seeds": one(Q, found("kind of seeds", "tuning"), "benchmark: kind of seeds"),
+    "one tuning seed among others": one(
+        Q, found("kind of seeds", "evaluation (announced)", "tuning"), "benchmark: kind of seeds"
+    ),
+    "three seeds": one(Q, found("number of seeds", 3), "benchmark: number of seeds"),
+    "no target": one(Q, found("target", "none"), "benchmark: target"),
+    "Tabu where a proof is asked for": one(Q, found("target", "specified"), "benchmark: target"),
+    "QUBO as a stream": one(Q, start("scenario", "name", to="single-stream"), OF_SCENARIO, OTHER_RULES),
+    "a problem left out": one(Q, replies(lambda k, row: None if row["sample_id"].endswith("s7") else row), ANSWERED),
+    "a cost that is not true": one(Q, replies(claimed), "solves whose costs are not those of their solutions"),
+    "a solve past its budget": one(Q, moved("off_tick", 0.01, 9), "solves past their budget by 1 ms and 1 %"),
+    "one seed for two solves of a problem": one(
+        Q, said(lambda k, text: re.sub(r'"seed": ?\d+', '"seed": 7', text) if k < 2 else text),
+        "solves with a seed that their problem had before",
+    ),
+    "a problem tuned by itself": one(
+        Q, said(lambda k, text: text if k else text.replace('"all"', '"many"')), "tunings of the solver in a run"
+    ),
+    "solves without power": whole(Q, NO_POWER, "runs for power", "Active power reported"),
+    # real-time
+    "half a second as an inference": one(R, option("window_s", 0.5), "benchmark: option window_s"),
+    "a deadline beyond the stride": one(R, option("deadline_s", 5.0), "deadline of a frame"),
+    "late frames": one(R, moved("completed_ns", 0.6, 5), "frames answered within 0.5 s"),
+    "dropped frames": one(
+        R, replies(lambda k, row: row if k % 6 else row | {"issued_ns": None, "completed_ns": None, "on_tick": None,
+                                                           "off_tick": None, "output": None, "executions": None}),
+        "frames answered within 0.5 s",
+    ),
+    "a host that slips": one(R, moved("issued_ns", 0.06, 7), "p99 of the host's slip"),
+    "a stream of one scene": whole(
+        R, {FIRST: rows("samples", lambda k, row: row | {"label": "bus", "label_age_s": None})},
+        "Time to recognise a new scene, mean reported", "Share of time with the right scene reported",
+    ),
+    "a stream without power": whole(R, NO_POWER, "runs for power", "Average power reported"),
+    # offline and server
+    "a benchmark that has no Offline": one(
+        F, start("workload", "benchmark", "scenarios", "allowed", to=["single-stream"]), OF_SCENARIO
+    ),
+    "a batch with a sample left out": one(
+        F, replies(lambda k, row: None if row["sample_id"].endswith("03") else row), ANSWERED
+    ),
+    "Offline without power": whole(F, NO_POWER, "runs for power", "Average power reported"),
+    "too few queries": one(
+        V, replies(lambda k, row: row if k < 661 else None), "queries", "queries, with 0 over the bound, to trust p99 "
+        "(early stopping)",
+    ),
+    "a server that is late": one(
+        V, option("latency_bound_s", 0.0305), "p99 of latency",
+        "queries, with 662 over the bound, to trust p99 (early stopping)",
+    ),
+    "a server's host that slips": one(V, moved("issued_ns", 0.06, 60), "p99 of the host's slip"),
+    "Server without power": whole(V, NO_POWER, "runs for power", "Average power reported"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_single_change_makes_a_session_invalid_by_the_right_rule(
+    session: Callable[[str], Session], tmp_path: Path, what: str
+) -> None:
+    scenario, edits, failing = CHANGES[what]
+    validity = edited(session(scenario), edits, tmp_path).validity
+    assert validity is not None
+    lost = {"runs of the session"} if None in edits.values() else set()
+    assert {check.rule for check in validity.checks if not check.ok} == failing | lost
+    assert validity.verdict == "INVALID"
+
+
+def test_there_are_forty_changes_and_each_scenario_has_its_own() -> None:
+    assert len(CHANGES) >= 40
+    assert {scenario for scenario, _, _ in CHANGES.values()} == set(SCENARIOS)
+
+
+def test_the_bench_in_hardwares_clothes_does_not_leave_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.support.hardware_clothes import Clothed
+
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    with pytest.raises(RuntimeError, match="for tests alone"):
+        Clothed(None)
+    shipped = [
+        p for room in ("rig", "drivers", "scenarios", "reports", "fixtures") for p in (ROOT / room).rglob("*.py")
+    ]
+    assert shipped
+    assert not [p for p in shipped if "hardware_clothes" in p.read_text()]
+    assert "hardware_clothes" not in (ROOT / "pyproject.toml").read_text()
+
+
+# ---- where each rule comes from ---------------------------------------------------------------
+
+
+QUOTE = re.compile(r"'([^']{12,})'")
+TEXTS = {"N": "001_35ce462ea1db13d4.txt", "P": "000_9b9f4804c7a9fbbb.txt"}
+"""The texts of N and P, where they are at hand; R is not."""
+
+
+def sentences(asked: Rules) -> list[str]:
+    return [text for text in asked.sources.values() if not text.startswith(CHOICE)]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_rule_that_is_asked_names_its_sentence_or_this_projects_choice(scenario: str) -> None:
+    asked = rules("neurobench-1.0", scenario)
+    assert asked.sources["*"] == CHOICE
+    assert set(asked.reports) <= set(asked.sources)
+    assert all(re.match(r"[NPR](,|:)", text) for text in sentences(asked))
+    assert asked.source_of("trials").startswith("R, rules: 'An average over 5 trials'")
+    assert asked.source_of("trial_tolerance").startswith(CHOICE)
+
+
+def quoted(session: Session) -> set[tuple[str, str]]:
+    """(source, quotation) of every check of a session."""
+    validity = session.result.validity
+    assert validity is not None
+    parts = {part for check in validity.checks for part in check.source.split("; ")}
+    return {(part[0], quote) for part in parts if part[:2] in ("N,", "N:", "P,", "P:") for quote in QUOTE.findall(part)}
+
+
+@pytest.mark.skipif(not (SHARED / "seeds").is_dir(), reason="the texts of the benchmark are not at hand")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_quotation_stands_in_the_text_that_it_names(session: Callable[[str], Session], scenario: str) -> None:
+    texts = {name: (SHARED / "seeds" / file).read_text().replace("*", "") for name, file in TEXTS.items()}
+    found_ = quoted(session(scenario))
+    assert len(found_) >= 6
+    assert [(source, quote) for source, quote in found_ if quote not in texts[source]] == []

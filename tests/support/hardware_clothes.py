@@ -1,0 +1,226 @@
+"""A simulated bench in hardware's clothes: it says that it is hardware, so that a verdict by a strict set can be VALID.
+
+It is for tests of verdicts alone. It refuses to be opened outside a test, and nothing registers it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.mock_meter import open_meter
+from fixtures.bench.true_power import SimPlant
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.analysis.session_rules import Part
+from rig.analysis.solving.targets import SPECIFIED
+from rig.analysis.summary import summarise
+from rig.recording.reader import open_run
+from rig.recording.session import runs_in
+from rig.session.measure import measure
+from rig.session.setup import Request
+from rig.types import Budget, DeviceInfo, Parameter, Progress, Reply, Sample, Span
+from scenarios.workloads.asc import workload as asc
+from scenarios.workloads.asc.benchmark import benchmark_of
+from scenarios.workloads.asc.catalogue import TAU
+from scenarios.workloads.qubo_mis.certify import digest
+from scenarios.workloads.qubo_mis.graph import Graph, from_payload, to_hex
+from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
+from scenarios.workloads.qubo_mis.target_file import Target, write_rows
+
+HERE = Path(__file__)
+SET = 12
+"""Samples in the whole set that the scenes declare."""
+LOAD_NS = 30_000_000
+"""Before each solve, so that the meter sees idle between two of them."""
+NODES, DENSITY, SEEDS = 10, 0.25, range(5, 10)
+
+
+_ALGORITHM = {"model": "none: it knows the answers", "tuning": "none"}
+
+
+class Clothed:
+    """A driver whose info says hardware; all else is the driver's own."""
+
+    def __init__(self, driver: Any) -> None:
+        if "PYTEST_CURRENT_TEST" not in os.environ:
+            raise RuntimeError("a simulated bench in hardware's clothes is for tests alone")
+        self._driver = driver
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._driver, name)
+
+    def info(self) -> Any:
+        info = replace(self._driver.info(), mode="hardware")
+        return replace(info, algorithm=_ALGORITHM) if isinstance(info, DeviceInfo) else info
+
+
+def device(plant: SimPlant) -> Any:
+    """A classifier with pre-processing and inference."""
+    return Clothed(open_device(plant, inference_s=0.02, preprocess_s=0.01, hit_rate=1.0))
+
+
+def meter(plant: SimPlant, *, rate_hz: float = 500.0) -> Any:
+    """Its meter."""
+    return Clothed(open_meter(plant, rate_hz=rate_hz, noise=1e-3))
+
+
+def solver(plant: SimPlant) -> Any:
+    """A solver that finds the best set at once and uses up its budget."""
+    return Clothed(Solver(plant))
+
+
+def scenes() -> asc.AscWorkload:
+    """Scenes that declare that they are the benchmark's whole test split."""
+    opened = asc.open_workload(samples=SET, audio_hz=1000.0)
+    details = {**opened.details, "source": TAU}
+    benchmark = benchmark_of(details)
+    whole = replace(benchmark.parameters["samples"], allowed=(SET,))
+    return replace(
+        opened, details=details, benchmark=replace(benchmark, parameters={**benchmark.parameters, "samples": whole})
+    )
+
+
+def batches() -> asc.AscWorkload:
+    """The same, of a benchmark that is presented as Offline and Server; 1.0 has none."""
+    opened = scenes()
+    presented = Parameter((), ("offline", "server"), "a benchmark of a test")
+    return replace(opened, benchmark=replace(opened.benchmark, scenarios=presented))
+
+
+class Solver:
+    """The device of ``solver``; it stamps its spans in host nanoseconds."""
+
+    def __init__(self, plant: SimPlant) -> None:
+        self._plant, self._free_ns, self._solves = plant, 0, 0
+        self._pending: list[tuple[int, Reply]] = []
+        plant.install({"core": 1e-3}, {"solve": {"core": 3e-3}})
+
+    def info(self) -> DeviceInfo:
+        return DeviceInfo(
+            "solver", "simulator", "a solver on a plant", phases=("solve",), schedule_depends_on_budget=False
+        )
+
+    def stage(self, samples: Sequence[Sample]) -> None: ...
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        self.submit_repeated(samples, 1, None, budget)
+
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
+        assert budget is not None and budget.timeout_s is not None
+        for sample in samples:
+            on_ns = max(self._plant.clock.now_ns() + LOAD_NS, self._free_ns)
+            self._free_ns = on_ns + times * round(budget.timeout_s * 1e9)
+            self._plant.occupy("solve", on_ns, self._free_ns)
+            cost, solution = best_of(from_payload(sample.payload))
+            self._solves += 1
+            output = {"cost": cost, "solution": to_hex(solution), "budget_s": budget.timeout_s, "overrun_s": 0.0}
+            output |= {"seed": self._solves, "tuning": {"tries": "all"}}
+            found = (Progress(on_ns + 1_000, float(cost), bytes.fromhex(to_hex(solution))),)
+            span = Span("solve", on_ns, self._free_ns, times)
+            self._pending.append((self._free_ns, Reply(sample.id, output, (span,), found)))
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        clock = self._plant.clock
+        clock.sleep_until(min([clock.now_ns() + round(timeout_s * 1e9), *(ns for ns, _ in self._pending)]))
+        ready = [reply for ns, reply in self._pending if ns <= clock.now_ns()]
+        self._pending = [(ns, reply) for ns, reply in self._pending if ns > clock.now_ns()]
+        return ready
+
+    def close(self) -> None: ...
+
+
+def best_of(graph: Graph) -> tuple[int, list[int]]:
+    """The optimum of a small graph, by trying every set."""
+    sets = np.array(list(itertools.product((0, 1), repeat=graph.nodes)), np.uint8)
+    u, v = graph.edges.T
+    costs = 8 * np.sum(sets[:, u] & sets[:, v], axis=1, dtype=int) - sets.sum(axis=1, dtype=int)
+    best = int(np.argmin(costs))
+    return int(costs[best]), sets[best].tolist()
+
+
+def proven_targets(path: Path) -> Path:
+    """A file of targets for ``SEEDS``, each proven by trying every set."""
+    rows = []
+    for seed in SEEDS:
+        graph = gnm_edges(NODES, DENSITY, seed)
+        cost, best = best_of(graph)
+        shown, method = digest(NODES, graph.edges), "every set was tried"
+        rows.append(Target(NODES, DENSITY, seed, cost, to_hex(best), shown, method, proven=method, name=SPECIFIED))
+    return write_rows(rows, path)
+
+
+# ---- one session of each scenario ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Session:
+    """A recorded session, read and evaluated."""
+
+    folder: Path
+    parts: tuple[Part, ...]
+
+    @property
+    def result(self) -> Result:
+        whole = summarise("session", self.parts)
+        assert whole is not None
+        return whole
+
+
+def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session:
+    """A session of ``scenario`` by ``neurobench-1.0`` that keeps every rule, in virtual time."""
+    asked: dict[str, tuple[str, str, tuple[str, ...]]] = {
+        "single-stream": ("device", "scenes", ()),
+        "real-time": ("device", "scenes", ("stream_s=12", "scene_s=4")),
+        "offline": ("device", "batches", ()),
+        "server": ("device", "batches", ("arrival_hz=25", "duration_s=1", "latency_bound_s=0.5", "rate_hz=100")),
+        "optimization": ("solver", "qubo-mis", ("timeout_s=0.1", "window_s=0.1")),
+    }  # fmt: skip
+    driver, workload, own = asked[scenario]
+    if workload == "qubo-mis":
+        file = proven_targets(folder / "targets.json")
+        seeds = f"{SEEDS.start}-{SEEDS.stop - 1}"
+        own += (f"nodes={NODES}", f"density={DENSITY}", f"seeds={seeds}", "announced=true", f"targets={file}")
+    else:
+        workload = f"{HERE}:{workload}"
+    request = Request(
+        device=f"{HERE}:{driver}", meters=(f"{HERE}:meter",), scenario=scenario, workload=workload,
+        options=(*own, *options), out=folder / scenario, rules="neurobench-1.0", **more,
+    )  # fmt: skip
+    return read(measure(request, quiet=True))
+
+
+def read(folder: Path) -> Session:
+    """The session in a directory."""
+    parts = []
+    for path, purpose in runs_in(folder):
+        run = open_run(path)
+        parts.append(Part(path.name, purpose, run, evaluate(run)))
+    return Session(folder, tuple(parts))
+
+
+Document = dict[str, Any]
+Edit = Callable[[list[Document], dict[str, Any]], None]
+
+
+def edited(session: Session, edits: Mapping[str, Edit | None], folder: Path) -> Result:
+    """The result of the session after one change: runs by name are edited, or left out where the edit is None."""
+    from tests.support.run_by_hand import rewritten
+
+    parts = []
+    for part in session.parts:
+        if part.name in edits:
+            edit = edits[part.name]
+            if edit is None:
+                continue
+            run = open_run(rewritten(part.run.path, folder / part.name, edit))
+            part = Part(part.name, part.purpose, run, evaluate(run))  # noqa: PLW2901
+        parts.append(part)
+    return Session(folder, tuple(parts)).result
