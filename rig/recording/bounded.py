@@ -47,7 +47,9 @@ def read_bounded(path: Path, most_bytes: int = TEXT_BYTES) -> bytes:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        content = file.read(most_bytes + 1) if found.st_size <= most_bytes else b""
+        content = (
+            file.read(min(2 * found.st_size + 1, most_bytes + 1)) if found.st_size <= most_bytes else b""
+        )  # it may grow
     if max(found.st_size, len(content)) > most_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {most_bytes} bytes", str(path))
     return content

@@ -109,7 +109,7 @@ def test_a_step_that_is_declared_too_fine_is_found(tmp_path: Path) -> None:
     lab.declared["resolution"] = step / 1000.0
 
     parts = u_of(evaluated(lab, tmp_path).quantities[ACTIVE], "resolution")
-    assert parts == pytest.approx({"resolution": step / math.sqrt(12.0)}, rel=1e-6)
+    assert parts["resolution"] == pytest.approx(step / math.sqrt(12.0), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(4))
