@@ -10,6 +10,7 @@ import numpy as np
 from rig.analysis.power.coverage import hidden_w
 from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.range_floor import floor_bias_w
 from rig.analysis.power.resolution import apparent_step, undithered
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.activity_signal import in_step
@@ -34,7 +35,7 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
     if model.readings.supply is not None:
         parts += _within_parts(model, model.readings.supply)
     parts.append(_rounding(e))
-    hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0])
+    hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0]) + floor_bias_w(model.readings, e.dynamic)
     return _quantity(e.value_w, parts, hidden, busy.n, method)
 
 
@@ -44,7 +45,8 @@ def idle_power(model: RailModel, e: Estimate) -> Quantity:
     parts += _resolution_parts(model, e.idle, ("idle",))
     parts.append(Component("idle drift off a straight line", -model.bend_w))
     parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
-    return _quantity(e.idle_w, parts, 0.0, int(np.sum(model.idle)), "straight line through the idle windows")
+    bias_w = floor_bias_w(model.readings, e.idle)
+    return _quantity(e.idle_w, parts, bias_w, int(np.sum(model.idle)), "straight line through the idle windows")
 
 
 def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:

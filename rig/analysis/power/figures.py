@@ -10,7 +10,14 @@ import numpy as np
 
 from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power
-from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_note
+from rig.analysis.power.coverage import (
+    UNSEEN,
+    covered_share,
+    hidden_w,
+    missing_notes,
+    missing_while_busy,
+    overload_note,
+)
 from rig.analysis.power.estimators import (
     MIN_SHARE,
     Estimate,
@@ -25,6 +32,7 @@ from rig.analysis.power.estimators import (
 )
 from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.span_ends import cut_off_w
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
@@ -42,8 +50,6 @@ MAX_HIDDEN = 0.01
 """Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
 MAX_MISSING = 0.25
 """Share of readings missing in spans, and not elsewhere, above which power is refused."""
-UNSEEN = 2.0
-"""How far the power that such readings would have shown may be from dynamic power, as a multiple of it."""
 FINE_STEP = 5e-5
 """Part of busy time that the step of all stamps together may cost before the trace is asked."""
 INTEGRATED_METHOD = "integrated outward into idle"
@@ -223,6 +229,8 @@ def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> I
         yield overload
     if model.gap is not None:
         yield f"Rail {name}: idle wanders, so idle under the spans is taken from the gaps between them"
+    if (floor := floor_note(model.readings)) is not None:
+        yield floor
     if gap_w is not None:
         yield (
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
