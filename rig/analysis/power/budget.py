@@ -33,7 +33,7 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
     parts.append(Component("unseen between apertures", _aperture_u(model, e)))
     parts += _calibration_parts(model, e, e.value_w, {"busy": 1.0, "idle": -1.0})
     if model.readings.supply is not None:
-        parts += _within_parts(model, model.readings.supply)
+        parts += _within_parts(model, model.readings.supply, e.dynamic)
     parts.append(_rounding(e))
     hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0]) + floor_bias_w(model.readings, e.dynamic)
     return _quantity(e.value_w, parts, hidden, busy.n, method)
@@ -143,10 +143,14 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
     ]
 
 
-def _within_parts(model: RailModel, s: Supply) -> list[Component]:
+def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component]:
     r = model.readings
+    ohm_u = s.sag.ohm_u * abs(float(weight @ s.sag.lever)) if s.sag is not None else 0.0
     u = covariance_w(s, model.busy, model.held & r.ok, float(np.median(r.end_s - r.start_s)))
-    return [Component("current and voltage within one aperture", u)]
+    return [
+        Component("current and voltage within one aperture", u),
+        Component("resistance of the supply", ohm_u, shared=f"sag:{s.rail.name}"),
+    ]
 
 
 def _aperture_u(model: RailModel, e: Estimate) -> float:

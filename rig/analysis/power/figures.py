@@ -215,9 +215,15 @@ def _instrument_notes(readings: Readings) -> Iterator[str]:
         if rail.accuracy is None:
             yield f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)"
     if supply is not None:
+        sag = supply.sag
+        how = (
+            ""
+            if sag is None
+            else f". Within a reading of this voltage it follows the current, by {sag.ohm:.3g} +- {sag.ohm_u:.2g} ohm"
+        )
         yield (
             f"Rail {readings.rail.name}: power is its current times the voltage of {supply.rail.name}, reading by "
-            "reading"
+            f"reading{how}"
         )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.range_end import apparent_ends
-from rig.analysis.timing.supply import Supply, Volts, mean_volts
+from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.errors import DataError
 from rig.recording.conversion import PLAUSIBLE, to_watts
@@ -249,8 +249,9 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     if volts is not None:
         v, known, over = mean_volts(volts, start, end)
         ok, overload = ok & known, overload | over
+        v, sag = sagging(volts, v, Volts(rail, start, end, raw, ok, overload))
         window_s = float(np.median(volts.end_s - volts.start_s))
-        supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm)
+        supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm, sag)
     return Readings(
         rail=rail,
         start_s=start,
