@@ -116,15 +116,16 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
         within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
         places = f"{len(gaps)} places, {within} of them while busy"
         yield f"Rail {rail}: readings are missing in {places}, {lost_s:.3g} s in all"
-    outside = int(np.count_nonzero(~_covered(r, windows_s)))
+    outside = int(np.count_nonzero(~covered(r, windows_s)))
     if outside:
         yield f"Rail {rail}: {outside} of {len(windows_s)} spans lie outside the trace and have no power figure"
 
 
 def covered_share(r: Readings, windows_s: Floats) -> float:
     """Return the share of the windows that lie wholly within the trace."""
-    return float(np.mean(_covered(r, windows_s))) if len(windows_s) else 1.0
+    return float(np.mean(covered(r, windows_s))) if len(windows_s) else 1.0
 
 
-def _covered(r: Readings, windows_s: Floats) -> Bools:
+def covered(r: Readings, windows_s: Floats) -> Bools:
+    """Return which of the windows lie wholly within the trace, shape (k,)."""
     return np.asarray((windows_s[:, 0] >= r.start_s[0]) & (windows_s[:, 1] <= r.end_s[-1]))

@@ -34,6 +34,7 @@ from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.span_ends import cut_off_w
+from rig.analysis.power.unseen_spans import idle_notes, with_unseen_spans
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY
@@ -179,7 +180,7 @@ def rail_figures(
     refusals: list[Refusal] = []
     for scope in _scopes(activity, busy):
         found = _scope_figures(model, scope, differ)
-        figures |= found.figures
+        figures |= with_unseen_spans(found.figures, model, scope.windows_s)
         refusals += found.refusals
         notes += found.notes
     if len(activity.phases) == 1:
@@ -230,6 +231,7 @@ def _instrument_notes(readings: Readings) -> Iterator[str]:
 def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> Iterator[str]:
     """Notes on what the trace covers; ``gap_w`` is the level between spans above idle if it differs from idle."""
     name = model.rail.name
+    yield from idle_notes(model, activity)
     yield from missing_notes(name, model.readings, activity.busy_windows_s())
     if (overload := overload_note(name, model)) is not None:
         yield overload
