@@ -59,7 +59,10 @@ def scatter_of_spans(model: RailModel, e: Estimate) -> tuple[float, float]:
 
 
 def _in_step(model: RailModel, spans: Floats) -> float:
-    """Return how far spans begin at the same place between two readings, from 0 to 1; their scatter is then their own."""
+    """Return how far spans begin at the same place between two readings, from 0 to 1.
+
+    If all do, they miss the same, and their scatter is their own.
+    """
     r = model.readings
     turn = 2.0j * np.pi * (spans[:, 0] - r.start_s[0]) / r.period_s
     return float(np.abs(np.mean(np.exp(turn))) ** 2)

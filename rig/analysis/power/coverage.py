@@ -29,10 +29,10 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     """Return the largest error of each clipped reading in watts, and which of these errors noise does not explain.
 
     Both have the shape (n,). A reading at the end of the range is a lower bound. If a short run of such readings is
-    beside readings that noise could have lifted as far, the error is about one width of the noise. If the reading beside
-    is clearly higher, the meter was late to change its range, and the true value is taken to be up to ``UNSEEN`` times
-    as far above as that reading. Otherwise, as in an inrush current, the trace gives no upper bound, and the error is
-    taken to be as large as the reading itself.
+    beside readings that noise could have lifted as far, the error is about one width of the noise. If the reading
+    beside is clearly higher, the meter was late to change its range, and the true value is taken to be up to ``UNSEEN``
+    times as far above as that reading. Otherwise, as in an inrush current, the trace gives no upper bound, and the
+    error is taken to be as large as the reading itself.
     """
     r = model.readings
     flagged = r.overload & r.ok

@@ -11,8 +11,8 @@ from rig.analysis.power.counter import Jitter
 from rig.analysis.power.counter import variances as counter_variances
 from rig.analysis.power.idle_level import counted_drift_w, drift_w, idle_line, idle_weights, idle_window_of
 from rig.analysis.power.noise import Noise, variances
-from rig.analysis.power.range_floor import lifted
 from rig.analysis.power.rail_noise import rail_noise, slow_residual
+from rig.analysis.power.range_floor import lifted
 from rig.analysis.timing.activity_signal import edges_of, in_step, inside, mean_signal, merged, touches
 from rig.analysis.timing.synchronise import AlignedRail
 from rig.analysis.timing.timeline import Activity, Readings

@@ -49,7 +49,7 @@ def floor_note(r: Readings) -> str | None:
     if not np.any(r.lifted_w):
         return None
     return (
-        f"Rail {r.rail.name}: {np.count_nonzero(r.floor)} readings are at the low end of the meter's range, where noise "
-        f"is cut off. They count {abs(float(r.lifted_w.min())):.3g} W lower, as their share at idle shows for Gaussian "
+        f"Rail {r.rail.name}: {np.count_nonzero(r.floor)} readings are at the low end of the meter's range, where "
+        f"noise is cut off. They count {abs(float(r.lifted_w.min())):.3g} W lower, as their share at idle shows for Gaussian "
         f"noise; {1.0 - TRUSTED:.0%} of this correction is stated as bias"
     )

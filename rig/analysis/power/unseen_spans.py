@@ -67,6 +67,6 @@ def idle_notes(model: RailModel, activity: Activity) -> Iterator[str]:
     for on_s, off_s in activity.idle_s.tolist():
         if not np.any(model.idle & (model.middle_s > on_s) & (model.middle_s < off_s)):
             yield (
-                f"Rail {model.rail.name}: the idle window at {on_s:.6g} to {off_s:.6g} s holds no reading, so a drift of "
-                "idle is not known"
+                f"Rail {model.rail.name}: the idle window at {on_s:.6g} to {off_s:.6g} s holds no reading, so a "
+                "drift of idle is not known"
             )

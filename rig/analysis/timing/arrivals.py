@@ -53,13 +53,13 @@ def on_grid(traces: Sequence[Trace], tick_hz: float) -> Arrivals:
         delay = period + float(np.mean(np.abs(behind)))
         what = "their irregular stamps are used, since readings are missing"
         if miss <= OFF_GRID * period:
-            length = np.median(trace.end_tick - trace.start_tick)
-            trace = replace(trace, start_tick=grid - length.astype(grid.dtype), end_tick=grid)
+            length = np.median(trace.end_tick - trace.start_tick).astype(grid.dtype)
+            found.append(replace(trace, start_tick=grid - length, end_tick=grid))
             what = "the earliest of them show the grid of the meter, which is used"
         else:
             delay += float(np.std(behind))
+            found.append(trace)
         late = max(late, delay)
-        found.append(trace)
         notes.append(
             f"Rail {rail.name}: readings overlap, so they were stamped on arrival, on average "
             f"{np.mean(behind) / tick_hz:.3g} s later than the earliest; {what}. All may be late by about "
