@@ -50,6 +50,6 @@ def floor_note(r: Readings) -> str | None:
         return None
     return (
         f"Rail {r.rail.name}: {np.count_nonzero(r.floor)} readings are at the low end of the meter's range, where "
-        f"noise is cut off. They count {abs(float(r.lifted_w.min())):.3g} W lower, as their share at idle shows for Gaussian "
-        f"noise; {1.0 - TRUSTED:.0%} of this correction is stated as bias"
+        f"noise is cut off. They count {abs(float(r.lifted_w.min())):.3g} W lower, as their share at idle shows for "
+        f"Gaussian noise; {1.0 - TRUSTED:.0%} of this correction is stated as bias"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ LONG_AGO = 10**17 + 1
 TAKEN = LONG_AGO + PERIOD * np.arange(1, N + 1)
 
 
-def trace(end: np.ndarray, length: int = PERIOD, kind: str = "mean") -> Trace:
+def trace(end: np.ndarray, length: int = PERIOD, kind: Literal["mean", "point"] = "mean") -> Trace:
     rail = Rail("core", kind=kind, rate_hz=RATE_HZ, aperture_s=length / TICK_HZ)
     return Trace(rail, "meter", "host", end - length, end, np.zeros(len(end)), np.zeros(len(end), bool), False)
 
