@@ -13,7 +13,7 @@ import numpy as np
 from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.unseen_spans import span_watts
-from rig.types import Floats
+from rig.analysis.timing.activity_signal import in_step
 
 SEEN = 1e-3
 """Part of the time between readings that may be missed."""
@@ -26,7 +26,8 @@ LEAST = 6
 def scatter_of_spans(model: RailModel, e: Estimate) -> tuple[float, float]:
     """Return the standard uncertainty of dynamic power by the scatter of spans, in watts, and its degrees of freedom.
 
-    It is the largest one of groups of 1, 2, 4, ... neighbouring spans, because neighbours may miss the same.
+    It is the largest one of groups of 1, 2, 4, ... neighbouring spans, because neighbours may miss the same. As far as
+    spans begin at the same place between two readings, they miss the same, and their scatter is their own.
     """
     r = model.readings
     blind = 1.0 - float(np.median(r.end_s - r.start_s)) / r.period_s if r.period_s > 0.0 else 0.0
@@ -55,14 +56,4 @@ def scatter_of_spans(model: RailModel, e: Estimate) -> tuple[float, float]:
         if u2 > best:
             best, dof = u2, n - 1.0
         group *= 2
-    return blind * math.sqrt(best * (1.0 - _in_step(model, seen))), dof
-
-
-def _in_step(model: RailModel, spans: Floats) -> float:
-    """Return how far spans begin at the same place between two readings, from 0 to 1.
-
-    If all do, they miss the same, and their scatter is their own.
-    """
-    r = model.readings
-    turn = 2.0j * np.pi * (spans[:, 0] - r.start_s[0]) / r.period_s
-    return float(np.abs(np.mean(np.exp(turn))) ** 2)
+    return blind * math.sqrt(best * (1.0 - in_step(seen[:, 0], r.period_s))), dof

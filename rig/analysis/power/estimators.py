@@ -165,7 +165,7 @@ def gaps_seen(model: RailModel, windows_s: Floats) -> float:
     spans = merged(windows_s)
     if len(spans) < 2:
         return 1.0
-    number = np.searchsorted(spans[:, 0], model.middle_s[_in_gaps(model) | model.idle]) - 1
+    number = np.searchsorted(spans[:, 0], model.middle_s[in_gaps(model) | model.idle]) - 1
     among = number[(number >= 0) & (number < len(spans) - 1)]
     return len(np.unique(among)) / (len(spans) - 1)
 
