@@ -16,6 +16,8 @@ ALIKE = 0.4
 """Share of the readings at the highest value that must follow another one of the same value."""
 NOISY = 0.3
 """Elsewhere at most this share of successive readings may be equal; else noise cannot tell."""
+DENSE = 3.0
+"""How far 17 readings may spread above a low end, over the 31 above them, which chance keeps to about one half."""
 MOST_VALUES = 3
 LOOKED_AT = 1 << 18
 
@@ -40,7 +42,7 @@ def apparent_ends(values: Floats) -> tuple[Bools, Bools]:
 
 
 def _shared(known: Floats) -> list[float]:
-    """Values that many readings share, if most of the readings share none; at most ``LOOKED_AT`` readings are seen."""
+    """Values that many readings share, if a third of them or more share none; at most ``LOOKED_AT`` are seen."""
     value, count = np.unique(known[:: max(1, len(known) // LOOKED_AT)], return_counts=True)
     often = np.flatnonzero(count >= LEAST)
     if not 0 < len(often) <= MOST_VALUES or len(value) <= len(often):
@@ -50,7 +52,7 @@ def _shared(known: Floats) -> list[float]:
     usual = others / (len(value) - len(often))
     beside = np.concatenate([[0], count, [0]])
     beside = np.maximum(beside[often], beside[often + 2])
-    if others < held or usual > 1.0 + NOISY:
+    if 2 * others < held or usual > 1.0 + NOISY:
         return []
     return [float(v) for v in value[often][count[often] >= LEAST * np.maximum(beside, usual)]]
 
@@ -61,7 +63,7 @@ def _cut(known: Floats, low: float) -> bool:
     if len(above) < 3 * LEAST:
         return False
     near, far = np.partition(above, [LEAST, 3 * LEAST - 1])[[LEAST, 3 * LEAST - 1]]
-    return bool(near - low <= far - near)
+    return bool(near - low <= DENSE * (far - near))
 
 
 def _holds(known: Floats, high: float) -> bool:
