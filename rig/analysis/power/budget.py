@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rig.analysis.power.between_apertures import scatter_of_spans
 from rig.analysis.power.coverage import hidden_w
 from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.range_floor import floor_bias_w
 from rig.analysis.power.resolution import apparent_step, undithered
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.activity_signal import in_step
@@ -30,11 +32,12 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
         parts += stamps.components(-e.value_w / busy.seconds, phase, shared=e.by_length)
     parts.append(Component("idle drift off a straight line", model.bend_w))
     parts.append(Component("unseen between apertures", _aperture_u(model, e)))
+    parts.append(Component("spans that differ, seen in part", *scatter_of_spans(model, e)))
     parts += _calibration_parts(model, e, e.value_w, {"busy": 1.0, "idle": -1.0})
     if model.readings.supply is not None:
-        parts += _within_parts(model, model.readings.supply)
+        parts += _within_parts(model, model.readings.supply, e.dynamic)
     parts.append(_rounding(e))
-    hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0])
+    hidden = float(np.abs(e.dynamic) @ hidden_w(model)[0]) + floor_bias_w(model.readings, e.dynamic)
     return _quantity(e.value_w, parts, hidden, busy.n, method)
 
 
@@ -44,7 +47,8 @@ def idle_power(model: RailModel, e: Estimate) -> Quantity:
     parts += _resolution_parts(model, e.idle, ("idle",))
     parts.append(Component("idle drift off a straight line", -model.bend_w))
     parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
-    return _quantity(e.idle_w, parts, 0.0, int(np.sum(model.idle)), "straight line through the idle windows")
+    bias_w = floor_bias_w(model.readings, e.idle)
+    return _quantity(e.idle_w, parts, bias_w, int(np.sum(model.idle)), "straight line through the idle windows")
 
 
 def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
@@ -141,10 +145,14 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
     ]
 
 
-def _within_parts(model: RailModel, s: Supply) -> list[Component]:
+def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component]:
     r = model.readings
+    ohm_u = s.sag.ohm_u * abs(float(weight @ s.sag.lever)) if s.sag is not None else 0.0
     u = covariance_w(s, model.busy, model.held & r.ok, float(np.median(r.end_s - r.start_s)))
-    return [Component("current and voltage within one aperture", u)]
+    return [
+        Component("current and voltage within one aperture", u),
+        Component("resistance of the supply", ohm_u, shared=f"sag:{s.rail.name}"),
+    ]
 
 
 def _aperture_u(model: RailModel, e: Estimate) -> float:

@@ -15,6 +15,8 @@ NOISE_RUN = 3
 """Successive readings that noise alone may lift to the end of the range."""
 NOISE_WIDTHS = 6.0
 """How many widths of noise the neighbouring reading may be below the end of the range."""
+UNSEEN = 2.0
+"""How far the power that no reading shows may be from that of the readings beside it, as a multiple of it."""
 CHANCE = 4.0
 """Standard deviations by which more readings must be missing in spans than elsewhere."""
 LEAST_MISSING = 2e-3
@@ -27,8 +29,10 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     """Return the largest error of each clipped reading in watts, and which of these errors noise does not explain.
 
     Both have the shape (n,). A reading at the end of the range is a lower bound. If a short run of such readings is
-    beside readings that noise could have lifted as far, the error is about one width of the noise. Otherwise, as in an
-    inrush current, the trace gives no upper bound, and the error is taken to be as large as the reading itself.
+    beside readings that noise could have lifted as far, the error is about one width of the noise. If the reading
+    beside is clearly higher, the meter was late to change its range, and the true value is taken to be up to ``UNSEEN``
+    times as far above as that reading. Otherwise, as in an inrush current, the trace gives no upper bound, and the
+    error is taken to be as large as the reading itself.
     """
     r = model.readings
     flagged = r.overload & r.ok
@@ -40,12 +44,13 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     padded = np.concatenate([[-np.inf], r.watts, [-np.inf]])
     beside = np.maximum(padded[first], padded[last + 1])
     top = np.maximum.reduceat(np.where(flagged, r.watts, -np.inf), first)
-    noise = (last - first <= NOISE_RUN) & (beside >= top - NOISE_WIDTHS * width)
+    above = np.where(beside > top + NOISE_WIDTHS * width, UNSEEN * (beside - top), 0.0)
+    noise = (last - first <= NOISE_RUN) & (beside >= top - NOISE_WIDTHS * width) | (above > 0.0)
     begins = np.zeros(len(r.watts), dtype=np.int64)
     begins[first] = 1
     run = np.cumsum(begins) - 1
     unexplained[flagged] = ~noise[run[flagged]]
-    hidden[flagged] = np.where(unexplained[flagged], np.abs(r.watts[flagged]), width)
+    hidden[flagged] = np.where(unexplained[flagged], np.abs(r.watts[flagged]), np.maximum(above, width)[run[flagged]])
     return hidden, unexplained
 
 
@@ -111,15 +116,16 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
         within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
         places = f"{len(gaps)} places, {within} of them while busy"
         yield f"Rail {rail}: readings are missing in {places}, {lost_s:.3g} s in all"
-    outside = int(np.count_nonzero(~_covered(r, windows_s)))
+    outside = int(np.count_nonzero(~covered(r, windows_s)))
     if outside:
         yield f"Rail {rail}: {outside} of {len(windows_s)} spans lie outside the trace and have no power figure"
 
 
 def covered_share(r: Readings, windows_s: Floats) -> float:
     """Return the share of the windows that lie wholly within the trace."""
-    return float(np.mean(_covered(r, windows_s))) if len(windows_s) else 1.0
+    return float(np.mean(covered(r, windows_s))) if len(windows_s) else 1.0
 
 
-def _covered(r: Readings, windows_s: Floats) -> Bools:
+def covered(r: Readings, windows_s: Floats) -> Bools:
+    """Return which of the windows lie wholly within the trace, shape (k,)."""
     return np.asarray((windows_s[:, 0] >= r.start_s[0]) & (windows_s[:, 1] <= r.end_s[-1]))

@@ -26,6 +26,8 @@ from rig.types import Floats
 
 MIN_SHARE = 0.5
 """Share of the windows that must hold a whole reading after trimming."""
+MOST_GAPS = 0.9
+"""Share of the gaps between windows that must hold a whole reading where no window does."""
 GAP_ALLOWANCE = 1e-3
 """A difference between gaps and idle below this share of dynamic power does not matter."""
 MOVED = 1.1
@@ -156,6 +158,16 @@ def gaps_without_reading(model: RailModel, windows_s: Floats) -> bool:
     r = model.readings
     among = (r.start_s > windows_s[:, 0].min()) & (r.end_s < windows_s[:, 1].max())
     return not np.any(among & (in_gaps(model) | model.idle))
+
+
+def gaps_seen(model: RailModel, windows_s: Floats) -> float:
+    """Return the share of the gaps between windows that hold a whole reading; 1 for a single window."""
+    spans = merged(windows_s)
+    if len(spans) < 2:
+        return 1.0
+    number = np.searchsorted(spans[:, 0], model.middle_s[in_gaps(model) | model.idle]) - 1
+    among = number[(number >= 0) & (number < len(spans) - 1)]
+    return len(np.unique(among)) / (len(spans) - 1)
 
 
 def gaps_differ(model: RailModel) -> tuple[bool, float]:

@@ -10,12 +10,21 @@ import numpy as np
 
 from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power
-from rig.analysis.power.coverage import covered_share, hidden_w, missing_notes, missing_while_busy, overload_note
+from rig.analysis.power.coverage import (
+    UNSEEN,
+    covered_share,
+    hidden_w,
+    missing_notes,
+    missing_while_busy,
+    overload_note,
+)
 from rig.analysis.power.estimators import (
     MIN_SHARE,
+    MOST_GAPS,
     Estimate,
     TooShort,
     gaps_differ,
+    gaps_seen,
     gaps_without_reading,
     idle_moved_w,
     integrated,
@@ -25,7 +34,9 @@ from rig.analysis.power.estimators import (
 )
 from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.rail_model import RailModel
+from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.span_ends import cut_off_w
+from rig.analysis.power.unseen_spans import idle_notes, with_unseen_spans
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY
@@ -42,8 +53,6 @@ MAX_HIDDEN = 0.01
 """Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
 MAX_MISSING = 0.25
 """Share of readings missing in spans, and not elsewhere, above which power is refused."""
-UNSEEN = 2.0
-"""How far the power that such readings would have shown may be from dynamic power, as a multiple of it."""
 FINE_STEP = 5e-5
 """Part of busy time that the step of all stamps together may cost before the trace is asked."""
 INTEGRATED_METHOD = "integrated outward into idle"
@@ -173,7 +182,7 @@ def rail_figures(
     refusals: list[Refusal] = []
     for scope in _scopes(activity, busy):
         found = _scope_figures(model, scope, differ)
-        figures |= found.figures
+        figures |= with_unseen_spans(found.figures, model, scope.windows_s)
         refusals += found.refusals
         notes += found.notes
     if len(activity.phases) == 1:
@@ -209,20 +218,29 @@ def _instrument_notes(readings: Readings) -> Iterator[str]:
         if rail.accuracy is None:
             yield f"Rail {rail.name}: instrument uncertainty not stated (no calibration was declared)"
     if supply is not None:
+        sag = supply.sag
+        how = (
+            ""
+            if sag is None
+            else f". Within a reading of this voltage it follows the current, by {sag.ohm:.3g} +- {sag.ohm_u:.2g} ohm"
+        )
         yield (
             f"Rail {readings.rail.name}: power is its current times the voltage of {supply.rail.name}, reading by "
-            "reading"
+            f"reading{how}"
         )
 
 
 def _trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> Iterator[str]:
     """Notes on what the trace covers; ``gap_w`` is the level between spans above idle if it differs from idle."""
     name = model.rail.name
+    yield from idle_notes(model, activity)
     yield from missing_notes(name, model.readings, activity.busy_windows_s())
     if (overload := overload_note(name, model)) is not None:
         yield overload
     if model.gap is not None:
         yield f"Rail {name}: idle wanders, so idle under the spans is taken from the gaps between them"
+    if (floor := floor_note(model.readings)) is not None:
+        yield floor
     if gap_w is not None:
         yield (
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "
@@ -265,12 +283,18 @@ def _scopes(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]
 def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures:
     """Power of one rail over one scope; ``differ`` says that gaps between spans are not at idle."""
     cut = trimmed(model, scope.windows_s)
-    if isinstance(cut, TooShort):
-        return PowerFigures(refusals=(_too_short(model, scope, cut),))
-    if (beyond := _beyond_range(model, cut)) is not None:
-        return PowerFigures(refusals=(beyond,))
-    key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
     whole = None if differ else integrated(model, scope.windows_s, scope.other_s)
+    if isinstance(cut, TooShort):
+        if whole is None or whole.share < MIN_SHARE or gaps_seen(model, scope.windows_s) < MOST_GAPS:
+            return PowerFigures(refusals=(_too_short(model, scope, cut),))
+        note = (
+            f"Rail {model.rail.name}: a window of {scope.words} lasts {cut.window_s:.3g} s, too short for a whole "
+            "reading, so power is the area above idle alone. Nothing separates it from what is drawn within a reading "
+            "of a window"
+        )
+        dynamic = dynamic_power(model, whole, scope.busy, INTEGRATED_METHOD)
+        return _stated(model, scope, whole, dynamic, PowerFigures(notes=(note,)))
+    key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
     dynamic = dynamic_power(model, cut, scope.busy, TRIMMED_METHOD)
     chosen: Estimate = cut
     check = Figures()
@@ -293,6 +317,13 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures
             f"Rail {model.rail.name}: trimmed windows leave out the ends of spans of {scope.words}, whose readings "
             f"differ by {ends_w:.3g} W of mean power beyond noise. This is stated as bias",
         )
+    return _stated(model, scope, chosen, dynamic, PowerFigures(check, notes=notes))
+
+
+def _stated(model: RailModel, scope: Scope, chosen: Estimate, dynamic: Quantity, beside: PowerFigures) -> PowerFigures:
+    """Idle, active and dynamic power by the chosen estimate, ``beside`` others, unless readings do not show it."""
+    if (beyond := _beyond_range(model, chosen)) is not None:
+        return PowerFigures(refusals=(beyond,))
     lost = missing_while_busy(model.readings, scope.windows_s)
     if lost > MAX_MISSING:
         reason = f"{lost:.1%} of the readings of {scope.words} are missing, more than elsewhere"
@@ -301,19 +332,20 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures
         return PowerFigures(refusals=(refusal,))
     dynamic = replace(dynamic, bias=dynamic.bias + UNSEEN * lost * abs(dynamic.value))
     idle, moved_w = idle_power(model, chosen), idle_moved_w(model)
-    figures = check | {
+    key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
+    figures = beside.figures | {
         replace(key, quantity="idle_power_w"): replace(idle, bias=idle.bias + moved_w),
         replace(key, quantity="active_power_w"): active_power(model, chosen, dynamic),
         key: replace(dynamic, bias=dynamic.bias + moved_w),
     }
-    return PowerFigures(figures, notes=notes)
+    return replace(beside, figures=figures)
 
 
-def _beyond_range(model: RailModel, cut: Estimate) -> Refusal | None:
+def _beyond_range(model: RailModel, e: Estimate) -> Refusal | None:
     """A refusal if too many readings are at the end of the range, or hide too much that noise does not explain."""
     clipped = float(np.mean(model.readings.overload[model.busy])) if np.any(model.busy) else 0.0
     hidden, unexplained = hidden_w(model)
-    lost = float(np.abs(cut.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(cut.value_w), 1e-300)
+    lost = float(np.abs(e.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(e.value_w), 1e-300)
     if clipped <= MAX_CLIPPED and lost <= MAX_HIDDEN:
         return None
     reason = f"{clipped:.1%} of the readings while busy are at the end of the meter's range"

@@ -12,6 +12,7 @@ from rig.analysis.power.counter import variances as counter_variances
 from rig.analysis.power.idle_level import counted_drift_w, drift_w, idle_line, idle_weights, idle_window_of
 from rig.analysis.power.noise import Noise, variances
 from rig.analysis.power.rail_noise import rail_noise, slow_residual
+from rig.analysis.power.range_floor import lifted
 from rig.analysis.timing.activity_signal import edges_of, in_step, inside, mean_signal, merged, touches
 from rig.analysis.timing.synchronise import AlignedRail
 from rig.analysis.timing.timeline import Activity, Readings
@@ -126,6 +127,7 @@ def model_of(
     idle = where >= 0
     if np.count_nonzero(idle) < 2:
         return None
+    r = lifted(r, idle)
     weight = _weight(r)
     middle = 0.5 * (r.start_s + r.end_s)
     drift, drift_u = counted_drift_w(r, idle, where) if r.counter else drift_w(r.watts, idle, where, middle)

@@ -6,13 +6,18 @@ reading. The volts are taken as constant over an aperture and as a straight line
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rig.errors import DataError
 from rig.types import Bools, Floats, Rail
 
+MANY = 2
+"""Readings of the amperes in one of the volts from which the volts are taken to follow the amperes."""
+LEAST = 12
+"""Readings of the volts that show the resistance of a supply."""
 FARTHEST = 2.5
 """In a pause between two readings of volts that is longer than this many periods, the volts are not known."""
 
@@ -30,10 +35,23 @@ class Volts:
 
 
 @dataclass(frozen=True)
+class Sag:
+    """The resistance of a supply with its standard uncertainty, in ohms, from its readings.
+
+    ``lever`` is watts per ohm in each reading, shape (n,).
+    """
+
+    ohm: float
+    ohm_u: float
+    lever: Floats
+
+
+@dataclass(frozen=True)
 class Supply:
     """Amperes and volts of a rail of amperes, reading by reading, shapes (n,); ``rail`` is that of the volts.
 
     ``window_s`` is the length of one reading of the volts. ``burden_ohm`` is the shunt between volts and device.
+    ``sag`` says how the volts follow the amperes within a reading of the volts that spans several of the amperes.
     """
 
     rail: Rail
@@ -41,6 +59,7 @@ class Supply:
     volts: Floats
     window_s: float
     burden_ohm: float
+    sag: Sag | None = None
 
     def slope(self) -> Floats:
         """Return watts per ampere, shape (n,)."""
@@ -80,6 +99,31 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
     return volts, near, over[last] > over[first]
 
 
+def sagging(v: Volts, volts: Floats, amperes: Volts) -> tuple[Floats, Sag | None]:
+    """Return volts that follow the amperes within each reading of the volts, if it spans several of the amperes.
+
+    ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
+    the supply is the slope of volts over the mean current of the same aperture, beside a straight line over time.
+    """
+    length_s = float(np.median(amperes.end_s - amperes.start_s)) if len(volts) else 0.0
+    if length_s <= 0.0 or round(float(np.median(v.end_s - v.start_s)) / length_s) < MANY:
+        return volts, None
+    seen, known, _ = mean_volts(amperes, v.start_s, v.end_s)
+    use = known & v.ok & (v.start_s >= amperes.start_s[0]) & (v.end_s <= amperes.end_s[-1])
+    count = int(np.count_nonzero(use))
+    if count < LEAST or not np.ptp(seen[use]) > 0.0:
+        return volts, None
+    t = v.start_s[use] - v.start_s[use].mean()
+    design = np.column_stack([np.ones(count), t / max(float(np.ptp(t)), 1e-300), seen[use] - seen[use].mean()])
+    solution, *_ = np.linalg.lstsq(design, v.value[use], rcond=None)
+    left = v.value[use] - design @ solution
+    ohm = -float(solution[2])
+    variance = float(left @ left) / (count - 3) * float(np.linalg.pinv(design.T @ design)[2, 2])
+    over, _, _ = mean_volts(replace(v, value=seen, ok=v.ok & known), amperes.start_s, amperes.end_s)
+    above = np.where(amperes.ok, amperes.value - over, 0.0)
+    return volts - ohm * above, Sag(ohm, math.sqrt(max(variance, 0.0)), -above * amperes.value)
+
+
 def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
     """Integral of the line through the knots up to each time; the line goes on level beyond its ends."""
     k = np.clip(np.searchsorted(at, t, side="right") - 1, 0, len(at) - 1)
@@ -96,12 +140,14 @@ def covariance_w(s: Supply, busy: Bools, whole: Bools, length_s: float) -> float
     ``busy`` are the readings that touch a span, ``whole`` those inside one, shapes (n,). ``length_s`` is the aperture
     of a reading. Current and voltage are assumed to change together inside an aperture as they do from one reading to
     the next. The estimate is half the mean product of their differences, in which independent noise averages out. If
-    one reading of the volts spans several of the amperes, the resistance of the supply times the variance of these
-    amperes is added.
+    one reading of the volts spans several of the amperes and does not show the resistance of the supply, what it shows
+    of this resistance times the variance of these amperes is added.
     """
     pair = whole[1:] & whole[:-1]
     together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]
     within = 0.5 * abs(float(np.mean(together))) if len(together) > 2 else 0.0
+    if s.sag is not None:
+        return within
     many = round(s.window_s / length_s) if length_s > 0 else 0
     if many < 2 or len(s.amperes) < 4 * many or not np.any(busy):
         return within

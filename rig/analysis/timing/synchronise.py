@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from rig.analysis.timing.activity_signal import merged
+from rig.analysis.timing.arrivals import on_grid
 from rig.analysis.timing.bridging import Bridged, bridged, fits
 from rig.analysis.timing.consistency import after_end, displaced
 from rig.analysis.timing.gpio_alignment import match
@@ -77,6 +78,9 @@ def aligned_rails(
     for clock in dict.fromkeys(t.clock for t in traces):
         own = [t for t in traces if t.clock == clock]
         first = timebase_of(run, clock, own[0].rail.name)
+        arrivals = on_grid(own, first.clock.tick_hz)
+        own = list(arrivals.traces)
+        first = replace(first, sigma_s=math.hypot(first.sigma_s, arrivals.late_ticks / first.clock.tick_hz))
         placed = _on_one_clock(run, own, first, activity, device, baseline, end_s)
         bridges = {p.readings.rail.name: b for t, p in zip(own, placed, strict=True)
                    if (b := _bridged(run, t, first, p, activity, device, end_s)) is not None}  # fmt: skip
@@ -92,7 +96,7 @@ def aligned_rails(
             again = _on_one_clock(run, own, first, activity, device, baseline, end_s)
             if not any(p.contradictions for p in again):
                 placed = [_with(p, bridges.get(p.readings.rail.name)) for p in again]
-        rails += placed
+        rails += [replace(p, notes=(*arrivals.notes, *p.notes)) for p in placed]
     return sorted(rails, key=lambda r: r.readings.rail.name)
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.range_end import apparent_range_end
-from rig.analysis.timing.supply import Supply, Volts, mean_volts
+from rig.analysis.timing.range_end import apparent_ends
+from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.errors import DataError
 from rig.recording.conversion import PLAUSIBLE, to_watts
@@ -102,6 +102,10 @@ class Readings:
     """The step of a counter in joules; 0 if it is not stated."""
     supply: Supply | None = None
     """For a rail of amperes: the volts that were measured beside it."""
+    floor: Bools = field(default_factory=lambda: np.zeros(0, bool))
+    """True where a reading is only an upper bound, shape (n,), or empty."""
+    lifted_w: Floats = field(default_factory=lambda: np.zeros(0))
+    """How far such readings were moved to what they hide on average, shape (n,), or empty."""
 
 
 def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
@@ -223,12 +227,15 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     rail, c = trace.rail, trace.rail.conversion
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
     raw, ok, overload = trace.value, _numbers(trace.value), trace.overload
-    end_of_range = apparent_range_end(raw) if rail.range_max is None else rail.range_max
-    if end_of_range is not None:
-        overload = overload | (raw >= end_of_range)
     counter = rail.kind == "cumulative"
+    floor = np.zeros(len(raw), bool)
+    if not counter:
+        ended, floor = apparent_ends(raw)
+        overload = overload | ended
+    if rail.range_max is not None:
+        overload = overload | (raw >= rail.range_max)
     if counter:
-        start, end, overload = end[:-1], end[1:], overload[1:]
+        start, end, overload, floor = end[:-1], end[1:], overload[1:], floor[1:]
         raw, ok = _rate_of(trace, ok, end - start), ok[1:] & ok[:-1]
     elif rail.kind == "point":
         start = end
@@ -242,8 +249,9 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     if volts is not None:
         v, known, over = mean_volts(volts, start, end)
         ok, overload = ok & known, overload | over
+        v, sag = sagging(volts, v, Volts(rail, start, end, raw, ok, overload))
         window_s = float(np.median(volts.end_s - volts.start_s))
-        supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm)
+        supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm, sag)
     return Readings(
         rail=rail,
         start_s=start,
@@ -258,6 +266,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         counter=counter,
         step_j=(rail.resolution or 0.0) if counter else 0.0,
         supply=supply,
+        floor=floor,
     )
 
 

@@ -1,0 +1,55 @@
+"""Readings that stop at the low end of a range, such as a converter's zero, where noise would have gone below it.
+
+Their mean is too high. If noise is Gaussian, the share of such readings at idle and the mean of all of them give the
+level and the noise that they come from (a censored sample; Cohen, Technometrics 1, 1959, 217).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import NormalDist
+
+import numpy as np
+
+from rig.analysis.timing.timeline import Readings
+from rig.types import Bools, Floats
+
+MOST = 0.9
+"""Share of the idle readings at the low end above which the others do not show the level."""
+TRUSTED = 0.75
+"""Part of the correction that holds whatever the shape of the noise; the rest is stated as bias."""
+
+
+def lifted(r: Readings, idle: Bools) -> Readings:
+    """Return the readings with those at the low end of the range at what they hide on average, as idle shows it.
+
+    ``idle`` marks the readings at idle, shape (n,).
+    """
+    at_floor = idle & r.floor if len(r.floor) else idle[:0]
+    share = float(np.count_nonzero(at_floor)) / max(int(np.count_nonzero(idle)), 1)
+    if not 0.0 < share <= MOST:
+        return r
+    normal = NormalDist()
+    level = -normal.inv_cdf(share)  # above the floor, in widths of the noise, as the density below
+    floor_w = float(np.mean(r.watts[at_floor]))
+    mean_w = float(np.mean(r.watts[idle])) - floor_w
+    noise_w = mean_w / (level * normal.cdf(level) + normal.pdf(level))
+    moved_w = noise_w * (level - normal.pdf(level) / share)
+    by_w = np.where(r.floor, moved_w, 0.0)
+    return replace(r, watts=r.watts + by_w, lifted_w=by_w)
+
+
+def floor_bias_w(r: Readings, weight: Floats) -> float:
+    """Return the bias that readings at the low end of the range leave in ``sum(weight * watts)``, in watts."""
+    return (1.0 - TRUSTED) * abs(float(weight @ r.lifted_w)) if len(r.lifted_w) else 0.0
+
+
+def floor_note(r: Readings) -> str | None:
+    """Return a note if readings at idle were at the low end of the range and were moved below it."""
+    if not np.any(r.lifted_w):
+        return None
+    return (
+        f"Rail {r.rail.name}: {np.count_nonzero(r.floor)} readings are at the low end of the meter's range, where "
+        f"noise is cut off. They count {abs(float(r.lifted_w.min())):.3g} W lower, as their share at idle shows for "
+        f"Gaussian noise; {1.0 - TRUSTED:.0%} of this correction is stated as bias"
+    )

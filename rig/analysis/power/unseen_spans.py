@@ -1,0 +1,72 @@
+"""Spans before or after the trace of a rail: what the spans that were seen say of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from rig.analysis.figure_key import Figures
+from rig.analysis.power.coverage import UNSEEN, covered
+from rig.analysis.power.idle_level import idle_line
+from rig.analysis.power.rail_model import RailModel
+from rig.analysis.quantity import Component, Quantity
+from rig.analysis.timing.activity_signal import merged
+from rig.analysis.timing.timeline import Activity
+from rig.types import Floats
+
+BESIDE = 3
+"""The spans beside those that were not seen are one in so many of those that were."""
+
+
+def with_unseen_spans(figures: Figures, model: RailModel, windows_s: Floats) -> Figures:
+    """Return the figures of spans, shape (k, 2), with what spans outside of the trace may change in them.
+
+    Spans that were not seen may differ from the others as spans differ from each other, and twice as much as those
+    beside them do on average.
+    """
+    spans = merged(windows_s)
+    seen = covered(model.readings, spans)
+    if seen.all() or not seen.any():
+        return figures
+    length = spans[:, 1] - spans[:, 0]
+    watts, weight = span_watts(model, spans[seen]), length[seen]
+    part = float(length[~seen].sum() / length.sum())
+    mean = float(np.average(watts, weights=weight))
+    few = max(len(watts) // BESIDE, 1)
+    ends = [watts[:few] for _ in range(not seen[0])] + [watts[-few:] for _ in range(not seen[-1])]
+    bias = UNSEEN * part * max(abs(float(np.mean(end)) - mean) for end in ends)
+    spread = float(np.std(watts, ddof=1)) if len(watts) > 1 else abs(mean)
+    u = part * spread * math.sqrt(1.0 / len(watts) + 1.0 / np.count_nonzero(~seen))
+
+    def changed(q: Quantity) -> Quantity:
+        parts = (*q.components, Component("spans outside the trace", u, max(len(watts) - 1.0, 1.0)))
+        return replace(q, components=parts, bias=q.bias + bias, n=round(q.n * float(np.mean(seen))))
+
+    return Figures({key: q if key.quantity == "idle_power_w" else changed(q) for key, q in figures.items()})
+
+
+def span_watts(model: RailModel, spans: Floats) -> Floats:
+    """Return the energy above idle around each of the disjoint sorted spans over its length, in watts, shape (k,)."""
+    r = model.readings
+    above = np.where(r.ok, r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), 0.0)
+    half = 0.5 * (spans[1:, 0] - spans[:-1, 1])
+    margin = float(np.median(half)) if len(half) else r.period_s
+    begin, end = np.append(margin, half), np.append(half, margin)
+    cells = np.column_stack([spans[:, 0] - begin, spans[:, 1] + end])
+    each_s = r.end_s - r.start_s if r.counter else np.full(len(above), r.period_s)
+    energy = np.concatenate([[0.0], np.cumsum(above * each_s)])
+    first, last = np.searchsorted(model.middle_s, cells.T)
+    return np.asarray((energy[last] - energy[first]) / (spans[:, 1] - spans[:, 0]))
+
+
+def idle_notes(model: RailModel, activity: Activity) -> Iterator[str]:
+    """Yield a note for each idle window in which the rail has no reading."""
+    for on_s, off_s in activity.idle_s.tolist():
+        if not np.any(model.idle & (model.middle_s > on_s) & (model.middle_s < off_s)):
+            yield (
+                f"Rail {model.rail.name}: the idle window at {on_s:.6g} to {off_s:.6g} s holds no reading, so a "
+                "drift of idle is not known"
+            )

@@ -1,0 +1,92 @@
+"""Readings that were stamped when they arrived at the host, later than they were taken, get the grid of their meter.
+
+A meter's means over one interval after the other never overlap. If their stamps do, they are not the times of the
+readings. The earliest arrivals then show the grid, apart from a delay that all readings share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.recording.reader import Trace
+from rig.types import Floats
+
+LEAST = 64
+"""Readings of a trace that is looked at."""
+OVERLAP, OFTEN = 0.02, 0.05
+"""Part of a reading by which it must overlap the one before, and share of the readings that do."""
+FINE = 100.0
+"""Ticks in a reading from which it is placed on whole ticks."""
+STEPS = 2.0
+"""Ticks by which rounded stamps may overlap."""
+GROUPS = 12
+"""Stretches of the trace whose earliest arrival shows the grid."""
+OFF_GRID = 0.5
+"""Readings by which such an arrival may miss the grid before readings must be missing."""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Traces with the grid that their arrivals show.
+
+    ``late_ticks`` is the standard uncertainty of the delay that all readings share; 0 if stamps are as they should be.
+    """
+
+    traces: tuple[Trace, ...]
+    late_ticks: float
+    notes: tuple[str, ...]
+
+
+def on_grid(traces: Sequence[Trace], tick_hz: float) -> Arrivals:
+    """Return the traces of one clock, those that were stamped on arrival on the grid of their declared rate."""
+    found, notes, late = [], [], 0.0
+    for trace in traces:
+        rail = trace.rail
+        if not _on_arrival(trace, period := tick_hz / rail.rate_hz if rail.rate_hz > 0.0 else 0.0):
+            found.append(trace)
+            continue
+        grid, miss = _grid(trace.end_tick, period)
+        behind = trace.end_tick - grid
+        delay = period + float(np.mean(np.abs(behind)))
+        what = "their irregular stamps are used, since readings are missing"
+        if miss <= OFF_GRID * period:
+            length = np.median(trace.end_tick - trace.start_tick).astype(grid.dtype)
+            found.append(replace(trace, start_tick=grid - length, end_tick=grid))
+            what = "the earliest of them show the grid of the meter, which is used"
+        else:
+            delay += float(np.std(behind))
+            found.append(trace)
+        late = max(late, delay)
+        notes.append(
+            f"Rail {rail.name}: readings overlap, so they were stamped on arrival, on average "
+            f"{np.mean(behind) / tick_hz:.3g} s later than the earliest; {what}. All may be late by about "
+            f"{delay / tick_hz:.3g} s, unless the activity shows where they were taken"
+        )
+    return Arrivals(tuple(found), late, tuple(notes))
+
+
+def _on_arrival(trace: Trace, period: float) -> bool:
+    """Whether means of one interval overlap, which only the stamps of their arrival can."""
+    start, end = trace.start_tick, trace.end_tick
+    if trace.uniform or trace.rail.kind != "mean" or period <= 0.0 or len(start) < LEAST:
+        return False
+    length = float(np.median(end - start))
+    overlap = float(np.mean(start[1:] < end[:-1] - max(OVERLAP * length, STEPS)))
+    return length <= (1.0 + OVERLAP) * period and overlap > OFTEN
+
+
+def _grid(end: Floats, period: float) -> tuple[Floats, float]:
+    """The straight line below the arrivals, shape (n,), and how far the earliest of each stretch are above or below."""
+    number = np.arange(len(end), dtype=np.float64)
+    late = end - end[0] - period * number
+    parts = np.array_split(np.arange(len(end)), GROUPS)
+    first = np.array([part[np.argmin(late[part])] for part in parts])
+    slope, start = np.polyfit(number[first], late[first], 1)
+    line = start + slope * number
+    since = period * number + line
+    if period > FINE:  # ticks of a clock that began long ago stay exact as integers
+        since = np.round(since).astype(end.dtype)
+    return end[0] + since, float(np.max(np.abs(late[first] - line[first])))

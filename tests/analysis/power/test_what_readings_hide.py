@@ -1,0 +1,80 @@
+"""What readings cannot show of benches that labs have is bounded or refused, and what they show is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.kinds import KINDS
+from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.quantity import Quantity
+from rig.analysis.result import Result
+from rig.recording.reader import open_run
+
+POWER = FigureKey("dynamic_power_w")
+
+
+def evaluated(kind: str, seed: int, folder: Path) -> tuple[Lab, Result]:
+    lab = plain_lab(seed, kind)
+    KINDS[kind](lab)
+    write(lab, folder / "run")
+    return lab, evaluate(open_run(folder / "run"))
+
+
+def near(lab: Lab, q: Quantity) -> bool:
+    """Whether the truth is within 1.5 half-widths: one interval in twenty misses by right."""
+    return abs(q.value - lab.truth()["dynamic_power_w"]) <= 1.5 * q.half_width()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "range_switch_lags",
+        "clips_at_zero",
+        "point_samples_of_pulses",
+        "trace_ends_early",
+        "volts_read_slowly",
+        "stamps_on_arrival",
+        "spans_short_against_a_reading",
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_dynamic_power_is_stated_and_no_figure_is_silently_wrong(kind: str, seed: int, tmp_path: Path) -> None:
+    lab, result = evaluated(kind, seed, tmp_path)
+    assert near(lab, result.quantities[POWER])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_peaks_that_an_undeclared_range_cuts_off_give_no_power(seed: int, tmp_path: Path) -> None:
+    _, result = evaluated("clips_at_peaks", seed, tmp_path)
+    assert POWER not in result.quantities
+    assert any("end of the meter's range" in r.reason for r in result.refusals)
+
+
+def test_a_trace_that_ends_early_counts_what_it_shows_and_says_so(tmp_path: Path) -> None:
+    lab, result = evaluated("trace_ends_early", 0, tmp_path)
+    power = result.quantities[POWER]
+    assert 0.5 * len(lab.spans_s) < power.n < len(lab.spans_s)
+    assert power.bias > 0.0
+    assert "spans outside the trace" in [c.source for c in power.components]
+    assert any("holds no reading, so a drift of idle is not known" in note for note in result.notes)
+
+
+def test_spans_shorter_than_a_reading_have_no_trimmed_figure_and_a_note(tmp_path: Path) -> None:
+    lab, result = evaluated("spans_short_against_a_reading", 1, tmp_path)
+    assert float(lab.spans_s[0, 1] - lab.spans_s[0, 0]) * lab.rate_hz < 2.0
+    assert FigureKey("dynamic_power_w", method="trimmed") not in result.quantities
+    assert any("the area above idle alone" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("kind", ["class_of_powers", "plain"])
+def test_spans_of_even_power_are_not_widened_by_their_differences(kind: str, tmp_path: Path) -> None:
+    lab = plain_lab(1, kind)
+    KINDS[kind](lab)
+    lab.aperture = 0.3
+    write(lab, tmp_path / "run")
+    power = evaluate(open_run(tmp_path / "run")).quantities[POWER]
+    assert "spans that differ, seen in part" not in [c.source for c in power.components]
