@@ -29,6 +29,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "accuracy": Entry("1", "Accuracy", scale="percent"),
     "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent"),
     "execution_time_s": Entry("s", "Execution time, mean"),
+    "execution_time_single_s": Entry("s", "Execution time of a single sample, mean"),
     "execution_time_se_s": Entry("s", "Execution time, standard error of the mean"),
     "execution_time_p{percentile}_s": Entry("s", "Execution time, {percentile}"),
     "busy_time_per_inference_s": Entry("s", "Busy time per inference"),

@@ -66,7 +66,8 @@ def evaluate(run: Run) -> Result:
     times = time_figures(activity, device, busy)
     power = power_figures(readings, models, activity, busy, against)
     figures = accuracy_figures(run) | times | power.figures
-    figures |= energy_figures(times, power.figures, [r.rail.name for r in readings], activity)
+    rails_named = [r.rail.name for r in readings]
+    figures |= energy_figures(times, power.figures, rails_named, list(activity.phases), activity.per_phase)
     figures |= recorder_figures(run)
     if terms.scenario.name != "import":  # an imported window holds many inferences that no host requested one by one
         service = service_figures(queries, terms.percentile)

@@ -6,12 +6,14 @@ Times come from the performance runs, accuracy from the accuracy run, power from
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from msgspec import UNSET
 
 from rig.analysis.figure_key import PEER, FigureKey, Figures
+from rig.analysis.power.energy import energy_figures
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.result import Result
 from rig.analysis.rule_set import is_known
@@ -19,6 +21,9 @@ from rig.analysis.session_rules import ACCURACY, Part, by_purpose, configuration
 from rig.recording.session import SizeProbe
 
 SCORES = (FigureKey(ACCURACY), FigureKey("balanced_accuracy"))
+_EXECUTION_TIMES = (
+    "execution_time_s", "execution_time_se_s", "execution_time_p{percentile}_s", "busy_time_per_inference_s",
+)  # fmt: skip
 
 
 def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()) -> Result | None:
@@ -47,7 +52,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         simulated=any(part.result.simulated for part in parts),
         quantities=figures,
         refusals=refusals,
-        notes=tuple(dict.fromkeys([about, *own])),
+        notes=tuple(dict.fromkeys([about, *_amortised_notes(by), *own])),
         series=replace(
             lead.result.series,
             requested_s=served.requested_s,
@@ -56,6 +61,15 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
         ),
         validity=validity,
     )
+
+
+def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
+    if seconds := _sequence_s(by):
+        yield (
+            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that what begins and ends a "
+            "sequence is spread over it. Accuracy, latency and the execution time of a single sample are of samples by "
+            "themselves"
+        )
 
 
 def _searched(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe]) -> Result | None:
@@ -97,7 +111,48 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
     if not times:
         times = {k: q for k, q in power.items() if q.unit not in ("W", "J")}
     own = {k: q for k, q in power.items() if q.unit in ("W", "J") or k.method == PEER}
-    return Figures(times | scores | own)
+    amortised = _amortised(times, power) if _sequence_s(by) else {}
+    figures = Figures(times | scores | own | amortised)
+    return figures | _energies(by["power"], figures, bool(amortised or not by["performance"]))
+
+
+def _sequence_s(by: Mapping[str, list[Part]]) -> float:
+    """The length of the sequences over which power was measured, in seconds; 0 if it was measured on samples."""
+    seconds = by["power"][0].run.start.scenario.amortise_s if by["power"] else 0.0
+    return 0.0 if seconds is UNSET else seconds
+
+
+def _amortised(times: Mapping[FigureKey, Quantity], power: Mapping[FigureKey, Quantity]) -> dict[FigureKey, Quantity]:
+    """Execution times of the sequences, per inference; the time of a sample by itself stands beside under its own name.
+
+    The published baseline of Xylo does so: "the execution time result is divided by 10" (NeuroBench, system track
+    baselines).
+    """
+    known = {key: q for key, q in times.items() if key.quantity == "execution_time_s"}
+    single = {replace(key, quantity="execution_time_single_s"): q for key, q in known.items()}
+    return single | {key: q for key, q in power.items() if key.quantity in _EXECUTION_TIMES}
+
+
+def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figures:
+    """Energy by phase and in all: power times the time that is reported beside it (NeuroBench, ASC).
+
+    ``same_runs`` says that power and time are from the same runs, so that errors of the stamps cancel in the product.
+    The integrated energy stays that of the power runs.
+    """
+    if not power:
+        return Figures()
+    series = power[0].result.series
+    phases, per_phase = list(series.phase_windows_s), power[0].run.start.scenario.per_phase
+    times = figures if same_runs else Figures({key: _by_itself(q) for key, q in figures.items() if q.unit == "s"})
+    found = energy_figures(times, figures, [r.rail for r in series.rails], phases, per_phase and len(phases) > 1)
+    integrated = "energy_per_inference_integrated_j"
+    return Figures({key: q for key, q in found.items() if key in figures and key.quantity != integrated})
+
+
+def _by_itself(q: Quantity) -> Quantity:
+    """The quantity of other runs: stamps of one run do not err as those of another."""
+    parts = (replace(c, shared=None) if c.source == "stamp jitter" else c for c in q.components)
+    return replace(q, components=tuple(parts))
 
 
 def _over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:

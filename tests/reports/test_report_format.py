@@ -258,6 +258,15 @@ def test_fewer_than_one_sample_a_second_read_as_seconds_per_sample() -> None:
     assert parts_of(FigureKey("throughput_samples_hz"), slow) == ("2.00", "0.39", "s/sample")
 
 
+def test_an_energy_that_is_printed_as_the_same_text_is_printed_once() -> None:
+    key, other = FigureKey("energy_per_inference_j"), FigureKey("energy_per_inference_integrated_j")
+    whole = Quantity(1.0, "J", (Component("gain", 0.01),))
+    shown = [list(dict(g.entries)) for g in groups({key: whole, other: replace(whole, value=1.0000001)})]
+    assert shown == [[key]]
+    shown = [list(dict(g.entries)) for g in groups({key: whole, other: replace(whole, value=1.1)})]
+    assert shown == [[key, other]]
+
+
 def test_a_figure_that_repeats_another_is_listed_once() -> None:
     energy = Quantity(1e-3, "J", (Component("white noise", 1e-6),))
     twins = {FigureKey("energy_per_inference_j"): energy, FigureKey("energy_per_inference_integrated_j"): energy}

@@ -88,7 +88,7 @@ def test_times_are_those_without_a_meter_and_watts_those_with_it(session: Measur
     folder = session()
     whole = summary(folder)
     by = {why: evaluate(open_run(path)).quantities for path, why in runs_in(folder)}
-    for name in ("active_power_w", "energy_per_inference_j", "average_power_w"):
+    for name in ("active_power_w", "energy_per_inference_integrated_j", "average_power_w"):
         assert whole.quantities[name] == by["power"][name]
     for name in ("execution_time_s", "latency_p99_s", "throughput_samples_hz"):
         assert whole.quantities[name] == by["performance"][name]
@@ -116,7 +116,7 @@ def test_without_a_meter_no_power_is_measured(session: Measure) -> None:
     assert [why for _, why in runs_in(folder)] == ["accuracy", "performance"]
 
 
-def test_power_alone_is_measured_on_longer_sequences_when_asked(session: Measure) -> None:
+def test_only_power_runs_play_longer_sequences_when_asked(session: Measure) -> None:
     runs = {why: open_run(path) for path, why in runs_in(session(amortise_s=2.0))}
     assert {why: len(ids(run)) for why, run in runs.items()} == {"accuracy": 8, "performance": 8, "power": 4}
     assert set(runs["power"].samples["inferences"].to_pylist()) == {2}

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
 from rig.analysis.power.figures import INTEGRATED_METHOD
 from rig.analysis.quantity import linear, product
-from rig.analysis.timing.timeline import Activity
 
 
-def energy_figures(times: Figures, powers: Figures, rails: Sequence[str], activity: Activity) -> Figures:
+def energy_figures(
+    times: Figures, powers: Figures, rails: Sequence[str], phases: Sequence[str], per_phase: bool = False
+) -> Figures:
     """Return energy per inference: active power times mean execution time (NeuroBench, ASC), and by integration.
 
-    If phases were measured one at a time, their totals are among the figures.
+    If phases were measured one at a time (``per_phase``), their totals are among the figures.
     """
     out = Figures()
-    for phase in ("", *activity.phases):
+    for phase in ("", *phases):
         time_s = times.get(FigureKey("busy_time_per_inference_s", phase)) or times.get(
             FigureKey("execution_time_s", phase)
         )
@@ -41,7 +42,7 @@ def energy_figures(times: Figures, powers: Figures, rails: Sequence[str], activi
                 method = "active power (trimmed windows) x mean execution time"
                 key = FigureKey("energy_per_inference_j", phase, rail, TRIMMED)
                 out |= {key: product(cut, time_s, "J", method)}
-    return out | per_phase_totals(times, out, list(activity.phases)) if activity.per_phase else out
+    return out | per_phase_totals(times, out, phases) if per_phase else out
 
 
 def per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str]) -> Figures:

@@ -99,7 +99,7 @@ def figures_of(plant: SimPlant, spans: Floats, rails: list[Rail], **how: Any) ->
     busy = busy_times(activity, fig.stamps_u_s(activity, host, list(models.values())))
     times = time_figures(activity, host, busy)
     power = fig.power_figures(readings, models, activity, busy)
-    energies = energy_figures(times, power.figures, [rail.name for rail in rails], activity)
+    energies = energy_figures(times, power.figures, [rail.name for rail in rails], list(activity.phases))
     return times | power.figures | energies, power.notes
 
 
