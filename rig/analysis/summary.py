@@ -66,9 +66,8 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
 def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
     if seconds := _sequence_s(by):
         yield (
-            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that what begins and ends a "
-            "sequence is spread over it. Accuracy, latency and the execution time of a single sample are of samples by "
-            "themselves"
+            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that the ends of a sequence "
+            "are spread over it. Accuracy, latency and the execution time of a single sample are of single samples"
         )
 
 
