@@ -8,7 +8,7 @@ from reports.format import NO_NUMBER
 from reports.names import Group, brief, groups, parts_of, title
 from reports.result_tables import headlines
 from reports.verdict import Verdict, verdict_of
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.figure_key import LITERAL, FigureKey
 from rig.analysis.result import Result
 from rig.terminal import clean
 
@@ -102,7 +102,7 @@ def _shown(found: list[Group]) -> list[Group]:
     """
     phases = [g for g in found if g.kind == "phase"]
     rails = [g for g in found if g.kind == "rail"]
-    keep = [g for g in found if g.kind not in ("phase", "rail", "phase and rail", "cross-check")]
+    keep = [g for g in found if g.kind not in ("phase", "rail", "phase and rail", "cross-check", LITERAL)]
     return keep + (phases if len(phases) > 1 else []) + (rails if len(rails) > 1 else [])
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reports.format import quantity_parts, quantity_text
 from rig.analysis.catalogue import CATALOGUE, entry_of, title_of
-from rig.analysis.figure_key import PEER, TRIMMED, FigureKey
+from rig.analysis.figure_key import LITERAL, PEER, TRIMMED, FigureKey
 from rig.analysis.quantity import Quantity
 from rig.terminal import clean
 
@@ -22,6 +22,7 @@ KINDS = {  # in the order in which they are shown
     "scene changes": "Scene changes",
     "average": "Average while serving",
     "solver": "Solver",
+    LITERAL: "By the text of the benchmark: power over the spans themselves",
     PEER: "Recorder's own figures, by its method",
     "phase": "By phase",
     "rail": "By rail",
@@ -54,7 +55,7 @@ class Group(NamedTuple):
 def kind_of(key: FigureKey) -> str:
     """Return the kind, one of ``KINDS``, to which a figure belongs."""
     if key.method:
-        return "cross-check" if key.method == TRIMMED else PEER
+        return "cross-check" if key.method == TRIMMED else key.method
     family = entry_of(key).family
     if family != "overall" or not (key.phase or key.rail):
         return family
@@ -66,8 +67,8 @@ def heading(key: FigureKey) -> str:
     kind = kind_of(key)
     where = [f"phase {clean(key.phase)}"] if key.phase else []
     where += [f"rail {clean(key.rail)}"] if key.rail else []
-    if kind == "cross-check":
-        return ", ".join(["Trimmed windows", *where])
+    if kind in ("cross-check", LITERAL):
+        return ", ".join(["Trimmed windows" if kind == "cross-check" else "By the text", *where])
     if kind in ("phase", "rail", "phase and rail"):
         words = ", ".join(where)
         return words[0].upper() + words[1:]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from reports.format import budget, si
 from reports.names import KINDS, groups, parts_of, text_of, title
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.figure_key import LITERAL, FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
 from rig.terminal import clean
@@ -46,7 +46,7 @@ _ONE_BY_ONE = (
     FigureKey("energy_per_inference_j"),
     FigureKey("dynamic_energy_per_inference_j"),
 )
-_HEADED = ("phase", "rail", "phase and rail", "cross-check")
+_HEADED = ("phase", "rail", "phase and rail", "cross-check", LITERAL)
 
 
 class Row(NamedTuple):

@@ -15,6 +15,7 @@ from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
 from rig.analysis.power.figures import power_figures, stamps_u_s
 from rig.analysis.power.rail_model import rail_model
+from rig.analysis.power.span_mean import difference_notes
 from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal, for_import, without_number
@@ -87,6 +88,7 @@ def evaluate(run: Run) -> Result:
         *(f"{c.rule}: {c.found}" for c in contradictions),
         *power.notes,
         *_below_idle(figures),
+        *difference_notes(figures),
         *_alignment_notes(rails, terms),
         *_solving_notes(solves, terms),
         *remarks_of(run),

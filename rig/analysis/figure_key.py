@@ -9,6 +9,8 @@ from rig.analysis.quantity import Quantity
 
 TRIMMED = "trimmed"
 """The cross-check of powers and energies from trimmed windows."""
+LITERAL = "literal"
+"""Power over the spans themselves, as NeuroBench's text defines it, and energy from it."""
 PEER = "peer"
 """The method of the program that recorded the trace, for the figures that it would compute."""
 

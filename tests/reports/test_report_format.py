@@ -12,7 +12,7 @@ from reports.figures.trace import envelope
 from reports.format import budget, flatten, quantity_text, si
 from reports.names import Group, brief, groups, heading, kind_of, parts_of, text_of, title
 from rig.analysis.catalogue import entry_of, ordinal
-from rig.analysis.figure_key import PEER, TRIMMED, FigureKey
+from rig.analysis.figure_key import LITERAL, PEER, TRIMMED, FigureKey
 from rig.analysis.quantity import Component, Quantity
 from rig.terminal import clean
 
@@ -69,6 +69,7 @@ def test_a_figure_stands_under_its_phase_and_rail() -> None:
         "Idle power",
     )
     assert kind_of(FigureKey("dynamic_power_w", rail="io", method=TRIMMED)) == "cross-check"
+    assert heading(FigureKey("active_power_w", "infer", method=LITERAL)) == "By the text, phase infer"
     keys = [FigureKey("energy_j", method=PEER), FigureKey("active_power_w", rail="io")]
     keys += [FigureKey("active_power_w", method=TRIMMED), FigureKey("active_power_w", "p", "io")]
     keys += [FigureKey("accuracy"), FigureKey("active_power_w", "p")]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
+from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.power.figures import INTEGRATED_METHOD
-from rig.analysis.quantity import linear, product
+from rig.analysis.quantity import Quantity, linear, product
 
 
 def energy_figures(
@@ -22,36 +22,40 @@ def energy_figures(
             FigureKey("execution_time_s", phase)
         )
         for rail in ("", *rails):
-            active, dynamic, cut = (
-                powers.get(FigureKey(quantity, phase, rail, method))
-                for quantity, method in (("active_power_w", ""), ("dynamic_power_w", ""), ("active_power_w", TRIMMED))
-            )
-            if time_s is None or active is None or dynamic is None:
-                continue
-            energy = FigureKey("energy_per_inference_j", phase, rail)
-            method = f"active power ({active.method}) x mean execution time"
+            if time_s is not None:
+                out |= _of_scope(powers, time_s, phase, rail)
+    if not per_phase:
+        return out
+    return out | _per_phase_totals(times, out, phases, "") | _per_phase_totals(times, out, phases, LITERAL)
+
+
+def _of_scope(powers: Figures, time_s: Quantity, phase: str, rail: str) -> Figures:
+    """Energies of one phase and rail: by the headline, by the text's mean over the spans, and by trimmed windows."""
+    out = Figures()
+    for method, words in (("", ""), (LITERAL, ""), (TRIMMED, "trimmed windows")):
+        active, dynamic = (
+            powers.get(FigureKey(quantity, phase, rail, method)) for quantity in ("active_power_w", "dynamic_power_w")
+        )
+        if active is None or dynamic is None:
+            continue
+        told = f"active power ({words or active.method}) x mean execution time"
+        out |= {FigureKey("energy_per_inference_j", phase, rail, method): product(active, time_s, "J", told)}
+        if method != TRIMMED:
             above = product(dynamic, time_s, "J", dynamic.method)
-            out |= {
-                energy: product(active, time_s, "J", method),
-                FigureKey("dynamic_energy_per_inference_j", phase, rail): above,
-            }
-            if dynamic.method == INTEGRATED_METHOD:
-                integral = product(active, time_s, "J", "integral outward into idle, with idle under it")
-                out |= {FigureKey("energy_per_inference_integrated_j", phase, rail): integral}
-            if cut is not None:
-                method = "active power (trimmed windows) x mean execution time"
-                key = FigureKey("energy_per_inference_j", phase, rail, TRIMMED)
-                out |= {key: product(cut, time_s, "J", method)}
-    return out | per_phase_totals(times, out, phases) if per_phase else out
+            out |= {FigureKey("dynamic_energy_per_inference_j", phase, rail, method): above}
+        if not method and dynamic.method == INTEGRATED_METHOD:
+            integral = product(active, time_s, "J", "integral outward into idle, with idle under it")
+            out |= {FigureKey("energy_per_inference_integrated_j", phase, rail): integral}
+    return out
 
 
-def per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str]) -> Figures:
+def _per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str], by: str) -> Figures:
     """Return totals of phases that were measured one at a time.
 
     Energies are added. Power is total energy over total time.
     """
     active, dynamic = (
-        [energies.get(FigureKey(quantity, phase)) for phase in phases]
+        [energies.get(FigureKey(quantity, phase, method=by)) for phase in phases]
         for quantity in ("energy_per_inference_j", "dynamic_energy_per_inference_j")
     )
     time_s = times.get(FigureKey("execution_time_s"))
@@ -63,8 +67,8 @@ def per_phase_totals(times: Figures, energies: Figures, phases: Sequence[str]) -
     )
     method = "energy of phases measured one at a time over their time"
     return Figures({
-        FigureKey("energy_per_inference_j"): total,
-        FigureKey("dynamic_energy_per_inference_j"): above,
-        FigureKey("active_power_w"): total.scaled(1.0 / time_s.value, "W", method),
-        FigureKey("dynamic_power_w"): above.scaled(1.0 / time_s.value, "W", method),
+        FigureKey("energy_per_inference_j", method=by): total,
+        FigureKey("dynamic_energy_per_inference_j", method=by): above,
+        FigureKey("active_power_w", method=by): total.scaled(1.0 / time_s.value, "W", method),
+        FigureKey("dynamic_power_w", method=by): above.scaled(1.0 / time_s.value, "W", method),
     })  # fmt: skip

@@ -98,7 +98,7 @@ def integrated(model: RailModel, windows_s: Floats, other_s: Floats) -> Estimate
     dynamic *= z.sum()
     np.subtract(z, dynamic, out=dynamic)
     dynamic /= busy
-    found = _estimate(model, dynamic, windows_s[member], float(np.mean(member)), uneven)
+    found = estimate_of(model, dynamic, windows_s[member], float(np.mean(member)), uneven)
     return replace(found, by_length=True)
 
 
@@ -125,10 +125,11 @@ def trimmed(model: RailModel, windows_s: Floats) -> Estimate | TooShort:
     weight = weight / weight.sum()
     at = float(np.sum(weight * model.middle_s))
     used = merged_s[usable][count > 0]
-    return _estimate(model, weight - model.base_weights(windows_s, at), used, share)
+    return estimate_of(model, weight - model.base_weights(windows_s, at), used, share)
 
 
-def _estimate(model: RailModel, dynamic: Floats, windows_s: Floats, share: float, uneven: float = 0.0) -> Estimate:
+def estimate_of(model: RailModel, dynamic: Floats, windows_s: Floats, share: float, uneven: float = 0.0) -> Estimate:
+    """Return the estimate that the weights ``dynamic`` make; ``uneven`` is the share of power in readings at edges."""
     length = windows_s[:, 1] - windows_s[:, 0]
     at = float(np.sum(windows_s.mean(axis=1) * length) / length.sum()) if length.sum() > 0 else 0.0
     idle = model.base_weights(windows_s, at)

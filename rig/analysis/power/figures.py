@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rig.analysis.figure_key import TRIMMED, FigureKey, Figures
+from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power
 from rig.analysis.power.coverage import (
     UNSEEN,
@@ -36,6 +36,7 @@ from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.span_ends import cut_off_w
+from rig.analysis.power.span_mean import literal_figures, span_mean
 from rig.analysis.power.unseen_spans import idle_notes, with_unseen_spans
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
@@ -293,7 +294,7 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures
             "of a window"
         )
         dynamic = dynamic_power(model, whole, scope.busy, INTEGRATED_METHOD)
-        return _stated(model, scope, whole, dynamic, PowerFigures(notes=(note,)))
+        return _stated(model, scope, whole, dynamic, PowerFigures(notes=(note,)), differ)
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
     dynamic = dynamic_power(model, cut, scope.busy, TRIMMED_METHOD)
     chosen: Estimate = cut
@@ -317,10 +318,12 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures
             f"Rail {model.rail.name}: trimmed windows leave out the ends of spans of {scope.words}, whose readings "
             f"differ by {ends_w:.3g} W of mean power beyond noise. This is stated as bias",
         )
-    return _stated(model, scope, chosen, dynamic, PowerFigures(check, notes=notes))
+    return _stated(model, scope, chosen, dynamic, PowerFigures(check, notes=notes), differ)
 
 
-def _stated(model: RailModel, scope: Scope, chosen: Estimate, dynamic: Quantity, beside: PowerFigures) -> PowerFigures:
+def _stated(
+    model: RailModel, scope: Scope, chosen: Estimate, dynamic: Quantity, beside: PowerFigures, differ: bool
+) -> PowerFigures:
     """Idle, active and dynamic power by the chosen estimate, ``beside`` others, unless readings do not show it."""
     if (beyond := _beyond_range(model, chosen)) is not None:
         return PowerFigures(refusals=(beyond,))
@@ -330,10 +333,16 @@ def _stated(model: RailModel, scope: Scope, chosen: Estimate, dynamic: Quantity,
         remedy = "See why the meter loses readings while the device works, and measure again"
         refusal = Refusal(f"power of {scope.words} on rail {model.rail.name}", reason, remedy)
         return PowerFigures(refusals=(refusal,))
-    dynamic = replace(dynamic, bias=dynamic.bias + UNSEEN * lost * abs(dynamic.value))
+    lost_w = UNSEEN * lost * abs(dynamic.value)
+    dynamic = replace(dynamic, bias=dynamic.bias + lost_w)
     idle, moved_w = idle_power(model, chosen), idle_moved_w(model)
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)
-    figures = beside.figures | {
+    literal = span_mean(model, scope.windows_s, scope.other_s, differ)
+    by_text = Figures()
+    if literal is not None and literal.share >= MIN_SHARE:
+        least_w = dynamic.bias if dynamic.method == INTEGRATED_METHOD else lost_w
+        by_text = literal_figures(model, literal, scope.windows_s, scope.busy, key, least_w)
+    figures = beside.figures | by_text | {
         replace(key, quantity="idle_power_w"): replace(idle, bias=idle.bias + moved_w),
         replace(key, quantity="active_power_w"): active_power(model, chosen, dynamic),
         key: replace(dynamic, bias=dynamic.bias + moved_w),
@@ -380,7 +389,7 @@ def totals(figures: Figures, rails: Sequence[str], phases: Sequence[str]) -> tup
     """
     out: dict[FigureKey, Quantity] = {}
     refusals: list[Refusal] = []
-    for method in ("", TRIMMED):
+    for method in ("", TRIMMED, LITERAL):
         for phase in ("", *phases):
             for quantity in POWERS:
                 key = FigureKey(quantity, phase, method=method)
