@@ -41,6 +41,7 @@ _DETAILS = (  # of a solver, that a terminal leaves out
     "gap_{target}_spread_problems",
     "gap_{target}_spread_solves",
     "time_to_gap_{target}_{threshold}_official_s",
+    "energy_to_gap_{target}_{threshold}_official_j",
 )
 
 

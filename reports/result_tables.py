@@ -26,7 +26,7 @@ _CARDS: Mapping[str, tuple[FigureKey, ...]] = {
         _ACCURACY, _THROUGHPUT, FigureKey("duration_s"), _EXECUTION, *_POWER, FigureKey("dynamic_power_w"),
     ),
     "server": (_ACCURACY, _THROUGHPUT, *_LATENCY, FigureKey("backlog_max"), *_POWER),
-    "optimization": (_EXECUTION, *_POWER),
+    "optimization": (FigureKey("runtime_power_w"), FigureKey("idle_power_w"), _EXECUTION),
     "real-time": (
         FigureKey("stream_accuracy"),
         FigureKey("onset_latency_p{percentile}_s", percentile=50),
@@ -84,6 +84,7 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
         FigureKey("feasible_share"),
         FigureKey("reached_gap_{target}_{threshold}_share", target=target, threshold=0.01),
         FigureKey("time_to_gap_{target}_{threshold}_s", target=target, threshold=0.01),
+        FigureKey("energy_to_gap_{target}_{threshold}_j", target=target, threshold=0.01),
     )
     stopped = [key for key in quantities if key.quantity == "latency_p{percentile}_early_stopping_s"]
     return [*(key for key in solver if key in quantities), *stopped]

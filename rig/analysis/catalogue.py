@@ -57,6 +57,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "stream_accuracy": Entry("1", "Share of time with the right scene", "scene changes", "percent"),
     "average_power_w": Entry("W", "Average power", "average"),
     "average_energy_per_sample_j": Entry("J", "Energy per sample, idle stretches included", "average"),
+    "runtime_power_w": Entry("W", "Average power over the runtime of a solve", "solver"),
     "largest_nodes": Entry("1", "Largest problem solved, nodes", "solver"),
     "cost_mean": Entry("1", "Cost, mean", "solver", "number", signed=True),
     "cost_best": Entry("1", "Cost, best", "solver", "number", signed=True),
@@ -78,6 +79,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "time_to_gap_{target}_{threshold}_official_s": Entry(
         "s", "Time to a gap of {threshold} ({target} target), reached by all", "solver"
     ),
+    "energy_to_gap_{target}_{threshold}_j": Entry("J", "Energy to a gap of {threshold} ({target} target)", "solver"),
     "energy_to_gap_{target}_{threshold}_official_j": Entry(
         "J", "Energy to a gap of {threshold} ({target} target), reached by all", "solver"
     ),

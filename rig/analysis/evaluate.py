@@ -24,7 +24,15 @@ from rig.analysis.service.change_detection import Stream, change_figures, stream
 from rig.analysis.service.queries import Queries, queries_of
 from rig.analysis.service.serving import deadline_figures, service_figures
 from rig.analysis.solving.repeats import repeat_checks
-from rig.analysis.solving.solves import Solve, solves_of, solving_checks, solving_figures, solving_notes
+from rig.analysis.solving.solves import (
+    RUNTIME,
+    Solve,
+    runtime_power,
+    solves_of,
+    solving_checks,
+    solving_figures,
+    solving_notes,
+)  # fmt: skip
 from rig.analysis.terms import Terms, terms_of
 from rig.analysis.timing.arrival_times import arrival_checks
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
@@ -75,9 +83,10 @@ def evaluate(run: Run) -> Result:
         if len(models) == len(rails) and not activity.per_phase:
             service |= average_figures(list(models.values()), activity, queries.window_s(), queries.completed_count)
         figures |= service | deadline_figures(queries, terms.deadline_s) | change_figures(stream)
-    figures |= solving_figures(
-        solves, figures.get(FigureKey("average_power_w")), terms.gap_times_known, terms.solves_to_gap
-    )
+    if solves:
+        figures |= runtime_power(power.figures)
+        runtime_w = figures.get(RUNTIME)
+        figures |= solving_figures(solves, runtime_w, terms.gap_times_known, terms.solves_to_gap)
     unknown = without_number(figures)
     refusals = [*power.refusals, *_missing(terms, rails, activity), *unknown]
     if run.start.imported is not None:

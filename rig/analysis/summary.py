@@ -18,6 +18,7 @@ from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.result import Result
 from rig.analysis.rule_set import is_known
 from rig.analysis.session_rules import ACCURACY, Part, by_purpose, configuration_of, session_checks
+from rig.analysis.solving.solves import RUNTIME, gap_energies
 from rig.recording.session import SizeProbe
 
 SCORES = (FigureKey(ACCURACY), FigureKey("balanced_accuracy"))
@@ -66,8 +67,8 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
 def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
     if seconds := _sequence_s(by):
         yield (
-            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that the ends of a sequence "
-            "are spread over it. Accuracy, latency and the execution time of a single sample are of single samples"
+            f"Power and execution time are of sequences of {seconds:g} s, per inference, so that the ends of a "
+            "sequence are spread over it. Accuracy, latency and the execution time of a single sample are of single samples"
         )
 
 
@@ -144,6 +145,8 @@ def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figur
     phases, per_phase = list(series.phase_windows_s), power[0].run.start.scenario.per_phase
     times = figures if same_runs else Figures({key: _by_itself(q) for key, q in figures.items() if q.unit == "s"})
     found = energy_figures(times, figures, [r.rail for r in series.rails], phases, per_phase and len(phases) > 1)
+    if (runtime_w := figures.get(RUNTIME)) is not None:
+        found |= gap_energies(times, runtime_w)
     integrated = "energy_per_inference_integrated_j"
     return Figures({key: q for key, q in found.items() if key in figures and key.quantity != integrated})
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.figure_key import LITERAL, FigureKey, Figures
 from rig.analysis.proportion import proportion
 from rig.analysis.quantity import Component, Quantity, product
 from rig.analysis.solving.gap import THRESHOLDS, gap
@@ -25,6 +25,11 @@ from rig.types import Floats, Problem
 
 OVERRUN_S, OVERRUN_SHARE = 1e-3, 0.01
 """A solve that exceeds its budget by more than this time or share counts as an overrun."""
+RUNTIME = FigureKey("runtime_power_w")
+_ENERGIES = {
+    "time_to_gap_{target}_{threshold}_s": "energy_to_gap_{target}_{threshold}_j",
+    "time_to_gap_{target}_{threshold}_official_s": "energy_to_gap_{target}_{threshold}_official_j",
+}
 
 
 @dataclass(frozen=True)
@@ -171,8 +176,8 @@ def solving_figures(
         figures[key] = Quantity(sum(costs.values()) / len(costs), "1", (), 0.0, len(costs), method)
         figures |= _gaps([s for s in solves if target in s.targets], target)
         if timed:
-            figures |= _times_to([s for s in solves if target in s.targets], target, power, to_gap or 0.0)
-    return Figures(figures)
+            figures |= _times_to([s for s in solves if target in s.targets], target, to_gap or 0.0)
+    return Figures(figures) | (Figures() if power is None else gap_energies(figures, power))
 
 
 def _gaps(solves: Sequence[Solve], target: str) -> dict[FigureKey, Quantity]:
@@ -202,8 +207,8 @@ def _gaps(solves: Sequence[Solve], target: str) -> dict[FigureKey, Quantity]:
     return out
 
 
-def _times_to(solves: Sequence[Solve], target: str, power: Quantity | None, to_gap: float) -> dict[FigureKey, Quantity]:
-    """Time and energy to each threshold; by the official rule only where every solve reached it."""
+def _times_to(solves: Sequence[Solve], target: str, to_gap: float) -> dict[FigureKey, Quantity]:
+    """Time to each threshold, with the share that reached it; by the official rule only where every solve did."""
     out: dict[FigureKey, Quantity] = {}
     for threshold in (t for t in THRESHOLDS if t >= to_gap):
         times = [_time_to(s, s.targets[target], threshold) for s in solves]
@@ -219,10 +224,22 @@ def _times_to(solves: Sequence[Solve], target: str, power: Quantity | None, to_g
         if len(reached) == len(times):
             every = replace(out[time_key], method="mean of all: every solve reached it")
             out[replace(time_key, quantity="time_to_gap_{target}_{threshold}_official_s")] = every
-            if power is not None:
-                key = replace(time_key, quantity="energy_to_gap_{target}_{threshold}_official_j")
-                out[key] = product(power, every, "J", "average power x time")
     return out
+
+
+def runtime_power(powers: Figures) -> Figures:
+    """Return the average power over the runtime, which is over the solves after loading (NeuroBench, QUBO)."""
+    power = powers.get(FigureKey("active_power_w", method=LITERAL)) or powers.get(FigureKey("active_power_w"))
+    return Figures() if power is None else Figures({RUNTIME: replace(power, method=f"{power.method} of the solves")})
+
+
+def gap_energies(times: Mapping[FigureKey, Quantity], power: Quantity) -> Figures:
+    """Return the energy of a solve until each gap: power over the runtime times the time to the gap."""
+    found = {key: q for key, q in times.items() if key.quantity in _ENERGIES}
+    told = "power over the runtime x time, "
+    return Figures({
+        replace(key, quantity=_ENERGIES[key.quantity]): product(power, q, "J", told + q.method) for key, q in found.items()
+    })  # fmt: skip
 
 
 def _time_to(solve: Solve, target: float, threshold: float) -> float:

@@ -65,6 +65,14 @@ def test_one_solve_that_stays_away_leaves_a_share_and_no_official_time() -> None
     assert "time_to_gap_official_0_1_official_s" not in figures
 
 
+def test_the_energy_of_those_that_came_as_close_is_told_beside_their_share() -> None:
+    solves = [solve("p", -50.0, {0.1: -46.0}), solve("q", -10.0, {0.1: -10.0})]
+    figures = solving_figures(solves, FLAT, True)
+    assert figures["energy_to_gap_official_0_1_j"].value == FLAT.value * figures["time_to_gap_official_0_1_s"].value
+    assert figures["reached_gap_official_0_1_share"].value == 0.5
+    assert "energy_to_gap_official_0_1_official_j" not in figures
+
+
 def test_of_gaps_closer_than_where_solves_were_told_to_stop_nothing_is_told() -> None:
     figures = solving_figures([solve("p", -50.0)], FLAT, True, to_gap=0.05)
     told = {str(key) for key in figures if key.quantity == "reached_gap_{target}_{threshold}_share"}
