@@ -68,7 +68,8 @@ def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
     if seconds := _sequence_s(by):
         yield (
             f"Power and execution time are of sequences of {seconds:g} s, per inference, so that the ends of a "
-            "sequence are spread over it. Accuracy, latency and the execution time of a single sample are of single samples"
+            "sequence are spread over it. Accuracy, latency and the execution time of a single sample are of single "
+            "samples"
         )
 
 
@@ -153,7 +154,8 @@ def _energies(power: Sequence[Part], figures: Figures, same_runs: bool) -> Figur
 
 def _by_itself(q: Quantity) -> Quantity:
     """The quantity of other runs: stamps of one run do not err as those of another."""
-    parts = (replace(c, shared=None) if c.source == "stamp jitter" else c for c in q.components)
+    of_stamps = ("stamps:", "ticks:")
+    parts = (replace(c, shared=None) if (c.shared or "").startswith(of_stamps) else c for c in q.components)
     return replace(q, components=tuple(parts))
 
 

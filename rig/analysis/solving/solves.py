@@ -235,11 +235,9 @@ def runtime_power(powers: Figures) -> Figures:
 
 def gap_energies(times: Mapping[FigureKey, Quantity], power: Quantity) -> Figures:
     """Return the energy of a solve until each gap: power over the runtime times the time to the gap."""
-    found = {key: q for key, q in times.items() if key.quantity in _ENERGIES}
+    found = {replace(k, quantity=_ENERGIES[k.quantity]): q for k, q in times.items() if k.quantity in _ENERGIES}
     told = "power over the runtime x time, "
-    return Figures({
-        replace(key, quantity=_ENERGIES[key.quantity]): product(power, q, "J", told + q.method) for key, q in found.items()
-    })  # fmt: skip
+    return Figures({key: product(power, q, "J", told + q.method) for key, q in found.items()})
 
 
 def _time_to(solve: Solve, target: float, threshold: float) -> float:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rig.analysis.figure_key import LITERAL, FigureKey
+from rig.analysis.figure_key import LITERAL, FigureKey, Figures
 from rig.analysis.power import figures as fig
 from rig.analysis.power.span_mean import difference_notes
+from rig.analysis.quantity import Component, Quantity
 from rig.types import Floats
 from tests.analysis.power.test_power import BUSY_W, IDLE_W, figures_of, mean_added_w, plant_of, rail_of, spans_of
 
@@ -33,14 +34,31 @@ def test_a_burst_at_the_ends_of_the_spans_counts(leak_w: float, aperture: float)
     assert found[BY_TEXT].value == pytest.approx(truth, rel=0.01)
 
 
-def test_where_trimmed_windows_leave_out_a_burst_the_difference_is_explained() -> None:
-    spans, accurate = spans_of(width_s=0.006), rail_of("core", accuracy=None)
+def test_trimmed_windows_that_leave_out_a_burst_state_at_least_the_difference() -> None:
+    spans, stated = spans_of(width_s=0.006), rail_of("core", accuracy=None)
     plant = plant_of(spans, 5e-4, burst=2.0, burst_share=0.1, burst_at=0.0)
-    found, _ = figures_of(plant, spans, [accurate])
+    found, notes = figures_of(plant, spans, [stated])
     assert found[ACTIVE].method == fig.TRIMMED_METHOD
-    assert found[BY_TEXT].value - found[ACTIVE].value > found[ACTIVE].half_width()
-    (note,) = difference_notes(found)
-    assert "At the ends of its spans, the device draws more than within them" in note
+    assert 0.0 < found[BY_TEXT].value - found[ACTIVE].value < found[ACTIVE].half_width()
+    assert any("leave out the ends of spans" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("method", "headline", "why"),
+    [
+        (fig.INTEGRATED_METHOD, 3.2, "more than its idle power just before or after its spans"),
+        (fig.INTEGRATED_METHOD, 2.8, "less than its idle power just before or after its spans"),
+        (fig.TRIMMED_METHOD, 2.8, "At the ends of its spans, the device draws more"),
+        (fig.TRIMMED_METHOD, 3.2, "At the ends of its spans, the device draws less"),
+    ],
+)
+def test_a_difference_beyond_both_uncertainties_is_explained(method: str, headline: float, why: str) -> None:
+    noise = (Component("white noise", 0.01),)
+    by_text = Quantity(3.0, "W", noise, method="mean over the spans")
+    (note,) = difference_notes(Figures({ACTIVE: Quantity(headline, "W", noise, method=method), BY_TEXT: by_text}))
+    assert why in note
+    wide = Quantity(headline, "W", noise, bias=0.3, method=method)
+    assert list(difference_notes(Figures({ACTIVE: wide, BY_TEXT: by_text}))) == []
 
 
 def leaking(spans: Floats, late_s: float) -> float:
