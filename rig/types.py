@@ -143,6 +143,8 @@ class Rules:
     """The most samples that may wait for an answer together."""
     deadline_strides: float | None = None
     """The longest deadline of a frame, in strides of the stream."""
+    preprocessing: bool = False
+    """Pre-processing is measured by itself, or the device declares why there is none."""
     reports: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     """The sentence from which a rule comes, by field or figure. ``*`` stands for every rule that is not named."""
@@ -229,6 +231,19 @@ class ClockInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Preprocessing:
+    """How samples are made fit for inference: in timed phases, by a front end that listens all the time, or not at all.
+
+    What a listening front end draws is part of idle. Its ``rails`` supply it alone, so that their power is its own.
+    """
+
+    phases: tuple[str, ...] = ()
+    rails: tuple[str, ...] = ()
+    none: str = ""
+    """Why there is no pre-processing that a measurement could leave out."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceInfo:
     """What a system under test is.
 
@@ -255,6 +270,8 @@ class DeviceInfo:
     """Whether a solver works differently when it is given more time; None means not stated."""
     algorithm: Mapping[str, Any] = field(default_factory=dict)
     """What the device runs: algorithm, model, encoder, network, tuning, training, solver, parameters."""
+    preprocessing: Preprocessing | None = None
+    """How samples are pre-processed; None means not stated."""
 
 
 @dataclass(frozen=True, slots=True)

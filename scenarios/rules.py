@@ -31,9 +31,10 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
         NEUROBENCH,
         NEUROBENCH_RULES,
         {
-            "single-stream": _NEUROBENCH_ALL | {"whole_set": True, "at_a_time": 1, "reports": _ONE_BY_ONE},
+            "single-stream": _NEUROBENCH_ALL | {"whole_set": True, "at_a_time": 1, "preprocessing": True, "reports": _ONE_BY_ONE},
             "real-time": _NEUROBENCH_ALL
-            | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0, "reports": _STREAMED},
+            | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0}
+            | {"preprocessing": True, "reports": _STREAMED},
             "optimization": _NEUROBENCH_ALL
             | {"whole_set": True, "trial_tolerance": None, "fresh_seeds": True, "one_tuning": True}
             | {"reports": ("gap_{target}_mean", "active_power_w")},

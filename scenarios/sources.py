@@ -25,6 +25,8 @@ NEUROBENCH_RULES: Mapping[str, str] = {
     "whole_set": "N, ASC, Metrics: 'The final result should be averaged over all samples in the test set'",
     "optimization.whole_set": "N, QUBO, Task and metrics: 'Given each workload, the benchmark should report'",
     "offline.whole_set": f"{CHOICE}: every sample of the set at least once",
+    "preprocessing": "N, ASC, Task: 'Execution time and energy of pre-processing must be included in benchmark "
+    "measurement, and will be reported separately from inference'",
     "at_a_time": "N, ASC, Task: 'one sample is processed at a time and the next sample is not processed until the "
     "previous one is finished'",
     "trials": "R, rules: 'An average over 5 trials'; P, Efficiency: 'power and energy consumption must be first-order "

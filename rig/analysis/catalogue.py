@@ -36,6 +36,8 @@ CATALOGUE: Mapping[str, Entry] = {
     "idle_power_w": Entry("W", "Idle power"),
     "active_power_w": Entry("W", "Active power"),
     "dynamic_power_w": Entry("W", "Dynamic power", signed=True),
+    "preprocessing_power_w": Entry("W", "Pre-processing power, front end that listens"),
+    "preprocessing_energy_per_inference_j": Entry("J", "Pre-processing energy per inference, front end that listens"),
     "energy_per_inference_j": Entry("J", "Energy per inference"),
     "energy_per_inference_integrated_j": Entry("J", "Energy per inference, integrated"),
     "dynamic_energy_per_inference_j": Entry("J", "Dynamic energy per inference", signed=True),

@@ -14,6 +14,7 @@ from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
 from rig.analysis.power.figures import power_figures, stamps_u_s
+from rig.analysis.power.front_end import front_end_figures, preprocessing_checks
 from rig.analysis.power.rail_model import rail_model
 from rig.analysis.power.span_mean import difference_notes
 from rig.analysis.recording_notes import remarks_of
@@ -77,7 +78,8 @@ def evaluate(run: Run) -> Result:
     figures = accuracy_figures(run) | times | power.figures
     rails_named = [r.rail.name for r in readings]
     figures |= energy_figures(times, power.figures, rails_named, list(activity.phases), activity.per_phase)
-    figures |= recorder_figures(run)
+    heard, unheard = front_end_figures(run, power.figures)
+    figures |= heard | recorder_figures(run)
     if terms.scenario.name != "import":  # an imported window holds many inferences that no host requested one by one
         service = service_figures(queries, terms.percentile)
         if len(models) == len(rails) and not activity.per_phase:
@@ -88,7 +90,7 @@ def evaluate(run: Run) -> Result:
         runtime_w = figures.get(RUNTIME)
         figures |= solving_figures(solves, runtime_w, terms.gap_times_known, terms.solves_to_gap)
     unknown = without_number(figures)
-    refusals = [*power.refusals, *_missing(terms, rails, activity), *unknown]
+    refusals = [*power.refusals, *unheard, *_missing(terms, rails, activity), *unknown]
     if run.start.imported is not None:
         refusals = for_import(refusals, run.start.imported.options)
     figures = Figures({key: q for key, q in figures.items() if key not in {r.scope for r in unknown}})
@@ -124,6 +126,7 @@ def evaluate(run: Run) -> Result:
                 *answer_checks(run),
                 *solving_checks(solves),
                 *repeat_checks(run),
+                *preprocessing_checks(run, list(activity.phases), figures),
             ),
         ),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rig.types import Benchmark, Calibration, ClockInfo, Mode, Rail
+from rig.types import Benchmark, Calibration, ClockInfo, Mode, Preprocessing, Rail
 
 Object = dict[str, Any]
 
@@ -61,6 +61,8 @@ class DeviceRecord(Record, frozen=True):
     """The device does not stamp spans but marks each on a pin, which a logic input of a meter records."""
     schedule_depends_on_budget: bool | None = None
     """Whether a solver works differently when it is given more time; null means not stated."""
+    preprocessing: Preprocessing | None = None
+    """How samples are pre-processed; null means not stated."""
     algorithm: Algorithm = Algorithm()
     """What the device runs. Older recordings have these fields in details."""
 

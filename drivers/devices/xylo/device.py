@@ -21,7 +21,7 @@ from drivers.devices.xylo.encoder import check_audio, encode
 from drivers.devices.xylo.network import Network, load_network
 from rig.bench.options import one_of
 from rig.errors import SetupError, UsageError
-from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Reply, Sample, Span
+from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Preprocessing, Reply, Sample, Span
 
 MODES = ("simulator",)
 
@@ -47,7 +47,7 @@ def open_device(
 
     With ``front_end`` "replay" each sample is played to the front end after it was handed over, in real time. With
     "live" the front end listened while the sample happened: only inference is left, and what the front end draws is
-    part of idle. ``simulate`` must be stated, since this version cannot drive a board.
+    part of idle. The power of its own rails is reported as pre-processing. ``simulate`` must be stated, since this version cannot drive a board.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without ``simulate`` or without a
     simulated bench, ``DataError`` for a missing or altered network file, ``MissingExtraError`` without Rockpool.
@@ -191,6 +191,9 @@ def _describe(network: Network, backend: SimBackend, front_end: str) -> DeviceIn
         clock=ClockInfo("device", TICK_HZ),
         phases=PHASES if front_end == "replay" else ("inference",),
         onboard_meter="xylo-monitor",
+        preprocessing=Preprocessing(phases=("preprocess",))
+        if front_end == "replay"
+        else Preprocessing(rails=xylo_power.FRONT_END_RAILS),
         versions={name: importlib.metadata.version(name) for name in names},
         artifacts={"network": network.digest_sha256},
         details={

@@ -28,6 +28,8 @@ PHASE_W = {
     "inference": {rail: idle + DYNAMIC_W * _INFERENCE_SHARE.get(rail, 0.0) for rail, idle in IDLE_W.items()},
 }
 
+FRONT_END_RAILS = tuple(_FRONT_END_W)
+"""The rails that supply nothing but the analog front end."""
 LIVE_IDLE_W = PHASE_W["preprocess"]
 """Idle while the front end listens all the time."""
 LIVE_PHASE_W = {
