@@ -47,7 +47,8 @@ def open_device(
 
     With ``front_end`` "replay" each sample is played to the front end after it was handed over, in real time. With
     "live" the front end listened while the sample happened: only inference is left, and what the front end draws is
-    part of idle. The power of its own rails is reported as pre-processing. ``simulate`` must be stated, since this version cannot drive a board.
+    part of idle. The power of its own rails is reported as pre-processing. ``simulate`` must be stated, since this
+    version cannot drive a board.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without ``simulate`` or without a
     simulated bench, ``DataError`` for a missing or altered network file, ``MissingExtraError`` without Rockpool.
