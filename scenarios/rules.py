@@ -37,7 +37,7 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
             | {"preprocessing": True, "reports": _STREAMED},
             "optimization": _NEUROBENCH_ALL
             | {"whole_set": True, "trial_tolerance": None, "fresh_seeds": True, "one_tuning": True}
-            | {"reports": ("gap_{target}_mean", "active_power_w")},
+            | {"reports": ("gap_{target}_mean", "runtime_power_w")},
             "offline": _NEUROBENCH_ALL | {"whole_set": True, "reports": _SERVED},
             "server": _NEUROBENCH_ALL
             | _ON_TIME

@@ -47,7 +47,7 @@ NEUROBENCH_RULES: Mapping[str, str] = {
     "reports latency'",
     "idle_power_w": "N, ASC, Metrics: 'Idle power and active power should be reported'",
     "active_power_w": "N, ASC, Metrics: 'Idle power and active power should be reported'",
-    "optimization.active_power_w": "N, QUBO, Task and metrics: 'average power over the duration of the runtime'",
+    "runtime_power_w": "N, QUBO, Task and metrics: 'average power over the duration of the runtime'",
     "dynamic_power_w": "N, ASC, Metrics: 'reported as dynamic power'",
     "energy_per_inference_j": "N, ASC, Metrics: 'multiplying power by the averaged execution time'; P, Efficiency: "
     "'energy per-sample'",

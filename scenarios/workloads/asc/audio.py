@@ -20,6 +20,13 @@ from rig.plugins import imported
 CLIPPED_LIMIT = 0.001
 """Largest share of a channel's samples that may be clipped; see ``clipped_share``."""
 
+REFERENCE_ERROR = 1e-6
+"""The largest difference from the samples of the benchmark's own generator on the same audio, of full scale 1."""
+FRONT_END = (
+    "mean of the channels, resampled by soxr HQ, cut into whole seconds, not scaled: the samples of the reference "
+    f"(NeuroBench/system_benchmarks, f9c0b4f, with librosa 0.11) within {REFERENCE_ERROR:g} of full scale"
+)
+
 _CLIPPED_RUN = 3
 _UNSTATED_BYTES = (0, 0xFFFFFFFF)
 _FLOAT_SCALE = {"PCM_U8": 1 - 2**-7, "PCM_S8": 1 - 2**-7}

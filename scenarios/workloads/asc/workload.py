@@ -171,6 +171,7 @@ def _from_files(
         "selection": drawn or "all",
         "clipped_limit": clipped_limit,
         "decoder": audio.versions(),
+        "front_end": audio.FRONT_END,
     }
 
     # The classes take turns, so a clip of each stays decoded; long lists of classes share fewer.
