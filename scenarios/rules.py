@@ -31,7 +31,8 @@ SETS: Mapping[str, tuple[str, Mapping[str, str], Mapping[str, Mapping[str, Any]]
         NEUROBENCH,
         NEUROBENCH_RULES,
         {
-            "single-stream": _NEUROBENCH_ALL | {"whole_set": True, "at_a_time": 1, "preprocessing": True, "reports": _ONE_BY_ONE},
+            "single-stream": _NEUROBENCH_ALL
+            | {"whole_set": True, "at_a_time": 1, "preprocessing": True, "reports": _ONE_BY_ONE},
             "real-time": _NEUROBENCH_ALL
             | {"in_time_share": 0.9, "late_share": 0.1, "deadline_strides": 1.0}
             | {"preprocessing": True, "reports": _STREAMED},

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
     add("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
     add("--data", metavar="DIR", help="folder with the data set of the workload; default: synthetic samples")
-    add("--amortise", type=float, metavar="SECONDS", help="measure power and execution time on sequences of this length")
+    add("--amortise", type=float, metavar="SECONDS", help="power and execution time of sequences this long")
     add("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
     add("--per-phase", "--apart", action="store_true", help="issue each phase by itself, and measure its power")
     add(
