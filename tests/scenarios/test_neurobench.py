@@ -179,6 +179,7 @@ def whole(scenario: str, edits: Mapping[str, Edit | None], *rule: str) -> Change
 
 BENCHMARK, OF_SCENARIO = "benchmark of the workload", "scenario of the benchmark"
 OTHER_RULES = "the rules are those of neurobench-1.0"
+PREPROCESSING = "pre-processing, reported separately from inference"
 ONE_DEVICE = "devices, as they were declared in the runs"
 ANSWERED, CONFIGURED = "samples of the set answered", "configurations of the runs"
 S, Q, R, F, V = SCENARIOS
@@ -202,6 +203,13 @@ CHANGES: dict[str, Change] = {
     ),
     "a system without an outline": whole(
         S, {"accuracy": start("device", "description", to="")}, "outline of the system architecture", ONE_DEVICE
+    ),
+    "pre-processing that is not declared": whole(
+        S, {"accuracy": start("device", "preprocessing", to=None)}, f"accuracy: {PREPROCESSING}", ONE_DEVICE
+    ),
+    "pre-processing in a phase that was not recorded": whole(
+        S, {"accuracy": start("device", "preprocessing", to={"phases": ["filter"]})},
+        f"accuracy: {PREPROCESSING}", ONE_DEVICE,
     ),
     "an algorithm without an outline": whole(
         S, {"accuracy": start("device", "algorithm", to={"tuning": "none"})}, "outline of the algorithm", ONE_DEVICE
@@ -265,7 +273,9 @@ CHANGES: dict[str, Change] = {
     "a problem tuned by itself": one(
         Q, said(lambda k, text: text if k else text.replace('"all"', '"many"')), "tunings of the solver in a run"
     ),
-    "solves without power": whole(Q, NO_POWER, "runs for power", "Active power reported"),
+    "solves without power": whole(
+        Q, NO_POWER, "runs for power", "Average power over the runtime of a solve reported"
+    ),
     # real-time
     "half a second as an inference": one(R, option("window_s", 0.5), "benchmark: option window_s"),
     "a deadline beyond the stride": one(R, option("deadline_s", 5.0), "deadline of a frame"),

@@ -342,11 +342,15 @@ def _stated(
     if literal is not None and literal.share >= MIN_SHARE:
         least_w = dynamic.bias if dynamic.method == INTEGRATED_METHOD else lost_w
         by_text = literal_figures(model, literal, scope.windows_s, scope.busy, key, least_w)
-    figures = beside.figures | by_text | {
-        replace(key, quantity="idle_power_w"): replace(idle, bias=idle.bias + moved_w),
-        replace(key, quantity="active_power_w"): active_power(model, chosen, dynamic),
-        key: replace(dynamic, bias=dynamic.bias + moved_w),
-    }
+    figures = (
+        beside.figures
+        | by_text
+        | {
+            replace(key, quantity="idle_power_w"): replace(idle, bias=idle.bias + moved_w),
+            replace(key, quantity="active_power_w"): active_power(model, chosen, dynamic),
+            key: replace(dynamic, bias=dynamic.bias + moved_w),
+        }
+    )
     return replace(beside, figures=figures)
 
 
