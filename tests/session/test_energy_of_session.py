@@ -12,7 +12,8 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
-from rig.analysis.summary import Part, summarise
+from rig.analysis.session_rules import Part
+from rig.analysis.summary import summarise
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
 from rig.session.measure import measure

@@ -62,7 +62,7 @@ def _beside(model: RailModel, spans: Floats, outside: Floats) -> Floats:
     nearest = np.searchsorted(0.5 * (middles[1:] + middles[:-1]), model.middle_s[edge])
     late = model.middle_s[edge] > middles[nearest]
     neighbour = free[np.clip(np.where(late, after, after - 1), 0, len(free) - 1)]
-    return np.bincount(neighbour, weights=outside[edge], minlength=len(outside))
+    return np.bincount(neighbour, weights=outside[edge], minlength=len(outside)).astype(float)
 
 
 def literal_figures(

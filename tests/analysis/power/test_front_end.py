@@ -36,7 +36,8 @@ class Declares:
         return getattr(self._driver, name)
 
     def info(self) -> DeviceInfo:
-        return replace(self._driver.info(), preprocessing=self._told)
+        info: DeviceInfo = self._driver.info()
+        return replace(info, preprocessing=self._told)
 
 
 def measured(
