@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import TypeVar
 from rig.engine.device_errors import guard
 from rig.engine.interrupts import on_signals
 from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
+from rig.terminal import say
 
 T = TypeVar("T")
 PATIENCE_S = {"open": 300.0, "stage": 600.0, "stop": 60.0, "close": 30.0}
@@ -135,8 +135,7 @@ class Watch:
     def _end(self, error: RigError, give_up: Callable[[RigError], object]) -> None:
         with suppress(Exception):
             give_up(error)
-        sys.stderr.write(f"rig: {error}\n")
-        sys.stderr.flush()
+        say(f"rig: {error}", error=True)
         self._leave(error.exit_code)
 
 

@@ -189,9 +189,9 @@ def _described(driver: Any, kind: str, name: str) -> Any:
     """The info of a driver. Raises ``SetupError`` for an object that is not a driver of this kind."""
     wanted = DeviceInfo if kind == "device" else MeterInfo
     try:
-        info = patiently(
-            driver.info, SetupError, f"{kind} {name} failed to describe itself", f"info() of {kind} {name}"
-        )
+        what = f"{kind} {name} failed to describe itself"
+        describe = lambda: driver.info()  # noqa: E731, PLW0108 - an object without info() is told of like one that fails
+        info = patiently(describe, SetupError, what, f"info() of {kind} {name}")
     except SetupError as error:
         error.field, error.value = kind, name
         error.remedy = f"Its factory must return an object with info(); rig.check_{kind} checks it"

@@ -194,7 +194,7 @@ def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_
         r.event(structs.replace(accurate.start, purpose="performance", device=device))
         r.sample(samples(1)[0])
         for k, (phase, said) in enumerate((("hear", {"label": None}), ("think", "x"))):
-            r.reply(k, Reply("s0", said, (Span(phase, k, k + 1),)), None, k, k + 1)
+            r.reply(k, Reply("s0", said, (Span(phase, 10 * k, 10 * k + 9),)), None, 10 * k, 10 * k + 9)
         r.stop()
     runs = [("accuracy", accurate), ("performance", open_run(tmp_path / "p"))]
     whole = summarise("session", [Part(name, name, run, evaluate(run)) for name, run in runs])
