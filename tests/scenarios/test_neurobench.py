@@ -307,7 +307,7 @@ CHANGES: dict[str, Change] = {
         V, option("latency_bound_s", 0.0305), "p99 of latency",
         "queries, with 662 over the bound, to trust p99 (early stopping)",
     ),
-    "a server's host that slips": one(V, moved("due_ns", -0.06, 60), "p99 of the host's slip"),
+    "a server's host that slips": one(V, moved("due_ns", -0.06), "p99 of the host's slip"),
     "Server without power": whole(V, NO_POWER, "runs for power", "Average power reported"),
 }  # fmt: skip
 
