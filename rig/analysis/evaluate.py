@@ -28,6 +28,7 @@ from rig.analysis.solving.repeats import repeat_checks
 from rig.analysis.solving.solves import (
     RUNTIME,
     Solve,
+    answer_count,
     runtime_power,
     solves_of,
     solving_checks,
@@ -124,7 +125,7 @@ def evaluate(run: Run) -> Result:
                 *power.checks,
                 *mended,
                 *answer_checks(run),
-                *solving_checks(solves),
+                *solving_checks(solves, answer_count(run)),
                 *repeat_checks(run),
                 *preprocessing_checks(run, list(activity.phases), figures),
             ),

@@ -264,6 +264,9 @@ CHANGES: dict[str, Change] = {
     "Tabu where a proof is asked for": one(Q, found("target", "specified"), "benchmark: target"),
     "QUBO as a stream": one(Q, start("scenario", "name", to="single-stream"), OF_SCENARIO, OTHER_RULES),
     "a problem left out": one(Q, replies(lambda k, row: None if row["sample_id"].endswith("s7") else row), ANSWERED),
+    "a solve without a solution": one(
+        Q, said(lambda k, text: text if k else "null"), "solutions that could be checked"
+    ),
     "a cost that is not true": one(Q, replies(claimed), "solves whose costs are not those of their solutions"),
     "a solve past its budget": one(Q, moved("on_tick", -0.01, 9), "solves past their budget by 1 ms and 1 %"),
     "one seed for two solves of a problem": one(

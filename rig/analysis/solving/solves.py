@@ -287,13 +287,19 @@ def solving_notes(
         yield f"The solver was told to stop at a gap of {to_gap:g}, so smaller gaps are not stated"
 
 
-def solving_checks(solves: Sequence[Solve]) -> Iterator[Check]:
-    """Yield the checks that claimed costs are true and that budgets were not exceeded."""
+def answer_count(run: Run) -> int:
+    """Return how many answers a run has without those of warm-up, whether they are solutions or not."""
+    answered = run.replies["completed_ns"].is_valid().to_numpy() & ~run.replies["warmup"].to_numpy()
+    return int(np.count_nonzero(answered))
+
+
+def solving_checks(solves: Sequence[Solve], answers: int) -> Iterator[Check]:
+    """Yield the checks that every one of the answers is a solution, that costs are true, and budgets were kept."""
     if not solves:
         return
     n = len(solves)
-    unchecked = sum(math.isnan(s.cost) for s in solves)
-    yield Check("solutions that could be checked", str(n - unchecked), str(n), unchecked == 0)
+    checked = sum(not math.isnan(s.cost) for s in solves)
+    yield Check("solutions that could be checked", str(checked), str(answers), checked == answers)
     lies = sum(not s.honest for s in solves)
     yield Check("solves whose costs are not those of their solutions", str(lies), "0", lies == 0)
     late = sum(s.over_s > max(OVERRUN_S, OVERRUN_SHARE * s.budget_s) for s in solves)

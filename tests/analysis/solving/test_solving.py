@@ -88,7 +88,7 @@ def test_a_solve_that_ended_early_has_not_overrun_by_less_than_nothing() -> None
 def test_the_worst_overrun_of_a_loop_is_judged_and_not_its_mean() -> None:
     looped = Solve("p", 1e-3, 1e-3, -40.0, -40.0, 0, True, np.zeros(0), np.zeros(0), {}, 0.0279)
     assert solving_figures([looped], None, False)["overrun_max_s"].value == 0.0279
-    (late,) = [check for check in solving_checks([looped]) if "past their budget" in check.rule]
+    (late,) = [check for check in solving_checks([looped], 1) if "past their budget" in check.rule]
     assert not late.ok
 
 
