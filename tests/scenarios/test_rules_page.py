@@ -1,0 +1,101 @@
+"""The page of NeuroBench's rules: its quotations stand in the texts, and its checks are those of the code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from rig.analysis.catalogue import CATALOGUE
+from scenarios.rules import SETS, rules
+from scenarios.workloads.asc.workload import open_workload as open_asc
+from scenarios.workloads.qubo_mis.workload import open_workload as open_qubo
+from tests.scenarios.test_neurobench import CHANGES, QUOTE, TEXTS
+from tests.support.paths import DOCS, ROOT, SHARED
+
+NO_TEXTS = pytest.mark.skipif(not (SHARED / "seeds").is_dir(), reason="the texts of the benchmark are not at hand")
+
+
+class Row(NamedTuple):
+    """One sentence of a source, what the rig does, and where this is checked."""
+
+    number: str
+    quotes: tuple[str, ...]
+    done: str
+    where: str
+
+
+def rows() -> list[Row]:
+    page = (DOCS / "reference" / "rules.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| ([NPR]\d+) \| (.*?) \| (.*?) \| (.*?) \|$", page, flags=re.MULTILINE)
+    return [Row(number, tuple(re.findall(r'"([^"]+)"', quoted)), done, where) for number, quoted, done, where in found]
+
+
+def texts() -> dict[str, str]:
+    return {
+        name: (SHARED / "seeds" / file).read_text(encoding="utf-8").replace("*", "") for name, file in TEXTS.items()
+    }
+
+
+def test_every_row_has_a_quotation_and_a_check_or_the_reason_for_none() -> None:
+    found = rows()
+    assert len(found) > 100
+    assert {number[0] for number, *_ in found} == set("NPR")
+    for letter in "NPR":
+        own = [int(row.number[1:]) for row in found if row.number[0] == letter]
+        assert own == sorted(set(own))
+    assert [row.number for row in found if not row.quotes or not row.done.strip()] == []
+    assert [row.number for row in found if not re.match(r"`|None: \S.{10}", row.where)] == []
+
+
+@NO_TEXTS
+def test_every_quotation_of_the_page_stands_in_its_text() -> None:
+    known = texts()
+    assert [
+        (r.number, q) for r in rows() if r.number[0] in known for q in r.quotes if q not in known[r.number[0]]
+    ] == []
+
+
+def checks() -> set[str]:
+    """The rules that a single change to a session breaks, and those of figures that must be reported."""
+    broken = {rule for *_, failing in CHANGES.values() for rule in failing}
+    words = {"target": "target's", "threshold": "threshold", "percentile": "percentile"}
+    return broken | {f"{entry.title.format(**words)} reported" for entry in CATALOGUE.values()}
+
+
+def test_every_check_that_the_page_names_is_one_of_the_code_and_every_file_exists() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "rig" / "analysis").rglob("*.py"))
+    named = {name for row in rows() for name in re.findall(r"`([^`]+)`", row.where)}
+    files = {name for name in named if "/" in name}
+    assert len(named) > 60
+    assert [name for name in files if not (ROOT / name).is_file()] == []
+    known = checks()
+    assert [n for n in named - files if f'"{n}' not in code and not any(n in rule for rule in known)] == []
+
+
+def sources() -> Iterator[str]:
+    """The sources of every rule of neurobench-1.0, and of every parameter that a benchmark declares."""
+    for scenario in SETS["neurobench-1.0"][2]:
+        yield from rules("neurobench-1.0", scenario).sources.values()
+    for workload in (open_asc(), open_qubo(nodes=10), open_qubo(nodes=50)):
+        assert workload.benchmark is not None
+        yield workload.benchmark.scenarios.source
+        for parameter in (*workload.benchmark.parameters.values(), *workload.benchmark.options.values()):
+            yield parameter.source
+
+
+def places(text: str, quotes: set[str]) -> list[tuple[int, int]]:
+    return [(text.index(quote), text.index(quote) + len(quote)) for quote in quotes]
+
+
+@NO_TEXTS
+def test_every_sentence_from_which_a_rule_comes_has_its_row() -> None:
+    for name, text in texts().items():
+        parts = {part for source in sources() for part in source.split("; ") if part[:2] in (f"{name},", f"{name}:")}
+        asked = {quote for part in parts for quote in QUOTE.findall(part)}
+        shown = places(text, {quote for row in rows() if row.number[0] == name for quote in row.quotes})
+        assert len(asked) > 5
+        missing = [q for q in asked for a, b in places(text, {q}) if not any(a < end and on < b for on, end in shown)]
+        assert missing == []
