@@ -17,6 +17,8 @@ from rig.recording.reader import open_run
 from rig.sweep.pool import Brake, spread
 from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started, states, sweep
 
+pytestmark = pytest.mark.real_time
+
 PATIENCE_S = 60.0
 SLOW = ("--option", "plant.speed=1", "--option", "inference_s=0.12", "--repetitions", "3")
 """Cells of most of a second, so that there is always one to be caught at."""

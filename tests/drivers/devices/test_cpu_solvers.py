@@ -27,6 +27,8 @@ pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
 
 from drivers.devices.cpu import cpu_mis, cpu_sa, cpu_tabu
 
+pytestmark = pytest.mark.real_time
+
 GRAPH = random_graph(60, 0.15, 0)
 SAMPLE = Sample("g", GRAPH.to_payload())
 SOLVERS: list[Callable[..., Device]] = [cpu_mis.open_device, cpu_sa.open_device, cpu_tabu.open_device]

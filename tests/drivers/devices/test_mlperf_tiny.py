@@ -31,6 +31,8 @@ from rig.errors import (
 )
 from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 

@@ -24,6 +24,8 @@ from rig.types import Meter
 from tests.support.joulescope_driver import PATH, FakeDriver, installed
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def fake(plant: LivePlant, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeDriver]]:

@@ -30,6 +30,8 @@ from rig.types import Chunk, DeviceInfo, Idle, Issue, Meter, Reply, Sample, Span
 from tests.support.fake_nvml import GPU_IS_LOST, LIBRARY_NOT_FOUND, FakeGpu, FakeNvml
 from tests.support.meters import error_of, refusal
 
+pytestmark = pytest.mark.real_time
+
 NEW = FakeGpu(name="SIM RTX 6000", arch=8)
 refused = partial(refusal, open_meter)
 

@@ -19,6 +19,8 @@ from rig.plugins import build
 from rig.types import Meter
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, recorded
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def server(plant: LivePlant) -> Iterator[OtiiServer]:

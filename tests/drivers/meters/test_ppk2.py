@@ -19,6 +19,8 @@ from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Chunk
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
 
+pytestmark = pytest.mark.real_time
+
 # ---- its calibration --------------------------------------------------------------------------
 
 

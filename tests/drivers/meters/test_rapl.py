@@ -35,6 +35,8 @@ from rig.types import Chunk, Conversion, DeviceInfo, Idle, Issue, Meter, MeterIn
 from tests.support.meters import error_of, refusal
 from tests.support.powercap_zones import DESKTOP, SERVER
 
+pytestmark = pytest.mark.real_time
+
 CALM = settings(deadline=None, derandomize=True, database=None)
 refused = partial(refusal, open_meter)
 

@@ -30,6 +30,8 @@ from rig.recording.reader import Run, open_run
 from rig.types import Chunk, Device, Idle, Issue, Mark, Meter, Step
 from tests.support.scpi_bench import calibration, live
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
