@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from rig.errors import Interrupted, SetupError
 from rig.recording.reader import open_run
 from rig.sweep.pool import Brake, spread
 from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started, states, sweep
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.real_time
 
@@ -35,13 +35,6 @@ def open_device(plant, *, die: bool = False):
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def pending(out: Path) -> bool:
