@@ -329,7 +329,7 @@ def test_read_does_not_wait_for_a_look_that_hangs_and_stop_waits_for_it() -> Non
     time.sleep(0.01)
     began_s = time.monotonic()
     meter.read()
-    assert time.monotonic() - began_s < 0.1
+    assert time.monotonic() - began_s < 1.0
     threading.Timer(0.05, number.hold.set).start()
     meter.stop()
     meter.close()

@@ -135,7 +135,7 @@ def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
             meter.start()
             server.stall(0.2)
             before_s = time.monotonic()
-            assert meter.read() is not None and time.monotonic() - before_s < 0.1
+            assert meter.read() is not None and time.monotonic() - before_s < 0.2
             time.sleep(0.3)
             chunks = [*meter.read(), *meter.stop()]
         counts = sim.counts()
