@@ -3,13 +3,24 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: measure test check format docs truth clean
+.PHONY: measure test test-young check format docs truth clean
 
 measure: $(STAMP)
 	$(BIN)/rig measure --device xylo --scenario single-stream --simulate
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not real_time"
+	$(BIN)/python -m pytest -n 0 -m real_time
+
+# A few real-time tests on one core, and on a host clock that reads a minute, as after booting.
+ALONE := $(BIN)/python -m pytest -n 0 -m real_time
+FEW := tests/analysis/timing/test_gpio_live.py tests/drivers/meters/test_nvml.py tests/drivers/meters/test_rapl.py \
+	tests/drivers/meters/test_scpi_chain.py::test_the_energy_that_was_measured_is_the_energy_that_was_used
+BOOTED := unshare --map-root-user --time --fork --monotonic=$$($(BIN)/python -c 'import time; print(60 - int(time.monotonic()))')
+
+test-young: $(STAMP)
+	@if command -v taskset >/dev/null; then taskset -c 0 $(ALONE) $(FEW); else echo "Skipped: no taskset here for one core"; fi
+	@if $(BOOTED) true 2>/dev/null; then $(BOOTED) $(ALONE) $(FEW); else echo "Skipped: this system permits no clock of one's own"; fi
 
 check: $(STAMP)
 	$(BIN)/ruff check .

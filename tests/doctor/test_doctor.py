@@ -30,6 +30,8 @@ from rig.errors import DeviceError, MissingExtraError, SetupError, UnknownNameEr
 from rig.types import Accuracy, Bracket, Chunk, ClockInfo, Conversion, MeterInfo, Rail
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.real_time
+
 CALM = settings(deadline=None, derandomize=True, database=None)
 SECONDS = 0.05
 BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny' / 'device.py'}:open_device"

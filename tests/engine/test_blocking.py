@@ -24,6 +24,8 @@ from rig.recording.writer import Recorder
 from rig.types import DeviceInfo, Issue, Reply, Sample, Span
 from tests.support.start_lines import start
 
+pytestmark = pytest.mark.real_time
+
 PATIENT_S = 10.0
 """Far longer than anything here takes; only a broken device makes a test wait for it."""
 

@@ -35,6 +35,8 @@ from rig.types import (
     Step,
 )  # fmt: skip
 
+pytestmark = pytest.mark.real_time
+
 PATIENCE_S = 0.3
 FOREVER_S = 60.0
 

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from rig.errors import Interrupted, SetupError
 from rig.recording.reader import open_run
 from rig.sweep.pool import Brake, spread
 from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started, states, sweep
+from tests.support.waiting import until
 
 PATIENCE_S = 60.0
 SLOW = ("--option", "plant.speed=1", "--option", "inference_s=0.12", "--repetitions", "3")
@@ -33,13 +33,6 @@ def open_device(plant, *, die: bool = False):
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path / "locks"))
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def pending(out: Path) -> bool:
@@ -64,6 +57,7 @@ def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_pat
     assert "died while they worked on it, with signal 9" in rows(tmp_path / "s")[2]["error"]
 
 
+@pytest.mark.real_time
 def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 1)
     until(lambda: pending(tmp_path / "s"))
@@ -77,6 +71,7 @@ def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None
     assert len(aside(tmp_path / "s")) == 1
 
 
+@pytest.mark.real_time
 def test_workers_that_outlive_their_master_finish_what_is_not_repeated(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 1)
     until(lambda: pending(tmp_path / "s"))
@@ -87,6 +82,7 @@ def test_workers_that_outlive_their_master_finish_what_is_not_repeated(tmp_path:
     assert aside(tmp_path / "s") == []
 
 
+@pytest.mark.real_time
 def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 2)
     until(lambda: pending(tmp_path / "s"))
@@ -99,6 +95,7 @@ def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -
     assert aside(tmp_path / "s") == []
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
 def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
     process = slow(tmp_path / "s", 1)

@@ -23,6 +23,8 @@ from rig.recording.writer import Recorder
 from rig.types import Idle, Issue, Sample
 from tests.support.joulescope_driver import installed
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 N = 6

@@ -52,6 +52,7 @@ def test_it_does_what_the_rig_asks_of_a_device(opener: Callable[..., Device]) ->
     assert check_device(opener(default_s=0.02), samples)
 
 
+@pytest.mark.real_time
 def test_the_claimed_cost_is_that_of_the_solution(device: Device) -> None:
     reply = solved(device, Budget(0.1))
     x = from_hex(reply.output["solution"], GRAPH.nodes)
@@ -73,6 +74,7 @@ def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Dev
         assert GRAPH.cost(from_hex(p.solution.hex(), GRAPH.nodes)) == p.cost
 
 
+@pytest.mark.real_time
 def test_nothing_counts_after_the_deadline_and_the_overrun_is_stated(device: Device) -> None:
     reply = solved(device, Budget(0.05))
     (span,) = reply.spans
@@ -88,6 +90,7 @@ def test_a_cost_to_stop_at_stops(device: Device) -> None:
     assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 10.0
 
 
+@pytest.mark.real_time
 def test_the_span_begins_after_loading_and_compiling() -> None:
     opened = cpu_mis.open_device()
     opened.stage([SAMPLE])
@@ -96,6 +99,7 @@ def test_the_span_begins_after_loading_and_compiling() -> None:
     opened.close()
 
 
+@pytest.mark.real_time
 def test_the_search_sees_the_beginning_of_the_same_walk_under_any_budget() -> None:
     def first_sets(budget_s: float) -> list[bytes]:
         opened = cpu_mis.open_device(seed=5)
@@ -191,6 +195,7 @@ def test_what_comes_late_is_told_apart() -> None:
     assert output["overrun_s"] > 0
 
 
+@pytest.mark.real_time
 def test_a_solver_that_hangs_can_be_left() -> None:
     def hangs(graph: Graph, tally: Tally) -> None:
         time.sleep(60)
@@ -203,6 +208,7 @@ def test_a_solver_that_hangs_can_be_left() -> None:
     assert time.monotonic() - before < 1.0
 
 
+@pytest.mark.real_time
 def test_closing_ends_a_long_solve() -> None:
     started = threading.Event()
 

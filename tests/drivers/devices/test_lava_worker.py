@@ -25,6 +25,8 @@ from tests.support.mis_graphs import random_graph
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers, happens, members, vanished
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
 

@@ -20,6 +20,8 @@ from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.remote_workers import HONEST, answers, script
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
 GRAPH = Graph(3, np.array([[0, 1], [1, 2]], np.int32))

@@ -31,6 +31,8 @@ from rig.errors import (
 )
 from rig.types import UNSTAMPED, Clocked, Device, Repeats, Reply, Sample
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 
@@ -42,7 +44,7 @@ def brief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 LABELS = ("down", "go", "left", "right")
-OPTIONS: dict[str, Any] = {"labels": ",".join(LABELS), "timeout_s": 0.25, "boot_s": 1.0}
+OPTIONS: dict[str, Any] = {"labels": ",".join(LABELS), "timeout_s": 0.25, "boot_s": 5.0}
 
 
 def sample(k: int = 0) -> Sample:
@@ -160,12 +162,12 @@ def test_samples_handed_over_together_are_loaded_one_by_one() -> None:
 
 
 def test_poll_comes_back_in_time_while_the_board_computes() -> None:
-    with bench(Chip(inference_s=0.15)) as (_, device):
+    with bench(Chip(inference_s=0.4), timeout_s=1.0) as (_, device):
         device.stage([sample()])
         began_s = time.monotonic()
         device.submit([sample()], None)
-        assert time.monotonic() - began_s < 0.05
-        assert device.poll(0.02) == () and time.monotonic() - began_s < 0.15
+        assert time.monotonic() - began_s < 0.2
+        assert device.poll(0.02) == () and time.monotonic() - began_s < 0.4
         assert awaited(device).sample_id == "s0"
 
 
@@ -283,7 +285,7 @@ def test_silence_is_a_timeout_within_the_time_that_was_declared(fault: str) -> N
         error = error_of(lambda: awaited(device))
 
     assert isinstance(error, DeviceTimeoutError)
-    assert time.monotonic() - began_s < device.info().timeout_s + 0.2
+    assert time.monotonic() - began_s < device.info().timeout_s + 1.0
 
 
 def test_a_board_that_restarts_is_told_from_one_that_answers() -> None:
@@ -302,7 +304,7 @@ def test_a_plug_that_is_pulled_is_told_at_once_and_stays_told() -> None:
         board.unplug()
         began_s = time.monotonic()
         first = error_of(lambda: awaited(device))
-        assert "is gone" in first.message and time.monotonic() - began_s < 0.3
+        assert "is gone" in first.message and time.monotonic() - began_s < 0.9
         assert "earlier it is gone" in error_of(lambda: device.stage([sample(1)])).message
 
 

@@ -33,6 +33,8 @@ from rig.types import Budget, Clocked, Issue, Sample
 from tests.support.remote_workers import HERE, answers, asked, opened, stand_in_ssh, worker
 from tests.support.toy_bench import Blank, rows, samples
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
 ONE = Sample("one", np.arange(6, dtype=np.float32).reshape(2, 3), rate_hz=16e3)

@@ -24,6 +24,8 @@ from rig.types import Meter
 from tests.support.joulescope_driver import PATH, FakeDriver, installed
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def fake(plant: LivePlant, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeDriver]]:
@@ -93,7 +95,7 @@ def test_unplugged_in_the_middle_it_gives_what_it_had_and_then_an_error(fake: ty
         while time.monotonic() - began_s < 2.0:
             count += sum(len(chunk.value) for chunk in meter.read())
             time.sleep(0.01)
-    assert time.monotonic() - began_s < 0.3
+    assert time.monotonic() - began_s < 1.0
     assert count > 1000
     meter.close()
 
@@ -107,7 +109,7 @@ def test_silence_is_told_within_the_timeout(fake: type[FakeDriver]) -> None:
         while time.monotonic() - began_s < 2.0:
             meter.read()
             time.sleep(0.01)
-    assert time.monotonic() - began_s < 0.5
+    assert time.monotonic() - began_s < 1.5
     meter.close()
 
 

@@ -37,6 +37,8 @@ from rig.types import Chunk, Idle, Issue, Meter, Sample, Step
 from tests.support.meters import error_of, refusal, values
 from tests.support.scpi_bench import calibration
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 

@@ -19,6 +19,8 @@ from rig.plugins import build
 from rig.types import Meter
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, recorded
 
+pytestmark = pytest.mark.real_time
+
 
 @pytest.fixture
 def server(plant: LivePlant) -> Iterator[OtiiServer]:
@@ -81,7 +83,7 @@ def test_an_instrument_unplugged_in_the_middle_is_told_within_the_timeout(server
         while time.monotonic() - began_s < 2.0:
             count += sum(len(chunk.value) for chunk in meter.read())
             time.sleep(0.01)
-    assert time.monotonic() - began_s < 0.6
+    assert time.monotonic() - began_s < 1.5
     assert count > 200
     meter.close()
 
@@ -96,7 +98,7 @@ def test_a_server_that_goes_away_is_an_error(server: OtiiServer, fault: str, kin
         while time.monotonic() - began_s < 2.0:
             meter.read()
             time.sleep(0.01)
-    assert time.monotonic() - began_s < 0.6
+    assert time.monotonic() - began_s < 1.5
     meter.close()
 
 

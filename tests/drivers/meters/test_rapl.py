@@ -35,6 +35,8 @@ from rig.types import Chunk, Conversion, DeviceInfo, Idle, Issue, Meter, MeterIn
 from tests.support.meters import error_of, refusal
 from tests.support.powercap_zones import DESKTOP, SERVER
 
+pytestmark = pytest.mark.real_time
+
 CALM = settings(deadline=None, derandomize=True, database=None)
 refused = partial(refusal, open_meter)
 
@@ -327,7 +329,7 @@ def test_read_does_not_wait_for_a_look_that_hangs_and_stop_waits_for_it() -> Non
     time.sleep(0.01)
     began_s = time.monotonic()
     meter.read()
-    assert time.monotonic() - began_s < 0.1
+    assert time.monotonic() - began_s < 1.0
     threading.Timer(0.05, number.hold.set).start()
     meter.stop()
     meter.close()

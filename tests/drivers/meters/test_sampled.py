@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from drivers.meters.sampled import sampled_meter
 from drivers.meters.threaded import Batch
 from rig.engine.clock import HostClock
 from tests.drivers.meters.test_threaded import INFO, Tape, error_of, readings, total
+
+pytestmark = pytest.mark.real_time
 
 
 def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:

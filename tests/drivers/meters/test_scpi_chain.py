@@ -30,6 +30,8 @@ from rig.recording.reader import Run, open_run
 from rig.types import Chunk, Device, Idle, Issue, Mark, Meter, Step
 from tests.support.scpi_bench import calibration, live
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
@@ -133,7 +135,7 @@ def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
             meter.start()
             server.stall(0.2)
             before_s = time.monotonic()
-            assert meter.read() is not None and time.monotonic() - before_s < 0.1
+            assert meter.read() is not None and time.monotonic() - before_s < 0.2
             time.sleep(0.3)
             chunks = [*meter.read(), *meter.stop()]
         counts = sim.counts()

@@ -18,6 +18,8 @@ from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.errors import MeterError, MissingExtraError, RigError, SetupError, UsageError
 from tests.support.scpi_bench import Fixed, Scripted
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
 
 

@@ -23,6 +23,8 @@ from fixtures.instruments.scpi_server import (
 )
 from tests.support.scpi_bench import Fixed
 
+pytestmark = pytest.mark.real_time
+
 
 def refuse(_: object) -> None:
     raise ScpiError(-222, "Data out of range")

@@ -33,6 +33,8 @@ from rig.types import Chunk, Meter
 from tests.support.meters import error_of, values
 from tests.support.scpi_bench import calibration
 
+pytestmark = pytest.mark.real_time
+
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 CALM = settings(deadline=None, derandomize=True, database=None)

@@ -15,6 +15,8 @@ from fixtures.bench.true_power import VirtualClock
 from rig.errors import MeterError, SetupError
 from rig.types import Bracket, Chunk, Clock, ClockInfo, MeterInfo, Rail
 
+pytestmark = pytest.mark.real_time
+
 RATE_HZ = 1000.0
 
 
