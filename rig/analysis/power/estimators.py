@@ -174,9 +174,9 @@ def gaps_seen(model: RailModel, windows_s: Floats) -> float:
 def gaps_differ(model: RailModel) -> tuple[bool, float]:
     """Return whether the gaps between spans have another level than idle, and this level in watts above idle.
 
-    The level is 0 if no reading fits into a gap.
+    The level is 0 if no reading fits into a gap, or if gaps are known to be idle.
     """
-    if not np.any(model.busy):
+    if not np.any(model.busy) or (model.beside is not None and not np.any(model.beside)):
         return False, 0.0
     r, gap = model.readings, in_gaps(model)
     count = np.count_nonzero(gap)

@@ -176,8 +176,8 @@ def rail_figures(
         return PowerFigures(Figures(), (refusal,), tuple(notes), () if numbers else (none,))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
-    differ, level_w = gaps_differ(model)
     model = by_gaps(model, activity.busy_windows_s())
+    differ, level_w = gaps_differ(model)
     notes += _trace_notes(model, activity, level_w if differ else None)
     figures = Figures()
     refusals: list[Refusal] = []

@@ -46,6 +46,28 @@ def idle_weights(idle: Bools, weight: Floats, middle_s: Floats, at_s: float, *, 
     return g
 
 
+def gap_weights(gap: Bools, middle_s: Floats, windows_s: Floats) -> Floats:
+    """Return weights that make of the readings the level of the gaps beside windows, shape (n,).
+
+    The level under a window, shape (k, 2), lies on the line between the gaps before and after it, which are marked
+    ``gap``. Each window counts by its length.
+    """
+    spans = merged(windows_s)
+    at = np.flatnonzero(gap)
+    _, number = np.unique(np.searchsorted(spans[:, 0], middle_s[at]), return_inverse=True)
+    count = np.bincount(number)
+    gap_s = np.bincount(number, weights=middle_s[at]) / count
+    middle, length = spans.mean(axis=1), spans[:, 1] - spans[:, 0]
+    place = np.interp(middle, gap_s, np.arange(float(len(gap_s))))
+    before = np.minimum(place.astype(np.int64), max(len(gap_s) - 2, 0))
+    after, part = np.minimum(before + 1, len(gap_s) - 1), place - before
+    share = length / length.sum()
+    each = np.bincount(before, share * (1.0 - part), len(gap_s)) + np.bincount(after, share * part, len(gap_s))
+    weight = np.zeros(len(middle_s))
+    weight[at] = (each / count)[number]
+    return weight
+
+
 def idle_line(r: Readings, middle: Floats, idle: Bools, drift_u: float) -> Floats:
     """Return the idle level over time, as a straight line."""
     watts, weight = r.watts, (r.end_s - r.start_s)[idle] if r.counter else None

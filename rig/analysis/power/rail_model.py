@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.analysis.power.counter import Jitter
 from rig.analysis.power.counter import variances as counter_variances
-from rig.analysis.power.idle_level import counted_drift_w, drift_w, idle_line, idle_weights, idle_window_of
+from rig.analysis.power.idle_level import counted_drift_w, drift_w, gap_weights, idle_line, idle_weights, idle_window_of
 from rig.analysis.power.noise import Noise, variances
 from rig.analysis.power.rail_noise import rail_noise, slow_residual
 from rig.analysis.power.range_floor import lifted
@@ -86,12 +86,11 @@ class RailModel:
     def base_weights(self, windows_s: Floats, at_s: float) -> Floats:
         """Return weights that make of the readings the idle level under spans, whose mean moment is ``at_s``.
 
-        It is ``idle_weights``, or a straight line through the gaps among the spans and what idle is above gaps.
+        It is ``idle_weights``, or the gaps beside each span and what idle is above gaps.
         """
         if self.gap is None or self.beside is None:
             return self.idle_weights(at_s)
-        among = self.gap & (self.middle_s > windows_s.min()) & (self.middle_s < windows_s.max())
-        return idle_weights(among, self.weight, self.middle_s, at_s, straight=True) + self.beside
+        return gap_weights(self.gap, self.middle_s, windows_s) + self.beside
 
     def idle_level_w(self, at_s: float) -> float:
         """Return idle power at a moment, in watts."""
