@@ -205,6 +205,7 @@ def _ends(model: RailModel, gap: Bools, share: float) -> tuple[Floats, Floats] |
     for idle_s, gap_s, way in ((before[-1], first_s, -1.0), (after[0], last_s, 1.0)):
         reach_s = share * float(np.ptp(before if way < 0 else after))
         idle = model.idle & (way * (t - idle_s) >= 0.0) & (way * (t - idle_s) <= reach_s)
-        near = gap & (way * (gap_s - t) >= 0.0) & (way * (gap_s - t) <= reach_s)
+        within_s = min(reach_s, share * float(last_s - first_s))
+        near = gap & (way * (gap_s - t) >= 0.0) & (way * (gap_s - t) <= within_s)
         out.append(idle / np.count_nonzero(idle) - near / np.count_nonzero(near))
     return out[0], out[1]

@@ -7,14 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
-from fixtures.worlds.more_lab_kinds import KINDS
+from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.power.idle_level import gap_weights
 from rig.analysis.quantity import Quantity
 from rig.recording.reader import open_run
 
+KINDS = FIRST_KINDS | MORE_KINDS
 POWER = FigureKey("dynamic_power_w")
 
 
@@ -33,6 +35,7 @@ def measured(kind: str, seed: int, path: Path) -> tuple[Quantity, float]:
         ("idle_fan_on_the_rail", 3000015),
         ("idle_in_a_sine", 1000003),
         ("idle_windows_not_idle", 1000001),
+        ("idle_steps_in_the_middle", 5000010),
     ],
 )
 def test_spans_over_the_gaps_beside_them_are_right_where_idle_moves(kind: str, seed: int, tmp_path: Path) -> None:
