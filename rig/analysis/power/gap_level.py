@@ -65,13 +65,18 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     follows = _follows(model, spans, seen, gap)
     if follows is False or (not follows and v["flicker"] + v["walk"] + model.bend_w**2 <= v["white"]):
         return model
+    at_s, least = float(t[seen].mean()), GAIN * (sum(v.values()) + model.bend_w**2)
+
+    def dynamic(found: RailModel) -> Floats:
+        return busy - found.base_weights(windows_s, at_s)
+
     u_w = _goes_on(model, gap) if follows else _steady(model, gap)
     if u_w is not None:
-        return replace(model, gap=gap, beside=np.zeros(len(t)), bend_w=math.hypot(u_w, _off_a_line_w(model, gap)))
-    least = GAIN * (sum(v.values()) + model.bend_w**2)
-    return _by_level_beside(
-        model, gap, lambda found: busy - found.base_weights(windows_s, float(t[seen].mean())), least
-    )
+        u_w = math.hypot(u_w, _off_a_line_w(model, gap))
+        found = replace(model, gap=gap, beside=np.zeros(len(t)), bend_w=u_w)
+        if follows or sum(model.variances(dynamic(found)).values()) + u_w**2 < least:
+            return found
+    return _by_level_beside(model, gap, dynamic, least)
 
 
 def _by_level_beside(model: RailModel, gap: Bools, dynamic: Callable[[RailModel], Floats], least: float) -> RailModel:
