@@ -68,7 +68,7 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     at_s, least = float(t[seen].mean()), GAIN * (sum(v.values()) + model.bend_w**2)
 
     def dynamic(found: RailModel) -> Floats:
-        return busy - found.base_weights(windows_s, at_s)
+        return np.asarray(busy - found.base_weights(windows_s, at_s))
 
     u_w = _goes_on(model, gap) if follows else _steady(model, gap)
     if u_w is not None:
