@@ -1,0 +1,50 @@
+"""Flipped bits: any bit of a session outside ``derived/`` that changes is refused."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import traceback
+from pathlib import Path
+
+from benchmarks.faults.outcome import Outcome, Tally, rig
+from rig.errors import RigError
+from rig.recording.layout import DERIVED
+from rig.recording.reader import open_run
+from rig.recording.session import runs_in
+
+WORDS = (
+    "measure", "--device", "mock", "--simulate", "--option", "workload.samples=20", "--option", "idle_s=0.2",
+)  # fmt: skip
+
+
+def campaign(flips: int, seed: int) -> Tally:
+    """Flip one bit at a time in a session and read it."""
+    tally, rng = Tally("flipped bits"), random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        session = Path(folder) / "session"
+        rig([*WORDS, "--out", str(session)])
+        files = sorted(f for f in session.rglob("*") if f.is_file() and DERIVED not in f.parts)
+        content = {file: file.read_bytes() for file in files}
+        where = [(file, len(data)) for file, data in content.items() if data]
+        for _ in range(flips):
+            file, length = rng.choices(where, [max(n, 2000) for _, n in where])[0]
+            at, bit = rng.randrange(length), rng.randrange(8)
+            data = bytearray(content[file])
+            data[at] ^= 1 << bit
+            file.write_bytes(data)
+            tally.add(f"{file.relative_to(session)}, byte {at}, bit {bit}", *read(session))
+            file.write_bytes(content[file])
+    return tally
+
+
+def read(session: Path) -> tuple[Outcome, str]:
+    """Read a session as a report does."""
+    try:
+        for run, _ in runs_in(session):
+            open_run(run)
+    except RigError as error:
+        return Outcome.REFUSED, error.message
+    except Exception:
+        return Outcome.TRACEBACK, traceback.format_exc()
+    return Outcome.UNNOTICED, ""

@@ -1,0 +1,114 @@
+"""Kills and signals at random moments, over all scenarios, sessions, sweeps and imports."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.faults.outcome import RIG, Ended, Outcome, Tally, left_by, rig
+from benchmarks.import_cases import cases
+
+MOCK = ("measure", "--device", "mock", "--simulate", "--option", "idle_s=0.2", "--speed", "4")
+SAMPLES = 60
+MEASURES: dict[str, tuple[str, ...]] = {
+    "single-stream": (*MOCK, "--mode", "together", "--option", f"workload.samples={SAMPLES}"),
+    "offline": (*MOCK, "--mode", "together", "--scenario", "offline", "--option", f"workload.samples={SAMPLES}"),
+    "server": (*MOCK, "--mode", "together", "--scenario", "server", "--option", "scenario.rate_hz=5"),
+    "real-time": (*MOCK, "--mode", "together", "--scenario", "real-time", "--option", f"workload.samples={SAMPLES}"),
+    "optimization": (
+        "measure", "--device", "cpu-mis", "--scenario", "optimization", "--meter", "none", "--mode", "performance",
+        "--option", "nodes=50", "--option", "density=0.05", "--option", "timeout_s=0.3",
+    ),
+    "session": (*MOCK, "--option", f"workload.samples={SAMPLES}"),
+}  # fmt: skip
+DONE = (0, 30, 31)
+"""Exit codes of a run that came to its end: VALID, power refused, INVALID."""
+SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+
+
+def sweep() -> tuple[str, ...]:
+    """A small sweep of the mock device."""
+    return (
+        "sweep", "--device", "mock", "--simulate", "--vary", "inference_s=0.02,0.05", "--vary", "rate_hz=500,2000",
+        "--option", "samples=5", "--option", "idle_s=0.2",
+    )  # fmt: skip
+
+
+def commands(folder: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every command that records something, by name; sources of imports are written to ``folder``."""
+    yield from MEASURES.items()
+    yield "sweep", sweep()
+    case = cases()["plain-csv"]
+    for name, data in case.files.items():
+        (folder / name).write_bytes(data)
+    options = {k: str(folder / v) if k == "windows" else v for k, v in case.options.items()}
+    given = [word for key, value in options.items() for word in ("--option", f"{key}={value}")]
+    yield "import", ("import", "--format", case.format, str(folder / case.source), *given)
+
+
+def campaign(kills: int, seed: int, workers: int) -> Tally:
+    """Kill each command at ``kills`` random moments in all."""
+    tally, rng = Tally("kills and signals"), random.Random(seed)
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
+        folder = Path(name)
+        found = []
+        for command, words in commands(folder):
+            began_s = time.monotonic()
+            ended = rig([*words, "--out", str(folder / command)])
+            length_s = time.monotonic() - began_s
+            whole = _answered(folder / command) if command != "sweep" else 0
+            if ended.code is None or ended.code not in DONE:
+                tally.add(f"{command} without a fault", Outcome.TRACEBACK, ended.err)
+            found.append((command, words, length_s, whole))
+        tasks = []
+        for k in range(kills):
+            command, words, length_s, whole = found[k % len(found)]
+            number, after_s = rng.choice(SIGNALS), rng.uniform(0.1, 1.1) * length_s
+            tasks.append((f"{command}, {number.name} after {after_s:.2f} s", words, number, after_s, whole))
+        for case, outcome, said in pool.map(lambda t: killed(folder, *t), tasks):
+            tally.add(case, outcome, said)
+    return tally
+
+
+def killed(
+    folder: Path, case: str, words: tuple[str, ...], number: signal.Signals, after_s: float, whole: int
+) -> tuple[str, Outcome, str]:
+    """Run one command, signal its process group after a while, and judge what it left."""
+    with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.TemporaryFile("w+") as err:
+        out = Path(name) / "out"
+        process = subprocess.Popen(
+            [sys.executable, "-c", RIG, *words, "--out", str(out)],
+            stdout=subprocess.DEVNULL, stderr=err, start_new_session=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        time.sleep(after_s)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        try:
+            code: int | None = process.wait(30.0)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            code = None
+        err.seek(0)
+        ended = Ended(code, err.read())
+        if words[0] == "sweep" and out.exists():
+            again = rig([*words, "--out", str(out)])
+            done = again.code in DONE and "Traceback" not in again.err
+            return case, Outcome.WHOLE if done else Outcome.TRACEBACK, again.err
+        return case, *left_by(ended, out, whole)
+
+
+def _answered(path: Path) -> int:
+    from rig.recording.reader import open_run
+    from rig.recording.session import runs_in
+
+    return sum(open_run(run).replies.num_rows for run, _ in runs_in(path))
