@@ -13,6 +13,7 @@ from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.arrivals import on_grid
 from rig.analysis.timing.bridging import Bridged, bridged, fits
 from rig.analysis.timing.consistency import after_end, displaced
+from rig.analysis.timing.following import followed
 from rig.analysis.timing.gpio_alignment import match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
 from rig.analysis.timing.supply import Volts
@@ -119,9 +120,39 @@ def _on_one_clock(
     for trace in own:
         readings = readings_of(trace, final, _volts(run, trace, final))
         phases_s = [p.windows_s for p in activity.phases.values()]
-        checks = (*after_end(readings, end_s), *displaced(readings, phases_s))
-        rails.append(AlignedRail(readings, final, sigma_s, host_sigma_s, notes, checks))
+        aligned = AlignedRail(readings, final, sigma_s, host_sigma_s, notes)
+        aligned = _followed(aligned, activity, device)
+        checks = (*after_end(readings, end_s), *displaced(aligned.readings, phases_s))
+        rails.append(replace(aligned, contradictions=checks))
     return rails
+
+
+def _followed(placed: AlignedRail, activity: Activity, device: Timebase) -> AlignedRail:
+    """The rail with its readings where the edges of the spans are, if a straight line between the clocks misses them."""
+    windows_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
+    r, sigma_s = placed.readings, placed.sigma_s
+    found = followed(r, windows_s, math.hypot(sigma_s, 0.5 * device.step_s))
+    if found is None:
+        return placed
+    low_s, high_s = found.shift_s
+    text = f"{low_s:.3g} to {high_s:.3g} s"
+    note = (
+        f"Rail {r.rail.name}: along the run the spans lie {text} later in the trace than the clocks say. The readings "
+        "are moved to where the edges of the spans are"
+    )
+    checks = placed.bridged
+    if found.steepest > placed.timebase.clock.tolerance + device.clock.tolerance:
+        rule = f"spans of rail {r.rail.name} against the clocks, along the run"
+        checks = (*checks, Check(rule, text, "a change within the tolerances of both clocks", False))
+    far_s = max(abs(low_s), abs(high_s))
+    return replace(
+        placed,
+        readings=found.readings,
+        sigma_s=found.sigma_s,
+        host_sigma_s=math.hypot(placed.host_sigma_s, far_s),
+        notes=(*placed.notes, note),
+        bridged=checks,
+    )
 
 
 def _bridged(
@@ -145,7 +176,7 @@ def _bridged(
 def _with(placed: AlignedRail, bridge: Bridged | None) -> AlignedRail:
     if bridge is None:
         return placed
-    return replace(placed, notes=(*placed.notes, bridge.note), bridged=(bridge.check,))
+    return replace(placed, notes=(*placed.notes, bridge.note), bridged=(*placed.bridged, bridge.check))
 
 
 def _volts(run: Run, trace: Trace, own: Timebase) -> Volts | None:

@@ -1,0 +1,238 @@
+"""Spans that wander along the trace: where each edge of the activity is found, and readings moved by as much.
+
+A straight line between the brackets of two clocks misses an oscillator that warms up, single readings that are lost,
+and stamps that are late. The edges of the spans show it. Everything here is computed from sums of readings over
+windows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.analysis.timing.timeline import Readings
+from rig.types import Floats, Indices
+
+LEAST_SPANS = 8
+MOST_SPANS = 512
+"""Spans that are looked at; more are thinned evenly."""
+FARTHEST, MOST_LAGS = 0.005, 200
+"""How far the spans are looked for, of the length of the activity, and lags on either side."""
+PER_SPAN = 8.0
+"""Lags to a span in the coarse search."""
+CHANGE = 0.05
+"""Cost of a change of the lag by one step, in parts of what a span explains."""
+CERTAINTY = 4.0
+"""Standard uncertainties by which spans must be elsewhere."""
+CLEAR = 0.8
+"""Share of the variance beside its edges that the median span must explain at its place."""
+FINE = 0.1
+"""Standard uncertainty of a place, in readings, for which neighbouring edges are averaged."""
+LEAST_SHIFT = 0.1
+"""In readings; less than this is not followed."""
+GUARD = 1.5
+"""Readings beside an edge that take no part in the levels of both sides."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """Readings at the times that the edges of the spans show, and how they were moved."""
+
+    readings: Readings
+    sigma_s: float
+    """Standard uncertainty of the place of an edge."""
+    shift_s: tuple[float, float]
+    """The least and the largest shift."""
+    steepest: float
+    """The largest change of the shift over time between two tenths of the activity."""
+
+
+def followed(r: Readings, windows_s: Floats, sigma_s: float) -> Followed | None:
+    """Return the readings at the times that the spans show, or None if they agree with ``windows_s`` within ``sigma_s``.
+
+    ``windows_s`` are the disjoint sorted spans, shape (k, 2).
+    """
+    if len(windows_s) < LEAST_SPANS or r.counter or r.period_s <= 0.0 or len(r.watts) < 16:
+        return None
+    cells = _cells(r, windows_s)
+    if cells is None:
+        return None
+    lag_s = _path(cells)
+    edges = _edges(cells, lag_s)
+    if edges is None:
+        return None
+    for _ in range(2):
+        better = _edges(cells, _filled(edges))
+        edges = better if better is not None else edges
+    at_s, shift_s, u_s, shape_s = _averaged(edges, r.period_s)
+    noise_s = math.hypot(u_s, sigma_s, 0.5 * LEAST_SHIFT / CERTAINTY * r.period_s)
+    mean_s = float(np.mean(shift_s))
+    wanders = float(np.std(shift_s)) > CERTAINTY * noise_s
+    moved = abs(mean_s) > CERTAINTY * math.hypot(noise_s, shape_s)
+    if max(abs(mean_s), float(np.std(shift_s))) < LEAST_SHIFT * r.period_s or not (wanders or moved):
+        return None
+    left_s = float(np.std(edges.moved() - np.interp(edges.at_s, at_s, shift_s)))
+    start_s, end_s = (t - np.interp(t, at_s + shift_s, shift_s) for t in (r.start_s, r.end_s))
+    if np.any(np.diff(start_s) <= 0.0) or np.any(end_s < start_s):
+        return None
+    tenth = np.linspace(at_s[0], at_s[-1], 11)
+    steepest = float(np.max(np.abs(np.diff(np.interp(tenth, at_s, shift_s)) / np.diff(tenth))))
+    return Followed(
+        replace(r, start_s=start_s, end_s=end_s),
+        math.hypot(u_s, left_s, shape_s),
+        (float(np.min(shift_s)), float(np.max(shift_s))),
+        steepest,
+    )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Spans that are looked at, and how far the cells beside their edges reach, in seconds, shapes (k,)."""
+
+    on_s: Floats
+    off_s: Floats
+    inward_s: Floats
+    before_s: Floats
+    after_s: Floats
+    at_s: Floats
+    """Begins of readings, shape (n + 1,), with sums of watts, and of their squares, up to each."""
+    first: Floats
+    second: Floats
+    period_s: float
+    guard_s: float
+
+    def mean(self, on_s: Floats, off_s: Floats) -> Floats:
+        """Return mean watts between moments, shape kept."""
+        area = np.interp(off_s, self.at_s, self.first) - np.interp(on_s, self.at_s, self.first)
+        return np.asarray(area / np.maximum(off_s - on_s, 1e-12))
+
+    def explained(self, lag_s: Floats) -> Floats:
+        """Return the share of the variance about each span that a rise explains, at lags, shape (k, m)."""
+        on, off = self.on_s[:, None] + lag_s, self.off_s[:, None] + lag_s
+        begin, end = on - self.before_s[:, None], off + self.after_s[:, None]
+        total, width = end - begin, off - on
+        inside = self.mean(on, off)
+        mean = self.mean(begin, end)
+        second = (np.interp(end, self.at_s, self.second) - np.interp(begin, self.at_s, self.second)) / total
+        share = width / total
+        outside = (mean - share * inside) / (1.0 - share)
+        between = share * (1.0 - share) * (inside - outside) * np.abs(inside - outside)
+        found = between / np.maximum(second - mean**2, 1e-300)
+        return np.where((begin < self.at_s[0]) | (end > self.at_s[-1]), 0.0, found)
+
+
+def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
+    inside = (windows_s[:, 0] > r.start_s[0]) & (windows_s[:, 1] < r.end_s[-1])
+    spans = windows_s[inside]
+    if len(spans) < LEAST_SPANS:
+        return None
+    gap = spans[1:, 0] - spans[:-1, 1]
+    typical = float(np.median(gap))
+    before, after = np.append(typical, gap), np.append(gap, typical)
+    thin = np.unique(np.linspace(0, len(spans) - 1, min(len(spans), MOST_SPANS)).astype(int))
+    guard_s = GUARD * r.period_s + 5.0 * r.tau_s
+    half = 0.5 * np.minimum(np.minimum(before, after), 2.0 * (spans[:, 1] - spans[:, 0]))
+    if float(np.median(half)) < guard_s or float(np.median(spans[:, 1] - spans[:, 0])) < 2.0 * guard_s:
+        return None
+    watts = np.where(r.ok, r.watts, float(np.mean(r.watts[r.ok])))
+    watts = watts - float(np.mean(watts))
+    at_s = np.append(r.start_s, r.start_s[-1] + r.period_s)
+    step_s = np.diff(at_s)
+    sums = [np.concatenate([[0.0], np.cumsum(x * step_s)]) for x in (watts, watts**2)]
+    width = spans[:, 1] - spans[:, 0]
+    return _Cells(
+        spans[thin, 0], spans[thin, 1], 0.5 * width[thin], half[thin], half[thin], at_s, *sums, r.period_s, guard_s
+    )
+
+
+def _path(cells: _Cells) -> Floats:
+    """The lag of each span along the path that explains most, for changes of the lag that cost (Viterbi, 1967)."""
+    step_s = max(cells.period_s, float(np.median(cells.off_s - cells.on_s)) / PER_SPAN)
+    far_s = FARTHEST * float(cells.off_s[-1] - cells.on_s[0])
+    count = int(min(max(math.ceil(far_s / step_s), 4), MOST_LAGS))
+    lags = step_s * np.arange(-count, count + 1)
+    cost = 1.0 - cells.explained(lags)
+    change = CHANGE * np.abs(np.arange(2 * count + 1)[:, None] - np.arange(2 * count + 1))
+    total, origin = cost[0], np.zeros(cost.shape, dtype=np.int64)
+    for k in range(1, len(cost)):
+        ways = total[:, None] + change
+        origin[k] = np.argmin(ways, axis=0)
+        total = np.min(ways, axis=0) + cost[k]
+    path: Indices = np.zeros(len(cost), dtype=np.int64)
+    path[-1] = int(np.argmin(total))
+    for k in range(len(cost) - 1, 0, -1):
+        path[k - 1] = origin[k, path[k]]
+    return np.asarray(lags[path])
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """Where begins and ends of spans are in the trace, less where they were stamped, shapes (k,); NaN if not seen."""
+
+    on_s: Floats
+    off_s: Floats
+    begin_s: Floats
+    end_s: Floats
+
+    @property
+    def shape_s(self) -> float:
+        """Return by how much spans are longer than stamped."""
+        return float(np.nanmedian(self.end_s - self.begin_s))
+
+    @property
+    def at_s(self) -> Floats:
+        """Return the stamps of the edges that are seen, in order."""
+        at, seen = np.column_stack([self.on_s, self.off_s]).ravel(), self._lags()
+        return np.asarray(at[np.isfinite(seen)])
+
+    def moved(self) -> Floats:
+        """Return how far these edges are from their stamps, without the change of length that all spans share."""
+        lags = self._lags()
+        return np.asarray(lags[np.isfinite(lags)])
+
+    def _lags(self) -> Floats:
+        half = 0.5 * self.shape_s
+        return np.column_stack([self.begin_s + half, self.end_s - half]).ravel()
+
+
+def _edges(cells: _Cells, lag_s: Floats) -> _Edges | None:
+    """The edges from the areas beside the places ``lag_s``: exact for spans of even power and readings that are means."""
+    found = []
+    for stamp, sign in ((cells.on_s, 1.0), (cells.off_s, -1.0)):
+        at = stamp + lag_s
+        # before: low level; after: high level; mirrored at the end
+        first = at - (cells.before_s if sign > 0 else cells.inward_s)
+        last = at + (cells.inward_s if sign > 0 else cells.after_s)
+        left, right = cells.mean(first, at - cells.guard_s), cells.mean(at + cells.guard_s, last)
+        mean = cells.mean(first, last)
+        rise = right - left
+        safe = np.where(rise == 0.0, 1.0, rise)
+        edge = last - (mean - left) / safe * (last - first)
+        near = np.abs(edge - at) < np.minimum(cells.before_s, cells.inward_s)
+        found.append(np.where(near & (sign * rise > 0.0), edge - stamp, np.nan))
+    seen = np.isfinite(found[0]) & np.isfinite(found[1])
+    explained = np.diagonal(cells.explained(lag_s)) if len(lag_s) <= MOST_SPANS else np.zeros(1)
+    if np.count_nonzero(seen) < max(LEAST_SPANS, 0.8 * len(seen)) or float(np.median(explained)) < CLEAR:
+        return None
+    return _Edges(cells.on_s, cells.off_s, *found)
+
+
+def _filled(edges: _Edges) -> Floats:
+    """The place of each span, by its neighbours where it is not seen."""
+    middle = 0.5 * (edges.begin_s + edges.end_s)
+    seen = np.isfinite(middle)
+    return np.interp(edges.on_s, edges.on_s[seen], middle[seen])
+
+
+def _averaged(edges: _Edges, period_s: float) -> tuple[Floats, Floats, float, float]:
+    """Moments and shifts, averaged over as many neighbours as noise asks for; their sigma, and that of the shape."""
+    at, lag = edges.at_s, edges.moved()
+    # a straight line through three neighbours leaves sqrt(3/2) of the noise of one
+    bent = lag[1:-1] - 0.5 * (lag[:-2] + lag[2:])
+    each_s = float(np.median(np.abs(bent))) / 0.6745 / math.sqrt(1.5)
+    count = int(np.clip(math.ceil((each_s / (FINE * period_s)) ** 2), 1, max(len(lag) // 8, 1)))
+    even = np.full(count, 1.0 / count)
+    at, lag = (np.convolve(x, even, mode="valid") for x in (at, lag))
+    return at, lag, each_s / math.sqrt(count), 0.5 * abs(edges.shape_s)
