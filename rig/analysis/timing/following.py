@@ -32,6 +32,8 @@ FINE = 0.1
 """Standard uncertainty of a place, in readings, for which neighbouring edges are averaged."""
 LEAST_SHIFT = 0.1
 """In readings; less than this is not followed."""
+NEAR = 2.0
+"""Guards beside an edge within which it is found at last."""
 GUARD = 1.5
 """Readings beside an edge that take no part in the levels of both sides."""
 
@@ -64,13 +66,12 @@ def followed(r: Readings, windows_s: Floats, sigma_s: float) -> Followed | None:
     if edges is None:
         return None
     for _ in range(2):
-        better = _edges(cells, _filled(edges))
+        better = _edges(cells, _filled(edges), NEAR * cells.guard_s)
         edges = better if better is not None else edges
     at_s, shift_s, u_s, shape_s = _averaged(edges, r.period_s)
-    noise_s = math.hypot(u_s, sigma_s, 0.5 * LEAST_SHIFT / CERTAINTY * r.period_s)
     mean_s = float(np.mean(shift_s))
-    wanders = float(np.std(shift_s)) > CERTAINTY * noise_s
-    moved = abs(mean_s) > CERTAINTY * math.hypot(noise_s, shape_s)
+    wanders = float(np.std(shift_s)) > CERTAINTY * u_s
+    moved = abs(mean_s) > CERTAINTY * math.hypot(u_s, sigma_s, shape_s)
     if max(abs(mean_s), float(np.std(shift_s))) < LEAST_SHIFT * r.period_s or not (wanders or moved):
         return None
     left_s = float(np.std(edges.moved() - np.interp(edges.at_s, at_s, shift_s)))
@@ -97,7 +98,7 @@ class _Cells:
     before_s: Floats
     after_s: Floats
     at_s: Floats
-    """Begins of readings, shape (n + 1,), with sums of watts, and of their squares, up to each."""
+    """Begins and ends of readings, shape (2 n,), with sums of watts, and of their squares, up to each."""
     first: Floats
     second: Floats
     period_s: float
@@ -138,9 +139,10 @@ def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
         return None
     watts = np.where(r.ok, r.watts, float(np.mean(r.watts[r.ok])))
     watts = watts - float(np.mean(watts))
-    at_s = np.append(r.start_s, r.start_s[-1] + r.period_s)
-    step_s = np.diff(at_s)
-    sums = [np.concatenate([[0.0], np.cumsum(x * step_s)]) for x in (watts, watts**2)]
+    # between two apertures the power is the mean of both
+    at_s = np.maximum.accumulate(np.column_stack([r.start_s, r.end_s]).ravel())
+    level = np.column_stack([watts, 0.5 * (watts + np.append(watts[1:], watts[-1]))]).ravel()[:-1]
+    sums = [np.concatenate([[0.0], np.cumsum(x * np.diff(at_s))]) for x in (level, level**2)]
     width = spans[:, 1] - spans[:, 0]
     return _Cells(
         spans[thin, 0], spans[thin, 1], 0.5 * width[thin], half[thin], half[thin], at_s, *sums, r.period_s, guard_s
@@ -197,8 +199,11 @@ class _Edges:
         return np.column_stack([self.begin_s + half, self.end_s - half]).ravel()
 
 
-def _edges(cells: _Cells, lag_s: Floats) -> _Edges | None:
-    """The edges from the areas beside the places ``lag_s``: exact for spans of even power and readings that are means."""
+def _edges(cells: _Cells, lag_s: Floats, near_s: float = math.inf) -> _Edges | None:
+    """The edges from the areas within ``near_s`` of the places ``lag_s``, and from the levels on both sides.
+
+    This is exact for spans of even power and readings that are means.
+    """
     found = []
     for stamp, sign in ((cells.on_s, 1.0), (cells.off_s, -1.0)):
         at = stamp + lag_s
@@ -206,11 +211,12 @@ def _edges(cells: _Cells, lag_s: Floats) -> _Edges | None:
         first = at - (cells.before_s if sign > 0 else cells.inward_s)
         last = at + (cells.inward_s if sign > 0 else cells.after_s)
         left, right = cells.mean(first, at - cells.guard_s), cells.mean(at + cells.guard_s, last)
+        first, last = np.maximum(first, at - near_s), np.minimum(last, at + near_s)
         mean = cells.mean(first, last)
         rise = right - left
         safe = np.where(rise == 0.0, 1.0, rise)
         edge = last - (mean - left) / safe * (last - first)
-        near = np.abs(edge - at) < np.minimum(cells.before_s, cells.inward_s)
+        near = (edge > first) & (edge < last)
         found.append(np.where(near & (sign * rise > 0.0), edge - stamp, np.nan))
     seen = np.isfinite(found[0]) & np.isfinite(found[1])
     explained = np.diagonal(cells.explained(lag_s)) if len(lag_s) <= MOST_SPANS else np.zeros(1)
