@@ -18,9 +18,9 @@ from rig.types import Floats, Indices
 LEAST_SPANS = 8
 MOST_SPANS = 512
 """Spans that are looked at; more are thinned evenly."""
-FARTHEST, MOST_LAGS = 0.005, 200
-"""How far the spans are looked for, of the length of the activity, and lags on either side."""
-PER_SPAN = 8.0
+FARTHEST, MOST_LAGS, NEAR_LAGS = 0.005, 400, 6
+"""How far the spans are looked for, of the length of the trace, and lags on either side, at most and at first."""
+PER_SPAN = 24.0
 """Lags to a span in the coarse search."""
 CHANGE = 0.05
 """Cost of a change of the lag by one step, in parts of what a span explains."""
@@ -34,6 +34,11 @@ LEAST_SHIFT = 0.1
 """In readings; less than this is not followed."""
 NEAR = 2.0
 """Guards beside an edge within which it is found at last."""
+STEEPEST, MOST_STEP = 0.05, 4.0
+"""What two neighbouring edges may move against each other, of the time between them and in readings.
+
+More is a break, not a wander.
+"""
 GUARD = 1.5
 """Readings beside an edge that take no part in the levels of both sides."""
 
@@ -51,8 +56,8 @@ class Followed:
     """The largest change of the shift over time between two tenths of the activity."""
 
 
-def followed(r: Readings, windows_s: Floats, sigma_s: float) -> Followed | None:
-    """Return the readings at the times that the spans show, or None if they agree with ``windows_s`` within ``sigma_s``.
+def followed(r: Readings, windows_s: Floats) -> Followed | None:
+    """Return the readings at the times that the spans show, or None if they agree with ``windows_s``.
 
     ``windows_s`` are the disjoint sorted spans, shape (k, 2).
     """
@@ -65,13 +70,16 @@ def followed(r: Readings, windows_s: Floats, sigma_s: float) -> Followed | None:
     edges = _edges(cells, lag_s)
     if edges is None:
         return None
-    for _ in range(2):
-        better = _edges(cells, _filled(edges), NEAR * cells.guard_s)
+    for near_s in (math.inf, math.inf, NEAR * cells.guard_s):
+        better = _edges(cells, _filled(edges), near_s)
         edges = better if better is not None else edges
+    step_s, apart_s = np.abs(np.diff(edges.moved())), np.diff(edges.at_s)
+    if np.any(step_s > np.maximum(STEEPEST * apart_s, MOST_STEP * r.period_s)):
+        return None
     at_s, shift_s, u_s, shape_s = _averaged(edges, r.period_s)
     mean_s = float(np.mean(shift_s))
     wanders = float(np.std(shift_s)) > CERTAINTY * u_s
-    moved = abs(mean_s) > CERTAINTY * math.hypot(u_s, sigma_s, shape_s)
+    moved = abs(mean_s) > CERTAINTY * math.hypot(u_s, shape_s)
     if max(abs(mean_s), float(np.std(shift_s))) < LEAST_SHIFT * r.period_s or not (wanders or moved):
         return None
     left_s = float(np.std(edges.moved() - np.interp(edges.at_s, at_s, shift_s)))
@@ -110,7 +118,10 @@ class _Cells:
         return np.asarray(area / np.maximum(off_s - on_s, 1e-12))
 
     def explained(self, lag_s: Floats) -> Floats:
-        """Return the share of the variance about each span that a rise explains, at lags, shape (k, m)."""
+        """Return the share of the variance about each span that a rise explains, shape (k, m).
+
+        ``lag_s`` are lags of all spans, shape (m,), or of each, shape (k, m).
+        """
         on, off = self.on_s[:, None] + lag_s, self.off_s[:, None] + lag_s
         begin, end = on - self.before_s[:, None], off + self.after_s[:, None]
         total, width = end - begin, off - on
@@ -150,23 +161,31 @@ def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
 
 
 def _path(cells: _Cells) -> Floats:
-    """The lag of each span along the path that explains most, for changes of the lag that cost (Viterbi, 1967)."""
-    step_s = max(cells.period_s, float(np.median(cells.off_s - cells.on_s)) / PER_SPAN)
-    far_s = FARTHEST * float(cells.off_s[-1] - cells.on_s[0])
-    count = int(min(max(math.ceil(far_s / step_s), 4), MOST_LAGS))
-    lags = step_s * np.arange(-count, count + 1)
-    cost = 1.0 - cells.explained(lags)
-    change = CHANGE * np.abs(np.arange(2 * count + 1)[:, None] - np.arange(2 * count + 1))
-    total, origin = cost[0], np.zeros(cost.shape, dtype=np.int64)
-    for k in range(1, len(cost)):
-        ways = total[:, None] + change
-        origin[k] = np.argmin(ways, axis=0)
-        total = np.min(ways, axis=0) + cost[k]
+    """The lag of each span: close to none if spans are seen there, else wherever they are."""
+    width_s = float(np.median(cells.off_s - cells.on_s))
+    step_s = max(0.5 * cells.period_s, width_s / PER_SPAN)
+    near = _cheapest(cells, step_s * np.arange(-NEAR_LAGS, NEAR_LAGS + 1))
+    if float(np.median(cells.explained(near[:, None]))) > CLEAR:
+        return near
+    far_s = FARTHEST * float(cells.at_s[-1] - cells.at_s[0])
+    count = int(min(math.ceil(far_s / step_s), MOST_LAGS))
+    return _cheapest(cells, step_s * np.arange(-count, count + 1)) if count > NEAR_LAGS else near
+
+
+def _cheapest(cells: _Cells, lags_s: Floats) -> Floats:
+    """The path through the lags that explains most, where changes of the lag cost (Viterbi, 1967)."""
+    cost = 1.0 - cells.explained(lags_s)
+    slope = CHANGE * np.arange(len(lags_s))
+    total = [cost[0]]
+    for own in cost[1:]:
+        from_below = np.minimum.accumulate(total[-1] - slope) + slope
+        from_above = (np.minimum.accumulate((total[-1] + slope)[::-1]))[::-1] - slope
+        total.append(np.minimum(from_below, from_above) + own)
     path: Indices = np.zeros(len(cost), dtype=np.int64)
-    path[-1] = int(np.argmin(total))
+    path[-1] = int(np.argmin(total[-1]))
     for k in range(len(cost) - 1, 0, -1):
-        path[k - 1] = origin[k, path[k]]
-    return np.asarray(lags[path])
+        path[k - 1] = np.argmin(total[k - 1] + np.abs(slope - slope[path[k]]))
+    return np.asarray(lags_s[path])
 
 
 @dataclass(frozen=True)
@@ -219,7 +238,7 @@ def _edges(cells: _Cells, lag_s: Floats, near_s: float = math.inf) -> _Edges | N
         near = (edge > first) & (edge < last)
         found.append(np.where(near & (sign * rise > 0.0), edge - stamp, np.nan))
     seen = np.isfinite(found[0]) & np.isfinite(found[1])
-    explained = np.diagonal(cells.explained(lag_s)) if len(lag_s) <= MOST_SPANS else np.zeros(1)
+    explained = cells.explained(lag_s[:, None])
     if np.count_nonzero(seen) < max(LEAST_SPANS, 0.8 * len(seen)) or float(np.median(explained)) < CLEAR:
         return None
     return _Edges(cells.on_s, cells.off_s, *found)

@@ -49,6 +49,8 @@ class AlignedRail:
     notes: tuple[str, ...] = ()
     contradictions: tuple[Check, ...] = ()
     bridged: tuple[Check, ...] = ()
+    followed: bool = False
+    """Whether the readings were moved along the run to where the spans are."""
 
 
 class Baseline(Protocol):
@@ -130,8 +132,8 @@ def _on_one_clock(
 def _followed(placed: AlignedRail, activity: Activity, device: Timebase) -> AlignedRail:
     """The rail with its readings where the edges of the spans are, if a straight line between the clocks misses them."""
     windows_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
-    r, sigma_s = placed.readings, placed.sigma_s
-    found = followed(r, windows_s, math.hypot(sigma_s, 0.5 * device.step_s))
+    r = placed.readings
+    found = followed(r, windows_s)
     if found is None:
         return placed
     low_s, high_s = found.shift_s
@@ -152,6 +154,7 @@ def _followed(placed: AlignedRail, activity: Activity, device: Timebase) -> Alig
         host_sigma_s=math.hypot(placed.host_sigma_s, far_s),
         notes=(*placed.notes, note),
         bridged=checks,
+        followed=True,
     )
 
 
@@ -164,7 +167,7 @@ def _bridged(
         not trace.uniform
         or len(windows_s) < 2
         or not np.any(placed.readings.ok)
-        or not (placed.contradictions or not fits(placed.readings, windows_s).all())
+        or not (placed.contradictions or (not placed.followed and not fits(placed.readings, windows_s).all()))
     ):
         return None
     against = _against_device(first, device)
