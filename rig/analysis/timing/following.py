@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.timing.activity_signal import SETTLE_TAU
 from rig.analysis.timing.timeline import Readings
 from rig.types import Floats, Indices
 
@@ -34,13 +35,21 @@ LEAST_SHIFT = 0.1
 """In readings; less than this is not followed."""
 NEAR = 2.0
 """Guards beside an edge within which it is found at last."""
-STEEPEST, MOST_STEP = 0.05, 4.0
+STEEPEST, MOST_STEP = 0.015, 4.0
 """What two neighbouring edges may move against each other, of the time between them and in readings.
 
 More is a break, not a wander.
 """
 GUARD = 1.5
 """Readings beside an edge that take no part in the levels of both sides."""
+MOST_GUARD = 0.6
+"""The same, at most, as part of the cell beside an edge."""
+SLOW = 0.2 * 1.25 ** np.arange(16)
+"""Time constants of an undeclared filter that are tried, in readings."""
+SMOOTHER, ALIKE = 1.5, 2.0
+"""Times as much misfit without a filter, and the largest ratio of the time constants at begins and at ends."""
+NEIGHBOURS = 12
+"""Readings on either side of an edge in which a filter is looked for."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,8 @@ class Followed:
     """The least and the largest shift."""
     steepest: float
     """The largest change of the shift over time between two tenths of the activity."""
+    tau_s: float | None = None
+    """The time constant of a filter that the edges show and nobody declared."""
 
 
 def followed(r: Readings, windows_s: Floats) -> Followed | None:
@@ -66,13 +77,19 @@ def followed(r: Readings, windows_s: Floats) -> Followed | None:
     cells = _cells(r, windows_s)
     if cells is None:
         return None
-    lag_s = _path(cells)
+    lag_s = _path(cells) - r.tau_s
     edges = _edges(cells, lag_s)
     if edges is None:
         return None
     for near_s in (math.inf, math.inf, NEAR * cells.guard_s):
         better = _edges(cells, _filled(edges), near_s)
         edges = better if better is not None else edges
+    slow_s = None if r.tau_s else _undeclared_tau_s(r, cells, edges)
+    if slow_s is not None:
+        smooth = replace(r, tau_s=slow_s)
+        found = followed(smooth, windows_s)
+        sigma_s = max(abs(x) for x in found.shift_s) if found is not None else r.period_s
+        return replace(found or Followed(smooth, sigma_s, (0.0, 0.0), 0.0), tau_s=slow_s)
     step_s, apart_s = np.abs(np.diff(edges.moved())), np.diff(edges.at_s)
     if np.any(step_s > np.maximum(STEEPEST * apart_s, MOST_STEP * r.period_s)):
         return None
@@ -111,6 +128,7 @@ class _Cells:
     second: Floats
     period_s: float
     guard_s: float
+    tau_s: float
 
     def mean(self, on_s: Floats, off_s: Floats) -> Floats:
         """Return mean watts between moments, shape kept."""
@@ -144,9 +162,10 @@ def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
     typical = float(np.median(gap))
     before, after = np.append(typical, gap), np.append(gap, typical)
     thin = np.unique(np.linspace(0, len(spans) - 1, min(len(spans), MOST_SPANS)).astype(int))
-    guard_s = GUARD * r.period_s + 5.0 * r.tau_s
     half = 0.5 * np.minimum(np.minimum(before, after), 2.0 * (spans[:, 1] - spans[:, 0]))
-    if float(np.median(half)) < guard_s or float(np.median(spans[:, 1] - spans[:, 0])) < 2.0 * guard_s:
+    # beside short spans the levels are not settled, which the readings near the edge then make up for
+    guard_s = min(GUARD * r.period_s + SETTLE_TAU * r.tau_s, MOST_GUARD * float(np.median(half)))
+    if guard_s < GUARD * r.period_s:
         return None
     watts = np.where(r.ok, r.watts, float(np.mean(r.watts[r.ok])))
     watts = watts - float(np.mean(watts))
@@ -156,7 +175,16 @@ def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
     sums = [np.concatenate([[0.0], np.cumsum(x * np.diff(at_s))]) for x in (level, level**2)]
     width = spans[:, 1] - spans[:, 0]
     return _Cells(
-        spans[thin, 0], spans[thin, 1], 0.5 * width[thin], half[thin], half[thin], at_s, *sums, r.period_s, guard_s
+        spans[thin, 0],
+        spans[thin, 1],
+        0.5 * width[thin],
+        half[thin],
+        half[thin],
+        at_s,
+        *sums,
+        r.period_s,
+        guard_s,
+        r.tau_s,
     )
 
 
@@ -225,7 +253,7 @@ def _edges(cells: _Cells, lag_s: Floats, near_s: float = math.inf) -> _Edges | N
     """
     found = []
     for stamp, sign in ((cells.on_s, 1.0), (cells.off_s, -1.0)):
-        at = stamp + lag_s
+        at = stamp + lag_s + cells.tau_s
         # before: low level; after: high level; mirrored at the end
         first = at - (cells.before_s if sign > 0 else cells.inward_s)
         last = at + (cells.inward_s if sign > 0 else cells.after_s)
@@ -236,12 +264,53 @@ def _edges(cells: _Cells, lag_s: Floats, near_s: float = math.inf) -> _Edges | N
         safe = np.where(rise == 0.0, 1.0, rise)
         edge = last - (mean - left) / safe * (last - first)
         near = (edge > first) & (edge < last)
-        found.append(np.where(near & (sign * rise > 0.0), edge - stamp, np.nan))
+        found.append(np.where(near & (sign * rise > 0.0), edge - stamp - cells.tau_s, np.nan))
     seen = np.isfinite(found[0]) & np.isfinite(found[1])
-    explained = cells.explained(lag_s[:, None])
+    explained = cells.explained(lag_s[:, None] + cells.tau_s)
     if np.count_nonzero(seen) < max(LEAST_SPANS, 0.8 * len(seen)) or float(np.median(explained)) < CLEAR:
         return None
     return _Edges(cells.on_s, cells.off_s, *found)
+
+
+def _undeclared_tau_s(r: Readings, cells: _Cells, edges: _Edges) -> float | None:
+    """The time constant of a filter that smooths begins and ends alike, or None without one.
+
+    A moving mean counts as the filter that is most like it. What a device itself does at its begins and at its ends
+    is not alike.
+    """
+    middle_s, taus = 0.5 * (r.start_s + r.end_s), []
+    aperture_s = max(float(np.median(r.end_s - r.start_s)), 1e-3 * r.period_s)
+    count = int(
+        min(NEIGHBOURS, float(np.median(cells.inward_s)) / r.period_s, float(np.median(cells.before_s)) / r.period_s)
+    )
+    if count < 3:
+        return None
+    for stamp, lag, sign in ((cells.on_s, edges.begin_s, 1.0), (cells.off_s, edges.end_s, -1.0)):
+        at = (stamp + lag)[np.isfinite(lag)]
+        number = np.searchsorted(middle_s, at)[:, None] + np.arange(-count, count)
+        number = number[(number[:, 0] >= 0) & (number[:, -1] < len(middle_s))]
+        at = at[: len(number)]
+        x = (middle_s[number] - at[:, None]).ravel()
+        low, high = (np.median(r.watts[number][:, part], axis=1) for part in (slice(0, 2), slice(-2, None)))
+        y = ((r.watts[number] - low[:, None]) / np.where(high == low, 1.0, high - low)[:, None]).ravel()
+        misfit = [
+            float(np.mean(np.minimum((y - _step(x, aperture_s, t * r.period_s)) ** 2, 0.25))) for t in (1e-3, *SLOW)
+        ]
+        best = int(np.argmin(misfit))
+        if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
+            return None
+        taus.append(float(SLOW[best - 1]))
+    return float(np.mean(taus)) * r.period_s if max(taus) <= ALIKE * min(taus) else None
+
+
+def _step(x_s: Floats, aperture_s: float, tau_s: float) -> Floats:
+    """Means over an aperture about moments after the centre of a step behind a filter."""
+
+    def area(t: Floats) -> Floats:
+        t = np.clip(t, 0.0, None)
+        return t - tau_s * (1.0 - np.exp(-t / tau_s))
+
+    return np.asarray((area(x_s + tau_s + 0.5 * aperture_s) - area(x_s + tau_s - 0.5 * aperture_s)) / aperture_s)
 
 
 def _filled(edges: _Edges) -> Floats:

@@ -142,6 +142,11 @@ def _followed(placed: AlignedRail, activity: Activity, device: Timebase) -> Alig
         f"Rail {r.rail.name}: along the run the spans lie {text} later in the trace than the clocks say. The readings "
         "are moved to where the edges of the spans are"
     )
+    if found.tau_s is not None:
+        note = (
+            f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {found.tau_s:.3g} s "
+            "that is not declared (filter_tau_s). Power is computed as if it were"
+        )
     checks = placed.bridged
     if found.steepest > placed.timebase.clock.tolerance + device.clock.tolerance:
         rule = f"spans of rail {r.rail.name} against the clocks, along the run"
