@@ -33,6 +33,8 @@ FINE = 0.1
 """Standard uncertainty of a place, in readings, for which neighbouring edges are averaged."""
 LEAST_SHIFT = 0.1
 """In readings; less than this is not followed."""
+LEAST_SEEN = 0.95
+"""Share of the spans whose edges must be seen; where more are not, readings of whole spans are missing."""
 NEAR = 2.0
 """Guards beside an edge within which it is found at last."""
 STEEPEST, MOST_STEP = 0.015, 4.0
@@ -75,21 +77,28 @@ def followed(r: Readings, windows_s: Floats) -> Followed | None:
     if len(windows_s) < LEAST_SPANS or r.counter or r.period_s <= 0.0 or len(r.watts) < 16:
         return None
     cells = _cells(r, windows_s)
-    if cells is None:
+    edges = _found(cells) if cells is not None else None
+    if cells is None or edges is None:
         return None
-    lag_s = _path(cells) - r.tau_s
-    edges = _edges(cells, lag_s)
-    if edges is None:
-        return None
+    tau_s = None if r.tau_s else _undeclared_tau_s(r, cells, edges)
+    if tau_s is None:
+        return _moved(r, edges)
+    smooth = replace(r, tau_s=tau_s)
+    found = followed(smooth, windows_s) or Followed(smooth, r.period_s, (0.0, 0.0), 0.0)
+    return replace(found, tau_s=tau_s)
+
+
+def _found(cells: _Cells) -> _Edges | None:
+    """The edges of the spans in the trace, ever closer."""
+    edges = _edges(cells, _path(cells) - cells.tau_s)
     for near_s in (math.inf, math.inf, NEAR * cells.guard_s):
-        better = _edges(cells, _filled(edges), near_s)
+        better = _edges(cells, _filled(edges), near_s) if edges is not None else None
         edges = better if better is not None else edges
-    slow_s = None if r.tau_s else _undeclared_tau_s(r, cells, edges)
-    if slow_s is not None:
-        smooth = replace(r, tau_s=slow_s)
-        found = followed(smooth, windows_s)
-        sigma_s = max(abs(x) for x in found.shift_s) if found is not None else r.period_s
-        return replace(found or Followed(smooth, sigma_s, (0.0, 0.0), 0.0), tau_s=slow_s)
+    return edges
+
+
+def _moved(r: Readings, edges: _Edges) -> Followed | None:
+    """The readings moved by what the edges show, unless that is a break, or nothing beyond noise."""
     step_s, apart_s = np.abs(np.diff(edges.moved())), np.diff(edges.at_s)
     if np.any(step_s > np.maximum(STEEPEST * apart_s, MOST_STEP * r.period_s)):
         return None
@@ -265,9 +274,9 @@ def _edges(cells: _Cells, lag_s: Floats, near_s: float = math.inf) -> _Edges | N
         edge = last - (mean - left) / safe * (last - first)
         near = (edge > first) & (edge < last)
         found.append(np.where(near & (sign * rise > 0.0), edge - stamp - cells.tau_s, np.nan))
-    seen = np.isfinite(found[0]) & np.isfinite(found[1])
-    explained = cells.explained(lag_s[:, None] + cells.tau_s)
-    if np.count_nonzero(seen) < max(LEAST_SPANS, 0.8 * len(seen)) or float(np.median(explained)) < CLEAR:
+    explained = cells.explained(lag_s[:, None] + cells.tau_s)[:, 0]
+    seen = np.isfinite(found[0]) & np.isfinite(found[1]) & (explained > 0.5 * CLEAR)
+    if np.count_nonzero(seen) < max(LEAST_SPANS, LEAST_SEEN * len(seen)) or float(np.median(explained)) < CLEAR:
         return None
     return _Edges(cells.on_s, cells.off_s, *found)
 
@@ -285,7 +294,7 @@ def _undeclared_tau_s(r: Readings, cells: _Cells, edges: _Edges) -> float | None
     )
     if count < 3:
         return None
-    for stamp, lag, sign in ((cells.on_s, edges.begin_s, 1.0), (cells.off_s, edges.end_s, -1.0)):
+    for stamp, lag in ((cells.on_s, edges.begin_s), (cells.off_s, edges.end_s)):
         at = (stamp + lag)[np.isfinite(lag)]
         number = np.searchsorted(middle_s, at)[:, None] + np.arange(-count, count)
         number = number[(number[:, 0] >= 0) & (number[:, -1] < len(middle_s))]

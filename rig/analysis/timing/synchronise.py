@@ -130,7 +130,7 @@ def _on_one_clock(
 
 
 def _followed(placed: AlignedRail, activity: Activity, device: Timebase) -> AlignedRail:
-    """The rail with its readings where the edges of the spans are, if a straight line between the clocks misses them."""
+    """The rail with its readings where the edges of the spans are, if the clocks miss them."""
     windows_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
     r = placed.readings
     found = followed(r, windows_s)
