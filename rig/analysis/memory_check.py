@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from rig.errors import MeasurementRefusedError
+from rig.recording.layout import read_files
 
 RUN_BYTES = 26
 """Bytes for each reading of an opened run: value, both ticks and two flags; see ``rig.recording.reader.Trace``."""
@@ -70,11 +71,12 @@ def check_memory(
 def check_recording(path: Path) -> None:
     """Check that there is enough memory for a run directory, by the lengths that its traces declare.
 
-    Raises ``MeasurementRefusedError``. A trace that cannot be read is not reported here but when the run is opened.
+    Raises ``MeasurementRefusedError``, and ``StoreError`` for a link in the place of a trace. A trace that cannot be
+    read is not reported here but when the run is opened.
     """
     import pyarrow as pa
 
-    sizes = sorted((path / "traces").glob("*.arrows"))
+    sizes = [file for file in read_files(path, ()) if file.parent.name == "traces"]
     if sum(file.stat().st_size for file in sizes) < SMALL:
         return
     counts = []

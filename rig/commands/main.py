@@ -48,12 +48,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(error, "--json" in given)
     except KeyboardInterrupt:
         return _failed(Interrupted("interrupted"), "--json" in given)
-    except MemoryError:
-        short = SetupError("there is not enough free memory", remedy="Free some, or measure less")
-        return _failed(short, "--json" in given)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (MemoryError, OSError) as error:
+        if sys.flags.dev_mode:  # `python -X dev` shows where
+            raise
+        return _failed(_no_means(error), "--json" in given)
 
 
 def parser(command: str = "") -> argparse.ArgumentParser:
@@ -90,6 +91,14 @@ def _loaded(name: str) -> Any:
     from rig.plugins import load
 
     return load("commands", name)
+
+
+def _no_means(error: MemoryError | OSError) -> SetupError:
+    """The error of a command that the operating system refused memory, a file or a descriptor."""
+    if isinstance(error, MemoryError):
+        return SetupError("there is not enough free memory", remedy="Free some, or measure less")
+    remedy = "Check the limits of this process (`ulimit -a`), the permissions and the free space, and try again"
+    return SetupError(f"the operating system refused: {error}", field="system", value=error.errno, remedy=remedy)
 
 
 def _failed(error: RigError, as_json: bool) -> int:

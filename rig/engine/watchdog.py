@@ -22,9 +22,18 @@ from rig.errors import DeviceTimeoutError, MeterSilentError, RigError
 from rig.terminal import say
 
 T = TypeVar("T")
-PATIENCE_S = {"open": 300.0, "stage": 600.0, "stop": 60.0, "close": 30.0}
-"""How long a call may take (s). Others may take what the device declares as ``timeout_s``, and ``MORE_S``."""
+DEFAULT_TIMEOUT_S = 60.0
+"""What ``DeviceInfo`` declares where a driver does not."""
+PATIENCE_S = {"open": 60.0, "info": 30.0, "stage": 600.0, "stop": 30.0, "close": 30.0}
+"""How long a call may take (s), or as long as a device declares as ``timeout_s`` beyond its default.
+
+Others may take ``timeout_s`` and ``MORE_S``.
+"""
 MORE_S = 30.0
+AFTER_S = 5.0
+"""How long a call may take once another of the same run has hung: as a rule it waits for the same thing."""
+TELL_S = 20.0
+"""A call that lasts so long is named on the terminal."""
 SIMULATED_S = 3600.0
 """How long any call may take in simulated time, where it takes as long as the host computes."""
 GRACE_S = 5.0
@@ -48,11 +57,13 @@ class Watch:
         self.issued: Callable[[], int] = int
         self.times = 1
         """How often the device repeats a sample by itself."""
-        self.timeout_s = 60.0
+        self.timeout_s = DEFAULT_TIMEOUT_S
         self.gaps_ns: list[tuple[int, int]] = []
         """When the process was stopped: its last sign of life before, and its first after (host ns)."""
         self._count = 0
         self._gaps = False
+        self.hung = False
+        """Whether a call has lasted too long."""
         self._patience_s, self._grace_s, self._leave = patience_s, grace_s, leave
         self._error: RigError | None = None
 
@@ -92,9 +103,9 @@ class Watch:
             raise error
 
     def _look(self, halt: threading.Event, main: int | None, give_up: Callable[[RigError], object]) -> None:
-        seen, since_s, interrupted = self._now_in(), time.monotonic(), False
+        seen, since_s, interrupted, told = self._now_in(), time.monotonic(), False, False
         awake_ns, worked_s = time.monotonic_ns(), time.process_time()
-        look_s = min(LOOK_S, self._allowed_s("") / 4)
+        look_s = min(LOOK_S, self.allowed_s("") / 4)
         while not halt.wait(look_s):
             before_ns, before_s = awake_ns, worked_s
             awake_ns, worked_s = time.monotonic_ns(), time.process_time()
@@ -104,33 +115,31 @@ class Watch:
                 since_s += late_s
             now = self._now_in()
             if now != seen or now[0] is None:
-                seen, since_s, interrupted = now, time.monotonic(), False
+                seen, since_s, interrupted, told = now, time.monotonic(), False, False
                 continue
-            lasted_s, allowed_s = time.monotonic() - since_s, self._allowed_s(str(now[0]))
+            lasted_s, allowed_s = time.monotonic() - since_s, self.allowed_s(str(now[0]))
+            if lasted_s > TELL_S and not told:
+                told = True
+                say(f"rig: waiting for {now[0]}, up to {allowed_s:g} s", error=True)
             if lasted_s > allowed_s and not interrupted:
-                interrupted = True
-                self._error = self._hung(str(now[0]), allowed_s)
+                interrupted = self.hung = True
+                self._error = _unreturned(str(now[0]), lasted_s)
                 if main is not None and hasattr(signal, "pthread_kill"):
                     signal.pthread_kill(main, signal.SIGUSR1)
             elif lasted_s > allowed_s + self._grace_s:
-                self._end(self._hung(str(now[0]), allowed_s), give_up)
+                self._end(_unreturned(str(now[0]), lasted_s), give_up)
 
     def _now_in(self) -> tuple[str | None, int, int]:
         return self.call, self._count, self.issued()
 
-    def _allowed_s(self, call: str) -> float:
+    def allowed_s(self, call: str) -> float:
+        """Return how long a call of this name may take (s)."""
         if self._patience_s is not None:
             return self._patience_s
-        return max(PATIENCE_S.get(call.partition("(")[0], 0.0), self.timeout_s * self.times + MORE_S)
-
-    def _hung(self, call: str, allowed_s: float) -> RigError:
-        kind = MeterSilentError if " of meter" in call else DeviceTimeoutError
-        return kind(
-            f"{call} has not returned for {allowed_s:g} s",
-            field=call,
-            value=allowed_s,
-            remedy="Check its power and link, and its driver; what was recorded until now is kept (`rig report`)",
-        )
+        if self.hung:
+            return AFTER_S
+        name = call.partition("(")[0]
+        return patience_of(name, self.timeout_s) if name in PATIENCE_S else self.timeout_s * self.times + MORE_S
 
     def _end(self, error: RigError, give_up: Callable[[RigError], object]) -> None:
         with suppress(Exception):
@@ -139,8 +148,40 @@ class Watch:
         self._leave(error.exit_code)
 
 
+def _unreturned(call: str, lasted_s: float) -> RigError:
+    kind = MeterSilentError if " of meter" in call else DeviceTimeoutError
+    return kind(
+        f"{call} has not returned for {lasted_s:.1f} s",
+        field=call,
+        value=lasted_s,
+        remedy="Check its power and link, and its driver; what was recorded until now is kept (`rig report`)",
+    )
+
+
+def patience_of(call: str, timeout_s: float) -> float:
+    """Return how long a call in ``PATIENCE_S`` may take (s) of a device that declares ``timeout_s``."""
+    return max(PATIENCE_S[call], timeout_s if timeout_s > DEFAULT_TIMEOUT_S else 0.0)
+
+
+def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
+    """Close a driver in a thread of its own, which is left behind if it does not return: all is recorded by then.
+
+    An error of it does not matter any more.
+    """
+
+    def end() -> None:
+        with suppress(BaseException):
+            close()
+
+    thread = threading.Thread(target=end, name=name, daemon=True)
+    thread.start()
+    thread.join(patience_s)
+    if thread.is_alive():
+        say(f"rig: {name} has not returned for {patience_s:g} s, and is left; what was recorded is whole", error=True)
+
+
 def patiently(call: Callable[[], T], kind: type[RigError], what: str, name: str, patience_s: float | None = None) -> T:
-    """Run one call of a driver outside a run (open, info, close) under a watch of its own."""
+    """Run one call of a driver outside a run (open, info) under a watch of its own."""
     watch = Watch(patience_s)
     with watch.watching(lambda error: None):
         return watch.guard(call, kind, what, name)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import stat
+from collections.abc import Iterable
 from pathlib import Path
+
+from rig.errors import StoreError
 
 GENESIS = "0" * 64
 EVENTS = "events.jsonl"
@@ -23,6 +28,34 @@ def payload_path(sample_id: str) -> str:
 
 def _safe(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+
+
+def is_recorded(path: Path, name: str) -> bool:
+    """Return whether there is a file ``name`` in a recording.
+
+    Raises ``StoreError`` for a link, a pipe, a device or a directory in its place, or a link in the place of a
+    directory that holds it.
+    """
+    steps = list(itertools.accumulate(Path(name).parts, lambda folder, step: folder / step, initial=path))[1:]
+    for step in steps:
+        try:
+            kind = step.lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if not (stat.S_ISREG if step == steps[-1] else stat.S_ISDIR)(kind):
+            what = "a link" if stat.S_ISLNK(kind) else "no regular file" if step == steps[-1] else "no directory"
+            remedy = "Restore the original recording; it holds plain files and no links"
+            raise StoreError(f"{step} is {what}", field="run", value=str(path), remedy=remedy)
+    return True
+
+
+def read_files(path: Path, tables: Iterable[str]) -> list[Path]:
+    """Return the tables, traces and payloads of a run directory. Raises ``StoreError`` as ``is_recorded`` does."""
+    found = [path / f"{table}.arrows" for table in tables]
+    found += [
+        file for pattern in ("traces/*.arrows", "artifacts/payloads/*.npy") for file in sorted(path.glob(pattern))
+    ]
+    return [file for file in found if is_recorded(path, file.relative_to(path).as_posix())]
 
 
 def recorded_files(path: Path) -> list[Path]:

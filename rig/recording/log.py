@@ -13,7 +13,7 @@ import msgspec
 from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, check_dense, check_line, read_bounded
 from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SessionLink, Start, Stop, decode, from_json
-from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
+from rig.recording.layout import EVENTS, GENESIS, SEAL, is_recorded, sha256_of
 from rig.recording.validation import went_back
 
 
@@ -134,7 +134,7 @@ def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
 
 
 def _seal(path: Path, digest: str) -> bool:
-    if not (path / SEAL).is_file():
+    if not is_recorded(path, SEAL):
         return False
     if (path / SEAL).read_bytes() != f"{digest}  {EVENTS}\n".encode():
         raise altered(path, f"{EVENTS} differs from its seal")
@@ -150,7 +150,7 @@ def check_files(path: Path, stop: Stop | None, present: list[Path]) -> None:
         return
     for name, expected in stop.files.items():
         file = path / name
-        if not file.is_file():
+        if not is_recorded(path, name):
             raise altered(path, f"{name} is missing")
         check_dense(file, name)
         if sha256_of(file) != expected:

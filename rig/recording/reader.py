@@ -16,7 +16,7 @@ from rig.errors import RigError, StoreError
 from rig.recording import validation
 from rig.recording.bounded import check_texts
 from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
-from rig.recording.layout import EVENTS
+from rig.recording.layout import EVENTS, is_recorded, read_files
 from rig.recording.log import check_files, read_log
 from rig.recording.records import ErrorRecord
 from rig.recording.tables import TABLES
@@ -141,7 +141,7 @@ def open_run(path: Path | str, *, traces: bool = True) -> Run:
 
 
 def _opened(path: Path, with_traces: bool) -> Run:
-    if not (path / EVENTS).is_file():
+    if not is_recorded(path, EVENTS):
         raise StoreError(
             f"{path} is not a run directory: it has no {EVENTS}",
             field="run",
@@ -150,8 +150,9 @@ def _opened(path: Path, with_traces: bool) -> Run:
         )
     log = read_log(path)
     tables = {name: path / f"{name}.arrows" for name in TABLES}
-    traces = sorted((path / "traces").glob("*.arrows"))
-    check_files(path, log.stop, [f for f in (*tables.values(), *traces) if f.is_file()])
+    files = read_files(path, TABLES)
+    check_files(path, log.stop, files)
+    traces = [file for file in files if file.parent.name == "traces"]
     truncated: list[str] = []
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
     read = {name: _table(file, name, truncated) for name, file in tables.items()}

@@ -20,7 +20,7 @@ from rig.errors import IntegrityError, StoreError
 from rig.recording.atomic_write import not_stored, write_whole
 from rig.recording.bounded import read_bounded
 from rig.recording.events import SessionLink
-from rig.recording.layout import EVENTS, GENESIS, sha256_of
+from rig.recording.layout import EVENTS, GENESIS, is_recorded, sha256_of
 from rig.recording.log import first_line
 
 SCHEMA = "neurorig-session/1"
@@ -30,6 +30,9 @@ REQUEST = "request.json"
 """What a session was asked for; it is there until the session is whole."""
 PlainName = Annotated[str, Meta(pattern=r"\A(?!\.)[^/\\\x00-\x1f\x7f]{1,200}\Z")]
 """A name of a directory inside another: no path, no control character."""
+
+BrokenOff = Annotated[str, Meta(pattern=r"\Abroken/(?!\.)[^/\\\x00-\x1f\x7f]{1,220}\Z")]
+"""Where a recording that was broken off is kept."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,15 @@ class BoundRun(msgspec.Struct, frozen=True):
     events_sha256: str
 
 
+class _Named(msgspec.Struct):
+    schema: Any
+
+
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
-    schema: str = ""
+    created_utc: datetime
     runs: list[BoundRun]
     tried: list[SizeProbe] | None = None
-    repeated: list[str] = []
+    repeated: list[BrokenOff] = []
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,8 @@ def bind(
 
 
 def is_session(path: Path) -> bool:
-    """Return whether a directory holds runs that are bound."""
-    return (path / FILE).is_file()
+    """Return whether a directory holds runs that are bound. Raises ``StoreError`` as ``is_recorded`` does."""
+    return is_recorded(path, FILE)
 
 
 def open_session(path: Path) -> Session:
@@ -107,8 +114,9 @@ def open_session(path: Path) -> Session:
     """
     try:
         content = read_bounded(path / FILE)
-        document = msgspec.json.decode(content, type=_Document)
-        seal = read_bounded(path / SEAL) if (path / SEAL).is_file() else None
+        seal = read_bounded(path / SEAL) if is_recorded(path, SEAL) else None
+        schema = msgspec.json.decode(content, type=_Named).schema
+        document = None if schema != SCHEMA else msgspec.json.decode(content, type=_Document)
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(
             f"{path / FILE} cannot be read: {error}",
@@ -116,6 +124,9 @@ def open_session(path: Path) -> Session:
             value=str(path),
             remedy="Restore this file, or report each run by itself",
         ) from error
+    if document is None:
+        what, remedy = f"{path / FILE} has schema {schema!r}", f"This version reads {SCHEMA}"
+        raise StoreError(what, field="schema", value=schema, remedy=remedy)
     digest = hashlib.sha256(content).hexdigest()
     if seal not in (None, f"{digest}  {FILE}\n".encode()):
         _altered(path, f"{path / FILE} differs from its seal")
@@ -147,7 +158,7 @@ def _link(path: Path, run: BoundRun) -> SessionLink | None:
     folder = path / run.path
     if folder.is_symlink():
         _altered(path, f"{folder} is a link, and not a run of this session")
-    if not (folder / EVENTS).is_file() or sha256_of(folder / EVENTS) != run.events_sha256:
+    if not is_recorded(folder, EVENTS) or sha256_of(folder / EVENTS) != run.events_sha256:
         _altered(path, f"{folder} is not the run whose hash is in {path / FILE}")
     purpose, link = first_line(folder)
     if purpose != run.purpose:

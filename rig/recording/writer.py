@@ -351,10 +351,10 @@ class Recorder:
 
     def close_files(self) -> None:
         """Close the files without a stop line, as after a crash."""
-        for file, _ in self._streams.values():
-            file.close()
+        for file in (*(stream for stream, _ in self._streams.values()), self._events):
+            with suppress(OSError):  # a driver may have closed it, and the first error says more
+                file.close()
         self._streams.clear()
-        self._events.close()
 
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[RigError]) -> None:
         """One batch, or one per row when a row is at fault, so that the others are kept."""

@@ -84,11 +84,25 @@ def locked(path: Path, what: str, wait: bool = True, say: Say | None = None) -> 
             say(f"waiting for {what}, {in_use}")
         told = True
         time.sleep(POLL_S)
-    try:
+    with _let_go(lock, path):
         _sign(holder)
         yield
-    finally:
+
+
+@contextmanager
+def _let_go(lock: FileLock, path: Path) -> Iterator[None]:
+    """Release a lock after the block. Raises ``StoreError`` where a driver closed it, unless the block failed first."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            lock.release()
+        raise
+    try:
         lock.release()
+    except OSError as error:
+        what, remedy = f"the lock {path} was lost: {error.strerror}", "A driver may close only the files that it opened"
+        raise StoreError(what, field="lock", value=str(path), remedy=remedy) from error
 
 
 def _sign(holder: Path) -> None:

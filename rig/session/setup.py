@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from rig.bench.bench_file import meter_slot
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
-from rig.engine.watchdog import patiently
+from rig.engine.watchdog import let_go, patience_of, patiently
 from rig.errors import SetupError, UnknownNameError, refused
 from rig.plugins import Factory, build, load, located, names, needs, options_of, split_options, takes, values_of
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
@@ -136,8 +136,11 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         with located(request.places.get("device", {})):
             open_it = partial(build, device_factory, given, options["device"])
             device: Device = opened(open_it, "device", request.device)
-        handles.callback(close_quietly, device)
-        _check_mode(request, _described(device, "device", request.device))
+        timeout_s = 0.0
+        handles.callback(lambda: close_quietly(device, timeout_s))
+        info = _described(device, "device", request.device)
+        _check_mode(request, info)
+        timeout_s = info.timeout_s
         meters = tuple(_meters(request, given | {"device": device}, rest, takers, handles))
         _check_scenario(device, scenario, options["scenario"])
         check_pin(device.info(), [meter.info() for meter in meters])
@@ -166,10 +169,13 @@ def opened(open_it: Callable[[], T], kind: str, name: str) -> T:
     return patiently(open_it, SetupError, what, f"open() of {kind} {name}")
 
 
-def close_quietly(driver: Device | Meter) -> None:
-    """Close a device or meter; an error of it does not matter any more, unless it never returns."""
-    with suppress(Exception):
-        patiently(driver.close, SetupError, "", f"close() of {type(driver).__name__}")
+def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:
+    """Close a device or meter; an error of it does not matter any more, and it is not waited for for ever.
+
+    ``timeout_s`` is what the device declares.
+    """
+    close = lambda: driver.close()  # noqa: E731, PLW0108 - it may have none
+    let_go(close, f"close() of {type(driver).__name__}", patience_of("close", timeout_s))
 
 
 def _of_takers(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], list[str]]:

@@ -339,3 +339,25 @@ def test_good_data_of_the_same_kind_are_measured(rig: Rig, tmp_path: Path) -> No
 
     assert rig(*MOCK, "--data", data, "--option", "idle_s=0.5", "--allow-invalid", "--out", "run").code == 0
     assert open_run(Path("run/power")).samples["id"].to_pylist() == ["clip.wav:0", "clip.wav:1"]
+
+
+# ---- the system ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(24, "Too many open files", "events.jsonl"), "Too many open files"),
+        (MemoryError(), "there is not enough free memory"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, error: BaseException, says: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("rig.commands.report.run", refuse)
+    found = rig("report", "anything")
+    assert found.code == SETUP
+    assert says in found.line

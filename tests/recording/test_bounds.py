@@ -12,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.faults.forge import hash_again, lines_of
-from rig.errors import StoreError
+from rig.errors import IntegrityError, StoreError
 from rig.recording import bounded
 from rig.recording.bounded import read_bounded
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, bind, open_session
 from rig.recording.tables import SAMPLES
+from rig.session.report import report
 from tests.support.run_by_hand import short_recording
 
 SOON_S = 5.0
@@ -105,10 +106,42 @@ def test_a_listed_file_that_is_a_hole_is_not_hashed(run: Path) -> None:
 def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, name: str) -> None:
     (run / name).unlink()
     os.mkfifo(run / name)
-    if name == "events.jsonl.sha256":
-        assert not open_run(run).sealed
-        return
     with pytest.raises(StoreError):
+        open_run(run)
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "events.jsonl",
+        "events.jsonl.sha256",
+        "samples.arrows",
+        "activity.arrows",
+        "traces/core.arrows",
+        "traces/a.arrows",
+    ],
+)
+def test_a_link_in_the_place_of_a_file_is_refused_wherever_it_leads(run: Path, name: str, target: str) -> None:
+    if (run / name).exists():
+        (run / name).rename(run / "elsewhere")
+    (run / name).symlink_to(run / target)
+    for reader in (open_run, report):
+        with pytest.raises(StoreError, match="is a link"):
+            reader(run)
+
+
+def test_a_link_in_the_place_of_the_folder_of_traces_is_refused(run: Path) -> None:
+    (run / "traces").rename(run / "elsewhere")
+    (run / "traces").symlink_to(run / "elsewhere")
+    with pytest.raises(StoreError, match="traces is a link"):
+        open_run(run)
+
+
+def test_a_payload_that_the_stop_line_does_not_list_is_refused(run: Path) -> None:
+    (run / "artifacts" / "payloads").mkdir(parents=True, exist_ok=True)
+    (run / "artifacts" / "payloads" / "forged.npy").write_bytes(b"")
+    with pytest.raises(IntegrityError, match="does not list"):
         open_run(run)
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.faults.forge import bind_again
 from rig.errors import IntegrityError, StoreError
 from rig.recording.layout import EVENTS
-from rig.recording.session import FILE, SEAL, bind, runs_in
+from rig.recording.session import FILE, SEAL, bind, open_session, runs_in
 from tests.support.sessions import bound
 
 PURPOSES = [("performance", "performance"), ("power", "power")]
@@ -67,6 +68,37 @@ def test_a_session_that_cannot_be_read_says_so(folder: Path, text: str) -> None:
     (folder / FILE).write_text(text)
     with pytest.raises(StoreError, match="cannot be read"):
         runs_in(folder)
+
+
+@pytest.mark.parametrize("schema", ["neurorig-session/2", "", 1, None, ["neurorig-session/1"]])
+def test_a_session_of_another_schema_is_refused_by_its_name(folder: Path, schema: object) -> None:
+    bind_again(folder, lambda document: document.update(schema=schema, tried="of another form"))
+    with pytest.raises(StoreError, match="has schema") as raised:
+        runs_in(folder)
+    assert raised.value.field == "schema"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("created_utc", 3),
+        ("created_utc", None),
+        ("created_utc", "yesterday"),
+        ("repeated", ["../../x"]),
+        ("repeated", ["broken/../x"]),
+        ("repeated", "broken/power.1"),
+        ("tried", 1),
+    ],
+)
+def test_a_field_of_another_type_is_refused_by_name(folder: Path, field: str, value: object) -> None:
+    bind_again(folder, lambda document: document.update({field: value}))
+    with pytest.raises(StoreError, match=field):
+        runs_in(folder)
+
+
+def test_what_was_broken_off_is_named(folder: Path) -> None:
+    bind(folder, PURPOSES, repeated=["broken/power.1"])
+    assert open_session(folder).repeated == ("broken/power.1",)
 
 
 def test_binding_again_takes_the_place_of_the_first(folder: Path) -> None:
