@@ -28,8 +28,10 @@ from rig.errors import SetupError, missing_extra, refused
 Process = subprocess.Popen[bytes]
 _HOST = re.compile(r"(?:[A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_\[][\w.:%\]-]*", re.ASCII)
 _MARK = "worker interpreter: "
-_PROBE = f"""
-import json, platform, sys
+_APART = "import sys;sys.path[:]=[p for p in sys.path if p];"
+"""Python code that takes the working directory, which may hold modules of others, off the path; for any Python 3."""
+_PROBE = f"""{_APART}
+import json, platform
 from importlib import metadata
 found = {{}}
 for name in sys.argv[1:]:
@@ -104,6 +106,7 @@ def started(worker: Worker, log: IO[bytes], within_s: float) -> tuple[Process, A
     where = f"ssh={checked_host(worker.host)}" if worker.host else "popen"
     spec = execnet.XSpec(f"{where}//python={python}//id=worker//execmodel=main_thread_only")
     args = gateway_io.ssh_args(spec) if worker.host else gateway_io.popen_args(spec)
+    args[-1] = args[-1].replace("import sys;", _APART, 1)
     try:
         process: Process = subprocess.Popen(
             args,

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--trust", action="store_true", help="run code and programs that the file or directory of others names")
     add("--table", action="store_true", help="only rebuild the table and the picture, and measure nothing")
-    add("--fresh", action="store_true", help="compute every figure again, and verify every hash")
+    add("--fresh", action="store_true", help="compute every figure again")
     add("--all-columns", action="store_true", help="add the figures by phase and rail to the table")
     add("--plot", metavar="QUANTITY", help="the quantity that the picture shows")
     add("--against", metavar="KEY|QUANTITY", help="the varied key or the quantity on the horizontal axis")

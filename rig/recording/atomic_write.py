@@ -114,12 +114,27 @@ def sync_to_disk(path: Path) -> None:
         os.close(handle)
 
 
+def folder_inside(root: Path, path: Path) -> Path:
+    """Make the directory ``path`` if it is ``inside`` the directory ``root``, and return it. Raises ``StoreError``."""
+    try:
+        inside(root, path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_stored(path, unwritten(error)) from error
+    return path
+
+
 def set_aside(folder: Path, path: Path, key: str) -> Path:
-    """Move a file or recording that does not count to ``broken``, under the first free number, and return its path."""
-    aside = folder / BROKEN
-    aside.mkdir(exist_ok=True)
+    """Move a file or recording that does not count to ``broken``, under the first free number, and return its path.
+
+    Raises ``StoreError``, also where ``broken`` or the directory of ``path`` leads out of ``folder``.
+    """
+    inside(folder, path.parent)
+    aside = folder_inside(folder, folder / BROKEN)
     suffix = path.suffix if path.is_file() else ""
-    target = next(t for n in count(1) if not (t := aside / f"{key}.{n}{suffix}").exists())
-    path.rename(target)
-    sync_to_disk(aside)
+    target = next(t for n in count(1) if not os.path.lexists(t := aside / f"{key}.{n}{suffix}"))
+    try:
+        path.rename(target)
+        sync_to_disk(aside)
+    except OSError as error:
+        raise not_stored(target, unwritten(error)) from error
     return target

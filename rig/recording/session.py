@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from rig.errors import IntegrityError, StoreError
-from rig.recording.atomic_write import not_stored, write_whole
+from rig.recording.atomic_write import inside, not_stored, write_whole
 from rig.recording.bounded import read_bounded
 from rig.recording.events import SessionLink
 from rig.recording.layout import EVENTS, GENESIS, is_recorded, sha256_of
@@ -94,8 +94,9 @@ def bind(
     document |= {"repeated": list(repeated)} if repeated else {}
     content = json.dumps(document, indent=1).encode() + b"\n"
     digest = hashlib.sha256(content).hexdigest()
+    target = inside(folder, folder / FILE)
     (folder / SEAL).unlink(missing_ok=True)
-    write_whole(folder / FILE, content, sync=True, refuse=not_stored)
+    write_whole(target, content, sync=True, refuse=not_stored)
     if seal:
         write_whole(folder / SEAL, f"{digest}  {FILE}\n".encode(), sync=True, refuse=not_stored)
     return digest

@@ -34,10 +34,19 @@ def runtime_dir() -> Path:
     shared = Path(tempfile.gettempdir()) / f"neurorig-{getuser() if uid is None else uid}"
     folder = Path(named) if named else user / "neurorig" if os.access(user, os.W_OK) else shared
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
+        return own_dir(folder, "NEURORIG_RUNTIME_DIR")
     except OSError as error:
         raise _no_locks(folder, error) from error
+
+
+def own_dir(folder: Path, variable: str) -> Path:
+    """Make a directory that only this user may enter, and return it. ``variable`` is the one that names another.
+
+    Raises ``OSError``, and ``SetupError`` for a directory of another user, one that others can write, and a link.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    uid = os.getuid() if hasattr(os, "getuid") else None
     wrong = "is a link" if stat.S_ISLNK(found.st_mode) else ""
     if uid not in (None, found.st_uid):
         wrong = f"belongs to user {found.st_uid}"
@@ -45,8 +54,8 @@ def runtime_dir() -> Path:
         wrong = "can be written by others"
     if wrong:
         what = f"{folder} {wrong}"
-        remedy = "Name a directory of your own, of mode 700, in NEURORIG_RUNTIME_DIR"
-        raise SetupError(what, field="NEURORIG_RUNTIME_DIR", value=str(folder), remedy=remedy)
+        remedy = f"Name a directory of your own, of mode 700, in {variable}"
+        raise SetupError(what, field=variable, value=str(folder), remedy=remedy)
     return folder
 
 

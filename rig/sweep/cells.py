@@ -22,6 +22,7 @@ from rig.sweep.grid import Cell, texts
 from rig.sweep.rows import keep_row, keep_seconds, one_thread
 from rig.sweep.store import (
     PENDING,
+    desk_of,
     error_of,
     keep,
     note_failure,
@@ -63,7 +64,7 @@ def perform(task: Task, say: Say | None = None) -> Outcome:
     try:
         if task.what == "row":
             return _row(folder, cell, task.mend, say)
-        with claimed(folder / PENDING / cell.key, f"cell {cell.key}", say) as desk:
+        with claimed(desk_of(folder, cell), f"cell {cell.key}", say) as desk:
             return _cell(task, folder, desk, say)
     except OSError as error:
         return Outcome(cell.key, "halted", error=not_stored(folder, unwritten(error)).to_json())
@@ -74,7 +75,7 @@ def perform(task: Task, say: Say | None = None) -> Outcome:
 
 def give_up(folder: Path, cell: Cell, error: RigError) -> Outcome:
     """Note a cell as failed whose worker died, and set its torn recording aside."""
-    with claimed(folder / PENDING / cell.key, f"cell {cell.key}") as desk:
+    with claimed(desk_of(folder, cell), f"cell {cell.key}") as desk:
         return _failed(folder, cell, desk / cell.key, error.to_json())
 
 
@@ -98,10 +99,10 @@ def _cell(task: Task, folder: Path, desk: Path, say: Say | None) -> Outcome:
         if one_thread() or task.rows:
             keep_row(work, cell, seconds)
         elif seconds is not None:
-            keep_seconds(work, seconds)
+            keep_seconds(work, cell, seconds)
     except IntegrityError as error:
         return _failed(folder, cell, work, error.to_json())
-    if not put(work, place_of(folder, cell)):
+    if not put(folder, work, place_of(folder, cell)):
         set_aside(folder, work, cell.key)
     return Outcome(cell.key, "done", seconds or 0.0)
 
@@ -139,7 +140,7 @@ def _row(folder: Path, cell: Cell, mend: bool, say: Say | None) -> Outcome:
     except IntegrityError:
         if not mend:
             raise
-        with claimed(folder / PENDING / cell.key, f"cell {cell.key}", say):
+        with claimed(desk_of(folder, cell), f"cell {cell.key}", say):
             set_aside(folder, place, cell.key)
         return Outcome(cell.key, "again")
     return Outcome(cell.key, "done")
@@ -154,7 +155,7 @@ def _writable(folder: Path) -> bool:
     """Whether the disk takes a file: a full disk is not a fault of the cell."""
     probe = folder / PENDING / ".probe"
     try:
-        keep(probe, b"\0" * 65536)
+        keep(folder, probe, b"\0" * 65536)
     except StoreError:
         return False
     finally:

@@ -155,6 +155,20 @@ def check_size(spec: GridSpec) -> None:
         )
 
 
+def check_whole_grid(grid: Grid) -> None:
+    """Check that the cells of a grid can be spelled out.
+
+    Raises ``UsageError`` as ``check_size`` does, ``KeyError`` for a device without facts, ``ValueError`` for a seed
+    that is no number.
+    """
+    check_size(msgspec.structs.replace(grid.asked, options={}, vary=grid.vary))
+    for device in grid.asked.devices:
+        _ = grid.devices[device]
+        for key in grid.seeds[device]:
+            for value in grid.vary.get(key, (grid.options.get(key, "0"),)):
+                int(value)
+
+
 def _empty(field: str, value: Value, wanted: str) -> UsageError:
     shown = f" {value}" if value != "" else ""
     return refused(field, value, f"Give {wanted}", f"the grid has no cells, because {field} is{shown or ' empty'}")

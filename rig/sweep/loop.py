@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,7 +101,8 @@ def renew_rows(folder: Path, means: Means, fresh: bool, say: Say) -> Sequence[Fr
     cells = cells_of(entry.grid for entry in grids)
     if fresh:
         for cell in cells:
-            row_path(place_of(folder, cell)).unlink(missing_ok=True)
+            with suppress(OSError):
+                row_path(place_of(folder, cell), cell).unlink()
     compute_rows(folder, cells, means.row_jobs, Brake(), say, mend=False)
     return grids
 
@@ -116,11 +117,9 @@ def _sort_out(folder: Path, cells: Sequence[Cell], retry: bool) -> dict[str, flo
     took_s = {}
     for cell in cells:
         place = place_of(folder, cell)
-        row = kept_row(folder, cell)
-        seconds = row.seconds if row is not None else seconds_of(place)
-        if seconds is not None:
+        if (seconds := seconds_of(place, cell)) is not None:
             took_s[cell.key] = seconds
-        if row is None and place.exists() and (why := torn(place, cell)):
+        if place.exists() and (why := torn(place, cell)):
             say(f"{why}; it was set aside and is recorded again", error=True)
             set_aside(folder, place, cell.key)
         if retry and failure_of(folder, cell).exists():

@@ -1,6 +1,6 @@
 """Worker processes on this machine. Each has one task at a time, so that a dead worker names its cell.
 
-    python -m rig.sweep.pool     a worker: tasks as JSON lines on standard input, outcomes on standard output
+    python -P -m rig.sweep.pool     a worker: tasks as JSON lines on standard input, outcomes on standard output
 
 A worker outlives the process that started it by the cell in work.
 """
@@ -118,7 +118,7 @@ def _hired(crew: _Crew, quiet_cores: bool) -> Worker:
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join(dict.fromkeys([root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
     environment = {**os.environ, **(THREADS if quiet_cores else {}), "PYTHONPATH": path}
-    command = [sys.executable, "-m", "rig.sweep.pool"]
+    command = [sys.executable, "-P", "-m", "rig.sweep.pool"]  # -P: no packages of the working directory
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     worker = Worker(process)
     crew.workers.append(worker)

@@ -31,6 +31,6 @@ def write_results(folder: Path, grids: Sequence[Frozen], columns: Columns) -> tu
     if columns.plot is not None or columns.against is not None or "sweep" in names("reports"):
         figure = load("reports", "sweep")(table.rows, table.varied, table.figures, columns.plot, columns.against)
         if figure is not None:
-            keep(folder / FIGURE, figure)
+            keep(folder, folder / FIGURE, figure)
             files.append(folder / FIGURE)
     return cells, table, files

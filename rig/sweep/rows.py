@@ -1,6 +1,7 @@
-"""The row of a cell: its figures, computed from its recording alone and kept beside it.
+"""The row of a cell: its figures, computed from its recording alone and kept in the user's cache.
 
-A kept row is valid while recording and estimators are those that it was computed from. The last bits of a figure
+A row is kept under the digest of the sealed recording and the estimators that it was computed from, and never in the
+sweep, where others may have written it. The last bits of a figure
 depend on how many threads the linear algebra has, so processes with one thread compute the rows (``one_thread``), and
 the same recordings give the same bytes.
 """
@@ -22,14 +23,14 @@ import msgspec
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
 from rig.errors import IntegrityError, RigError
-from rig.recording.atomic_write import inside, sync_to_disk
+from rig.recording.atomic_write import not_stored, unwritten
 from rig.recording.bounded import read_bounded
-from rig.recording.layout import DERIVED, SEAL
 from rig.recording.reader import Run
-from rig.sweep.grid import Cell
-from rig.sweep.store import keep, place_of, sizes, torn
+from rig.session.locks import own_dir
+from rig.sweep.grid import Cell, digest
+from rig.sweep.store import keep, place_of, seal_of, torn
 
-ROW = "sweep-row.json"
+CACHE = "NEURORIG_CACHE_DIR"
 ESTIMATORS = ("analysis", "bench", "recording")
 """``rig.analysis`` and the packages that it may import; see the layers in pyproject.toml."""
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -46,11 +47,8 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What the table says of one cell that is done. ``sizes`` and ``runs`` tie it to its recording."""
+    """What the table says of one cell that is done. ``runs`` holds the digest of each run by its directory."""
 
-    key: str
-    figures_by: str
-    sizes: dict[str, int]
     runs: dict[str, str]
     content_sha256: str
     created_utc: str
@@ -67,40 +65,55 @@ def one_thread() -> bool:
     return all(os.environ.get(name) == value for name, value in THREADS.items())
 
 
-def row_path(path: Path) -> Path:
-    """Where the row of the recording ``path`` is kept."""
-    return path / DERIVED / ROW
+def rows_dir() -> Path:
+    """The user's directory of rows: ``rows`` in ``NEURORIG_CACHE_DIR``, else in ``neurorig`` in the user's cache.
+
+    Raises ``StoreError`` where it cannot be made, ``SetupError`` where others can write it.
+    """
+    named = os.environ.get(CACHE)
+    user = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    folder = (Path(named) if named else user / "neurorig") / "rows"
+    try:
+        return own_dir(folder.expanduser(), CACHE)
+    except (OSError, RuntimeError) as error:  # without a home it is a RuntimeError
+        raise not_stored(folder, unwritten(error), f"Name a directory of your own in {CACHE}") from error
+
+
+def row_path(path: Path, cell: Cell) -> Path:
+    """Where the row of the recording ``path`` is kept. Raises ``OSError`` for a recording without a seal."""
+    seal = read_bounded(seal_of(path))
+    return rows_dir() / f"{digest([cell.key, seal.hex(), figures_by()])}.json"
 
 
 def kept_row(folder: Path, cell: Cell) -> Row | None:
-    """The kept row of a cell; None where it is missing, or of another recording or other estimators."""
-    path = place_of(folder, cell)
+    """The kept row of a cell, by the seal of its recording; None where there is none. It verifies no file."""
     try:
-        row = msgspec.json.decode(read_bounded(row_path(path)), type=Row)
-        same = row.key == cell.key and row.figures_by == figures_by()
-        same = same and all((path / n).stat().st_size == s for n, s in row.sizes.items())
-        same = same and all(read_bounded(path / run / SEAL).decode().split()[0] == sha for run, sha in row.runs.items())
-    except (OSError, msgspec.DecodeError, IndexError, UnicodeDecodeError):
+        return msgspec.json.decode(read_bounded(row_path(place_of(folder, cell), cell)), type=Row)
+    except (OSError, msgspec.DecodeError):
         return None
-    return row if same else None
 
 
-def keep_row(path: Path, cell: Cell, seconds: float | None = None) -> Row:
+def verified_row(folder: Path, cell: Cell) -> Row | None:
+    """The kept row of a cell, every file of whose recording is verified. Raises ``IntegrityError``."""
+    check_whole(place_of(folder, cell), cell)
+    return kept_row(folder, cell)
+
+
+def keep_row(path: Path, cell: Cell, seconds: float | None = None) -> None:
     """Compute and keep the row of the recording ``path``. Raises ``IntegrityError`` where it is not whole."""
-    row = row_of(path, cell, seconds_of(path) if seconds is None else seconds)
-    _keep(path, msgspec.json.encode(row))
-    return row
+    row = row_of(path, cell, seconds_of(path, cell) if seconds is None else seconds)
+    _keep(path, cell, msgspec.json.encode(row))
 
 
-def keep_seconds(path: Path, seconds: float | None) -> None:
+def keep_seconds(path: Path, cell: Cell, seconds: float) -> None:
     """Keep how long a recording took, until its row is computed."""
-    _keep(path, json.dumps({"seconds": seconds}).encode())
+    _keep(path, cell, json.dumps({"seconds": seconds}).encode())
 
 
-def seconds_of(path: Path) -> float | None:
+def seconds_of(path: Path, cell: Cell) -> float | None:
     """Seconds that the recording ``path`` took; None where they were not kept."""
     try:
-        return msgspec.json.decode(read_bounded(row_path(path)), type=_Took).seconds
+        return msgspec.json.decode(read_bounded(row_path(path, cell)), type=_Took).seconds
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -109,10 +122,16 @@ class _Took(msgspec.Struct):
     seconds: float | None = None
 
 
-def _keep(path: Path, content: bytes) -> None:
-    target = inside(path, row_path(path))
-    keep(target, content + b"\n")
-    sync_to_disk(path)
+def _keep(path: Path, cell: Cell, content: bytes) -> None:
+    target = row_path(path, cell)
+    keep(target.parent, target, content + b"\n")
+
+
+def check_whole(path: Path, cell: Cell) -> None:
+    """Check that ``path`` is the whole recording of a cell. Raises ``IntegrityError``."""
+    if why := torn(path, cell):
+        remedy = "Run the sweep without --table: the cell is then set aside and measured again"
+        raise IntegrityError(why, field="run", value=str(path), remedy=remedy)
 
 
 def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
@@ -123,13 +142,7 @@ def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
     from rig.recording.reader import open_run
     from rig.recording.session import is_session, runs_in
 
-    if why := torn(path, cell):
-        raise IntegrityError(
-            why,
-            field="run",
-            value=str(path),
-            remedy="Run the sweep without --table: the cell is then set aside and measured again",
-        )
+    check_whole(path, cell)
     error, result = "", None
     runs: dict[str, Run] = {}
     try:
@@ -145,9 +158,6 @@ def row_of(path: Path, cell: Cell, seconds: float | None = None) -> Row:
         error = f"{type(caught).__name__}: {caught}"
     starts = [run.start for run in runs.values()]
     return Row(
-        key=cell.key,
-        figures_by=figures_by(),
-        sizes=sizes(path),
         runs={name: run.digest for name, run in runs.items()},
         content_sha256=content_digest(list(runs.values())),
         created_utc=starts[0].created_utc if starts else "",

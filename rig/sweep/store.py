@@ -20,12 +20,12 @@ from typing import Any, Literal
 import msgspec
 
 from rig.errors import IntegrityError, RigError, StoreError
-from rig.recording.atomic_write import not_stored, sync_to_disk, unwritten, write_whole
+from rig.recording import session
+from rig.recording.atomic_write import folder_inside, inside, not_stored, sync_to_disk, write_whole
 from rig.recording.bounded import read_bounded
 from rig.recording.layout import EVENTS, SEAL
 from rig.recording.log import check_files, read_log
-from rig.recording.session import is_session, runs_in
-from rig.sweep.grid import Cell, Grid, digest
+from rig.sweep.grid import Cell, Grid, check_whole_grid, digest
 
 SCHEMA = "neurorig-sweep/1"
 FILE = "sweep.json"
@@ -85,6 +85,12 @@ def frozen(folder: Path) -> tuple[Frozen, ...]:
             what = f"{folder / FILE} was altered: the digest of a grid does not fit"
             remedy = "Restore the original; cells are added with --extend"
             raise IntegrityError(what, field="sweep", value=str(folder), remedy=remedy)
+        try:
+            check_whole_grid(entry.grid)
+        except (KeyError, ValueError) as error:
+            what = f"{folder / FILE} was altered: a grid contradicts itself in {error}"
+            remedy = "Restore the original; cells are added with --extend"
+            raise IntegrityError(what, field="sweep", value=str(folder), remedy=remedy) from error
     return document.grids
 
 
@@ -94,7 +100,7 @@ def freeze(folder: Path, grid: Grid, argv: Iterable[str]) -> tuple[Frozen, ...]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     grids = (*before, Frozen(now, tuple(argv), grid, digest(grid)))
     content = msgspec.json.format(msgspec.json.encode(Document(SCHEMA, grids)), indent=1)
-    keep(folder / FILE, content + b"\n")
+    keep(folder, folder / FILE, content + b"\n")
     return grids
 
 
@@ -104,6 +110,11 @@ def freeze(folder: Path, grid: Grid, argv: Iterable[str]) -> tuple[Frozen, ...]:
 def place_of(folder: Path, cell: Cell) -> Path:
     """Where a cell's recording stands when it is done."""
     return folder / CELLS / cell.key
+
+
+def desk_of(folder: Path, cell: Cell) -> Path:
+    """Where a cell is recorded until it is done. Raises ``StoreError`` where a link leads out of the sweep."""
+    return inside(folder, folder / PENDING / cell.key / cell.key).parent
 
 
 def failure_of(folder: Path, cell: Cell) -> Path:
@@ -126,7 +137,7 @@ def note_failure(folder: Path, cell: Cell, error: Mapping[str, Any], recording: 
         "recording": None if recording is None else recording.relative_to(folder).as_posix(),
         "created_utc": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    keep(failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
+    keep(folder, failure_of(folder, cell), json.dumps(document, indent=1, default=str).encode() + b"\n")
 
 
 def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
@@ -137,10 +148,17 @@ def error_of(folder: Path, cell: Cell) -> dict[str, Any]:
         return {"error": "unknown", "message": "its file cannot be read", "exit_code": StoreError.exit_code}
 
 
+def seal_of(path: Path) -> Path:
+    """The file that seals a run directory or session."""
+    return path / (session.SEAL if session.is_session(path) else SEAL)
+
+
 def torn(path: Path, cell: Cell) -> str:
     """Why a recording does not count; empty for one of this cell that is sealed, without error and unaltered."""
     try:
-        runs = [run for run, _ in runs_in(path)]
+        runs = [run for run, _ in session.runs_in(path)]
+        if not seal_of(path).is_file():
+            return f"{path} is not sealed"
         return next((why for run in runs if (why := _torn_run(run, cell))), "")
     except RigError as error:
         return error.message
@@ -160,23 +178,13 @@ def _torn_run(run: Path, cell: Cell) -> str:
     return ""
 
 
-def sizes(path: Path) -> dict[str, int]:
-    """The size of every file that a recording has a hash of, and of the files that hold the hashes."""
-    files = {path / "session.json": "session.json"} if is_session(path) else {}
-    for run, _ in runs_in(path):
-        stop = read_log(run).stop
-        names = (EVENTS, SEAL, *(stop.files if stop else ()))
-        files |= {run / name: (run / name).relative_to(path).as_posix() for name in names}
-    return {name: file.stat().st_size for file, name in files.items()}
-
-
 # ---- whole or not at all --------------------------------------------------------------------
 
 
-def put(work: Path, target: Path) -> bool:
-    """Put a finished recording on disk and move it to its place; False when the place is taken."""
+def put(folder: Path, work: Path, target: Path) -> bool:
+    """Put a finished recording on disk and move it to its place in the sweep; False when the place is taken."""
+    inside(folder, folder_inside(folder, target.parent) / target.name)
     sync_tree(work)
-    target.parent.mkdir(exist_ok=True)
     try:
         work.rename(target)
     except OSError:
@@ -187,12 +195,9 @@ def put(work: Path, target: Path) -> bool:
     return True
 
 
-def keep(path: Path, content: bytes) -> None:
-    """Write a file of the sweep whole and onto disk. Raises ``StoreError``."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise not_stored(path, unwritten(error)) from error
+def keep(folder: Path, path: Path, content: bytes) -> None:
+    """Write a file inside the directory ``folder`` whole and onto disk. Raises ``StoreError``."""
+    inside(folder, folder_inside(folder, path.parent) / path.name)
     write_whole(path, content, sync=True, refuse=not_stored)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import FigureKey
 from rig.sweep.grid import Cell, Grid
-from rig.sweep.rows import Row, kept_row
+from rig.sweep.rows import Row, verified_row
 from rig.sweep.store import CELLS, State, error_of, keep, state_of
 
 HALF = ".half_width_95"
@@ -44,7 +44,7 @@ def table_of(folder: Path, cells: Sequence[Cell], grids: Sequence[Grid], all_col
         state = state_of(folder, cell)
         head: dict[str, Plain] = {"cell": cell.key, "state": state, "device": cell.device}
         head |= {key: parse[key](cell.options[key]) if key in cell.options else None for key in keys}
-        row = kept_row(folder, cell) if state == "done" else None
+        row = verified_row(folder, cell) if state == "done" else None
         rows.append(head | {"repetition": cell.repetition} | _said(folder, cell, state, row))
         ties += _ties(cell, row)
         for figure in row.figures if row else ():
@@ -93,7 +93,7 @@ def write(folder: Path, table: Table) -> list[Path]:
         RUNS: _csv(("cell", "run", "created_utc", "events_sha256"), table.ties),
     }
     for name, content in files.items():
-        keep(folder / name, content)
+        keep(folder, folder / name, content)
     return [folder / name for name in files]
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,21 +18,31 @@ import pytest
 import rig.sweep.cells
 import rig.sweep.rows
 from rig.analysis.evaluate import evaluate
-from rig.errors import DeviceError, IntegrityError, Interrupted, MissingExtraError, SetupError, StoreError, UsageError
+from rig.errors import (
+    DeviceError,
+    IntegrityError,
+    Interrupted,
+    MissingExtraError,
+    RigError,
+    SetupError,
+    StoreError,
+    UsageError,
+)
 from rig.recording.layout import EVENTS, SEAL
 from rig.recording.reader import open_run
 from rig.session.locks import claimed, device_lock, locked
 from rig.session.measure import measure
 from rig.session.setup import Request
 from rig.sweep.cells import Outcome, Task, perform
-from rig.sweep.grid import Cell, cells_of
+from rig.sweep.grid import Cell, cells_of, digest
 from rig.sweep.progress import Progress, span
-from rig.sweep.rows import content_digest, estimator_sources, figures_by
+from rig.sweep.rows import content_digest, estimator_sources, figures_by, row_path
 from rig.sweep.store import frozen, place_of
 from tests.support.paths import ROOT
 from tests.support.sweep_bench import QUICK, aside, column, quick, rows, seals, states, sweep
 
 GRID = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
+FAILS = ("--vary", "fail_at=0,2", "--option", "fail=raise")
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +59,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copy(whole: Path, tmp_path: Path) -> Path:
-    """The same, to be spoilt."""
+def copy(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, to be spoilt, with its rows."""
+    shutil.copytree(os.environ["NEURORIG_CACHE_DIR"], tmp_path / "cache")
+    monkeypatch.setenv("NEURORIG_CACHE_DIR", str(tmp_path / "cache"))
     return Path(shutil.copytree(whole, tmp_path / "copy"))
 
 
@@ -124,7 +137,7 @@ def test_the_table_is_rebuilt_to_the_byte(copy: Path) -> None:
     for name in before:
         (copy / name).unlink()
     for cell in cells(copy)[:2]:
-        shutil.rmtree(place_of(copy, cell) / "derived")
+        row_path(place_of(copy, cell), cell).unlink()
     assert go_on(copy, "--table") == 0
     assert {name: (copy / name).read_bytes() for name in before} == before
 
@@ -140,10 +153,7 @@ def test_a_row_of_other_estimators_is_computed_anew(copy: Path, monkeypatch: pyt
     monkeypatch.setattr("rig.sweep.rows.figures_by", lambda: "newer")
     (copy / "table.csv").unlink()
     go_on(copy, "--table")
-    kept = [
-        json.loads((p / "derived" / "sweep-row.json").read_text())["figures_by"] for p in (copy / "cells").iterdir()
-    ]
-    assert kept == ["newer"] * 4
+    assert all(row_path(place_of(copy, cell), cell).is_file() for cell in cells(copy))
     assert all(column(copy, "active_power_w"))
 
 
@@ -235,7 +245,8 @@ def pend(out: Path, cell: Cell) -> Path:
 
 def test_a_recording_that_only_lacked_its_place_is_not_repeated(copy: Path) -> None:
     before = seals(copy)
-    shutil.rmtree(pend(copy, cells(copy)[0]) / "derived")
+    cell = cells(copy)[0]
+    row_path(pend(copy, cell), cell).unlink()
     assert go_on(copy) == 0
     assert seals(copy) == before
     assert not list((copy / "pending").iterdir())
@@ -287,9 +298,108 @@ def test_a_sweep_that_cannot_be_read_says_so(copy: Path, text: str) -> None:
         go_on(copy)
 
 
-# ---- cells that fail ------------------------------------------------------------------------
+# ---- a directory that others made -----------------------------------------------------------
 
-FAILS = ("--vary", "fail_at=0,2", "--option", "fail=raise")
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet", "runs.csv", "sweep.svg"])
+def test_no_file_outside_is_written_through_a_link(copy: Path, tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other"
+    other.write_text("mine")
+    (copy / name).unlink(missing_ok=True)
+    (copy / name).symlink_to(other)
+    with pytest.raises(StoreError, match="leads out of"):
+        go_on(copy, "--table", "--plot", "active_power_w")
+    assert other.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["cells", "pending", "broken", "failed"])
+def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, name: str) -> None:
+    out, other = tmp_path / "s", tmp_path / "other"
+    quick(out, *FAILS)
+    cell = cells(out)[0]
+    shutil.rmtree(place_of(out, cell)) if name in ("cells", "pending") else unseal(place_of(out, cell))
+    (out / name).rename(other) if (out / name).exists() else other.mkdir()
+    before = sorted(other.rglob("*"))
+    (out / name).symlink_to(other)
+    with pytest.raises(StoreError, match="leads out of"):
+        go_on(out, "--retry-failed")
+    assert sorted(other.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["cells", "pending", "broken"])
+def test_a_link_to_nowhere_is_said_to_be_one(copy: Path, tmp_path: Path, name: str) -> None:
+    unseal(place_of(copy, cells(copy)[0]))
+    if (copy / name).exists():
+        shutil.rmtree(copy / name)
+    (copy / name).symlink_to(copy / "nowhere")
+    with pytest.raises(StoreError, match="cannot be written"):
+        go_on(copy)
+
+
+def refrozen(out: Path, change: Callable[[Any], None]) -> None:
+    """Change the grid of a sweep, and its digest with it."""
+    document = json.loads((out / "sweep.json").read_text())
+    (entry,) = document["grids"]
+    change(entry["grid"])
+    entry["grid_sha256"] = digest(entry["grid"])
+    (out / "sweep.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda grid: grid["asked"].update(devices=["another"]),
+        lambda grid: grid.update(devices={}),
+        lambda grid: grid.update(seeds={}),
+        lambda grid: grid["options"].update(dict.fromkeys(grid["seeds"]["mock"], "x")),
+        lambda grid: grid["asked"].update(repetitions=10**15),
+        lambda grid: grid["asked"].update(repetitions=-1),
+    ],
+)
+def test_a_grid_that_contradicts_itself_is_refused(copy: Path, change: Callable[[Any], None]) -> None:
+    refrozen(copy, change)
+    with pytest.raises(RigError, match="grid") as caught:
+        go_on(copy, "--table")
+    assert caught.value.remedy
+
+
+def altered(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path) -> None:
+    altered(place_of(copy, cells(copy)[0]) / "replies.arrows")
+    with pytest.raises(IntegrityError, match="differs from what was recorded"):
+        go_on(copy, "--table")
+
+
+def test_a_byte_that_changed_has_its_cell_measured_again(copy: Path) -> None:
+    altered(place_of(copy, cells(copy)[0]) / "replies.arrows")
+    assert go_on(copy) == 0
+    assert aside(copy) == [f"{cells(copy)[0].key}.1"]
+
+
+def test_no_figure_is_taken_from_what_others_can_hand_over(copy: Path) -> None:
+    table = (copy / "table.csv").read_bytes()
+    for cell in cells(copy):
+        assert not (place_of(copy, cell) / "derived").exists()
+        kept = row_path(place_of(copy, cell), cell)
+        assert kept.parent.stat().st_mode & 0o077 == 0
+        (place_of(copy, cell) / "derived").mkdir()
+        (place_of(copy, cell) / "derived" / "sweep-row.json").write_bytes(kept.read_bytes().replace(b'"pass', b'"fail'))
+    assert go_on(copy, "--table") == 0
+    assert (copy / "table.csv").read_bytes() == table
+
+
+def test_a_cache_that_others_can_write_is_refused(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache" / "rows").chmod(0o777)
+    with pytest.raises(SetupError, match="can be written by others"):
+        go_on(copy, "--table")
+
+
+# ---- cells that fail ------------------------------------------------------------------------
 
 
 def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,11 +6,14 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from drivers.links import remote_start
+from drivers.links.remote_start import Worker, probe
 from rig.errors import Interrupted, SetupError
 from rig.recording.reader import open_run
 from rig.sweep.pool import Brake, spread
@@ -55,6 +58,17 @@ def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_pat
     assert sweep(*words, "--repetitions", "2", "--jobs", "2", "--out", str(tmp_path / "s")) == 20
     assert states(tmp_path / "s") == ["done", "done", "failed", "failed"]
     assert "died while they worked on it, with signal 9" in rows(tmp_path / "s")[2]["error"]
+
+
+def test_a_worker_takes_no_package_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("rig", "msgspec"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (tmp_path / "own.py").write_text(MORTAL)
+    monkeypatch.chdir(tmp_path)
+    words = ("--device", "own.py:open_device", *QUICK[:7], "--jobs", "1", "--out", "s")
+    assert sweep(*words) == 0
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.real_time
@@ -159,3 +173,16 @@ def test_a_scheduler_without_workers_is_named(tmp_path: Path) -> None:
         pytest.raises(SetupError, match="has no worker"),
     ):
         quick(tmp_path / "s", "--scheduler", cluster.scheduler_address, "--scheduler-timeout", "0.3")
+
+
+def test_no_interpreter_that_is_probed_or_shaken_hands_with_takes_modules_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "platform", "types", "struct", "execnet", "__future__", "threading"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    assert probe(sys.executable)["python"]
+    with (tmp_path / "log").open("wb") as log:
+        process, _ = remote_start.started(Worker("bench", (), interpreter=sys.executable), log, 20.0)
+    remote_start.ended(process, 1.0)
+    assert not (tmp_path / "ran").exists()

@@ -128,10 +128,10 @@ def built(say: Say, interpreter: str = "") -> str:
         raise SetupError(what, field="interpreter", value=interpreter, remedy=remedy)
     target = environment()
     say(f"making {target} with {bases[0].path}")
-    _run([bases[0].path, "-m", "venv", "--clear", str(target)], say)
+    _run([bases[0].path, "-I", "-m", "venv", "--clear", str(target)], say)
     python = str(target / "bin" / "python")
     say(f"installing {' '.join(PINS)}")
-    _run([python, "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *PINS], say)
+    _run([python, "-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *PINS], say)
     return python
 
 
