@@ -85,10 +85,7 @@ def quick(scenario: str) -> Rules:
 
 
 def rules(name: str, scenario: str) -> Rules:
-    """The rules of one scenario in one set. A scenario of one's own is played by ``quick``.
-
-    Raises ``UsageError`` for a scenario that the set does not know.
-    """
+    """The rules of one scenario in one set; only ``quick`` takes a scenario of one's own. Raises ``UsageError``."""
     source, sources, by_scenario = SETS[name]
     if scenario in by_scenario:
         asked = by_scenario[scenario]
