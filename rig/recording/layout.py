@@ -40,7 +40,7 @@ def is_recorded(path: Path, name: str) -> bool:
     for step in steps:
         try:
             kind = step.lstat().st_mode
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a null byte
             return False
         if not (stat.S_ISREG if step == steps[-1] else stat.S_ISDIR)(kind):
             what = "a link" if stat.S_ISLNK(kind) else "no regular file" if step == steps[-1] else "no directory"
