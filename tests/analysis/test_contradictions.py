@@ -8,13 +8,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
+from fixtures.worlds.lab_recording import plain_lab, write
+from rig.analysis.contradictions import contradictions_of
 from rig.analysis.evaluate import evaluate
+from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.verdict import Check
 from rig.recording.events import ChunkArrived, HostGap
 from rig.recording.reader import open_run
@@ -54,6 +59,23 @@ SPANS = {
     "spans that overlap on a device that holds one sample": [(1, 8), (-3, 7), (1, 7)],
     "spans of one tick or less": [(1, 1), (2, 2), (1, 7)],
 }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spans_outside_their_host_stamps_count_as_far_as_the_clocks_are_known(tmp_path: Path, seed: int) -> None:
+    lab = plain_lab(seed, "slow link")
+    lab.bracket_s = 0.02
+    write(lab, tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    early = run.replies.set_column(
+        run.replies.schema.get_field_index("completed_ns"),
+        "completed_ns",
+        pc.subtract(run.replies["completed_ns"], 1_000 * MS),
+    )
+
+    assert contradictions_of(*on_device_clock(run)) == ()
+    (check,) = contradictions_of(*on_device_clock(replace(run, replies=early)))
+    assert check.rule == "spans that end after their answer arrived"
 
 
 @pytest.mark.parametrize("rule", SPANS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,41 +12,19 @@ import pytest
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
-from fixtures.bench.true_power import SimPlant, open_plant
+from fixtures.bench.true_power import SimPlant
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import DataError, DeviceError, MeterError, RigError, SetupError
-from rig.recording.reader import Run, open_run
-from rig.types import Bracket, Chunk, Device, Idle, Issue, Mark, Meter, Reply, Sample, SampleSet, Span, Step
+from rig.recording.reader import Run
+from rig.types import Bracket, Chunk, Idle, Issue, Mark, Reply, Sample, SampleSet, Span
+from tests.support.ended_runs import Play
 from tests.support.serving import Queue, samples
 
 GOOD = 20
 """What a faulty driver does rightly before."""
-
-
-@pytest.fixture
-def plant() -> SimPlant:
-    plant = open_plant()
-    plant.install({"core": 1e-3}, {})
-    return plant
-
-
-Play = Callable[..., tuple[RigError, Run]]
-
-
-@pytest.fixture
-def play(tmp_path: Path, plant: SimPlant) -> Play:
-    """Record steps that end in an error; the error, and the recording."""
-
-    def run(device: Device, steps: Iterable[Step], meters: tuple[Meter, ...] = ()) -> tuple[RigError, Run]:
-        bench, work = Bench(device, meters, plant.clock), SampleSet("blank", "none", "1", "0" * 64, samples(4))
-        with pytest.raises(RigError) as raised:
-            record(tmp_path / "run", bench, work, steps, scenario={"name": "by hand"}, argv=[])
-        return raised.value, open_run(tmp_path / "run")
-
-    return run
 
 
 def reported(run: Run, error: RigError) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ import pytest
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import MockMeter, open_meter
-from fixtures.bench.true_power import SimPlant, open_plant
+from fixtures.bench.true_power import SimPlant
 from rig.engine.acquisition import Bench
 from rig.engine.interrupts import interrupt, on_signals
 from rig.engine.record import record
 from rig.errors import DeviceError, Interrupted, MeterError, RigError, SetupError
 from rig.recording.reader import Run, open_run
-from rig.types import Bracket, Budget, Chunk, Device, Idle, Issue, Mark, Meter, Reply, Sample, SampleSet, Step
+from rig.types import Bracket, Budget, Chunk, Idle, Issue, Mark, Reply, Sample, SampleSet, Step
+from tests.support.ended_runs import Play
 from tests.support.serving import Queue, samples
 
 EXITS = (SystemExit(0), SystemExit(3), GeneratorExit(), BaseException("odd"), RuntimeError("cable"))
@@ -76,29 +77,6 @@ class LeavingMeter:
     def stop(self) -> Sequence[Chunk]:
         self._leave("stop")
         return self.meter.stop()
-
-
-@pytest.fixture
-def plant() -> SimPlant:
-    plant = open_plant()
-    plant.install({"core": 1e-3}, {})
-    return plant
-
-
-Play = Callable[..., tuple[RigError, Run]]
-
-
-@pytest.fixture
-def play(tmp_path: Path, plant: SimPlant) -> Play:
-    """Record steps that end in an error; the error, and the recording."""
-
-    def run(device: Device, steps: Iterable[Step], meters: tuple[Meter, ...] = (), **more: Any) -> tuple[RigError, Run]:
-        bench, work = Bench(device, meters, plant.clock), SampleSet("blank", "none", "1", "0" * 64, samples(4))
-        with pytest.raises(RigError) as raised:
-            record(tmp_path / "run", bench, work, steps, scenario={"name": "by hand"}, argv=[], **more)
-        return raised.value, open_run(tmp_path / "run")
-
-    return run
 
 
 def one_by_one(n: int = 6) -> list[Step]:

@@ -10,12 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.arrivals import on_grid
 from rig.analysis.timing.bridging import Bridged, bridged, fits
 from rig.analysis.timing.consistency import after_end, displaced
 from rig.analysis.timing.following import followed
 from rig.analysis.timing.gpio_alignment import match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
+from rig.analysis.timing.stamped_on_arrival import on_grid
 from rig.analysis.timing.supply import Volts
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Readings, readings_of, timebase_of, volts_of

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from rig.analysis.timing.arrivals import on_grid
+from rig.analysis.timing.stamped_on_arrival import on_grid
 from rig.recording.reader import Trace
 from rig.types import Floats, Rail
 

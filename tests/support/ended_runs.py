@@ -1,0 +1,10 @@
+"""The type of the fixture ``play``, which records steps that end in an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rig.errors import RigError
+from rig.recording.reader import Run
+
+Play = Callable[..., tuple[RigError, Run]]
