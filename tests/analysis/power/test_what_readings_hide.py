@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.kinds import KINDS
@@ -61,6 +62,19 @@ def test_a_trace_that_ends_early_counts_what_it_shows_and_says_so(tmp_path: Path
     assert power.bias > 0.0
     assert "spans outside the trace" in [c.source for c in power.components]
     assert any("holds no reading, so a drift of idle is not known" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_trend_of_the_spans_that_were_seen_is_taken_on_to_those_that_were_not(tmp_path: Path, seed: int) -> None:
+    lab = plain_lab(seed, "warms up")
+    lab.span_w = lab.idle_w + (lab.span_w - lab.idle_w) * np.linspace(1.0, 1.5, len(lab.span_w))
+    seen_s = float(lab.spans_s[int(0.7 * len(lab.spans_s)), 0])
+    lab.deliver = lambda n: np.arange(int(seen_s * lab.rate_hz))
+    write(lab, tmp_path / "run")
+    power = evaluate(open_run(tmp_path / "run")).quantities[POWER]
+
+    error = abs(power.value - lab.truth()["dynamic_power_w"])
+    assert error <= power.half_width() <= 2.0 * error
 
 
 def test_spans_shorter_than_a_reading_have_no_trimmed_figure_and_a_note(tmp_path: Path) -> None:
