@@ -25,8 +25,8 @@ LEAST_SPANS = 4
 LAGS_PER_SPAN = 8
 CERTAINTY = 25.0
 """Twice the log-likelihood by which another place must fit better than the recorded one (five standard deviations)."""
-CLEAR = 0.5
-"""Share of the variance that the spans of most stretches must explain before a stretch that fits less is judged."""
+SHOWN = 0.25
+"""Share of the variance that spans must explain at another place; bursts inside long spans explain less."""
 ELSEWHERE = 0.25
 """Part of what spans explain at the best place, below which they do not stand where they were recorded."""
 APART = 2.0
@@ -79,15 +79,13 @@ def displaced(readings: Readings, phases_s: Sequence[Floats]) -> Iterator[Check]
     if len(fits) < 3:
         return
     usual_s = float(np.median([f.lag_s for f in fits]))
-    clear = float(np.median([f.explained for f in fits]))
     bad = 0
     for f in fits:
         usual = float(np.interp(usual_s, f.lags_s, f.explained_at))
         apart = abs(f.lag_s - usual_s) > APART * readings.period_s and 1.0 - usual > WORSE * (1.0 - f.best)
         moved = f.better and apart
         elsewhere = f.better and f.explained < ELSEWHERE * f.best
-        unlike = f.certain and clear > CLEAR and f.explained < 0.5 * clear
-        bad += moved or elsewhere or unlike
+        bad += moved or elsewhere
     if bad:
         yield Check(
             f"stretches of spans that rail {readings.rail.name} shows at another time",
@@ -106,9 +104,7 @@ class _Fit:
     best: float
     """The same at the best lag."""
     better: bool
-    """The best lag fits better than the recorded place by more than noise could."""
-    certain: bool
-    """The stretch holds enough readings for ``explained`` to be judged."""
+    """The best lag shows the spans, and fits better than the recorded place by more than noise could."""
     lags_s: Floats
     explained_at: Floats
     """The share at each of the lags."""
@@ -146,7 +142,14 @@ def _fit(r: Readings, signal: Edges, spans: Floats) -> _Fit | None:
     best, here = int(np.argmax(explained)), float(explained[steps])
     gain = len(watts) * math.log(max(1.0 - here, 1e-12) / max(1.0 - float(explained[best]), 1e-12))
     most = float(explained[best])
-    return _Fit(float(lags_s[best]), here, most, gain > CERTAINTY, len(watts) * most > CERTAINTY, lags_s, explained)
+    return _Fit(
+        lag_s=float(lags_s[best]),
+        explained=here,
+        best=most,
+        better=gain > CERTAINTY and most > SHOWN,
+        lags_s=lags_s,
+        explained_at=explained,
+    )
 
 
 def _explained(signal: Floats, watts: Floats) -> float:

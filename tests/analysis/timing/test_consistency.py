@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
+from fixtures.worlds.random_draw import draw, measured
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
+from rig.analysis.timing.activity_signal import edges_of, mean_signal
+from rig.analysis.timing.consistency import displaced
+from rig.analysis.timing.timeline import Readings
 from rig.recording.reader import open_run
+from rig.types import Floats, Rail
 
 POWER = FigureKey("dynamic_power_w")
 
@@ -70,3 +76,45 @@ def test_classes_of_a_device_that_sleeps_are_no_jitter_of_stamps(seed: int, tmp_
 @pytest.mark.parametrize("seed", range(3))
 def test_what_a_device_does_contradicts_nothing(kind: str, seed: int, tmp_path: Path) -> None:
     assert POWER in evaluated(kind, seed, tmp_path).quantities
+
+
+@pytest.mark.parametrize("seed", [1000231, 1000282, 1000368])
+def test_long_spans_with_short_gaps_and_bursts_contradict_nothing(tmp_path: Path, seed: int) -> None:
+    measured(draw(seed), tmp_path / "run")
+    result = evaluate(open_run(tmp_path / "run"))
+
+    assert not result.refusals
+
+
+PERIOD_S = 1e-3
+BUSY_S = np.array([[k * 0.1, k * 0.1 + 0.05] for k in range(1, 49)])
+RAIL = Rail("core")
+
+
+def shown(spans_s: Floats) -> Readings:
+    """Return readings of 1 W, and of 3 W in these spans, with noise of 0.1 W."""
+    start_s = np.arange(5000) * PERIOD_S
+    end_s = start_s + PERIOD_S
+    busy = mean_signal(edges_of(spans_s), start_s, end_s, 0.0)
+    watts = 1.0 + 2.0 * busy + np.random.default_rng(1).normal(0.0, 0.1, len(start_s))
+    fine = np.ones(len(watts), bool)
+    return Readings(RAIL, start_s, end_s, watts, watts, fine, ~fine, PERIOD_S, 0.0)
+
+
+def test_spans_that_the_trace_shows_where_they_are_contradict_nothing() -> None:
+    assert not list(displaced(shown(BUSY_S), [BUSY_S]))
+
+
+def test_one_stretch_at_another_time_is_found() -> None:
+    late_s = BUSY_S.copy()
+    late_s[36:40] += 0.01
+
+    (check,) = displaced(shown(BUSY_S), [late_s])
+
+    assert check.found == "1 of 12"
+
+
+def test_stretches_that_all_stand_in_the_gaps_are_found() -> None:
+    (check,) = displaced(shown(BUSY_S), [BUSY_S + 0.03])
+
+    assert check.found == "12 of 12"
