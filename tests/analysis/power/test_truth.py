@@ -10,9 +10,11 @@ import pytest
 import benchmarks.truth as bench
 from fixtures.worlds.random_draw import FIGURES
 
-PLANTS = 42
-LIMIT = 0.87
-"""Of 42 plants at 95 %, 37 or more hold in 98 cases of 100."""
+PLANTS = 24
+LIMIT = 0.82
+"""Of 24 plants at 95 %, 20 or more hold in 99 cases of 100."""
+WIDEST = 10.0
+"""Of 24 plants whose half-width is 6 median errors, the median is below this in 95 cases of 100."""
 
 Row = dict[str, Any]
 
@@ -46,7 +48,7 @@ def test_a_miss_is_a_near_miss(table: list[Row], name: str) -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_intervals_are_not_wide_for_safety(table: list[Row], name: str) -> None:
-    assert bench.summary(table, name)["ratio"] <= 6.0
+    assert bench.summary(table, name)["ratio"] <= WIDEST
 
 
 def test_what_is_refused_says_why(table: list[Row]) -> None:

@@ -66,7 +66,7 @@ def misses(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
     """|error| over half-width of every figure of every phase; shape (plants, 6)."""
     folder = tmp_path_factory.mktemp("phases")
     rows = []
-    for seed in range(24):
+    for seed in range(12):
         found, plant = measured(seed, folder)
         row = []
         for phase in ("preprocess", "inference"):
