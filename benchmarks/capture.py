@@ -1,0 +1,202 @@
+"""What does the rig sustain of an instrument at its own rate: is a reading lost, and is an issue delayed?
+
+    python -m benchmarks.capture [--seconds 60] [--rate-hz 2000000] [--rails 2] [--folder /tmp]
+
+Two runs in one process, each through the engine to disk: samples on a schedule, first without a meter, then with as
+many Joulescopes as there are rails. The Joulescopes are a stand-in for ``pyjoulescope_driver``: blocks of the package's
+own size come in the thread of each, with noise, levels and bursts, made beforehand so that they cost next to nothing.
+Every reading on disk is compared with the one that was sent. Prints a table and, last, one JSON line; exits 1 when a
+goal is missed: no reading lost or changed, the rate sustained, and issues no later than without a meter by ``SLIP_S``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from drivers.meters.joulescope.meter import open_meter
+from fixtures.bench.live_plant import live_plant
+from fixtures.instruments.joulescope_driver import BASE_HZ, PATH, FakeDriver
+from fixtures.worlds.random_draw import blank
+from rig.engine.acquisition import Bench
+from rig.engine.clock import HostClock
+from rig.engine.record import record
+from rig.errors import RigError
+from rig.recording.events import ChunkArrived
+from rig.recording.layout import trace_path
+from rig.recording.reader import Run, open_run
+from rig.types import Budget, DeviceInfo, Floats, Idle, Issue, Mark, Meter, Reply, Sample, Span, Step
+
+BLOCK = 16_240
+"""Readings of float32 in a full block of the package: 64 KiB without its header and one USB frame."""
+PATTERN = 3_000_017
+"""Readings before the stand-in repeats itself; a prime, so that a block that is lost or comes twice does not fit."""
+PERIOD_S, SPAN_S, IDLE_S = 10e-3, 2e-3, 0.5
+SLIP_S = 1e-3
+
+
+def pattern(seed: int) -> Floats:
+    """Watts as a Joulescope gives them: idle, bursts, noise of its converter, as float32; and one block once more."""
+    rng = np.random.default_rng(seed)
+    busy = (np.arange(PATTERN) % 20_000) < 4_000
+    codes = np.round(np.where(busy, 12_000.0, 4_000.0) + rng.normal(0.0, 12.0, PATTERN))
+    watts = ((codes * 5e-6 + 1.3e-5) * 1.0007).astype(np.float32)
+    return np.concatenate([watts, watts[:BLOCK]])
+
+
+class Replayed(FakeDriver):
+    """A Joulescope whose readings were made beforehand."""
+
+    def __init__(self, timeout: Any = None) -> None:
+        super().__init__(timeout)
+        self.sent = 0
+        type(self).every.append(self)
+        self.pattern = pattern(len(self.every))
+
+    every: list[Replayed]
+
+    def _values(self, signal: str, halt: threading.Event) -> None:
+        hz, began_s, self.sent = self.state[f"{PATH}/h/fs"], time.monotonic(), 0
+        while not halt.wait(BLOCK / hz / 2):
+            while (self.sent + BLOCK) / hz <= time.monotonic() - began_s:
+                at = self.sent % PATTERN
+                self._send(signal, self.sent, BASE_HZ // hz, self.pattern[at : at + BLOCK])
+                self.sent += BLOCK
+
+
+class Timed:
+    """A device on the host's clock that is busy for ``SPAN_S``."""
+
+    def __init__(self) -> None:
+        self._sample, self._on_ns = "", 0
+
+    def info(self) -> DeviceInfo:
+        return DeviceInfo("timed", mode="simulator", phases=("inference",))
+
+    def stage(self, samples: Sequence[Sample]) -> None:
+        pass
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        self._sample, self._on_ns = samples[0].id, time.monotonic_ns()
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        if not self._sample:
+            return ()
+        left_s = SPAN_S - (time.monotonic_ns() - self._on_ns) * 1e-9
+        time.sleep(max(0.0, min(left_s, timeout_s)))
+        if left_s > timeout_s:
+            return ()
+        name, self._sample = self._sample, ""
+        return [Reply(name, None, (Span("inference", self._on_ns, time.monotonic_ns()),))]
+
+    def close(self) -> None:
+        pass
+
+
+def steps(seconds: float) -> Iterator[Step]:
+    """Samples on a schedule, between two idle windows."""
+    yield Mark()
+    yield Idle(IDLE_S)
+    for k in range(round(seconds / PERIOD_S)):
+        yield Issue([blank(1).samples[0]], due_ns=round(k * PERIOD_S * 1e9))
+    yield Idle(IDLE_S)
+    yield Mark()
+
+
+def run(path: Path, meters: Sequence[Meter], seconds: float) -> dict[str, Any]:
+    """Record one run: its time, its CPU time, the slip of its issues, and what ended it."""
+    row: dict[str, Any] = {"error": None}
+    began_s, cpu_s = time.monotonic(), time.process_time()
+    try:
+        bench = Bench(Timed(), tuple(meters), HostClock())
+        record(path, bench, blank(1), steps(seconds), scenario={"name": "capture"}, argv=[])
+    except RigError as error:
+        row["error"] = f"{type(error).__name__}: {error.message}"
+    row |= {"seconds": time.monotonic() - began_s, "cpu_s": time.process_time() - cpu_s}
+    began_s = time.monotonic()
+    recording = open_run(path, traces=False)
+    row["verify_s"] = time.monotonic() - began_s
+    replies = recording.replies
+    slip_s = 1e-9 * (replies["issued_ns"].to_numpy() - replies["due_ns"].to_numpy()).astype(float)
+    row |= {"issues": len(slip_s), "captured_s": _captured_s(recording)}
+    for name, share in (("median", 0.5), ("p99", 0.99), ("p999", 0.999), ("most", 1.0)):
+        row[f"slip_{name}_s"] = float(np.quantile(slip_s, share))
+    row["rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return row
+
+
+def _captured_s(recording: Run) -> float:
+    arrived = [line.arrived_ns for line in recording.of_type(ChunkArrived)]
+    return (max(arrived) - recording.start.t0_ns) * 1e-9 if arrived else 0.0
+
+
+def compared(file: Path, sent: Replayed) -> dict[str, Any]:
+    """Readings on disk against those that were sent, and the bytes of one."""
+    count = wrong = missing = 0
+    with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as reader:
+        for batch in reader:
+            for at in range(0, batch.num_rows, BLOCK):
+                value = batch["value"].slice(at, BLOCK).to_numpy()
+                first = count % PATTERN
+                gone = np.isnan(value)
+                missing += int(gone.sum())
+                wrong += int(np.sum((value != sent.pattern[first : first + len(value)]) & ~gone))
+                count += len(value)
+    row = {"readings": count, "sent": sent.sent, "changed": wrong, "lost": missing + sent.sent - count}
+    return row | {"bytes_per_reading": file.stat().st_size / max(count, 1)}
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate-hz", type=int, default=2_000_000)
+    parser.add_argument("--rails", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    a = parser.parse_args()
+    needed = 10.0 * a.seconds * a.rate_hz * a.rails
+    if shutil.disk_usage(a.folder).free < needed:
+        print(f"{a.folder} has no room for {needed / 1e9:.1f} GB")
+        return 1
+    module = ModuleType("pyjoulescope_driver")
+    driver = type("Driver", (Replayed,), {"plant": live_plant(), "every": []})
+    module.Driver, module.__version__ = driver, "simulated"  # type: ignore[attr-defined]
+    sys.modules["pyjoulescope_driver"] = module
+    with tempfile.TemporaryDirectory(dir=a.folder) as text:
+        folder = Path(text)
+        without = run(folder / "without", [], a.seconds)
+        names = [f"rail{k}" for k in range(a.rails)]
+        meters = [open_meter(name=f"meter {n}", rail=n, rate_hz=a.rate_hz) for n in names]
+        row = run(folder / "with", meters, a.seconds)
+        for meter in meters:
+            meter.close()
+        rails = [compared(folder / "with" / trace_path(n), d) for n, d in zip(names, driver.every, strict=True)]
+    row |= {key: sum(r[key] for r in rails) for key in ("readings", "sent", "changed", "lost")}
+    row["bytes_per_reading"] = max(r["bytes_per_reading"] for r in rails)
+    row["readings_per_s"] = row["readings"] / max(row["captured_s"], 1e-9)
+    for name, r in (("without", without), ("with", row)):
+        print(f"{name:8}" + "  ".join(f"{k}={v:.6g}" if isinstance(v, float) else f"{k}={v}" for k, v in r.items()))
+    goals = {
+        "nothing lost or changed": row["error"] is None and row["lost"] == row["changed"] == 0,
+        "sustained": row["readings_per_s"] >= 0.98 * a.rate_hz * a.rails,
+        "slip": row["slip_p99_s"] - without["slip_p99_s"] <= SLIP_S,
+    }
+    print(json.dumps({"benchmark": "capture", "without": without, "with": row, "goals": goals}))
+    return 0 if all(goals.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,228 @@
+"""In which form should a trace be stored: bytes a reading, speed of writing and reading, and what a kill leaves?
+
+    python -m benchmarks.trace_storage [--readings 20000000] [--folder /tmp]
+
+Each form stores the same float32 readings of a Joulescope on two rails: a Joulescope's own recording, or codes of its
+converter times a gain, with bursts and noise. They are written in blocks of a quarter of a second, hashed as they are
+written where the form is appended to, and read back from the page cache. ``kill`` is what can be read of a file cut off
+inside its last block; ``random`` is whether one block can be read without those before. Each time is the best of three,
+on one core. Prints a table and, last, one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rig.types import Floats
+
+RATE_HZ, BLOCK = 2_000_000, 500_000
+ROUNDS = 3
+"""Each time is the best of so many."""
+
+
+class Hashed:
+    """A file whose SHA-256 is made as it is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._file, self._sha256, self.closed = path.open("wb", buffering=0), hashlib.sha256(), False
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._sha256.update(view)
+        return self._file.write(view)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._file.close()
+        self.closed = True
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a trace can be stored. ``read`` gives its blocks in order, as far as they can be read."""
+
+    write: Callable[[Path, list[Floats]], None]
+    read: Callable[[Path], Iterator[Floats]]
+    random: bool
+    hashed: bool = True
+
+
+def readings(n: int, seed: int = 1) -> Floats:
+    """Watts of a burst of work each 10 ms: codes of a converter of 14 bits, with its noise, gain and offset, shape (n,)."""
+    rng = np.random.default_rng(seed)
+    k = np.arange(n)
+    level = np.where(k % 20_000 < 4_000, 12_000.0, 4_000.0) + 200.0 * np.sin(2.0 * np.pi * 100.0 * k / RATE_HZ)
+    current = np.round(level + rng.normal(0.0, 12.0, n)) * 2.44e-6 * 1.0007 + 1.3e-6
+    volts = np.round(3.3 / 2e-4 + rng.normal(0.0, 3.0, n)) * 2e-4
+    return (current.astype(np.float32) * volts.astype(np.float32)).astype(np.float32)
+
+
+# ---- the forms ----------------------------------------------------------------------------
+
+
+def write_raw(path: Path, blocks: list[Floats]) -> None:
+    file = Hashed(path)
+    for block in blocks:
+        file.write(block)
+    file.close()
+
+
+def read_raw(path: Path) -> Iterator[Floats]:
+    with path.open("rb", buffering=0) as file:
+        while len(data := file.read(4 * BLOCK)) >= 4:
+            yield np.frombuffer(data[: len(data) // 4 * 4], np.float32)
+
+
+def write_arrow(path: Path, blocks: list[Floats], codec: str | None, split: bool = False) -> None:
+    file, options = Hashed(path), pa.ipc.IpcWriteOptions(compression=codec)
+    names = [f"byte{k}" for k in range(4)] if split else ["value"]
+    type_ = pa.uint8() if split else pa.float32()
+    with pa.ipc.new_stream(file, pa.schema([(name, type_) for name in names]), options=options) as writer:
+        for block in blocks:
+            parts = block.view(np.uint8).reshape(-1, 4).T if split else [block]
+            writer.write_batch(pa.record_batch([pa.array(np.ascontiguousarray(part)) for part in parts], names))
+    file.close()
+
+
+def read_arrow(path: Path) -> Iterator[Floats]:
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+        for batch in reader:
+            columns = [column.to_numpy() for column in batch.columns]
+            yield columns[0] if len(columns) == 1 else np.stack(columns, axis=1).view(np.float32).ravel()
+
+
+def write_parquet(path: Path, blocks: list[Floats], codec: str) -> None:
+    schema = pa.schema([("value", pa.float32())])
+    split = {"use_dictionary": False, "column_encoding": {"value": "BYTE_STREAM_SPLIT"}, "compression": codec}
+    with pq.ParquetWriter(path, schema, write_statistics=False, **split) as writer:
+        for block in blocks:
+            writer.write_batch(pa.record_batch([pa.array(block)], schema=schema))
+
+
+def read_parquet(path: Path) -> Iterator[Floats]:
+    with pq.ParquetFile(path) as file:
+        for k in range(file.num_row_groups):
+            yield file.read_row_group(k, use_threads=False)["value"].to_numpy()
+
+
+def write_jls(path: Path, blocks: list[Floats]) -> None:
+    from pyjls import DataType, SignalType, Writer
+
+    with Writer(str(path)) as writer:
+        writer.source_def(source_id=1, name="bench", vendor="", model="", version="", serial_number="")
+        writer.signal_def(
+            1, source_id=1, signal_type=SignalType.FSR, data_type=DataType.F32, sample_rate=RATE_HZ, name="power",
+            units="W",
+        )  # fmt: skip
+        for k, block in enumerate(blocks):
+            writer.fsr_f32(1, k * BLOCK, block)
+
+
+def read_jls(path: Path) -> Iterator[Floats]:
+    from pyjls import Reader
+
+    with Reader(str(path)) as reader:
+        length = reader.signals[1].length
+        for at in range(0, length, BLOCK):
+            yield reader.fsr(1, at, min(BLOCK, length - at))
+
+
+FORMS = {
+    "raw": Form(write_raw, read_raw, True),
+    "Arrow": Form(partial(write_arrow, codec=None), read_arrow, True),
+    "Arrow LZ4": Form(partial(write_arrow, codec="lz4"), read_arrow, True),
+    "Arrow ZSTD": Form(partial(write_arrow, codec="zstd"), read_arrow, True),
+    "Arrow LZ4, bytes split": Form(partial(write_arrow, codec="lz4", split=True), read_arrow, True),
+    "Arrow ZSTD, bytes split": Form(partial(write_arrow, codec="zstd", split=True), read_arrow, True),
+    "Parquet LZ4, BYTE_STREAM_SPLIT": Form(partial(write_parquet, codec="lz4"), read_parquet, True, False),
+    "Parquet ZSTD, BYTE_STREAM_SPLIT": Form(partial(write_parquet, codec="zstd"), read_parquet, True, False),
+    "JLS": Form(write_jls, read_jls, True, False),
+}
+
+
+# ---- measured -----------------------------------------------------------------------------
+
+
+def measured(form: Form, path: Path, blocks: list[Floats]) -> dict[str, Any]:
+    """Bytes a reading, megabytes of float32 written and read each second, and what a cut file gives."""
+    size, n = 4 * sum(map(len, blocks)), sum(map(len, blocks))
+    times: dict[str, float] = {}
+    for _ in range(ROUNDS):
+        path.unlink(missing_ok=True)
+        for name, call in (("write", partial(form.write, path, blocks)), ("read", partial(total, form, path))):
+            began_s = time.process_time()
+            call()
+            times[name] = min(times.get(name, 1e9), time.process_time() - began_s)
+    same = all(np.array_equal(a, b) for a, b in zip(_blocks_of(form, path), blocks, strict=True))
+    row = {"bytes_per_reading": path.stat().st_size / n, "same": same}
+    row |= {f"{name}_mb_per_s": size / seconds * 1e-6 for name, seconds in times.items()}
+    os.truncate(path, int(path.stat().st_size * (1.0 - 0.3 / len(blocks))))
+    return row | {"after_a_kill": survived(form, path) / n, "random": form.random, "hashed_as_written": form.hashed}
+
+
+def total(form: Form, path: Path) -> float:
+    """The sum of all readings."""
+    return sum(float(block.sum(dtype=np.float64)) for block in form.read(path))
+
+
+def _blocks_of(form: Form, path: Path) -> Iterator[Floats]:
+    held = np.concatenate([*form.read(path)])
+    return iter(np.split(held, range(BLOCK, len(held), BLOCK)))
+
+
+def survived(form: Form, path: Path) -> int:
+    """How many readings a cut file gives."""
+    found = 0
+    try:
+        for block in form.read(path):
+            found += len(block)
+    except Exception:
+        return found
+    return found
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--readings", type=int, default=20_000_000)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--trace", type=Path, help="float32, little-endian, instead of simulated readings")
+    a = parser.parse_args()
+    pa.set_cpu_count(1)
+    value = readings(a.readings) if a.trace is None else np.fromfile(a.trace, np.float32, a.readings)
+    blocks = [value[at : at + BLOCK] for at in range(0, len(value), BLOCK)]
+    rows = {}
+    print(f"{'form':34}{'B/reading':>10}{'write MB/s':>12}{'read MB/s':>12}{'after kill':>12}{'hashed':>8}")
+    with tempfile.TemporaryDirectory(dir=a.folder) as folder:
+        for name, form in FORMS.items():
+            row = rows[name] = measured(form, Path(folder) / "trace", blocks)
+            cells = [f"{row['bytes_per_reading']:10.3f}{row['write_mb_per_s']:12.0f}{row['read_mb_per_s']:12.0f}"]
+            cells.append(f"{row['after_a_kill']:12.1%}{row['hashed_as_written']!s:>8}")
+            print(f"{name:34}" + "".join(cells))
+    same = all(row["same"] for row in rows.values())
+    print(json.dumps({"benchmark": "trace_storage", "readings": len(value), "forms": rows, "pass": same}))
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
