@@ -68,7 +68,7 @@ class Form:
 
 
 def readings(n: int, seed: int = 1) -> Floats:
-    """Watts of a burst of work each 10 ms: codes of a converter of 14 bits, with its noise, gain and offset, shape (n,)."""
+    """Watts with a burst each 10 ms, of codes of a converter with its noise, gain and offset; float32, shape (n,)."""
     rng = np.random.default_rng(seed)
     k = np.arange(n)
     level = np.where(k % 20_000 < 4_000, 12_000.0, 4_000.0) + 200.0 * np.sin(2.0 * np.pi * 100.0 * k / RATE_HZ)

@@ -108,6 +108,12 @@ class IntegrityError(StoreError):
     exit_code = 8
 
 
+class DiskTooSlowError(StoreError):
+    """The disk takes readings more slowly than the meters give them."""
+
+    exit_code = 9
+
+
 class DeviceError(RigError):
     """The system under test failed while it was measured."""
 

@@ -19,7 +19,7 @@ class GapFiller:
     next: int = 0
 
     def take(self, index: int, value: Floats) -> Floats:
-        """Readings ``index`` to ``index + n`` as float64, after one NaN for each that is missing before them.
+        """Readings ``index`` to ``index + n`` in their own type, after one NaN for each that is missing before them.
 
         Raises ``MeterError`` for readings that come twice, and for more than ``most`` missing at once.
         """
@@ -28,4 +28,4 @@ class GapFiller:
             what = f"{gap} readings are missing at once" if gap > 0 else f"{-gap} readings arrived twice"
             raise meter_failed(f"meter {self.name}: {what}", "meter", gap, "Check its cable")
         self.next = index + len(value)
-        return np.concatenate([np.full(gap, np.nan), np.asarray(value, dtype=np.float64)])
+        return np.concatenate([np.full(gap, np.nan, value.dtype), value]) if gap else value

@@ -13,14 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
 from drivers.failures import meter_failed
 from drivers.links.real_time import check_real_time
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, RigError
+from rig.recording.columns import joined
 from rig.types import Bracket, Chunk, Clock, MeterInfo
 
+LARGE = 10_000
+"""Readings of a chunk that is not joined to others."""
 Batch = Sequence[Chunk]
 """Chunks of all rails that became ready together."""
 
@@ -59,10 +60,17 @@ class _Acquisition:
             return self.held
 
     def take(self) -> list[Chunk]:
-        """All that waits, one chunk for each rail."""
+        """All that waits, one chunk for each rail, or several large ones: copying these would hold up the caller."""
         with self.lock:
             chunks, self.chunks, self.held = self.chunks, [], 0
-        return joined(chunks)
+        by_rail: dict[str, list[Chunk]] = {}
+        for chunk in chunks:
+            if len(chunk.value):
+                by_rail.setdefault(chunk.rail, []).append(chunk)
+        taken: list[Chunk] = []
+        for own in by_rail.values():
+            taken += [joined(own)] if max(len(c.value) for c in own) < LARGE else own
+        return taken
 
 
 class ThreadedMeter:
@@ -184,18 +192,3 @@ class ThreadedMeter:
             held,
             "Read more often, or raise hold_s where the meter has this option",
         )
-
-
-def joined(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """One chunk for each rail that has readings, in the order in which the rails came."""
-    by_rail: dict[str, list[Chunk]] = {}
-    for chunk in chunks:
-        if len(chunk.value):
-            by_rail.setdefault(chunk.rail, []).append(chunk)
-    return [own[0] if len(own) == 1 else _concatenated(rail, own) for rail, own in by_rail.items()]
-
-
-def _concatenated(rail: str, own: list[Chunk]) -> Chunk:
-    columns = {name: [getattr(c, name) for c in own] for name in ("value", "start_tick", "end_tick", "flags")}
-    given = {name: np.concatenate(parts) for name, parts in columns.items() if parts[0] is not None}
-    return Chunk(rail, **given)

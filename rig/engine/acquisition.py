@@ -17,13 +17,15 @@ from rig.recording.conversion import to_watts
 from rig.recording.events import HostGap
 from rig.recording.validation import check_bracket, check_chunk
 from rig.recording.writer import Recorder
-from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo
+from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo, Rail
 
 BRACKET_EVERY_NS = 5_000_000_000
 DRAIN_EVERY_NS = 250_000_000
 SILENT_S = 5.0
 SILENT_AT_STOP_S = 1.0
 SILENT_READINGS = 20
+LIVE_READINGS = 10_000
+"""How many readings the live display averages at most."""
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -48,9 +50,6 @@ class Acquisition:
     watch: Watch = field(default_factory=Watch)
     infos: dict[int, MeterInfo] = field(default_factory=dict)
     last_reading_ns: dict[tuple[int, str], int] = field(default_factory=dict)
-    last_chunk: dict[tuple[int, str], Chunk] = field(default_factory=dict)
-    broken: set[tuple[int, str]] = field(default_factory=set)
-    """Meters and rails of which a reading could not be recorded."""
     last_bracket: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     started: list[Meter] = field(default_factory=list)
     last_bracket_ns: int = 0
@@ -79,7 +78,7 @@ def start_meter(meter: Meter, acquisition: Acquisition) -> None:
     acquisition.last_reading_ns |= {(key, rail.name): acquisition.bench.clock.now_ns() for rail in info.rails}
     _record_brackets(acquisition, info.clock.name, [bracket], "trigger", MeterError)
     for rail in info.rails:
-        acquisition.recorder.open_trace(info, rail, bracket.tick)
+        acquisition.recorder.open_trace(info, rail, bracket.tick, partial(_check_usable, info.name, rail))
         if rail.kind == "edges":  # a pin that never moves still has a trace
             none = np.zeros(0, np.int64)
             _record_chunks([_edges(Chunk(rail.name, none, none, none))], meter, acquisition)
@@ -141,29 +140,27 @@ def _chunks_of(take: Callable[[], Sequence[Chunk]], info: MeterInfo) -> list[Chu
 
 
 def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisition) -> None:
-    """Record the readings that a reader can use.
-
-    Those that it cannot use end the run, and no later readings of their rail are recorded, because the position of
-    readings without ticks follows from those before. Raises ``MeterError``.
-    """
-    info, rails = acquisition.infos[id(meter)], {rail.name: rail for rail in acquisition.infos[id(meter)].rails}
+    """Hand the readings over to the recorder, which checks and writes them. Raises ``StoreError``."""
+    info = acquisition.infos[id(meter)]
     now_ns = acquisition.bench.clock.now_ns()
     for chunk in chunks:
-        key = id(meter), chunk.rail
-        if key in acquisition.broken:
-            continue
-        if chunk.rail in rails:
-            try:
-                check_chunk(rails[chunk.rail], chunk, acquisition.last_chunk.get(key))
-            except (TypeError, ValueError, DataError) as error:
-                acquisition.broken.add(key)
-                raise failed(f"meter {info.name} gave readings that cannot be used", error, MeterError) from error
         acquisition.recorder.chunk(chunk, now_ns)
-        if len(chunk.value):
-            acquisition.last_chunk[key] = chunk
-            acquisition.last_reading_ns[key] = now_ns
-            if rails[chunk.rail].kind != "edges":
+        if np.size(chunk.value):
+            acquisition.last_reading_ns[id(meter), chunk.rail] = now_ns
+            if chunk.rail not in _edge_rails(info):
                 acquisition.live_w[chunk.rail] = _mean_w(info, chunk)
+
+
+def _check_usable(name: str, rail: Rail, chunk: Chunk, last: Chunk | None) -> None:
+    """Refuse readings that a reader cannot use; ``last`` are those before.
+
+    They end the run, and no later readings of their rail are recorded, because the position of readings without ticks
+    follows from those before. Raises ``MeterError``.
+    """
+    try:
+        check_chunk(rail, chunk, last)
+    except (TypeError, ValueError, DataError) as error:
+        raise failed(f"meter {name} gave readings that cannot be used", error, MeterError) from error
 
 
 def _record_brackets(
@@ -216,11 +213,13 @@ def max_undrained_s(acquisition: Acquisition) -> float:
 
 
 def _mean_w(info: MeterInfo, chunk: Chunk) -> float:
-    """The mean power of a chunk (W) for the live display; nan where the readings alone give no power."""
+    """The mean power at the end of a chunk (W) for the live display; nan where the readings alone give no power."""
     rail = next((r for r in info.rails if r.name == chunk.rail), None)
     if rail is None or rail.kind == "cumulative" or rail.conversion.unit == "V" or rail.conversion.supply_rail:
         return math.nan
-    return float(to_watts(chunk.value, rail.conversion).mean())
+    if getattr(chunk.value, "dtype", np.dtype(object)).kind not in "iuf":
+        return math.nan  # the check of the chunk says what is wrong with it
+    return float(to_watts(chunk.value[-LIVE_READINGS:], rail.conversion).mean())
 
 
 def read_clocks(acquisition: Acquisition, rounds: int, why: str) -> None:
@@ -250,6 +249,7 @@ def finish(acquisition: Acquisition, error: RigError | None) -> RigError | None:
         try:
             chunks = acquisition.watch.guard(take, MeterError, what, f"stop() of meter {info.name}")
             _record_chunks(chunks, meter, acquisition)
+            acquisition.recorder.settle()
             _check_silence(meter, acquisition.bench.clock.now_ns(), SILENT_AT_STOP_S, acquisition)
         except RigError as caught:
             error = error or caught

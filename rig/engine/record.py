@@ -18,6 +18,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from rig.engine.acquisition import Bench, Progress
+from rig.engine.clock import HostClock
 from rig.engine.collect import collect
 from rig.engine.device_errors import guard
 from rig.engine.watchdog import Watch
@@ -64,7 +65,8 @@ def record(
     start = replace(start, session=session)
     if "bench.toml" in files:
         start = replace(start, **lab_of(files["bench.toml"]))
-    with Recorder(path, keep_identity) as recorder:
+    background = isinstance(bench.clock, HostClock)  # in simulated time nothing is late
+    with Recorder(path, keep_identity, background) as recorder:
         recorder.event(start)
         for name, content in files.items():
             recorder.artifact(name, content)

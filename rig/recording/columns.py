@@ -98,6 +98,15 @@ def trace_batch(chunk: Chunk, meta: Mapping[str, str]) -> pa.RecordBatch:
     return pa.record_batch(list(arrays.values()), schema=schema)
 
 
+def joined(chunks: Sequence[Chunk]) -> Chunk:
+    """Return chunks of one rail with the same columns, of which there is at least one, as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    columns = {name: [getattr(c, name) for c in chunks] for name in ("value", "start_tick", "end_tick", "flags")}
+    given = {name: np.concatenate(parts) for name, parts in columns.items() if parts[0] is not None}
+    return Chunk(chunks[0].rail, **given)
+
+
 def _bytes(values: Sequence[Any], null: Bools, type_: pa.DataType) -> pa.Array:
     encode = str.encode if pa.types.is_string(type_) else bytes
     parts = [b"" if v is None else encode(v) for v in values]

@@ -173,7 +173,7 @@ class MarkPulses(Line, frozen=True, tag="marks"):
     phase: str = ""
 
 
-class ChunkArrived(Line, frozen=True, tag="chunk"):
+class ChunkArrived(Line, frozen=True, tag="chunk", omit_defaults=True):
     """Some readings of one rail reached the host."""
 
     rail: str
@@ -181,6 +181,8 @@ class ChunkArrived(Line, frozen=True, tag="chunk"):
     """How many readings arrived together."""
     arrived_ns: Integer
     """When the host had the readings (host ns)."""
+    waiting_s: float | None = None
+    """How many seconds of readings of this rail waited to be written then. Informative."""
 
 
 class Note(Line, frozen=True, tag="note"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import errno
 import hashlib
-import io
 import json
 import os
 import sys
@@ -26,10 +25,12 @@ import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, RigError, StoreError
 from rig.recording.anonymise import without_identity
+from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, Whole, unwritable
 from rig.recording.atomic_write import not_stored, sync_to_disk, write_whole
-from rig.recording.columns import table_batch, trace_batch
-from rig.recording.events import Brackets, ChunkArrived, Line, Note, Start, Stop, plain
+from rig.recording.columns import table_batch
+from rig.recording.events import Brackets, Line, Note, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL, payload_path, recorded_files, sha256_of, trace_path
+from rig.recording.readings import Check, Readings
 from rig.recording.records import ErrorRecord
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES
@@ -41,28 +42,17 @@ ROOM = ".room"
 ROOM_BYTES = 1 << 16
 LINE_BYTES = 256
 """Room for one file in the stop line."""
-MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
-
-
-class _Whole(io.FileIO):
-    """A file to which each write goes whole, or raises; Arrow does not look at how much was written."""
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        left = view
-        while left:
-            left = left[super().write(left) or 0 :]
-        return len(view)
 
 
 class Recorder:
     """The writer of one run directory.
 
     Rows wait in memory until ``flush``. Lines of ``events.jsonl`` are written at once. They contain no home directories
-    and host names, unless ``keep_identity`` is set.
+    and host names, unless ``keep_identity`` is set. With ``background``, readings are written by a thread of their own,
+    and ``flush`` does not wait for the disk.
     """
 
-    def __init__(self, path: Path, keep_identity: bool = False) -> None:
+    def __init__(self, path: Path, keep_identity: bool = False, background: bool = False) -> None:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise StoreError(
                 f"{path} is not an empty directory",
@@ -75,7 +65,7 @@ class Recorder:
         try:
             (path / "traces").mkdir(parents=True)
             self.path = path
-            self._events = _Whole(path / EVENTS, "ab")
+            self._events = Whole(path / EVENTS, "ab")
             self._keep_room()
         except OSError as error:
             raise StoreError(
@@ -87,14 +77,11 @@ class Recorder:
         self._keep_identity = keep_identity
         self._seq = 0
         self._prev = GENESIS
-        self._streams: dict[str, tuple[_Whole, pa.ipc.RecordBatchStreamWriter]] = {}
-        self._full: set[str] = set()
-        """Files to which a write failed; each ends with its last whole batch."""
+        self._arrows = ArrowFiles(path)
+        self._readings = Readings(self._arrows, background)
         self.replies = ReplyRows()
         self.device = "without a name"
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
-        self._chunks: dict[str, list[Chunk]] = {}
-        self._trace_meta: dict[str, dict[str, str]] = {}
         self.seen: set[str] = set()
 
     def __enter__(self) -> Recorder:
@@ -115,7 +102,7 @@ class Recorder:
         try:
             body = msgspec.json.encode(event, enc_hook=plain)
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise _unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
+            raise unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
         if not self._keep_identity and isinstance(event, (Start, Note, Stop)):
             body = without_identity(body.decode()).encode()
         line = b'{"seq":%d,"prev":"%s",' % (self._seq, self._prev.encode()) + body[1:]
@@ -127,7 +114,7 @@ class Recorder:
         except OSError as error:
             with suppress(OSError):  # a torn line would break the chain of the stop line
                 self._events.truncate(end)
-            raise _unwritable(str(self.path / EVENTS), error, MAKE_ROOM) from error
+            raise unwritable(str(self.path / EVENTS), error, MAKE_ROOM) from error
         self._prev = hashlib.sha256(line).hexdigest()
         self._seq += 1
 
@@ -223,12 +210,12 @@ class Recorder:
             rows = [(issue, sample_id, layer, name, counts.tolist()) for name, counts in by_name.items()]
             self._rows["activity"].extend(rows)
 
-    def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int) -> None:
-        """Declare one rail; its readings follow through ``chunk``."""
+    def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int, check: Check | None = None) -> None:
+        """Declare one rail; its readings follow through ``chunk``. ``check`` sees each chunk before it is written."""
         try:
             rail_from_json(dataclasses.asdict(rail))
         except ValueError as error:
-            raise _unwritable(
+            raise unwritable(
                 f"the rail {rail.name!r} of {info.name}", error, "Correct what the driver of this meter declares"
             ) from error
         period = info.clock.tick_hz / rail.rate_hz if rail.rate_hz > 0 else 0.0
@@ -239,27 +226,29 @@ class Recorder:
             "rail": json.dumps(dataclasses.asdict(rail)),
             "grid": json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture}),
         }
-        if any(trace_path(rail.name) == trace_path(known) for known in self._chunks):
+        if any(trace_path(rail.name) == trace_path(known) for known in self._readings):
             raise StoreError(
                 f"two rails would share the file {trace_path(rail.name)}",
                 field="rail",
                 value=rail.name,
                 remedy="Give every rail of every meter a name of its own",
             )
-        self._chunks[rail.name] = []
-        self._trace_meta[rail.name] = meta
+        self._readings.open(rail, meta, check)
 
     def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
-        """Record raw readings, and the time when they reached the host, which bounds the meter's clock."""
-        if chunk.rail not in self._chunks:
+        """Hand over raw readings, and the time when they reached the host, which bounds the meter's clock.
+
+        They are announced in ``events.jsonl`` once they are written. Raises ``StoreError`` for a rail that was not
+        declared, and ``DiskTooSlowError``, once, if too many readings wait.
+        """
+        if chunk.rail not in self._readings:
             raise StoreError(
                 f"readings came for the rail {chunk.rail!r}, which no meter declared",
                 field="rail",
                 value=chunk.rail,
                 remedy="A meter's info() must name every rail that it reads",
             )
-        self._chunks[chunk.rail].append(chunk)
-        self.event(ChunkArrived(rail=chunk.rail, readings=len(chunk.value), arrived_ns=arrived_ns))
+        self._readings.put(chunk, arrived_ns)
 
     def artifact(self, name: str, content: bytes) -> None:
         """Store a file with the recording (model, bench.toml, calibration)."""
@@ -278,32 +267,43 @@ class Recorder:
         except OSError as error:
             with suppress(OSError):
                 target.unlink()
-            raise _unwritable(str(target), error, MAKE_ROOM) from error
+            raise unwritable(str(target), error, MAKE_ROOM) from error
 
     def _keep_room(self) -> None:
         """Keep room on the disk for the stop line and the seal. Raises ``OSError``."""
         needed = ROOM_BYTES + LINE_BYTES * self._files
         if needed > self._room:
             needed += ROOM_BYTES
-            with _Whole(self.path / ROOM, "ab") as file:
+            with Whole(self.path / ROOM, "ab") as file:
                 file.write(bytes(needed - self._room))
                 os.fsync(file.fileno())
             self._room = needed
 
     def flush(self) -> None:
-        """Write every waiting row as one batch per file.
+        """Write every waiting row as one batch per file, and announce the readings that are written.
 
-        Raises ``StoreError`` for a value that does not fit its column, after the other waiting rows are written.
+        Raises ``StoreError`` for a value that does not fit its column, after the other waiting rows are written, and
+        whatever went wrong with readings.
         """
+        self._flush(self._readings.write)
+
+    def settle(self) -> None:
+        """Do the same, and wait until all readings are written and announced."""
+        self._flush(self._readings.settle)
+
+    def _flush(self, write_readings: Callable[[], None]) -> None:
         failed: list[RigError] = []
         self._append_replies(failed)
         for name, rows in self._rows.items():
             waiting, rows[:] = list(rows), []
             self._append_rows(name, waiting, failed)
-        for rail, chunks in self._chunks.items():
-            coming, chunks[:] = list(chunks), []
-            for chunk in coming:
-                self._append(trace_path(rail), partial(trace_batch, chunk, self._trace_meta[rail]), failed)
+        write_readings()
+        try:
+            for line in self._readings.written():
+                self.event(line)
+        except RigError as error:
+            failed.append(error)
+        failed += self._readings.failed()
         if failed:
             raise failed[0]
 
@@ -314,7 +314,7 @@ class Recorder:
         """
         failed = None
         try:
-            self.flush()
+            self.settle()
         except RigError as caught:
             failed = caught
             error = error or caught
@@ -323,7 +323,7 @@ class Recorder:
             self._seal(error, issues, replies)
         except (OSError, MemoryError) as caught:
             if error is None:
-                raise _unwritable("the end of the recording", caught, MAKE_ROOM) from caught
+                raise unwritable("the end of the recording", caught, MAKE_ROOM) from caught
         if failed is not None:
             raise failed
 
@@ -332,16 +332,13 @@ class Recorder:
 
         Raises ``OSError``.
         """
-        for file, writer in self._streams.values():
-            with suppress(OSError):  # a stream without its end is read to its last whole batch
-                writer.close()
-            os.fsync(file.fileno())
-            file.close()
-        self._streams.clear()
+        self._readings.end()
+        digests = self._arrows.finished()
         found = recorded_files(self.path)
         for place in [*{p.parent for p in found}, self.path, self.path.parent]:
             sync_to_disk(place)
-        files = {p.relative_to(self.path).as_posix(): sha256_of(p) for p in found}
+        names = [p.relative_to(self.path).as_posix() for p in found]
+        files = {name: digests.get(name) or sha256_of(p) for name, p in zip(names, found, strict=True)}
         ended = None if error is None else msgspec.convert(error.to_json(), ErrorRecord)
         self.event(Stop(files=files, error=ended, issues=issues, replies=replies))
         os.fsync(self._events.fileno())
@@ -351,10 +348,10 @@ class Recorder:
 
     def close_files(self) -> None:
         """Close the files without a stop line, as after a crash."""
-        for file in (*(stream for stream, _ in self._streams.values()), self._events):
-            with suppress(OSError):  # a driver may have closed it, and the first error says more
-                file.close()
-        self._streams.clear()
+        self._readings.end()
+        self._arrows.close()
+        with suppress(OSError):  # a driver may have closed it, and the first error says more
+            self._events.close()
 
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[RigError]) -> None:
         """One batch, or one per row when a row is at fault, so that the others are kept."""
@@ -365,42 +362,10 @@ class Recorder:
             failed += found
 
     def _append(self, name: str, make: Callable[[], pa.RecordBatch], failed: list[RigError]) -> bool:
-        end: int | None = None
-        try:
-            batch = make()
-            if name in self._full:
-                return True  # the first failure was reported
-            stream, writer = self._stream(name, batch.schema)
-            end = stream.tell()
-            writer.write_batch(batch)
-        except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError, MemoryError) as error:
-            disk = isinstance(error, OSError)
-            if disk:
-                self._cut(name, end)
-            remedy = MAKE_ROOM if disk else "Check what the driver delivers. What came before is kept"
-            failed.append(_unwritable(f"a batch of {name}", error, remedy))
-            return False
-        return True
-
-    def _cut(self, name: str, end: int | None) -> None:
-        """End a file with its last whole batch; later batches would need what the failed one held."""
-        self._full.add(name)
-        stream, _ = self._streams.pop(name, (None, None))
-        with suppress(OSError):
-            if stream is not None and end is not None:
-                stream.truncate(end)
-            if stream is not None:
-                stream.close()
-
-    def _stream(self, name: str, schema: pa.Schema) -> tuple[_Whole, pa.ipc.RecordBatchStreamWriter]:
-        if name not in self._streams:
-            file = _Whole(self.path / name, "wb")
-            self._streams[name] = (file, pa.ipc.new_stream(file, schema))
-        return self._streams[name]
-
-
-def _unwritable(what: str, error: Exception, remedy: str) -> StoreError:
-    return StoreError(f"{what} cannot be written: {error}", field="out", value=repr(error), remedy=remedy)
+        error = self._arrows.append(name, make)
+        if error is not None:
+            failed.append(error)
+        return error is None
 
 
 def _within_limit(size: int) -> None:

@@ -116,7 +116,7 @@ def test_readings_of_one_long_hand_over_do_not_wait_in_memory(play: Play, plant:
     inside = log[at : next(k for k, entry in enumerate(log) if entry[0] == "reply")]
     chunks = [k for k, entry in enumerate(inside) if entry == ("event", "chunk")]
     assert len(chunks) >= 10
-    assert all(inside[k + 1] == ("flush",) for k in chunks)
+    assert all(inside[k - 1] == ("flush",) for k in chunks)
 
 
 def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant) -> None:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.errors import DeviceError, RigError, StoreError
+from rig.recording.arrow_files import Whole
 from rig.recording.reader import Run, open_run
 from rig.recording.rows import NULL, ROWS, ReplyRows
 from rig.recording.writer import Recorder
@@ -190,7 +191,7 @@ def test_an_output_that_json_cannot_hold_is_refused_and_the_rows_around_it_are_k
 
 def test_a_full_disk_is_an_error_and_not_a_full_buffer_that_swallows(tmp_path: Path, monkeypatch: Any) -> None:
     with Recorder(tmp_path / "run") as recorder:
-        monkeypatch.setattr(recorder, "_stream", lambda *_: (_ for _ in ()).throw(OSError(28, "no space left")))
+        monkeypatch.setattr(Whole, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "no space left")))
         with pytest.raises(StoreError, match="cannot be written"):
             for k in range(ROWS + 1):
                 answer(recorder, k, None)

@@ -72,8 +72,7 @@ class JoulescopeStream:
             self._held = 0
         supply, *_ = self._info.rails
         parts = [self._gaps.take(number, value) for number, _, value in blocks]
-        value = np.concatenate([np.zeros(0), *parts])
-        chunks = [Chunk(supply.name, value, flags=np.zeros(len(value), np.uint8))]
+        chunks = [Chunk(supply.name, np.concatenate([np.zeros(0, np.float32), *parts]))]
         if self._marks is not None and self._zero_id is not None:
             chunks.append(self._marks.edges(self._zero_id, self._info.clock.tick_hz, ended))
         yield chunks
@@ -99,7 +98,7 @@ class JoulescopeStream:
     def _on_data(self, topic: str, block: Mapping[str, Any]) -> None:
         """Copy a block, whose memory is the package's. Called in the package's thread."""
         factor = int(block["decimate_factor"])
-        value = np.array(block["data"], dtype=np.float64)
+        value = np.array(block["data"], dtype=np.float32)
         with self._lock:
             self._heard_s = time.monotonic()
             self._arrived_ns = self._arrived_ns or self._clock.now_ns()

@@ -1,0 +1,123 @@
+"""The Arrow streams of a run directory: appended to in whole batches, and hashed as they are written."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rig.errors import StoreError
+
+MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
+
+
+class Whole(io.FileIO):
+    """A file to which each write goes whole, or raises; Arrow does not look at how much was written."""
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        left = view
+        while left:
+            left = left[super().write(left) or 0 :]
+        return len(view)
+
+
+class Hashed(Whole):
+    """A file whose SHA-256 is made as it is written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "wb")
+        self.sha256, self.hashed = hashlib.sha256(), 0
+
+    def write(self, data: Any) -> int:
+        count = super().write(data)
+        self.sha256.update(data)
+        self.hashed += count
+        return count
+
+    def cut(self, end: int, sha256: Any) -> None:
+        """Go back to where the file was ``end`` bytes long and had this hash. Raises ``OSError``."""
+        self.truncate(end)
+        self.sha256, self.hashed = sha256, end
+
+
+class ArrowFiles:
+    """The streams of one run. Two threads may append at the same time, but not to the same file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._streams: dict[str, tuple[Hashed, pa.ipc.RecordBatchStreamWriter]] = {}
+        self._digests: dict[str, str] = {}
+        self.full: set[str] = set()
+        """Files to which a write failed; each ends with its last whole batch."""
+
+    def append(self, name: str, make: Callable[[], pa.RecordBatch]) -> StoreError | None:
+        """Write a batch to the file ``name``, and return what went wrong. Nothing is written to a file in ``full``."""
+        before: tuple[int, Any] | None = None
+        try:
+            batch = make()
+            if name in self.full:
+                return None  # the first failure was reported
+            file, writer = self._stream(name, batch.schema)
+            before = file.hashed, file.sha256.copy()
+            writer.write_batch(batch)
+        except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError, MemoryError) as error:
+            disk = isinstance(error, OSError)
+            if disk:
+                self._end(name, before)
+            remedy = MAKE_ROOM if disk else "Check what the driver delivers. What came before is kept"
+            return unwritable(f"a batch of {name}", error, remedy)
+        return None
+
+    def finished(self) -> dict[str, str]:
+        """Sync and close every file. Return the SHA-256 of each that was hashed as it was written, by its name.
+
+        A file whose length is not what was hashed is left out. Raises ``OSError``.
+        """
+        for name, (file, writer) in self._streams.items():
+            with suppress(OSError):  # a stream without its end is read to its last whole batch
+                writer.close()
+            os.fsync(file.fileno())
+            self._close(name, file)
+        self._streams.clear()
+        return self._digests
+
+    def close(self) -> None:
+        """Close the files as they are, as after a crash."""
+        for file, _ in self._streams.values():
+            with suppress(OSError):  # a driver may have closed it, and the first error says more
+                file.close()
+        self._streams.clear()
+
+    def _stream(self, name: str, schema: pa.Schema) -> tuple[Hashed, pa.ipc.RecordBatchStreamWriter]:
+        if name not in self._streams:
+            file = Hashed(self._path / name)
+            self._streams[name] = (file, pa.ipc.new_stream(file, schema))
+        return self._streams[name]
+
+    def _end(self, name: str, before: tuple[int, Any] | None) -> None:
+        """End a file with its last whole batch; later batches would need what the failed one held."""
+        self.full.add(name)
+        file, _ = self._streams.pop(name, (None, None))
+        with suppress(OSError):
+            if file is not None and before is not None:
+                file.cut(*before)
+        with suppress(OSError):
+            if file is not None:
+                self._close(name, file)
+
+    def _close(self, name: str, file: Hashed) -> None:
+        if os.fstat(file.fileno()).st_size == file.hashed:
+            self._digests[name] = file.sha256.hexdigest()
+        file.close()
+
+
+def unwritable(what: str, error: Exception, remedy: str) -> StoreError:
+    """Return the error for a part of a recording that cannot be written."""
+    return StoreError(f"{what} cannot be written: {error}", field="out", value=repr(error), remedy=remedy)

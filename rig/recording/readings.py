@@ -1,0 +1,204 @@
+"""Readings on their way to the trace files: checked, joined, hashed and written, perhaps by a thread of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from rig.errors import DiskTooSlowError, RigError
+from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, unwritable
+from rig.recording.columns import joined, trace_batch
+from rig.recording.events import ChunkArrived
+from rig.recording.layout import trace_path
+from rig.types import Chunk, Rail
+
+HOLDS_BYTES = 1 << 28
+"""So much may wait for the disk: 16 s of two rails of 2,000,000 readings a second."""
+BATCH = 1 << 20
+"""Chunks are joined to batches of so many readings at most."""
+
+Check = Callable[[Chunk, Chunk | None], None]
+"""Look at a chunk and the one before it; raises a ``RigError`` for readings that no reader could use."""
+
+
+@dataclass
+class _Waiting:
+    """One rail: what waits to be written, and what was written and is not yet announced."""
+
+    rail: Rail
+    meta: Mapping[str, str]
+    check: Check | None
+    chunks: deque[tuple[Chunk, ChunkArrived]] = field(default_factory=deque)
+    written: deque[ChunkArrived] = field(default_factory=deque)
+    came: int = 0
+    """Readings that were handed over. Only the thread of the run counts here."""
+    gone: int = 0
+    """Readings that no longer wait. Only who writes counts here."""
+    last: Chunk | None = None
+    ended: bool = False
+    """Whether the check refused a chunk; the place of later readings may follow from those before."""
+
+
+class Readings:
+    """The readings of all rails of a run.
+
+    ``put`` hands over a chunk and never waits for the disk. ``write`` writes all that waits; with ``background``, it
+    lets a thread do so. ``settle`` waits for it. ``written`` and ``failed`` say what became of it.
+    """
+
+    def __init__(self, files: ArrowFiles, background: bool) -> None:
+        self._files, self._background = files, background
+        self._rails: dict[str, _Waiting] = {}
+        self._writing, self._work, self._halt = threading.Lock(), threading.Event(), False
+        self._thread: threading.Thread | None = None
+        self._failed: deque[RigError] = deque()
+        self._late = False
+        self._came = self._gone = 0
+        """Bytes that were handed over, and that no longer wait; counted as in ``_Waiting``."""
+
+    def __contains__(self, rail: str) -> bool:
+        return rail in self._rails
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rails)
+
+    def open(self, rail: Rail, meta: Mapping[str, str], check: Check | None) -> None:
+        """Declare a rail; ``meta`` describes it in its file."""
+        self._rails[rail.name] = _Waiting(rail, meta, check)
+
+    def put(self, chunk: Chunk, arrived_ns: int) -> None:
+        """Hand over readings of a declared rail. What is no array counts as no reading.
+
+        Raises ``DiskTooSlowError``, once, if more readings wait for the thread than may. These are written too.
+        """
+        own = self._rails[chunk.rail]
+        own.came += _count(chunk)
+        self._came += _bytes(chunk)
+        rate_hz, waiting = own.rail.rate_hz, self._came - self._gone
+        waiting_s = (own.came - own.gone) / rate_hz if self._background and rate_hz > 0 else None
+        line = ChunkArrived(rail=chunk.rail, readings=_count(chunk), arrived_ns=arrived_ns, waiting_s=waiting_s)
+        own.chunks.append((chunk, line))
+        if self._background and waiting > HOLDS_BYTES and not self._late:
+            self._late = True
+            what = f"{waiting} bytes of readings wait to be written, {waiting_s or 0.0:.1f} s of rail {chunk.rail}"
+            raise DiskTooSlowError(
+                f"the disk is too slow: {what}, but only {HOLDS_BYTES} bytes may",
+                field="out",
+                value=waiting,
+                remedy="Choose another --out, or a lower rate of the meter. What had arrived is kept",
+            )
+
+    def write(self) -> None:
+        """Write what waits; with ``background``, let the thread do so."""
+        if not self._background:
+            self.settle()
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="readings to disk", daemon=True)
+            self._thread.start()
+        self._work.set()
+
+    def settle(self) -> None:
+        """Write all that waits; return when it is written."""
+        with self._writing:
+            while any([self._write_some(own) for own in self._rails.values()]):  # noqa: C419  each rail in turn
+                pass
+
+    def end(self) -> None:
+        """End the thread, once it has written what waits."""
+        if self._thread is not None:
+            self._halt = True
+            self._work.set()
+            self._thread.join()
+
+    def written(self) -> Iterator[ChunkArrived]:
+        """Yield the lines of what was written since the last call; one for the chunks of a rail that came together."""
+        for own in self._rails.values():
+            lines = [own.written.popleft() for _ in range(len(own.written))]
+            for _, together in groupby(lines, key=lambda line: line.arrived_ns):
+                *before, last = together
+                yield replace(last, readings=last.readings + sum(line.readings for line in before))
+
+    def failed(self) -> list[RigError]:
+        """Return what went wrong since the last call."""
+        return [self._failed.popleft() for _ in range(len(self._failed))]
+
+    def _run(self) -> None:
+        while not self._halt:
+            self._work.wait()
+            self._work.clear()
+            self.settle()
+
+    def _write_some(self, own: _Waiting) -> bool:
+        """Write one batch of a rail; whether anything waited."""
+        taken = self._taken(own)
+        if not taken:
+            return False
+        chunks, lines = zip(*taken, strict=True)
+        name = trace_path(own.rail.name)
+        try:
+            usable = self._usable(own, chunks)
+            if usable:
+                error = self._files.append(name, partial(trace_batch, joined(usable), own.meta))
+                if error is not None:
+                    self._failed.append(error)
+                elif name not in self._files.full:
+                    own.written.extend(lines[: len(usable)])
+        except Exception as error:
+            self._failed.append(unwritable(f"readings of rail {own.rail.name}", error, MAKE_ROOM))
+        own.gone += sum(map(_count, chunks))
+        self._gone += sum(map(_bytes, chunks))
+        return True
+
+    def _taken(self, own: _Waiting) -> list[tuple[Chunk, ChunkArrived]]:
+        """The next chunks of one type, as many as one batch may hold, or one that holds more."""
+        taken: list[tuple[Chunk, ChunkArrived]] = []
+        held = 0
+        while own.chunks:
+            chunk, _ = own.chunks[0]
+            held += _count(chunk)
+            if taken and (held > BATCH or _kind(chunk) != _kind(taken[0][0])):
+                break
+            taken.append(own.chunks.popleft())
+        return taken
+
+    def _usable(self, own: _Waiting, chunks: tuple[Chunk, ...]) -> list[Chunk]:
+        """The chunks before the first that the check refuses."""
+        usable: list[Chunk] = []
+        for chunk in chunks:
+            if own.ended:
+                break
+            try:
+                if own.check is not None:
+                    own.check(chunk, own.last)
+            except RigError as error:
+                own.ended = True
+                self._failed.append(error)
+                break
+            own.last = chunk if _count(chunk) else own.last
+            usable.append(chunk)
+        return usable
+
+
+def _columns(chunk: Chunk) -> list[Any]:
+    return [chunk.value, chunk.start_tick, chunk.end_tick, chunk.flags]
+
+
+def _count(chunk: Chunk) -> int:
+    return len(chunk.value) if isinstance(chunk.value, np.ndarray) and chunk.value.ndim == 1 else 0
+
+
+def _bytes(chunk: Chunk) -> int:
+    return sum(getattr(column, "nbytes", 0) for column in _columns(chunk))
+
+
+def _kind(chunk: Chunk) -> list[str]:
+    return [f"{getattr(c, 'dtype', type(c))}, {getattr(c, 'ndim', 0)} axes" for c in _columns(chunk)]

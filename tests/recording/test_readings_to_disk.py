@@ -1,0 +1,178 @@
+"""Readings on their way to disk: a thread of their own writes and hashes them, and what waits is bounded."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rig.errors import DiskTooSlowError, MeterError, StoreError
+from rig.recording import arrow_files
+from rig.recording.events import ChunkArrived
+from rig.recording.layout import sha256_of
+from rig.recording.reader import open_run
+from rig.recording.readings import BATCH
+from rig.recording.writer import Recorder
+from rig.types import Chunk, ClockInfo, MeterInfo, Rail
+from tests.support.start_lines import HOST, start
+
+RATE_HZ = 1e3
+CORE = Rail("core", rate_hz=RATE_HZ)
+CLOCKS = [HOST, {"name": "meter", "tick_hz": 1e6}]
+METER = MeterInfo("hand", "simulator", ClockInfo("meter", 1e6), (CORE,))
+
+
+def readings(first: int, count: int) -> Chunk:
+    return Chunk("core", np.arange(first, first + count, dtype=np.float32))
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[Recorder]:
+    """A recorder that writes readings in a thread, with one rail."""
+    with Recorder(tmp_path / "run", background=True) as recorder:
+        recorder.event(start(clocks=CLOCKS))
+        recorder.open_trace(METER, CORE, 0)
+        yield recorder
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """A disk that takes nothing until the event is set."""
+    free, write = threading.Event(), arrow_files.Whole.write
+
+    def slow(file: arrow_files.Whole, data: Any) -> int:
+        if str(file.name).endswith(".arrows"):
+            free.wait()
+        return write(file, data)
+
+    monkeypatch.setattr(arrow_files.Whole, "write", slow)
+    yield free
+    free.set()
+
+
+def announced(path: Path) -> list[tuple[int, int]]:
+    return [(e.readings, e.arrived_ns) for e in open_run(path).of_type(ChunkArrived)]
+
+
+def test_a_disk_that_takes_nothing_holds_up_nobody_and_nothing_is_lost(
+    recorder: Recorder, disk: threading.Event
+) -> None:
+    for k in range(5):
+        recorder.chunk(readings(100 * k, 100), k)
+        recorder.flush()
+    assert announced(recorder.path) == []
+    disk.set()
+    recorder.stop()
+    assert announced(recorder.path) == [(100, k) for k in range(5)]
+    assert open_run(recorder.path).traces["core"].value.tolist() == list(range(500))
+
+
+def test_readings_are_announced_only_when_they_are_on_disk(recorder: Recorder, disk: threading.Event) -> None:
+    recorder.chunk(readings(0, 100), 1)
+    recorder.flush()
+    recorder.flush()
+    assert announced(recorder.path) == []
+    disk.set()
+    recorder.settle()
+    assert announced(recorder.path) == [(100, 1)]
+    assert len(open_run(recorder.path).traces["core"].value) == 100
+
+
+def test_how_full_the_buffer_was_is_recorded_in_seconds_of_readings(recorder: Recorder, disk: threading.Event) -> None:
+    for k in range(3):
+        recorder.chunk(readings(100 * k, 100), k)
+        recorder.flush()
+    disk.set()
+    recorder.stop()
+    waited_s = [e.waiting_s for e in open_run(recorder.path).of_type(ChunkArrived)]
+    assert waited_s == pytest.approx([0.1, 0.2, 0.3])
+
+
+def test_a_disk_that_is_too_slow_is_a_typed_error_and_what_had_arrived_is_kept(
+    recorder: Recorder, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rig.recording.readings.HOLDS_BYTES", 4 * 1000)
+    with pytest.raises(DiskTooSlowError, match=r"1\.1 s of rail core") as caught:
+        for k in range(20):
+            recorder.chunk(readings(100 * k, 100), k)
+            recorder.flush()
+    recorder.chunk(readings(1100, 100), 11)  # what the meter still had when it was stopped
+    disk.set()
+    recorder.stop(caught.value)
+    run = open_run(recorder.path)
+    assert run.error is not None
+    assert run.error.error == "DiskTooSlowError"
+    assert run.traces["core"].value.tolist() == list(range(1200))
+
+
+def test_an_error_of_the_thread_is_raised_where_readings_are_handed_over(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    recorder.chunk(readings(0, 10), 0)
+    recorder.settle()
+    monkeypatch.setattr(arrow_files.Hashed, "write", full)
+    recorder.chunk(readings(10, 10), 1)
+    with pytest.raises(StoreError, match="No space left"):
+        recorder.settle()
+    monkeypatch.undo()
+    recorder.chunk(readings(20, 10), 2)  # what comes later would leave a hole, and is not written
+    recorder.stop()
+    assert announced(recorder.path) == [(10, 0)]
+    assert open_run(recorder.path).traces["core"].value.tolist() == list(range(10))
+
+
+def test_readings_that_the_check_refuses_end_their_rail(tmp_path: Path) -> None:
+    def check(chunk: Chunk, last: Chunk | None) -> None:
+        if last is not None and chunk.value[0] < last.value[-1]:
+            raise MeterError("it ran backwards")
+
+    with Recorder(tmp_path / "run") as recorder:
+        recorder.event(start(clocks=CLOCKS))
+        recorder.open_trace(METER, CORE, 0, check)
+        for first in (0, 10, 5, 20):
+            recorder.chunk(readings(first, 10), first)
+        with pytest.raises(MeterError, match="backwards"):
+            recorder.stop()
+    assert open_run(tmp_path / "run").traces["core"].value.tolist() == list(range(20))
+    assert announced(tmp_path / "run") == [(10, 0), (10, 10)]
+
+
+def test_a_batch_is_joined_of_what_waits_and_stays_small(recorder: Recorder, disk: threading.Event) -> None:
+    import pyarrow as pa
+
+    for k in range(20):
+        recorder.chunk(Chunk("core", np.full(BATCH // 8, k, np.float32)), k)
+    disk.set()
+    recorder.stop()
+    with pa.ipc.open_stream(recorder.path / "traces" / "core.arrows") as reader:
+        rows = [batch.num_rows for batch in reader]
+    assert sum(rows) == 20 * (BATCH // 8)
+    assert max(rows) <= BATCH
+    assert len(rows) < 10
+
+
+def test_files_are_hashed_as_they_are_written_and_not_read_again(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(path: Path) -> str:
+        read.append(path.name)
+        return sha256_of(path)
+
+    monkeypatch.setattr("rig.recording.writer.sha256_of", counted)
+    recorder.chunk(readings(0, 1000), 1)
+    recorder.stop()
+    assert "core.arrows" not in read
+    trace = recorder.path / "traces" / "core.arrows"
+    stop = open_run(recorder.path).stop
+    assert stop is not None
+    assert stop.files["traces/core.arrows"] == hashlib.sha256(trace.read_bytes()).hexdigest()
