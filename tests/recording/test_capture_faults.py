@@ -1,0 +1,73 @@
+"""A capture at the rate of the instruments that is killed, or whose disk fills, reads to its last whole batch."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.capture import PATTERN, pattern
+from rig.errors import StoreError
+from rig.recording.events import ChunkArrived
+from rig.recording.reader import Run, open_run
+
+pytestmark = pytest.mark.real_time
+
+CAPTURE = """
+import sys
+from pathlib import Path
+from benchmarks.capture import connected, recorded
+from rig.errors import RigError
+try:
+    recorded(Path(sys.argv[1]), connected(2, 2_000_000)[0], 60.0)
+except RigError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_code)
+"""
+
+
+def check_readings(run: Run) -> None:
+    """Each rail holds the readings that were sent, in order and without a hole, and no more was announced."""
+    assert sorted(run.traces) == ["rail0", "rail1"]
+    for k, (name, trace) in enumerate(sorted(run.traces.items())):
+        sent = pattern(k + 1)[:PATTERN]
+        value = np.asarray(trace.value)
+        assert len(value) > 100_000
+        np.testing.assert_array_equal(value, np.resize(sent, len(value)))
+        assert 0 < sum(e.readings for e in run.of_type(ChunkArrived) if e.rail == name) <= len(value)
+
+
+def test_killed_in_the_middle_it_reads_to_the_last_whole_batch_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    trace, until_s = path / "traces" / "rail1.arrows", time.monotonic() + 60.0
+    with subprocess.Popen([sys.executable, "-c", CAPTURE, str(path)]) as process:
+        while not (trace.exists() and trace.stat().st_size > 4_000_000) and time.monotonic() < until_s:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    run = open_run(path)
+    assert run.stop is None
+    check_readings(run)
+
+
+def test_a_disk_that_fills_is_a_typed_error_and_what_was_written_is_sealed(tmp_path: Path) -> None:
+    space = ["unshare", "-Urm"]
+    if shutil.which("unshare") is None or subprocess.run([*space, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system permits no mount namespace of one's own (unshare -Urm)")
+    disk, kept = tmp_path / "disk", tmp_path / "kept"
+    disk.mkdir()
+    script = f'mount -t tmpfs -o size=16m none {disk} && "$@"; code=$?; cp -r {disk}/run {kept}; exit $code'
+    argv = [*space, "sh", "-c", script, "sh", sys.executable, "-c", CAPTURE, str(disk / "run")]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == StoreError.exit_code, done.stderr
+    assert "`rig report` reads it" in done.stderr
+    run = open_run(kept)
+    assert run.sealed
+    assert run.error is not None
+    assert run.error.error == "StoreError"
+    check_readings(run)
