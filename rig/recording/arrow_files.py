@@ -16,6 +16,8 @@ from rig.errors import StoreError
 
 MAKE_ROOM = "Make room, or choose another --out. What was recorded until now is kept; `rig report` reads it"
 
+CHECK_DRIVER = "Check what the driver delivers. What came before is kept"
+
 
 class Whole(io.FileIO):
     """A file to which each write goes whole, or raises; Arrow does not look at how much was written."""
@@ -71,8 +73,7 @@ class ArrowFiles:
             disk = isinstance(error, OSError)
             if disk:
                 self._end(name, before)
-            remedy = MAKE_ROOM if disk else "Check what the driver delivers. What came before is kept"
-            return unwritable(f"a batch of {name}", error, remedy)
+            return unwritable(f"a batch of {name}", error, MAKE_ROOM if disk else CHECK_DRIVER)
         return None
 
     def finished(self) -> dict[str, str]:

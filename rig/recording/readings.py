@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from rig.errors import DiskTooSlowError, RigError
-from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, unwritable
+from rig.recording.arrow_files import CHECK_DRIVER, ArrowFiles, unwritable
 from rig.recording.columns import joined, trace_batch
 from rig.recording.events import ChunkArrived
 from rig.recording.layout import trace_path
@@ -147,13 +146,13 @@ class Readings:
         try:
             usable = self._usable(own, chunks)
             if usable:
-                error = self._files.append(name, partial(trace_batch, joined(usable), own.meta))
+                error = self._files.append(name, lambda: trace_batch(joined(usable), own.meta))
                 if error is not None:
                     self._failed.append(error)
                 elif name not in self._files.full:
                     own.written.extend(lines[: len(usable)])
         except Exception as error:
-            self._failed.append(unwritable(f"readings of rail {own.rail.name}", error, MAKE_ROOM))
+            self._failed.append(unwritable(f"readings of rail {own.rail.name}", error, CHECK_DRIVER))
         own.gone += sum(map(_count, chunks))
         self._gone += sum(map(_bytes, chunks))
         return True
