@@ -141,14 +141,14 @@ def _chunks_of(take: Callable[[], Sequence[Chunk]], info: MeterInfo) -> list[Chu
 
 def _record_chunks(chunks: Sequence[Chunk], meter: Meter, acquisition: Acquisition) -> None:
     """Hand the readings over to the recorder, which checks and writes them. Raises ``StoreError``."""
-    info = acquisition.infos[id(meter)]
+    info, last = acquisition.infos[id(meter)], {chunk.rail: chunk for chunk in chunks if np.size(chunk.value)}
     now_ns = acquisition.bench.clock.now_ns()
     for chunk in chunks:
         acquisition.recorder.chunk(chunk, now_ns)
-        if np.size(chunk.value):
-            acquisition.last_reading_ns[id(meter), chunk.rail] = now_ns
-            if chunk.rail not in _edge_rails(info):
-                acquisition.live_w[chunk.rail] = _mean_w(info, chunk)
+    for rail, chunk in last.items():
+        acquisition.last_reading_ns[id(meter), rail] = now_ns
+        if rail not in _edge_rails(info):
+            acquisition.live_w[rail] = _mean_w(info, chunk)
 
 
 def _check_usable(name: str, rail: Rail, chunk: Chunk, last: Chunk | None) -> None:

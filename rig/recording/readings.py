@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -28,6 +28,10 @@ Check = Callable[[Chunk, Chunk | None], None]
 """Look at a chunk and the one before it; raises a ``RigError`` for readings that no reader could use."""
 
 
+_Arrived = tuple[Chunk, int, float | None]
+"""A chunk, when it arrived (host ns), and how much of its rail waited then (s)."""
+
+
 @dataclass
 class _Waiting:
     """One rail: what waits to be written, and what was written and is not yet announced."""
@@ -35,7 +39,7 @@ class _Waiting:
     rail: Rail
     meta: Mapping[str, str]
     check: Check | None
-    chunks: deque[tuple[Chunk, ChunkArrived]] = field(default_factory=deque)
+    chunks: deque[_Arrived] = field(default_factory=deque)
     written: deque[ChunkArrived] = field(default_factory=deque)
     came: int = 0
     """Readings that were handed over. Only the thread of the run counts here."""
@@ -83,8 +87,7 @@ class Readings:
         self._came += _bytes(chunk)
         rate_hz, waiting = own.rail.rate_hz, self._came - self._gone
         waiting_s = (own.came - own.gone) / rate_hz if self._background and rate_hz > 0 else None
-        line = ChunkArrived(rail=chunk.rail, readings=_count(chunk), arrived_ns=arrived_ns, waiting_s=waiting_s)
-        own.chunks.append((chunk, line))
+        own.chunks.append((chunk, arrived_ns, waiting_s))
         if self._background and waiting > HOLDS_BYTES and not self._late:
             self._late = True
             what = f"{waiting} bytes of readings wait to be written, {waiting_s or 0.0:.1f} s of rail {chunk.rail}"
@@ -141,7 +144,7 @@ class Readings:
         taken = self._taken(own)
         if not taken:
             return False
-        chunks, lines = zip(*taken, strict=True)
+        chunks = [chunk for chunk, *_ in taken]
         name = trace_path(own.rail.name)
         try:
             usable = self._usable(own, chunks)
@@ -150,26 +153,26 @@ class Readings:
                 if error is not None:
                     self._failed.append(error)
                 elif name not in self._files.full:
-                    own.written.extend(lines[: len(usable)])
+                    own.written.extend(map(_line, taken[: len(usable)]))
         except Exception as error:
             self._failed.append(unwritable(f"readings of rail {own.rail.name}", error, CHECK_DRIVER))
         own.gone += sum(map(_count, chunks))
         self._gone += sum(map(_bytes, chunks))
         return True
 
-    def _taken(self, own: _Waiting) -> list[tuple[Chunk, ChunkArrived]]:
+    def _taken(self, own: _Waiting) -> list[_Arrived]:
         """The next chunks of one type, as many as one batch may hold, or one that holds more."""
-        taken: list[tuple[Chunk, ChunkArrived]] = []
+        taken: list[_Arrived] = []
         held = 0
         while own.chunks:
-            chunk, _ = own.chunks[0]
+            chunk = own.chunks[0][0]
             held += _count(chunk)
             if taken and (held > BATCH or _kind(chunk) != _kind(taken[0][0])):
                 break
             taken.append(own.chunks.popleft())
         return taken
 
-    def _usable(self, own: _Waiting, chunks: tuple[Chunk, ...]) -> list[Chunk]:
+    def _usable(self, own: _Waiting, chunks: Sequence[Chunk]) -> list[Chunk]:
         """The chunks before the first that the check refuses."""
         usable: list[Chunk] = []
         for chunk in chunks:
@@ -185,6 +188,11 @@ class Readings:
             own.last = chunk if _count(chunk) else own.last
             usable.append(chunk)
         return usable
+
+
+def _line(arrived: _Arrived) -> ChunkArrived:
+    chunk, arrived_ns, waiting_s = arrived
+    return ChunkArrived(rail=chunk.rail, readings=_count(chunk), arrived_ns=arrived_ns, waiting_s=waiting_s)
 
 
 def _columns(chunk: Chunk) -> list[Any]:
