@@ -83,9 +83,9 @@ class Readings:
         Raises ``DiskTooSlowError``, once, if more readings wait for the thread than may. These are written too.
         """
         own = self._rails[chunk.rail]
+        rate_hz, waiting = own.rail.rate_hz, self._came - self._gone
         own.came += _count(chunk)
         self._came += _bytes(chunk)
-        rate_hz, waiting = own.rail.rate_hz, self._came - self._gone
         waiting_s = (own.came - own.gone) / rate_hz if self._background and rate_hz > 0 else None
         own.chunks.append((chunk, arrived_ns, waiting_s))
         if self._background and waiting > HOLDS_BYTES and not self._late:

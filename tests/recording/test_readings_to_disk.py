@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fixtures.worlds.random_draw import blank
+from rig.engine.acquisition import Bench
+from rig.engine.blocking_device import blocking
+from rig.engine.clock import HostClock
+from rig.engine.record import record
 from rig.errors import DiskTooSlowError, MeterError, StoreError
 from rig.recording import arrow_files
 from rig.recording.events import ChunkArrived
@@ -18,7 +24,7 @@ from rig.recording.layout import sha256_of
 from rig.recording.reader import open_run
 from rig.recording.readings import BATCH
 from rig.recording.writer import Recorder
-from rig.types import Chunk, ClockInfo, MeterInfo, Rail
+from rig.types import Bracket, Chunk, ClockInfo, Idle, Mark, MeterInfo, Rail
 from tests.support.start_lines import HOST, start
 
 RATE_HZ = 1e3
@@ -97,17 +103,55 @@ def test_a_disk_that_is_too_slow_is_a_typed_error_and_what_had_arrived_is_kept(
     recorder: Recorder, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rig.recording.readings.HOLDS_BYTES", 4 * 1000)
-    with pytest.raises(DiskTooSlowError, match=r"1\.1 s of rail core") as caught:
+    with pytest.raises(DiskTooSlowError, match=r"1\.2 s of rail core") as caught:
         for k in range(20):
             recorder.chunk(readings(100 * k, 100), k)
             recorder.flush()
-    recorder.chunk(readings(1100, 100), 11)  # what the meter still had when it was stopped
+    recorder.chunk(readings(1200, 100), 12)  # what the meter still had when it was stopped
     disk.set()
     recorder.stop(caught.value)
     run = open_run(recorder.path)
     assert run.error is not None
     assert run.error.error == "DiskTooSlowError"
-    assert run.traces["core"].value.tolist() == list(range(1200))
+    assert run.traces["core"].value.tolist() == list(range(1300))
+
+
+class Pouring:
+    """A meter that has 100 readings whenever it is asked, and whose stop lets the disk go on."""
+
+    def __init__(self, disk: threading.Event) -> None:
+        self._disk = disk
+
+    def info(self) -> MeterInfo:
+        return METER
+
+    def start(self) -> Bracket:
+        return Bracket(time.monotonic_ns(), 0, time.monotonic_ns())
+
+    def read(self) -> list[Chunk]:
+        return [readings(0, 100)]
+
+    def stop(self) -> list[Chunk]:
+        self._disk.set()
+        return self.read()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_run_whose_disk_is_too_slow_ends_with_that_error_and_keeps_what_had_arrived(
+    tmp_path: Path, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rig.recording.readings.HOLDS_BYTES", 100)
+    device = blocking(lambda sample: None)
+    bench = Bench(device, (Pouring(disk),), HostClock())
+    with pytest.raises(DiskTooSlowError):
+        record(tmp_path / "run", bench, blank(1), [Mark(), Mark(), Idle(60.0)], scenario={"name": "slow"}, argv=[])
+    run = open_run(tmp_path / "run")
+    assert run.sealed
+    assert run.error is not None
+    assert run.error.error == "DiskTooSlowError"
+    assert len(run.traces["core"].value) == sum(n for n, _ in announced(run.path)) == 300
 
 
 def test_an_error_of_the_thread_is_raised_where_readings_are_handed_over(
