@@ -41,7 +41,9 @@ def embedded(series: Series, simulated: bool) -> dict[str, Any] | None:
     return {
         "simulated": simulated,
         "extent": [float(total.start_s[0]), float(total.end_s[-1])],
-        "rails": [{"name": clean(r.rail), "unit": "W", "layers": _layers(r, near, each, WHOLE // len(shown))} for r in shown],
+        "rails": [
+            {"name": clean(r.rail), "unit": "W", "layers": _layers(r, near, each, WHOLE // len(shown))} for r in shown
+        ],
         "phases": [{"name": clean(name), "colour": colour} for name, colour in colours_of(windows).items()],
         "spans": [_packed(w if few else _touching(w, near), "<f8") for w in windows.values()],
         "jumps": [jump.to_json() for jump in jumps],
@@ -61,9 +63,7 @@ def _touching(windows: Floats, near: Sequence[tuple[float, float]]) -> Floats:
     return windows[seen]
 
 
-def _layers(
-    rail: RailSeries, near: Sequence[tuple[float, float]], each: int, columns: int
-) -> list[dict[str, Any]]:
+def _layers(rail: RailSeries, near: Sequence[tuple[float, float]], each: int, columns: int) -> list[dict[str, Any]]:
     """Columns and single readings, the finest first; the last layer is the whole trace."""
     whole = _layer(rail, 0, len(rail.watts), columns)
     if whole["single"]:

@@ -32,3 +32,12 @@ def policy(*, scripts: bool, server: bool = False) -> str:
     digest = base64.b64encode(hashlib.sha256(str(script()).encode()).digest()).decode()
     own = f"; script-src 'sha256-{digest}'" if scripts else ""
     return "default-src 'none'; style-src 'unsafe-inline'" + own + ("; connect-src 'self'" if server else "")
+
+
+def page_of(model: dict[str, Any]) -> str:
+    """Return the page that a server shows; ``model`` is that of ``reports.viewing.whole``."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    env = Environment(loader=PackageLoader("reports", "templates"), autoescape=True, undefined=StrictUndefined)
+    given = {"model": model, "json": as_json(model), "script": script(), "simulated": model["simulated"]}
+    return env.get_template("view.html.j2").render(**given)

@@ -96,6 +96,25 @@ class LongTrace:
         parts = (level.least[a:b], level.mean[a:b], level.most[a:b], level.count[a:b])
         return _look(edges, parts, held, columns)
 
+    def clipped(self, windows_s: Floats) -> Indices:
+        """Return how many readings that begin in each window are at the end of the meter's range, shape (k,).
+
+        ``windows_s`` has shape (k, 2). Readings that the instrument flagged count too. This reads the whole trace.
+        """
+        counts, row, top = np.zeros(len(windows_s), np.int64), 0, self.file.rail.range_max
+        for batch in self.file.batches():
+            over = np.zeros(batch.num_rows, bool) if top is None else _numbers(batch) >= top
+            if "flags" in batch.schema.names:
+                over |= batch.column("flags").to_numpy(zero_copy_only=False) != 0
+            elif top is None:
+                break
+            if len(at := np.flatnonzero(over)):
+                stamps = batch.column("start_tick").to_numpy()[at] if self.file.grid is None else None
+                begin = self._seconds(row + at) if stamps is None else self.clock.seconds(stamps)
+                counts += np.diff(np.searchsorted(begin, windows_s), axis=1)[:, 0]
+            row += batch.num_rows
+        return counts
+
     def _from_readings(self, first: int, last: int, between_s: tuple[float, float], columns: int) -> Look:
         values, ticks = self._read(first, last)
         if ticks is None:
@@ -209,7 +228,7 @@ def _built(file: RailFile, told: Told | None) -> Index:
 
 
 def _packed(index: Index, digest: str) -> bytes:
-    """The index as an Arrow file: a row for each bucket of each level, of which the finest have a place in the trace."""
+    """The index as an Arrow file: a row for each bucket of each level, of which the finest have a place in it."""
     columns = {c: np.concatenate([np.zeros(0), *(getattr(x, c) for x in index.levels)]) for c in COLUMNS}
     steps = [np.full(len(x.mean), x.step) for x in index.levels]
     columns["step"] = np.concatenate([np.zeros(0, np.int64), *steps])
