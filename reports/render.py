@@ -58,7 +58,7 @@ def render(run: Run | None, result: Result, out: Path | None = None) -> dict[str
     content = context(run, result, out)
     env = _environment()
     vectors = {name: _inline(svg, name) for name, svg in figures.items()}
-    model = embedded(result.series, result.simulated)
+    model = embedded(result.series, result.simulated, run)
     trace = None if model is None else {"model": as_json(model), "script": script()}
     policy_ = policy(scripts=trace is not None)
     page = env.get_template("report.html.j2").render(**content, vectors=vectors, trace=trace, policy=policy_)

@@ -39,5 +39,5 @@ def page_of(model: dict[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     env = Environment(loader=PackageLoader("reports", "templates"), autoescape=True, undefined=StrictUndefined)
-    given = {"model": model, "json": as_json(model), "script": script(), "simulated": model["simulated"]}
+    given = {"model": model, "json": as_json(model), "script": script(), "simulated": bool(model["mark"])}
     return env.get_template("view.html.j2").render(**given)

@@ -124,7 +124,7 @@
     pen.fillText(prefix + rail.unit, 4, TOP);
     pen.fillText("s", width - RIGHT - 6, HEIGHT - 13);
     pen.fillStyle = colour("--sim");
-    if (model.simulated) pen.fillText("SIMULATED", LEFT + 6, TOP + 6);
+    pen.fillText(model.mark, LEFT + 6, TOP + 6);
     pen.save();
     pen.beginPath(); pen.rect(LEFT, TOP, within.w, within.h); pen.clip();
     pen.globalAlpha = 0.3;

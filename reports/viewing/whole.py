@@ -45,7 +45,7 @@ class Whole:
         return {
             "run": clean(self.run.start.run_id),
             "device": clean(self.run.start.device.name),
-            "simulated": self.run.start.simulated,
+            "mark": "SIMULATED" if self.run.start.simulated else "",
             "extent": [min(low for low, _ in ends), max(high for _, high in ends)],
             "rails": [{"name": clean(t.file.rail.name), "unit": clean(t.unit)} for t in self.traces],
             "phases": [{"name": clean(name), "colour": c} for name, c in colours_of(dict(self.windows)).items()],

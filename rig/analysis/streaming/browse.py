@@ -25,7 +25,7 @@ from rig.recording.columns import numbers
 from rig.recording.layout import DERIVED, is_recorded, sha256_of
 from rig.recording.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from rig.recording.reader import Run
-from rig.types import Floats, Indices
+from rig.types import ClockInfo, Floats, Indices
 
 SCHEMA = "neurorig-pyramid/1"
 COLUMNS, PLACES = ("least", "mean", "most", "count"), ("row", "offset", "tick")
@@ -185,6 +185,19 @@ def long_trace(run: Run, file: RailFile, clock: Timebase, told: Told | None = No
             folder_inside(run.path, (run.path / place).parent)
             write_whole(run.path / place, _packed(index, digest), refuse=not_stored)
     return LongTrace(file, clock, "W" if _power(file) else file.rail.conversion.unit, index)
+
+
+def placed(file: RailFile, begin_s: float, end_s: float) -> Timebase:
+    """Return a straight clock by which a trace begins and ends at two moments of the run."""
+    if file.grid is not None:
+        first, last = file.grid.t0_tick, file.grid.t0_tick + file.readings * file.grid.period_tick
+    else:
+        ticks = [
+            (b.column("start_tick")[0].as_py(), b.column("end_tick")[-1].as_py()) for b in file.batches() if len(b)
+        ]
+        (first, _), (_, last) = ticks[0], ticks[-1]
+    rate = (end_s - begin_s) / max(last - first, 1)
+    return Timebase(ClockInfo("picture", 1.0), round(first), begin_s, rate, 0.0, 0.0, "its ends")
 
 
 def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:

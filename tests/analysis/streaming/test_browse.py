@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,18 +26,20 @@ VALUES[100:130] = np.nan
 KINDS = ("grid", "stamped", "amperes")
 
 
-def recording(folder: Path, kind: str, batch: int = 3000) -> Path:
+def recording(folder: Path, kind: str, batch: int = 3000, clipped: tuple[int, int] = (0, 0)) -> Path:
     """One rail at 1 kHz from the start of the run, on a grid or with a stamp for each reading."""
-    rail = {"name": "core", "rate_hz": HZ}
+    rail: dict[str, Any] = {"name": "core", "rate_hz": HZ, "range_max": 6.4e-3}
+    values = VALUES.copy()
+    values[slice(*clipped)] = 6.4e-3
     ticks = 1_000_000 * np.arange(COUNT) + ORIGIN_NS
     if kind == "amperes":
         rail["conversion"] = {"unit": "A", "supply_v": 2.0, "burden_ohm": 0.5}
     if kind == "stamped":
-        columns = {"value": VALUES, "start_tick": ticks, "end_tick": ticks + 1_000_000}
+        columns = {"value": values, "start_tick": ticks, "end_tick": ticks + 1_000_000}
         table = trace(rail, columns, "host")
     else:
         grid = {"t0_tick": ORIGIN_NS, "period_tick": 1e6, "aperture_tick": 1e6}
-        table = trace(rail, {"value": VALUES}, "host", grid=grid)
+        table = trace(rail, {"value": values}, "host", grid=grid)
     return write(folder, [start_line()], {"traces/core.arrows": table}, batch)
 
 
@@ -145,3 +148,13 @@ def test_a_file_that_is_still_written_gives_its_whole_batches(tmp_path: Path) ->
     grown = list(batches_at(path))
     assert [at for at, _ in grown] == [at for at, _ in whole[:5]]
     assert [at for at, _ in batches_at(path, whole[3][0])] == [whole[3][0], whole[4][0]]
+
+
+@pytest.mark.parametrize("kind", ["grid", "stamped"])
+def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None:
+    """At the end of the range as the instrument's own numbers have it, which are rounded to single precision."""
+    path = recording(tmp_path / "run", kind, clipped=(5000, 5007))
+
+    found = opened(path).clipped(np.array([[0.0, 5.0], [4.9, 5.003], [5.0, 5.1], [60.0, 70.0]]))
+
+    assert found.tolist() == [0, 3, 7, 0]
