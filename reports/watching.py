@@ -117,25 +117,35 @@ class Growing:
         """Return how the run stands. What is not written yet, or cannot be read, is left out."""
         watts = {}
         for file in sorted((self.path / "traces").glob("*.arrows")):
-            for self._at[file], batch in batches_at(file, self._at.get(file, 0)):
-                last = batch
-            if file in self._at and (power := _latest_w(last)) is not None:
+            last = None
+            for at, batch in batches_at(file, self._at.get(file, 0)):
+                self._at[file], last = at, batch
+            if last is not None and (power := _latest_w(last)) is not None:
                 watts[power[0]] = power[1]
         lines = list(_last_lines(self.path / EVENTS))
         stop = next((x for x in lines if isinstance(x, dict) and x.get("type") == "stop"), None)
         return Standing(
-            self.path, self._done, _total(self.path), watts, self.room.look(), stop is not None, _error(stop)
+            self.path,
+            answered(self.path / "replies.arrows"),
+            _total(self.path),
+            watts,
+            self.room.look(),
+            stop is not None,
+            _error(stop),
         )
 
 
 def answered(replies: Path) -> int:
     """Return how many samples were answered so far, without warm-up."""
     count = 0
-    with suppress(pa.ArrowException, EOFError, OSError, KeyError):
-        with pa.memory_map(str(replies)) as source, pa.ipc.open_stream(source) as reader:
-            for batch in reader:  # the output stands in the first row of an answer
-                first = np.asarray(batch.column("output").is_valid())
-                count += int(np.count_nonzero(first & ~batch.column("warmup").to_numpy(zero_copy_only=False)))
+    with (
+        suppress(pa.ArrowException, EOFError, OSError, KeyError),
+        pa.memory_map(str(replies)) as source,
+        pa.ipc.open_stream(source) as reader,
+    ):
+        for batch in reader:  # the output stands in the first row of an answer
+            first = np.asarray(batch.column("output").is_valid())
+            count += int(np.count_nonzero(first & ~batch.column("warmup").to_numpy(zero_copy_only=False)))
     return count
 
 
