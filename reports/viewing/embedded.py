@@ -69,7 +69,7 @@ def _long(rails: Sequence[RailSeries], run: Run | None) -> dict[str, LongTrace]:
     """Traces by rail that have more readings than the series, on the time axis of the series."""
     if run is None or not (run.path / "traces").is_dir():
         return {}
-    files, found = rail_files(run), {}
+    files, found = rail_files(run), dict[str, LongTrace]()
     for rail in rails:
         file = files.get(rail.rail)
         if file is not None and file.readings > max(LONG * len(rail.watts), WHOLE):
@@ -82,7 +82,7 @@ def _touching(windows: Floats, near: Sequence[tuple[float, float]]) -> Floats:
     seen = np.zeros(len(windows), bool)
     for low, high in near:
         seen |= (windows[:, 1] >= low) & (windows[:, 0] <= high)
-    return windows[seen]
+    return np.asarray(windows[seen])
 
 
 def _layers(
@@ -111,8 +111,8 @@ def series_look(rail: RailSeries, low_s: float, high_s: float, columns: int) -> 
     missing = int(np.count_nonzero(~np.isfinite(watts)))
     if len(watts) <= 2 * columns:
         return Look(np.append(start, end[-1:]), watts, watts, watts, len(watts), missing, True)
-    _, *parts = envelope(start, end, watts, columns)
-    return Look(np.linspace(start[0], end[-1], columns + 1), *parts, len(watts), missing, False)
+    _, least, mean, most = envelope(start, end, watts, columns)
+    return Look(np.linspace(start[0], end[-1], columns + 1), least, mean, most, len(watts), missing, False)
 
 
 def _layer(look: Look) -> dict[str, Any]:

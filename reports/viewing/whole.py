@@ -109,8 +109,8 @@ def _of_spans(
     traces: tuple[LongTrace, ...], phases: Mapping[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, Indices]]:
     """Energy of each span over all rails, NaN if it is not known, and its clipped readings."""
-    energy = {name: np.zeros(len(w)) for name, w in phases.items()}
-    clipped = {name: np.zeros(len(w), np.int64) for name, w in phases.items()}
+    energy: dict[str, Floats] = {name: np.zeros(len(w)) for name, w in phases.items()}
+    clipped: dict[str, Indices] = {name: np.zeros(len(w), np.int64) for name, w in phases.items()}
     for trace in traces:
         for name, w in phases.items():
             clipped[name] += trace.clipped(w)
