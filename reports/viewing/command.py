@@ -11,6 +11,8 @@ from reports.viewing.page import page_of, policy
 from reports.viewing.server import server_of
 from rig.terminal import say, say_json
 
+LARGE_BYTES = 1e9
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig view RUN``."""
@@ -25,6 +27,8 @@ def run(args: argparse.Namespace) -> int:
     from reports.viewing.whole import whole_trace
     from rig.commands.reduce import progress
 
+    if sum(file.stat().st_size for file in args.run_path.rglob("*.arrows")) > LARGE_BYTES:
+        say("verifying the hashes of the recording", error=True)
     with progress() as told:
         whole = whole_trace(args.run_path, told)
     model = whole.model()

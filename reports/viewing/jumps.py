@@ -68,7 +68,7 @@ def _by_energy(name: str, windows: Floats, length: Floats, energy: Floats) -> li
     far = np.argsort(-np.abs(off), kind="stable")
     said = [f"{'+' if x > 0 else '−'}{si(abs(x), 'W', 3)}" for x in off[far[:EACH]].tolist()]
     return [
-        *_rows("most energetic", name, windows, most, [si(x, "J") for x in energy[most[:EACH]].tolist()]),
+        *_rows("most energetic", name, windows, most, [si(x, "J", 3) for x in energy[most[:EACH]].tolist()]),
         *_rows("farthest from the mean power of their phase", name, windows, known[far], said),
     ]
 

@@ -3,15 +3,18 @@
 // "trace-model"; the picture is put before that element. Columns come from layers in the model, or from the server.
 (() => {
   const PREFIXES = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]];
+  const BUTTONS = [["ArrowLeft", "◀", "Earlier"], ["ArrowRight", "▶", "Later"], ["+", "+", "Nearer"], ["-", "−", "Farther"],
+    ["Home", "whole", "The whole trace"]];
+  const HELP = "drag to zoom, Shift+drag to move, Ctrl+wheel or + and − to zoom, double click for the whole";
   const LEFT = 72, RIGHT = 26, TOP = 10, BOTTOM = 34, HEIGHT = 340;
 
   // ---- numbers ------------------------------------------------------------------------------
   const prefixOf = size => size > 0 ? PREFIXES.find(([f]) => size >= f) || PREFIXES.at(-1) : [1, ""];
 
-  function si(value, unit) {
+  function si(value, unit, digits = 4) {
     if (!Number.isFinite(value)) return "no reading";
     const [f, name] = prefixOf(Math.abs(value) * (1 + 1e-9));
-    return `${Number((value / f).toPrecision(6))} ${name}${unit}`;
+    return `${Number((value / f).toPrecision(digits))} ${name}${unit}`;
   }
 
   function ticks(low, high, most) {  // round numbers between two others, and the decimals that tell them apart
@@ -190,10 +193,11 @@
         if (mine !== turn) return;
         shown = () => drawn(canvas, view, from, to, model, rail);
         shown();
-        const s = statistics(view, from, to), energy = rail.unit === "W" ? `, together ${si(s.area, "J")}` : "";
-        said.textContent = `${si(to - from, "s")} in view: mean ${si(s.mean, rail.unit)}, least ${si(s.least, rail.unit)}, `
-          + `greatest ${si(s.most, rail.unit)}${energy}; ${view.single ? "single readings" : "least, mean and greatest"}`
-          + (view.hidden ? `; ${view.hidden} spans, zoom in to see them` : "");
+        const s = statistics(view, from, to), energy = rail.unit === "W" ? `, energy ${si(s.area, "J")}` : "";
+        const kind = view.single ? "single readings" : `columns of ${si(view.edges[1] - view.edges[0], "s")}`;
+        const [mean, least, most] = [s.mean, s.least, s.most].map(x => si(x, rail.unit));
+        said.textContent = `${si(to - from, "s", 6)} in view: mean ${mean}, least ${least}, greatest ${most}${energy}; `
+          + kind + (view.hidden ? `; ${view.hidden} spans, zoom in to see them` : "");
       } catch (error) {
         said.textContent = `No picture: ${error.message}`;
       }
@@ -205,19 +209,19 @@
     };
     const keys = { "+": () => zoom(0.5, middle()), "-": () => zoom(2, middle()), ArrowLeft: () => pan(-0.25),
       ArrowRight: () => pan(0.25), Home: () => show(...whole) };
-    for (const [name, text, title] of [["ArrowLeft", "◀", "Earlier"], ["ArrowRight", "▶", "Later"], ["+", "+", "Nearer"],
-      ["-", "−", "Farther"], ["Home", "whole", "The whole trace"]]) {
-      element("button", bar, text, { type: "button", title }).onclick = keys[name];
-    }
-    element("span", bar, "drag to zoom, Shift+drag to move, Ctrl+wheel or + and − to zoom, double click for the whole",
-      { class: "sub" });
-    const time = event => low + (event.offsetX - LEFT) / (canvas.clientWidth - LEFT - RIGHT) * (high - low);
+    for (const [name, text, title] of BUTTONS) element("button", bar, text, { type: "button", title }).onclick = keys[name];
+    element("span", bar, HELP, { class: "sub" });
+    const width = () => canvas.clientWidth - LEFT - RIGHT;
+    const time = event => low + (event.offsetX - LEFT) / width() * (high - low);
     let held = null;
-    canvas.onpointerdown = event => { held = { at: time(event), low, high }; canvas.setPointerCapture(event.pointerId); };
+    canvas.onpointerdown = event => {
+      held = { at: time(event) };
+      canvas.setPointerCapture(event.pointerId);
+    };
     canvas.onpointermove = event => {
       if (!held) return;
       if (event.shiftKey) { const move = held.at - time(event); show(low + move, high + move); return; }
-      const pen = canvas.getContext("2d"), px = t => LEFT + (t - low) / (high - low) * (canvas.clientWidth - LEFT - RIGHT);
+      const pen = canvas.getContext("2d"), px = t => LEFT + (t - low) / (high - low) * width();
       shown?.();
       pen.globalAlpha = 0.2;
       pen.fillRect(px(held.at), TOP, px(time(event)) - px(held.at), HEIGHT - TOP - BOTTOM);

@@ -108,15 +108,19 @@ def _windows(run: Run) -> tuple[dict[str, Floats], float, tuple[str, ...]]:
 def _of_spans(
     traces: tuple[LongTrace, ...], phases: Mapping[str, Floats]
 ) -> tuple[dict[str, Floats], dict[str, Indices]]:
-    """Energy of each span over all rails, NaN if it is not known, and its clipped readings."""
-    energy: dict[str, Floats] = {name: np.zeros(len(w)) for name, w in phases.items()}
-    clipped: dict[str, Indices] = {name: np.zeros(len(w), np.int64) for name, w in phases.items()}
+    """Energy of each span over all rails, NaN if it is not known, and its clipped readings; it reads traces twice."""
+    windows = np.concatenate([np.zeros((0, 2)), *phases.values()])
+    energy, clipped = np.zeros(len(windows)), np.zeros(len(windows), np.int64)
     for trace in traces:
-        for name, w in phases.items():
-            clipped[name] += trace.clipped(w)
-            if trace.unit == "W":
-                energy[name] += _energies(trace, w)
-    return energy if any(trace.unit == "W" for trace in traces) else {}, clipped
+        clipped += trace.clipped(windows)
+        if trace.unit == "W":
+            energy += _energies(trace, windows)
+    found: tuple[dict[str, Floats], dict[str, Indices]] = {}, {}
+    end = 0
+    for name, w in phases.items():
+        begin, end = end, end + len(w)
+        found[0][name], found[1][name] = energy[begin:end], clipped[begin:end]
+    return found if any(trace.unit == "W" for trace in traces) else ({}, found[1])
 
 
 def _energies(trace: LongTrace, windows: Floats) -> Floats:

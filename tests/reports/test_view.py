@@ -164,7 +164,7 @@ def test_the_energy_of_a_span_is_that_of_its_readings(whole: Whole) -> None:
     lengths = np.diff(np.clip(seen["edges"], jump["low"], jump["high"]))
     energy_j = float(np.dot(lengths, np.array(seen["mean"], dtype=float)))
     said = re.findall(r": ([\d.]+) (\w)J$", jump["text"])[0]
-    assert float(said[0]) * {"m": 1e-3, "µ": 1e-6, "n": 1e-9}[said[1]] == pytest.approx(energy_j, rel=2e-3)
+    assert float(said[0]) * {"m": 1e-3, "µ": 1e-6, "n": 1e-9}[said[1]] == pytest.approx(energy_j, rel=5e-3)
 
 
 def test_a_stretch_comes_with_its_spans(whole: Whole) -> None:
