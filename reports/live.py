@@ -1,4 +1,4 @@
-"""Progress with live watts while a run is recorded."""
+"""Progress with live watts while a run is recorded: one line on a terminal, and nothing where there is none."""
 
 from __future__ import annotations
 
@@ -6,53 +6,37 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from reports.format import si
-from rig.terminal import clean, say
+from reports.watching import Room, counted, room_text, watts_text
 
-PLAIN_EVERY_S = 5.0
+Show = Callable[[int, dict[str, float]], None]
 
 
 @contextmanager
-def live(total: int) -> Iterator[Callable[[int, dict[str, float]], None]]:
+def live(total: int, path: Path | None = None, now: Callable[[], float] = time.monotonic) -> Iterator[Show]:
     """Return a callback for (samples done, latest reading by rail), which shows progress.
 
-    It draws a bar on a terminal, and otherwise prints a line now and then. ``total`` is the size of the set. If a run
-    goes on after it, in rounds or for a time, the callback shows the count.
+    ``total`` is the size of the set. If a run goes on after it, in rounds or for a time, the line shows the count.
+    ``path`` is the directory of the run: the line then says how much room is left on its disk, and what waits to be
+    written there.
     """
     if not sys.stderr.isatty():
-        yield _plain(total)
+        yield lambda done, readings: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    count, rails = TextColumn("{task.fields[count]}"), TextColumn("{task.fields[rails]}")
-    columns = (BarColumn(), count, TimeRemainingColumn(), rails)
+    fields = (TextColumn(f"{{task.fields[{name}]}}") for name in ("count", "rails", "room"))
+    columns = (BarColumn(bar_width=12), next(fields), TimeRemainingColumn(), *fields)
+    room = None if path is None else Room(path, now)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("samples", total=total, count=_count(0, total), rails="")
+        task = bar.add_task("samples", total=total, count=counted(0, total), rails="", room="")
 
         def show(done: int, readings: dict[str, float]) -> None:
             if done > total:
                 bar.tasks[0].total = None  # update() takes None for no change
-            bar.update(task, completed=done, count=_count(done, total), rails=_text(readings))
+            left = "" if room is None else room_text(room.look())
+            bar.update(task, completed=done, count=counted(done, total), rails=watts_text(readings), room=left)
 
         yield show
-
-
-def _plain(total: int) -> Callable[[int, dict[str, float]], None]:
-    last = [time.monotonic()]
-
-    def show(done: int, readings: dict[str, float]) -> None:
-        if time.monotonic() - last[0] >= PLAIN_EVERY_S:
-            last[0] = time.monotonic()
-            say(f"{_count(done, total)}  {_text(readings)}", error=True)
-
-    return show
-
-
-def _count(done: int, total: int) -> str:
-    return f"{done} samples" if done > total else f"{done}/{total} samples"
-
-
-def _text(readings: dict[str, float]) -> str:
-    return "  ".join(f"{clean(rail)} {si(value, 'W', 3)}" for rail, value in readings.items())

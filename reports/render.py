@@ -18,6 +18,8 @@ from reports.names import title
 from reports.session import members, session_of
 from reports.stream import stream_csv
 from reports.verdict import verdict_of
+from reports.viewing.embedded import embedded
+from reports.viewing.page import as_json, policy, script
 from reports.workflow import workflow
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
@@ -56,7 +58,10 @@ def render(run: Run | None, result: Result, out: Path | None = None) -> dict[str
     content = context(run, result, out)
     env = _environment()
     vectors = {name: _inline(svg, name) for name, svg in figures.items()}
-    page = env.get_template("report.html.j2").render(**content, vectors=vectors)
+    model = embedded(result.series, result.simulated, run)
+    trace = None if model is None else {"model": as_json(model), "script": script()}
+    policy_ = policy(scripts=trace is not None)
+    page = env.get_template("report.html.j2").render(**content, vectors=vectors, trace=trace, policy=policy_)
     text = env.get_template("report.md.j2").render(**content, vectors={name: name for name in figures})
     files = {
         "results.json": json.dumps(_strict(result.to_json()), sort_keys=True, indent=1, allow_nan=False),

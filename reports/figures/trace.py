@@ -33,7 +33,7 @@ def power_figure(series: Series) -> Any:
     if near is not None:
         panels.append((total, near, f"{total.rail}, the first spans"))
     heights = [2.1 if k == 0 or limits is near else 1.3 for k, (_, limits, _) in enumerate(panels)]
-    windows = _windows(series)
+    windows = windows_of(series)
     legend_rows = -(-(len(windows) + 1) // _LEGEND_COLUMNS)
     top = 0.25 * legend_rows + 0.35
     figure = new_figure(sum(heights) + 0.45 * (len(panels) - 1) + top + 0.55)
@@ -64,8 +64,8 @@ def total_of(rails: Sequence[RailSeries]) -> RailSeries:
     return RailSeries(f"total of {len(rails)} rails", finest.start_s, finest.end_s, watts)
 
 
-def _windows(series: Series) -> Windows:
-    """Every activity that has a window, by the name the legend gives it."""
+def windows_of(series: Series) -> Windows:
+    """Return every activity that has a window, by the name the legend gives it."""
     named = {"idle": series.idle_windows_s, **series.phase_windows_s}
     named |= {"warm-up": series.warmup_windows_s, "mark": series.mark_windows_s}
     tables = {name: np.asarray(w, dtype=np.float64).reshape(-1, 2) for name, w in named.items()}
@@ -136,7 +136,7 @@ def _shade(axis: Any, windows: Windows, limits: tuple[float, float]) -> None:
     seen = {n: w[(w[:, 1] > limits[0]) & (w[:, 0] < limits[1])] for n, w in windows.items()}
     if sum(len(w) for w in seen.values()) > 150:
         seen = _by_column(seen, *limits)
-    colours = _colours(windows)
+    colours = colours_of(windows)
     for name, w in seen.items():
         if not len(w):
             continue
@@ -168,7 +168,8 @@ def _by_column(windows: Windows, first: float, last: float) -> Windows:
     return {name: runs[winner[begins] == k] for k, name in enumerate(names)}
 
 
-def _colours(windows: Windows) -> dict[str, str]:
+def colours_of(windows: Windows) -> dict[str, str]:
+    """Return the colour of every activity."""
     spare = [c for n, c in COLOURS.items() if n not in windows and n not in ("idle", "warm-up", "mark")]
     strangers = [n for n in windows if n not in COLOURS]
     extra = {n: (spare or ["#000000"])[k % max(len(spare), 1)] for k, n in enumerate(strangers)}
@@ -180,7 +181,7 @@ def _legend(figure: Any, windows: Windows) -> None:
     from matplotlib.patches import Patch
 
     handles: list[Any] = [Line2D([], [], color=TRACE, label="power: mean, least, greatest")]
-    for name, colour in _colours(windows).items():
+    for name, colour in colours_of(windows).items():
         handles.append(Patch(facecolor=colour, alpha=0.45, label=clean(name).lstrip("_")))
     place = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.4}
     figure.legend(handles=handles, ncols=min(len(handles), _LEGEND_COLUMNS), **place)

@@ -131,7 +131,7 @@ def _record(
         scenario["amortise_s"] = request.amortise_s
     solves = int(scenario["options"].get("solves") or 1)
     total = solves * len(planned.workload.samples)
-    with nullcontext() if quiet else load("reports", "live")(total) as progress:
+    with nullcontext() if quiet else load("reports", "live")(total, path) as progress:
         try:
             return record(
                 path,

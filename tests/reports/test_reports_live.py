@@ -1,14 +1,28 @@
-"""What is shown while a run is recorded: how far it is, and watts; nothing that is not known."""
+"""What is shown while a run is recorded: how far it is, watts, and the room on its disk; nothing that is not known."""
 
 from __future__ import annotations
 
 import io
+import json
+import math
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from reports import live as module
 from reports.live import live
+from reports.tail import follow
+from reports.watching import Growing, Room, RoomLeft, room_text, waiting_s
+from rig.commands.main import main
+from rig.errors import StoreError
+from rig.recording.writer import Recorder
+from rig.types import Chunk, ClockInfo, MeterInfo, Rail, Reply, Span
+from tests.support.made_up import HOSTILE
+from tests.support.start_lines import start
+
+METER = MeterInfo("smu", "simulator", ClockInfo("meter", 1e6), (Rail("core", rate_hz=1e3),))
 
 
 class Terminal(io.StringIO):
@@ -18,34 +32,161 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PLAIN_EVERY_S", 0.0)
-
-
-def test_within_the_set_it_says_how_many_of_how_many(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_nothing_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with live(20) as show:
         show(3, {"core": 1.5e-3})
-        show(20, {})
-    assert capsys.readouterr().err == "3/20 samples  core 1.5 mW\n20/20 samples  \n"
+    assert capsys.readouterr() == ("", "")
 
 
-def test_beyond_the_set_it_counts_without_a_total(capsys: pytest.CaptureFixture[str]) -> None:
-    with live(20) as show:
-        show(21, {"core": 1.0})
-    assert capsys.readouterr().err == "21 samples  core 1 W\n"
-
-
-@pytest.mark.parametrize(("done", "said", "unsaid"), [(7, "7/20 samples", "8/20"), (45, "45 samples", "/20")])
-def test_a_terminal_says_the_same(monkeypatch: pytest.MonkeyPatch, done: int, said: str, unsaid: str) -> None:
+@pytest.mark.parametrize(("done", "said", "unsaid"), [(7, "7/20 samples, 13 left", "8/20"), (45, "45 samples", "/20")])
+def test_a_terminal_shows_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, done: int, said: str, unsaid: str
+) -> None:
     out = Terminal()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
-    with live(20) as show:
+    monkeypatch.setenv("COLUMNS", "140")
+    with live(20, tmp_path) as show:
         show(done, {"core": 1e-3})
     last = out.getvalue().rsplit("\r", 2)[-2]
     assert said in last
     assert "core 1 mW" in last
+    assert "GB left" in last
     assert unsaid not in last
     assert "%" not in last
+
+
+# ---- the disk -----------------------------------------------------------------------------
+
+
+def test_when_the_disk_is_full_follows_from_how_fast_the_run_grows(tmp_path: Path) -> None:
+    at = iter([0.0, 0.5, 10.0])
+    room = Room(tmp_path, lambda: next(at))
+    first = room.look()
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "core.arrows").write_bytes(bytes(1_000_000))
+    again, later = room.look(), room.look()
+
+    assert first is again  # once a second at most
+    assert first is not None
+    assert later is not None
+    assert math.isinf(first.full_in_s)
+    assert later.full_in_s == pytest.approx(later.free * 10.0 / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        (RoomLeft(71_000_000_000, math.inf, math.nan), "disk 71 GB left"),
+        (RoomLeft(71_000_000_000, 9000.0, math.nan), "disk 71 GB left, full in 2.5 h"),
+        (RoomLeft(5_000_000, 4.0, 0.26), "buffer 0.3 s  disk 0.005 GB left, full in 4 s"),
+        (None, ""),
+    ],
+)
+def test_what_is_not_known_is_not_said(left: RoomLeft | None, said: str) -> None:
+    assert room_text(left) == said
+
+
+def test_the_recording_says_what_waits_to_be_written(tmp_path: Path) -> None:
+    lines = [{"type": "chunk", "rail": rail, "waiting_s": s} for rail, s in (("a", 9.0), ("a", 0.1), ("b", 0.5))]
+    others = [{"type": "chunk", "rail": []}, {"type": "chunk", "rail": {}, "waiting_s": 7.0}, [], 3]
+    events = tmp_path / "events.jsonl"
+    events.write_text("\n".join(map(json.dumps, [*lines, *others])) + '\n{"type": "chunk", "rail": "a", "wai')
+
+    assert waiting_s(events) == 0.5
+    assert math.isnan(waiting_s(tmp_path / "none"))
+
+
+# ---- rig tail -----------------------------------------------------------------------------
+
+
+def recorded(path: Path, name: str = "core") -> tuple[Recorder, Callable[[int], None]]:
+    """A recorder of a run of 5 samples, and a function that records the answer of one, and 100 readings of 2 mW."""
+    recorder = Recorder(path)
+    recorder.event(start(workload={"name": "none", "samples": 5}))
+    recorder.open_trace(METER, Rail(name, rate_hz=1e3), 0)
+
+    def more(k: int) -> None:
+        span = Span("inference", 1000 * k, 1000 * k + 500)
+        recorder.reply(k, Reply(f"s{k}", "answer", (span, span)), None, 0, 1, warmup=k == 0)
+        recorder.chunk(Chunk(name, np.full(100, 2e-3, np.float32)), k)
+        recorder.flush()
+
+    return recorder, more
+
+
+def test_a_run_is_followed_to_its_end_from_its_files(tmp_path: Path) -> None:
+    recorder, more = recorded(tmp_path / "run")
+    shown: list[str] = []
+
+    def wait() -> bool:
+        k = len(shown) - 1
+        more(k) if k < 4 else recorder.stop()
+        return True
+
+    last = follow(tmp_path / "run", shown.append, wait)
+
+    assert last.ended
+    assert [text.split("  ")[1] for text in shown] == [
+        "0/5 samples, 5 left",
+        "0/5 samples, 5 left",  # the first is warm-up
+        *(f"{k}/5 samples, {5 - k} left" for k in (1, 2, 3, 3)),
+    ]
+    assert "core 2 mW" in shown[1]
+    assert "core" not in shown[0]
+
+
+def test_a_file_that_ends_within_a_batch_counts_to_the_last_whole_one(tmp_path: Path) -> None:
+    recorder, more = recorded(tmp_path / "run")
+    for k in range(3):
+        more(k)
+    recorder.close_files()
+    for name in ("replies.arrows", "traces/core.arrows"):
+        file = tmp_path / "run" / name
+        file.write_bytes(file.read_bytes()[:-60])
+
+    standing = Growing(tmp_path / "run").look()
+
+    assert standing.done == 1
+    assert standing.watts == {"core": pytest.approx(2e-3)}
+    assert not standing.ended
+
+
+def test_the_newest_run_of_a_session_is_followed(tmp_path: Path) -> None:
+    for name in ("accuracy", "power"):
+        recorder, more = recorded(tmp_path / name)
+        more(1)
+        recorder.stop()
+    (tmp_path / "request.json").write_text("{}")
+
+    last = follow(tmp_path, lambda text: None, lambda: False)
+
+    assert (last.run.name, last.ended) == ("power", True)
+
+
+def test_the_command_says_once_how_a_run_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorder, more = recorded(tmp_path / "run", HOSTILE)
+    more(1)
+    recorder.stop()
+
+    assert main(["tail", str(tmp_path / "run"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert main(["tail", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr()
+
+    assert (document["done"], document["left"], document["ended"]) == (1, 4, True)
+    assert "1/5 samples" in said.out
+    assert "\x1b" not in said.out + said.err
+
+
+def test_where_nothing_is_recorded_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tail", str(tmp_path)]) == StoreError.exit_code
+    assert "nothing is recorded" in capsys.readouterr().err
+
+
+def test_an_error_that_ended_the_run_is_said(tmp_path: Path) -> None:
+    recorder, more = recorded(tmp_path / "run")
+    more(1)
+    recorder.stop(StoreError("the disk is full", field="out"))
+
+    assert Growing(tmp_path / "run").look().text().endswith("ended: the disk is full")

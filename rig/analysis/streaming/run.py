@@ -52,12 +52,17 @@ class RailFile:
             return
 
 
+def rail_files(run: Run) -> dict[str, RailFile]:
+    """Return every rail of a run by name. Raises ``StoreError`` for a trace without a valid description."""
+    return {f.rail.name: f for f in map(_described, sorted((run.path / "traces").glob("*.arrows")))}
+
+
 def rail_file(run: Run, name: str | None) -> RailFile:
     """Return the rail called ``name``, or the only rail of power if ``name`` is empty.
 
     Raises ``UsageError`` and ``DataError``.
     """
-    found = {f.rail.name: f for f in map(_described, sorted((run.path / "traces").glob("*.arrows")))}
+    found = rail_files(run)
     power = {n: f for n, f in found.items() if f.rail.kind != "edges" and f.rail.conversion.unit != "V"}
     if name is None and len(power) == 1:
         return next(iter(power.values()))

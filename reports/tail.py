@@ -1,0 +1,74 @@
+"""Show how a run stands that is recorded in another terminal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rig.errors import StoreError
+from rig.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from reports.watching import Standing
+
+EVERY_S = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig tail RUN``."""
+    parser.add_argument("path", type=Path, metavar="RUN", help="the directory of a run or session that is recorded")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Rewrite one line until the run ends, or say once how it stands where there is no terminal.
+
+    Raises ``StoreError`` where nothing is recorded.
+    """
+    from rig.session.live_line import LiveLine
+
+    line = LiveLine(quiet=args.json)
+    try:
+        last = follow(args.path, line.show, _wait if line.shown else _once)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        line.clear()
+    if args.json:
+        say_json(json.dumps(last.to_json()))
+    else:
+        say(last.text())
+    return 0
+
+
+def follow(path: Path, show: Callable[[str], None], wait: Callable[[], bool]) -> Standing:
+    """Show how a run, or the newest run of a session, stands until it ends or ``wait`` returns False.
+
+    Returns how it stood last. Raises ``StoreError`` where nothing is recorded.
+    """
+    from reports.watching import Growing, newest, unfinished
+
+    growing: Growing | None = None
+    while True:
+        found = newest(path)
+        if found is None:
+            remedy = "Name the directory of a run that is recorded"
+            raise StoreError(f"nothing is recorded in {path}", field="run", value=str(path), remedy=remedy)
+        if growing is None or growing.path != found:
+            growing = Growing(found)
+        standing = growing.look()
+        show(standing.text())
+        if (standing.ended and not unfinished(path)) or not wait():
+            return standing
+
+
+def _wait() -> bool:
+    time.sleep(EVERY_S)
+    return True
+
+
+def _once() -> bool:
+    return False

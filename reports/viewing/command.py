@@ -1,0 +1,46 @@
+"""Look into the whole trace of a run in a browser on this computer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from reports.viewing.page import page_of, policy
+from reports.viewing.server import server_of
+from rig.terminal import say, say_json
+
+LARGE_BYTES = 1e9
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig view RUN``."""
+    parser.add_argument("run_path", type=Path, metavar="RUN", help="a run directory, or a session")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="port of the loopback address; default: a free one"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C. Raises a ``RigError`` for a recording that cannot be read or a port that cannot be had."""
+    from reports.viewing.whole import whole_trace
+    from rig.commands.reduce import progress
+
+    if sum(file.stat().st_size for file in args.run_path.rglob("*.arrows")) > LARGE_BYTES:
+        say("verifying the hashes of the recording", error=True)
+    with progress() as told:
+        whole = whole_trace(args.run_path, told)
+    model = whole.model()
+    server, url = server_of(page_of(model).encode(), policy(scripts=True, server=True), whole.columns, args.port)
+    if args.json:
+        say_json(json.dumps({"url": url, "run": str(whole.run.path), "rails": [r["name"] for r in model["rails"]]}))
+        sys.stdout.flush()
+    else:
+        say(url, "Open it in a browser on this computer. Ctrl-C ends it")
+    with server:
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return 0
+    return 0

@@ -1,0 +1,80 @@
+"""The spans of a run that are worth a look: the first, and those at the ends of each order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from reports.format import si
+from rig.terminal import clean
+from rig.types import Floats, Indices
+
+EACH = 3
+"""How many spans of each order are listed, for each phase."""
+MOST_PHASES = 6
+
+
+@dataclass(frozen=True)
+class Jump:
+    """One span to go to, in run seconds, and what is said of it."""
+
+    title: str
+    text: str
+    low: float
+    high: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the span as the page takes it."""
+        return asdict(self)
+
+
+def jumps_of(
+    phases: Mapping[str, Floats], energy_j: Mapping[str, Floats], clipped: Mapping[str, Indices] | None = None
+) -> list[Jump]:
+    """Return the first, slowest, fastest and most energetic spans, those farthest from their phase's mean, and clipped.
+
+    ``phases`` hold windows (k, 2) in run seconds. ``energy_j`` and ``clipped`` hold the energy, NaN if it is not known,
+    and the number of clipped readings of each span of a phase (k,).
+    """
+    found: list[Jump] = []
+    for name, windows in list(phases.items())[:MOST_PHASES]:
+        if not len(windows):
+            continue
+        length = windows[:, 1] - windows[:, 0]
+        order = np.argsort(length, kind="stable")
+        found += _rows("first", name, windows, np.arange(1), [si(float(length[0]), "s")])
+        found += _rows("slowest", name, windows, order[::-1], [si(x, "s") for x in length[order[::-1][:EACH]].tolist()])
+        found += _rows("fastest", name, windows, order, [si(x, "s") for x in length[order[:EACH]].tolist()])
+        if name in energy_j:
+            found += _by_energy(name, windows, length, energy_j[name])
+        if clipped is not None and name in clipped:
+            counts = clipped[name]
+            most = np.argsort(-counts, kind="stable")[: int(np.count_nonzero(counts))]
+            found += _rows("clipped", name, windows, most, [f"{k} readings" for k in counts[most[:EACH]].tolist()])
+    titles = list(dict.fromkeys(jump.title for jump in found))
+    return sorted(found, key=lambda jump: titles.index(jump.title))
+
+
+def _by_energy(name: str, windows: Floats, length: Floats, energy: Floats) -> list[Jump]:
+    known = np.flatnonzero(np.isfinite(energy) & (length > 0))
+    if not len(known):
+        return []
+    most = known[np.argsort(-energy[known], kind="stable")]
+    watts = energy[known] / length[known]
+    off = watts - energy[known].sum() / length[known].sum()
+    far = np.argsort(-np.abs(off), kind="stable")
+    said = [f"{'+' if x > 0 else '−'}{si(abs(x), 'W', 3)}" for x in off[far[:EACH]].tolist()]
+    return [
+        *_rows("most energetic", name, windows, most, [si(x, "J", 3) for x in energy[most[:EACH]].tolist()]),
+        *_rows("farthest from the mean power of their phase", name, windows, known[far], said),
+    ]
+
+
+def _rows(title: str, phase: str, windows: Floats, which: Indices, said: list[str]) -> list[Jump]:
+    return [
+        Jump(title, f"{clean(phase)} {k + 1}: {text}", *windows[k].tolist())
+        for k, text in zip(which[:EACH].tolist(), said, strict=True)
+    ]

@@ -1,0 +1,89 @@
+"""A server for one page and the columns of its picture, on the loopback address, for those who know its token.
+
+It serves no file. Requests whose Host is not the loopback address are refused, so that no other site can reach it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from rig.errors import SetupError
+
+LOOPBACK = "127.0.0.1"
+Columns = Callable[[int, float, float, int], dict[str, Any]]
+
+
+def server_of(page: bytes, policy: str, columns: Columns, port: int = 0) -> tuple[ThreadingHTTPServer, str]:
+    """Return a server that is bound to a port of the loopback address, a free one if 0, and the URL of its page.
+
+    ``columns(rail, low_s, high_s, columns)`` gives what the page asks for; it raises ``ValueError`` for a bad request.
+    Raises ``SetupError`` for a port that cannot be had.
+    """
+    token = secrets.token_urlsafe(24)
+
+    class Handler(BaseHTTPRequestHandler):
+        server_version, sys_version, timeout = "rig", "", 30.0
+
+        def do_GET(self) -> None:
+            if self.headers.get("Host") not in hosts:
+                self._answer(HTTPStatus.FORBIDDEN, b"only by the loopback address", "text/plain")
+                return
+            asked = urlsplit(self.path)
+            if _same(asked.path, f"/{token}/"):
+                self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8")
+            elif _same(asked.path, f"/{token}/data"):
+                self._columns(asked.query)
+            else:
+                self._answer(HTTPStatus.NOT_FOUND, b"no such page", "text/plain")
+
+        def _columns(self, query: str) -> None:
+            try:
+                given = {name: values[0] for name, values in parse_qs(query, max_num_fields=8).items()}
+                stretch = (float(given["low"]), float(given["high"]), int(given["columns"]))
+                found = columns(int(given["rail"]), *stretch)
+            except (KeyError, ValueError, OverflowError) as error:
+                self._answer(HTTPStatus.BAD_REQUEST, f"bad request: {error}".encode(), "text/plain")
+                return
+            self._answer(HTTPStatus.OK, json.dumps(found, allow_nan=False).encode(), "application/json")
+
+        def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Security-Policy", f"{policy}; frame-ancestors 'none'")
+            for name, value in HEADERS.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing: the token stands in every path."""
+
+    try:
+        server = ThreadingHTTPServer((LOOPBACK, port), Handler)
+    except (OSError, OverflowError) as error:
+        remedy = "Leave --port out, and a free port is taken"
+        raise SetupError(f"port {port} cannot be had: {error}", field="port", value=port, remedy=remedy) from error
+    server.daemon_threads = True
+    hosts = {f"{name}:{server.server_port}" for name in (LOOPBACK, "localhost")}
+    return server, f"http://{LOOPBACK}:{server.server_port}/{token}/"
+
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def _same(given: str, path: str) -> bool:
+    """Compare in a time that tells nothing of the token."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), path.encode())

@@ -1,0 +1,140 @@
+"""The whole trace of a run directory, ready to be looked at: its rails, its spans, and those worth a look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reports.figures.trace import colours_of
+from reports.viewing.jumps import jumps_of
+from rig.analysis.streaming import run as recorded
+from rig.analysis.streaming.browse import LongTrace, Told, long_trace
+from rig.errors import RigError, StoreError
+from rig.recording.reader import Run, open_run
+from rig.recording.session import runs_in
+from rig.terminal import clean
+from rig.types import Floats, Indices
+
+COLUMNS = (10, 4000)
+"""The fewest and the most columns that a picture may ask for."""
+SPANS = 600
+"""The most spans that are drawn in one picture."""
+OTHERS = ("idle", "warmup", "mark")
+"""Windows that are no spans of a phase."""
+PLAIN = "What is said of a stretch in view are plain means of readings without uncertainty, and no figures"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run with its traces; ``windows`` hold what the device did by name, shapes (k, 2), sorted by their begin."""
+
+    run: Run
+    traces: tuple[LongTrace, ...]
+    windows: Mapping[str, Floats]
+    notes: tuple[str, ...]
+
+    def model(self) -> dict[str, Any]:
+        """Return what the page shows besides the picture. The energy of every span is summed for it."""
+        phases = {name: w for name, w in self.windows.items() if name not in OTHERS}
+        found = jumps_of(phases, *_of_spans(self.traces, phases))
+        ends = [trace.extent_s for trace in self.traces]
+        return {
+            "run": clean(self.run.start.run_id),
+            "device": clean(self.run.start.device.name),
+            "mark": "SIMULATED" if self.run.start.simulated else "",
+            "extent": [min(low for low, _ in ends), max(high for _, high in ends)],
+            "rails": [{"name": clean(t.file.rail.name), "unit": clean(t.unit)} for t in self.traces],
+            "phases": [{"name": clean(name), "colour": c} for name, c in colours_of(dict(self.windows)).items()],
+            "jumps": [jump.to_json() for jump in found],
+            "notes": [clean(note) for note in self.notes],
+        }
+
+    def columns(self, rail: int, low_s: float, high_s: float, columns: int) -> dict[str, Any]:
+        """Return a stretch of a rail and the spans in it as the page draws them.
+
+        Raises ``ValueError`` for a stretch or a rail that cannot be.
+        """
+        if not (0 <= rail < len(self.traces) and np.isfinite([low_s, high_s]).all() and low_s < high_s):
+            raise ValueError("no such stretch")
+        look = self.traces[rail].look(low_s, high_s, min(max(columns, COLUMNS[0]), COLUMNS[1]))
+        seen = [
+            (k, *window)
+            for k, w in enumerate(self.windows.values())
+            for window in w[np.searchsorted(w[:, 1], low_s) : np.searchsorted(w[:, 0], high_s)][: SPANS + 1].tolist()
+        ]
+        return {
+            "edges": look.edges_s.tolist(),
+            **{name: _numbers(getattr(look, name)) for name in ("least", "mean", "most")},
+            "single": look.single,
+            "spans": seen if len(seen) <= SPANS else [],
+            "hidden": 0 if len(seen) <= SPANS else "more than 600",
+        }
+
+
+def whole_trace(path: Path, told: Told | None = None) -> Whole:
+    """Return the traces of a run directory, or of the first run of a session that has any; hashes are verified.
+
+    Raises what ``open_run`` raises, and ``StoreError`` if there is no trace of power.
+    """
+    for folder, _ in runs_in(path):
+        if not any((folder / "traces").glob("*.arrows")):
+            continue
+        run = open_run(folder, traces=False)
+        files = [f for f in recorded.rail_files(run).values() if f.rail.kind != "edges" and f.readings]
+        if files:
+            clocks = {f.rail.name: recorded.timebase(run, f) for f in files}
+            traces = tuple(long_trace(run, f, clocks[f.rail.name], told) for f in files)
+            windows, doubt_s, notes = _windows(run)
+            doubt_s = float(np.hypot(doubt_s, max(clock.sigma_s for clock in clocks.values())))
+            placed = f"Spans are placed by clock readings alone, to about {doubt_s:.2g} s"
+            return Whole(run, traces, windows, (*notes, *([placed] if windows else []), PLAIN))
+    remedy = "Name a run that a meter watched"
+    raise StoreError(f"{path} has no trace of power", field="run", value=str(path), remedy=remedy)
+
+
+def _windows(run: Run) -> tuple[dict[str, Floats], float, tuple[str, ...]]:
+    try:
+        names, windows, doubt_s = recorded.own_windows(run)
+    except RigError as error:
+        return {}, 0.0, (f"Spans are not shown: {error}",)
+    of = np.array(names)
+    return {name: windows[of == name] for name in sorted(set(names), key=lambda n: (n in OTHERS, n))}, doubt_s, ()
+
+
+def _of_spans(
+    traces: tuple[LongTrace, ...], phases: Mapping[str, Floats]
+) -> tuple[dict[str, Floats], dict[str, Indices]]:
+    """Energy of each span over all rails, NaN if it is not known, and its clipped readings; it reads traces twice."""
+    windows = np.concatenate([np.zeros((0, 2)), *phases.values()])
+    energy, clipped = np.zeros(len(windows)), np.zeros(len(windows), np.int64)
+    for trace in traces:
+        clipped += trace.clipped(windows)
+        if trace.unit == "W":
+            energy += _energies(trace, windows)
+    found: tuple[dict[str, Floats], dict[str, Indices]] = {}, {}
+    end = 0
+    for name, w in phases.items():
+        begin, end = end, end + len(w)
+        found[0][name], found[1][name] = energy[begin:end], clipped[begin:end]
+    return found if any(trace.unit == "W" for trace in traces) else ({}, found[1])
+
+
+def _energies(trace: LongTrace, windows: Floats) -> Floats:
+    begin, end = trace.extent_s
+    inside = (windows[:, 0] >= begin) & (windows[:, 1] <= end)
+    energy = np.full(len(windows), np.nan)
+    try:
+        sums = recorded.run_sums(trace.file, trace.clock, windows[inside])
+    except RigError:  # as of points with their own stamps
+        return energy
+    energy[inside] = np.where(sums.missing > 0, np.nan, sums.energy_j)
+    return energy
+
+
+def _numbers(values: Floats) -> list[float | None]:
+    """JSON has no NaN."""
+    return [x if good else None for x, good in zip(values.tolist(), np.isfinite(values).tolist(), strict=True)]

@@ -1,0 +1,115 @@
+"""A pyramid of a trace, to look at it: least, mean, greatest and count of the readings in ever longer buckets.
+
+It is built in one pass over blocks of any length. No figure is computed from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.types import Floats, Indices
+
+FACTOR = 16
+"""How many buckets of one level make one of the next. A picture of 1500 columns then looks at 24000 buckets at most, in
+a few milliseconds; with a smaller factor there are more levels, and with a larger one each look reads more."""
+FINEST = FACTOR**3
+"""Readings in a bucket of the finest level. Below it, a picture of 1500 columns needs 6e6 readings at most, which are
+read from the trace itself; so the pyramid takes 8 bytes for each 1000 readings and not half as much as the trace."""
+_ROWS = 64  # buckets that are reduced together: their doubles fit into a cache of 2 MB
+
+
+@dataclass(frozen=True)
+class Level:
+    """Buckets of ``step`` readings each, of which the last may be shorter; shapes (k,).
+
+    ``count`` is the number of readings that are numbers. The other columns leave out those that are not, and are NaN
+    where the count is 0.
+    """
+
+    step: int
+    least: Floats
+    mean: Floats
+    most: Floats
+    count: Indices
+
+
+class PyramidBuilder:
+    """Builds a pyramid while the blocks of a trace pass; any length of blocks gives the same pyramid.
+
+    It holds the buckets of the finest level, which is 32 bytes for every 4096 readings, and one begun bucket.
+    """
+
+    def __init__(self) -> None:
+        self._rest: NDArray[Any] = np.zeros(0, np.float32)
+        self._done: list[tuple[NDArray[Any], ...]] = []
+
+    def add(self, readings: NDArray[Any]) -> None:
+        """Add the next readings of the trace, shape (n,), of any type of numbers."""
+        if len(self._rest):
+            missing = FINEST - len(self._rest)
+            self._rest = np.concatenate([self._rest, readings[:missing]])
+            if len(self._rest) < FINEST:
+                return
+            self._done.append(_reduced(self._rest.reshape(1, -1)))
+            readings = readings[missing:]
+        whole = len(readings) // FINEST * FINEST
+        for first in range(0, whole, _ROWS * FINEST):
+            part = readings[first : min(first + _ROWS * FINEST, whole)]
+            self._done.append(_reduced(part.reshape(-1, FINEST)))
+        self._rest = readings[whole:].copy()
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return the levels of what was added, the finest first, up to the level that has one bucket."""
+        parts = [*self._done, *([_reduced(self._rest.reshape(1, -1))] if len(self._rest) else [])]
+        if not parts:
+            return ()
+        columns: tuple[NDArray[Any], ...] = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+        found, step = [_level(FINEST, *columns)], FINEST
+        while len(columns[0]) > 1:
+            columns, step = _gathered(*columns), step * FACTOR
+            found.append(_level(step, *columns))
+        return tuple(found)
+
+
+def pyramid_of(blocks: Iterable[NDArray[Any]]) -> tuple[Level, ...]:
+    """Return the levels of a trace that comes in blocks, the finest first; without readings there is none."""
+    builder = PyramidBuilder()
+    for block in blocks:
+        builder.add(block)
+    return builder.levels()
+
+
+def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Least, sum, greatest and count of each row, without the readings that are not numbers."""
+    wide = rows.astype(np.float64)  # one precision for all sums, so that no buffer decides on their order
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        least, total, most = rows.min(axis=1), wide.sum(axis=1), rows.max(axis=1)
+    count = np.full(len(rows), rows.shape[1], np.int64)
+    holed = np.flatnonzero(~np.isfinite(total) | ~np.isfinite(least) | ~np.isfinite(most))
+    least, most = least.astype(np.float64), most.astype(np.float64)
+    for k in holed:
+        good = wide[k][np.isfinite(wide[k])]
+        count[k], total[k] = len(good), good.sum()
+        least[k], most[k] = (good.min(), good.max()) if len(good) else (np.nan, np.nan)
+    return least, total, most, count
+
+
+def _gathered(least: Floats, total: Floats, most: Floats, count: Indices) -> tuple[NDArray[Any], ...]:
+    """The columns of the next level."""
+    at = np.arange(0, len(least), FACTOR)
+    return (
+        np.fmin.reduceat(least, at),
+        np.add.reduceat(total, at),
+        np.fmax.reduceat(most, at),
+        np.add.reduceat(count, at),
+    )
+
+
+def _level(step: int, least: Floats, total: Floats, most: Floats, count: Indices) -> Level:
+    mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    return Level(step, least, mean, most, count)

@@ -1,0 +1,160 @@
+"""Any stretch of a trace in a few columns: what is drawn is what was read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.bench.true_power import ORIGIN_NS
+from rig.analysis.streaming import run as recorded
+from rig.analysis.streaming.browse import LongTrace, batches_at, long_trace
+from rig.recording.pyramid import FACTOR, FINEST
+from rig.recording.reader import open_run
+from rig.types import Floats
+from tests.support.run_by_hand import start_line, trace, write
+
+HZ = 1000.0
+COUNT = FACTOR * FINEST + 3 * FINEST + 11
+VALUES = np.random.default_rng(5).normal(2e-3, 1e-4, COUNT).astype(np.float32)
+VALUES[100:130] = np.nan
+KINDS = ("grid", "stamped", "amperes")
+
+
+def recording(folder: Path, kind: str, batch: int = 3000, clipped: tuple[int, int] = (0, 0)) -> Path:
+    """One rail at 1 kHz from the start of the run, on a grid or with a stamp for each reading."""
+    rail: dict[str, Any] = {"name": "core", "rate_hz": HZ, "range_max": 6.4e-3}
+    values = VALUES.copy()
+    values[slice(*clipped)] = 6.4e-3
+    ticks = 1_000_000 * np.arange(COUNT) + ORIGIN_NS
+    if kind == "amperes":
+        rail["conversion"] = {"unit": "A", "supply_v": 2.0, "burden_ohm": 0.5}
+    if kind == "stamped":
+        columns = {"value": values, "start_tick": ticks, "end_tick": ticks + 1_000_000}
+        table = trace(rail, columns, "host")
+    else:
+        grid = {"t0_tick": ORIGIN_NS, "period_tick": 1e6, "aperture_tick": 1e6}
+        table = trace(rail, {"value": values}, "host", grid=grid)
+    return write(folder, [start_line()], {"traces/core.arrows": table}, batch)
+
+
+def opened(path: Path) -> LongTrace:
+    run = open_run(path, traces=False)
+    file = recorded.rail_file(run, "core")
+    return long_trace(run, file, recorded.timebase(run, file))
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LongTrace]:
+    return {kind: opened(recording(tmp_path_factory.mktemp("run") / kind, kind)) for kind in KINDS}
+
+
+def watts(kind: str) -> Floats:
+    wide = VALUES.astype(np.float64)
+    return wide * 2.0 - wide**2 * 0.5 if kind == "amperes" else wide
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    low=st.floats(-1.0, COUNT / HZ),
+    length=st.sampled_from([0.01, 0.5, 10.0, 30.0, 100.0]),
+    columns=st.sampled_from([1, 7, 400]),
+)
+def test_columns_hold_the_readings_between_their_edges(
+    traces: dict[str, LongTrace], kind: str, low: float, length: float, columns: int
+) -> None:
+    """Of the whole trace to single readings, whatever the stretch is."""
+    values, high = watts(kind), low + length
+
+    look = traces[kind].look(low, high, columns)
+
+    at = np.round(look.edges_s * HZ).astype(int)
+    assert look.readings == at[-1] - at[0]
+    assert len(look.mean) <= 2 * columns + 1
+    if at[-1] > at[0]:
+        assert look.edges_s[0] <= max(low, 0.0) + 1e-6
+        assert look.edges_s[-1] >= min(high, COUNT / HZ) - 1e-6
+    for k in range(0, len(look.mean), 40):
+        part = values[at[k] : at[k + 1]]
+        part = part[np.isfinite(part)]
+        if not len(part):
+            assert np.isnan(look.mean[k])
+            continue
+        assert look.least[k] == pytest.approx(part.min(), rel=1e-12)
+        assert look.most[k] == pytest.approx(part.max(), rel=1e-12)
+        assert look.mean[k] == pytest.approx(part.mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_readings_are_drawn_one_by_one(traces: dict[str, LongTrace], kind: str) -> None:
+    look = traces[kind].look(0.09, 0.14, 400)
+
+    first = round(look.edges_s[0] * HZ)
+    assert look.single
+    assert look.missing == 30
+    np.testing.assert_allclose(look.mean, watts(kind)[first : first + len(look.mean)], rtol=1e-12)
+
+
+def test_the_index_is_stored_with_the_digest_of_its_trace_and_used_again(tmp_path: Path) -> None:
+    path = recording(tmp_path / "run", "grid")
+    first = opened(path)
+    (stored,) = (path / "derived" / "pyramid").iterdir()
+    before = stored.stat().st_mtime_ns
+
+    again = opened(path)
+
+    assert stored.stat().st_mtime_ns == before
+    np.testing.assert_array_equal(again.look(0.0, 80.0, 10).mean, first.look(0.0, 80.0, 10).mean)
+
+
+@pytest.mark.parametrize("damage", ["other trace", "torn", "shorter", "not arrow"])
+def test_an_index_that_does_not_fit_is_built_again(tmp_path: Path, damage: str) -> None:
+    path, other = recording(tmp_path / "run", "stamped"), recording(tmp_path / "other", "grid", 70)
+    true = opened(path).look(0.0, 80.0, 10).mean
+    stored = path / "derived" / "pyramid" / "core.arrow"
+    content = stored.read_bytes()
+    if damage == "other trace":
+        opened(other)
+        stored.write_bytes((other / "derived" / "pyramid" / "core.arrow").read_bytes())
+    elif damage == "shorter":
+        with pa.ipc.open_file(str(stored)) as file:
+            table = file.read_all().slice(1)
+        with pa.ipc.new_file(str(stored), table.schema) as out:
+            out.write_table(table)
+    else:
+        stored.write_bytes(content[: len(content) // 2] if damage == "torn" else b"{}")
+
+    np.testing.assert_array_equal(opened(path).look(0.0, 80.0, 10).mean, true)
+    assert stored.read_bytes() == content
+
+
+def test_a_recording_that_cannot_be_written_is_looked_into_all_the_same(tmp_path: Path) -> None:
+    path = recording(tmp_path / "run", "grid")
+    (path / "derived").write_text("a file in the place of the folder")
+
+    assert opened(path).look(0.0, 1.0, 2000).readings == 1000
+
+
+def test_a_file_that_is_still_written_gives_its_whole_batches(tmp_path: Path) -> None:
+    path = recording(tmp_path / "run", "grid") / "traces" / "core.arrows"
+    whole = list(batches_at(path))
+    path.write_bytes(path.read_bytes()[: whole[5][0] + 100])
+
+    grown = list(batches_at(path))
+    assert [at for at, _ in grown] == [at for at, _ in whole[:5]]
+    assert [at for at, _ in batches_at(path, whole[3][0])] == [whole[3][0], whole[4][0]]
+
+
+@pytest.mark.parametrize("kind", ["grid", "stamped"])
+def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None:
+    """At the end of the range as the instrument's own numbers have it, which are rounded to single precision."""
+    path = recording(tmp_path / "run", kind, clipped=(5000, 5007))
+
+    found = opened(path).clipped(np.array([[0.0, 5.0], [4.9, 5.003], [5.0, 5.1], [60.0, 70.0]]))
+
+    assert found.tolist() == [0, 3, 7, 0]

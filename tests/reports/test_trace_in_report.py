@@ -1,0 +1,284 @@
+"""The power trace of a report zooms to what was read, on a page that is small and runs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures.bench.true_power import ORIGIN_NS
+from reports.render import render
+from reports.viewing.embedded import embedded, series_look
+from reports.viewing.jumps import jumps_of
+from reports.viewing.page import as_json
+from rig.analysis.result import RailSeries, Series
+from rig.recording.reader import open_run
+from rig.types import Floats
+from tests.support.made_up import HOSTILE, made_up, made_up_series, without_pictures
+from tests.support.paths import ROOT
+from tests.support.run_by_hand import start_line, trace, write
+
+SCRIPT = ROOT / "reports" / "viewing" / "viewer.js"
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script without a browser")
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
+)
+
+
+def column(layer: dict[str, Any], name: str, kind: str = "<f4") -> Floats:
+    return np.frombuffer(base64.b64decode(layer[name]), kind)
+
+
+def edges(layer: dict[str, Any]) -> Floats:
+    if "edges" in layer:
+        return column(layer, "edges", "<f8")
+    return np.linspace(layer["low"], layer["high"], len(column(layer, "mean")) + 1)
+
+
+def model_of(page: bytes) -> dict[str, Any]:
+    (text,) = re.findall(r'<script type="application/json" class="trace-model">(.*?)</script>', page.decode(), re.S)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def one_rail(watts: Floats, rate_hz: float, windows: Floats | None = None) -> Series:
+    at = np.arange(len(watts) + 1) / rate_hz
+    phases = {} if windows is None else {"inference": windows}
+    series = without_pictures(made_up()).series
+    return replace(series, rails=(RailSeries("core", at[:-1], at[1:], watts),), phase_windows_s=phases)
+
+
+@pytest.fixture(scope="module")
+def page() -> bytes:
+    return render(None, made_up())["report.html"]
+
+
+# ---- what is in the page ------------------------------------------------------------------
+
+
+def test_of_a_short_trace_every_reading_is_in_the_page(page: bytes) -> None:
+    result = made_up()
+    model = model_of(page)
+    total, core, io = model["rails"]
+
+    for rail, watts in ((core, result.series.rails[0].watts), (io, result.series.rails[1].watts)):
+        (layer,) = rail["layers"]
+        np.testing.assert_array_equal(column(layer, "mean"), watts.astype(np.float32))
+        np.testing.assert_allclose(edges(layer)[:-1], result.series.rails[0].start_s, atol=1e-4)
+    assert total["name"] == "total of 2 rails"
+    assert model["extent"] == [0.0, 40.0]
+
+
+def test_of_a_long_trace_the_columns_hold_its_least_and_greatest() -> None:
+    watts = np.full(1_000_000, 1e-3)
+    watts[[123_456, 654_321]] = 5e-3, 1e-5
+    model = embedded(one_rail(watts, 1e4), simulated=False)
+    assert model is not None
+    whole = model["rails"][0]["layers"][-1]
+
+    assert (column(whole, "most").max(), column(whole, "least").min()) == pytest.approx((5e-3, 1e-5), rel=1e-6)
+    at = edges(whole)[int(np.argmax(column(whole, "most")))]
+    assert at == pytest.approx(12.3456, abs=0.01)
+
+
+def test_around_chosen_spans_single_readings_are_in_the_page() -> None:
+    """The slowest of many spans, at its begin and its end too where it is long."""
+    rate_hz, watts = 1e4, np.random.default_rng(2).normal(1e-3, 1e-4, 1_000_000)
+    begin = np.arange(1.0, 90.0, 0.5)
+    windows = np.column_stack([begin, begin + 0.002])
+    windows[100] = begin[100], begin[100] + 0.4
+    model = embedded(one_rail(watts, rate_hz, windows), simulated=False)
+    assert model is not None
+    layers = model["rails"][0]["layers"]
+
+    slowest = next(jump for jump in model["jumps"] if jump["title"] == "slowest")
+    assert (slowest["low"], slowest["high"]) == tuple(windows[100])
+    for at in windows[100]:
+        fine = next(x for x in layers if x["single"] and x["low"] < at < x["high"])
+        first, values = round(fine["low"] * rate_hz), column(fine, "mean")
+        np.testing.assert_array_equal(values, watts[first : first + len(values)].astype(np.float32))
+
+
+def test_a_long_trace_is_read_from_its_file_where_the_series_holds_means(tmp_path: Path) -> None:
+    """A single reading that no mean shows is in the columns, and single readings are around the spans."""
+    count, rate_hz = 200_000, 1e4
+    watts = np.random.default_rng(3).normal(1e-3, 1e-5, count).astype(np.float32)
+    watts[77_777] = 9e-3
+    grid = {"t0_tick": ORIGIN_NS, "period_tick": 1e5, "aperture_tick": 1e5}
+    table = trace({"name": "core", "rate_hz": rate_hz}, {"value": watts}, "host", grid=grid)
+    run = open_run(write(tmp_path / "run", [start_line()], {"traces/core.arrows": table}, 5000))
+    means = watts.astype(np.float64).reshape(-1, 100).mean(axis=1)
+    series = one_rail(means, rate_hz / 100, np.array([[7.7, 7.9], [8.0, 8.001]]))
+
+    model = embedded(series, simulated=True, run=run)
+
+    assert model is not None
+    layers = model["rails"][0]["layers"]
+    assert column(layers[-1], "most").max() == pytest.approx(9e-3, rel=1e-6)
+    assert np.nanmax(means) < 2e-3
+    short = next(x for x in layers if x["single"] and x["low"] < 8.0 and x["high"] > 8.001)
+    first = round(short["low"] * rate_hz)
+    np.testing.assert_array_equal(column(short, "mean"), watts[first : first + len(column(short, "mean"))])
+
+
+def test_the_page_stays_small_whatever_the_trace_and_its_spans_are() -> None:
+    """Four rails with stamps of their own and eight phases; everything else in a page takes less than 1 MB."""
+    series = made_up_series("core", 300_000, 40_000)
+    jitter = np.random.default_rng(1).uniform(0.0, 5e-5, 300_000)
+    rails = tuple(replace(series.rails[0], rail=f"r{k}", start_s=series.rails[0].start_s + jitter) for k in range(4))
+    phases = {f"phase {k}": series.phase_windows_s["inference"] for k in range(8)}
+
+    model = embedded(replace(series, rails=rails, phase_windows_s=phases), simulated=False)
+
+    assert model is not None
+    assert len(model["rails"]) == 5
+    assert len(as_json(model)) < 4_000_000
+
+
+def test_missing_readings_are_columns_without_a_number() -> None:
+    watts = np.full(100_000, 1e-3)
+    watts[:50_000] = np.nan
+    series = one_rail(watts, 1e4, np.array([[1.0, 2.0], [6.0, 7.0]]))
+
+    look = series_look(series.rails[0], 0.0, 10.0, 10)
+    model = embedded(series, simulated=False)
+
+    assert np.isnan(look.mean[:5]).all()
+    assert look.mean[5:] == pytest.approx(np.full(5, 1e-3))
+    assert look.missing == 50_000
+    assert model is not None
+    assert [j["text"] for j in model["jumps"] if j["title"] == "most energetic"] == ["inference 2: 1 mJ"]
+
+
+# ---- spans worth a look -------------------------------------------------------------------
+
+
+def test_spans_are_listed_from_both_ends_of_each_order() -> None:
+    length, watts = np.array([3.0, 1.0, 2.0, 5.0, 4.0]), np.array([1.0, 1.0, 9.0, 1.0, 1.0])
+    windows = np.column_stack([10.0 * np.arange(5), 10.0 * np.arange(5) + length])
+    energy = length * watts
+    energy[0] = np.nan
+
+    found = jumps_of({"a": windows}, {"a": energy}, {"a": np.array([0, 0, 7, 0, 1])})
+
+    listed = {title: [j.text for j in found if j.title == title] for title in dict.fromkeys(j.title for j in found)}
+    assert listed == {
+        "first": ["a 1: 3 s"],
+        "slowest": ["a 4: 5 s", "a 5: 4 s", "a 1: 3 s"],
+        "fastest": ["a 2: 1 s", "a 3: 2 s", "a 1: 3 s"],
+        "most energetic": ["a 3: 18 J", "a 4: 5 J", "a 5: 4 J"],
+        "farthest from the mean power of their phase": ["a 3: +6.67 W", "a 2: −1.33 W", "a 4: −1.33 W"],
+        "clipped": ["a 3: 7 readings", "a 5: 1 readings"],
+    }
+    assert (found[1].low, found[1].high) == (30.0, 35.0)
+
+
+# ---- nothing else runs --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "<!--<script>"])
+def test_no_name_becomes_script(name: str) -> None:
+    page = render(None, made_up(name=name))["report.html"].decode()
+
+    policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)[0].replace("&#39;", "'")
+    bodies = re.findall(r"<script([^>]*)>(.*?)</script>", page, re.S)
+    assert [kind for kind, _ in bodies] == [' type="application/json" class="trace-model"', ""]
+    digest = base64.b64encode(hashlib.sha256(bodies[1][1].encode()).digest()).decode()
+    assert policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    assert bodies[1][1] == SCRIPT.read_text(encoding="utf-8")
+    assert "<" not in bodies[0][1]
+
+
+def test_the_static_picture_stays_for_print_and_without_scripts(page: bytes) -> None:
+    text = page.decode()
+
+    figure = re.findall(r"<figure>(?:(?!</figure>).)*trace-model.*?</figure>", text, re.S)[0]
+    assert "<svg " in figure
+    assert "@media screen { .live > svg { display: none; } } @media print { .trace { display: none; } }" in text
+
+
+def test_without_a_trace_there_is_no_script() -> None:
+    page = render(None, without_pictures(made_up()))["report.html"].decode()
+
+    assert "<script" not in page
+    assert "script-src" not in page
+
+
+def test_the_script_reaches_for_nothing() -> None:
+    text = SCRIPT.read_text(encoding="utf-8")
+
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(|import|https?:", text)
+    assert text.count("fetch(") == 1
+    assert "</" not in text
+
+
+# ---- the script itself --------------------------------------------------------------------
+
+
+def in_node(program: str) -> Any:
+    source = f"const v = require({json.dumps(str(SCRIPT))}); console.log(JSON.stringify({program}))"
+    return json.loads(subprocess.run(["node", "-"], input=source, capture_output=True, text=True, check=True).stdout)
+
+
+@needs_node
+def test_numbers_are_round_and_have_their_unit() -> None:
+    said = in_node(
+        "[v.si(0.00123456, 'W'), v.si(0, 'W'), v.si(-2e-7, 'J'), v.si(999.9999999, 'W'), v.si(NaN, 'W'),"
+        " v.ticks(0.9, 3.1, 6), v.ticks(414.01234, 414.01235, 5)]"
+    )
+
+    assert said[:5] == ["1.235 mW", "0 W", "-200 nJ", "1 kW", "no reading"]
+    assert said[5] == {"at": [1, 1.5, 2, 2.5, 3], "decimals": 1}
+    assert said[6]["decimals"] == 6
+    assert len(said[6]["at"]) >= 3
+
+
+@needs_node
+def test_the_statistics_of_a_view_cut_the_columns_at_its_ends() -> None:
+    view = "{edges: [0, 1, 2, 3], mean: [1, null, 3], least: [0, null, 2], most: [2, null, 4]}"
+
+    assert in_node(f"v.statistics({view}, 0.5, 2.25)") == {
+        "length": 0.75, "area": 1.25, "mean": pytest.approx(1.25 / 0.75), "least": 0, "most": 4,
+    }  # fmt: skip
+
+
+@needs_node
+def test_the_finest_layer_that_holds_the_view_is_drawn() -> None:
+    watts = np.random.default_rng(2).normal(1e-3, 1e-4, 400_000)
+    model = embedded(one_rail(watts, 1e4, np.array([[10.0, 10.01], [20.0, 20.02]])), simulated=False)
+    assert model is not None
+    layers = json.dumps(model["rails"][0]["layers"])
+
+    whole, near, beside = in_node(
+        f"[[0, 40], [9.999, 10.011], [30, 30.01]].map(([a, b]) => v.chosen({layers}.map(v.opened), a, b, 500))"
+        ".map(x => ({single: !!x.single, n: Object.keys(x.mean).length, low: x.edges[0], mean: x.mean[5]}))"
+    )
+
+    assert (whole["single"], near["single"], beside["single"]) == (False, True, False)
+    assert whole["n"] == 32_768
+    assert near["mean"] == pytest.approx(watts[round(near["low"] * 1e4) + 5], rel=1e-6)
+    assert beside["low"] == pytest.approx(30.0, abs=0.01)
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="a browser obeys the policy and runs the script")
+def test_a_browser_draws_the_trace_under_the_policy_of_the_page(tmp_path: Path) -> None:
+    """Only a browser compares the hash of the script; it takes two seconds to start."""
+    (tmp_path / "report.html").write_bytes(render(None, made_up(name=HOSTILE))["report.html"])
+    quiet = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
+    place = f"{(tmp_path / 'report.html').as_uri()}#at=10,12,1"
+
+    call = [CHROMIUM, f"--user-data-dir={tmp_path / 'profile'}", *quiet, place]
+    shown = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    assert "2 s in view: mean" in shown
+    assert "single readings" in shown
+    assert "<b>SIMULATED" in shown
