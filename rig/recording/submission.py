@@ -19,7 +19,6 @@ from rig.errors import IntegrityError, StoreError
 from rig.recording.bounded import check_dense, check_json, read_bounded
 from rig.recording.layout import DERIVED, is_recorded, sha256_of
 
-FORMAT = 1
 FILE = "submission.json"
 MANIFEST = "MANIFEST.sha256"
 SIGNATURE = "MANIFEST.sha256.sig"

@@ -24,7 +24,7 @@ from rig.plugins import load
 from rig.recording import session as sessions_format
 from rig.recording.atomic_write import BROKEN, bad_out, not_stored, replacing, unwritten
 from rig.recording.layout import DERIVED, EVENTS, SEAL, is_recorded
-from rig.recording.submission import FILE, FORMAT, LINE, MANIFEST, SESSIONS, About, Submission, manifest_of, missing
+from rig.recording.submission import FILE, LINE, MANIFEST, SESSIONS, About, Submission, manifest_of, missing
 from rig.session.report import Evaluated, evaluated
 from rig.submission import about as about_file
 from rig.submission.configurations import Row, rows_of
@@ -85,9 +85,7 @@ def submit(
 
 def _document(name: str, about: About, rows: Sequence[Row]) -> Submission:
     configurations = [row.configuration for row in rows]
-    return Submission(
-        format=FORMAT, rig_version=version("neurorig"), name=name, about=about, configurations=configurations
-    )
+    return Submission(format=1, rig_version=version("neurorig"), name=name, about=about, configurations=configurations)
 
 
 def _check_paths(sessions: Sequence[Path], out: Path, archive: Path | None) -> None:
