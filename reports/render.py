@@ -49,20 +49,23 @@ FIGURES = {
 STREAM_TABLE = "figures/stream.csv"
 
 
-def render(run: Run | None, result: Result, out: Path | None = None) -> dict[str, bytes]:
+def render(
+    run: Run | None, result: Result, out: Path | None = None, submission: Mapping[str, Any] | None = None
+) -> dict[str, bytes]:
     """Return every file of a report by its name below the output directory ``out``.
 
-    This function reads and writes nothing in ``out``.
+    This function reads and writes nothing in ``out``. ``submission`` is what the page of a submission says first.
     """
     figures = draw(result)
-    content = context(run, result, out)
+    content = context(run, result, out) | {"submission": submission}
     env = _environment()
-    vectors = {name: _inline(svg, name) for name, svg in figures.items()}
+    vectors = {name: inline(svg, name) for name, svg in figures.items()}
     model = embedded(result.series, result.simulated, run)
     trace = None if model is None else {"model": as_json(model), "script": script()}
     policy_ = policy(scripts=trace is not None)
     page = env.get_template("report.html.j2").render(**content, vectors=vectors, trace=trace, policy=policy_)
-    text = env.get_template("report.md.j2").render(**content, vectors={name: name for name in figures})
+    beside = {name: name for name in figures} if submission is None else {}  # it has no files of pictures
+    text = env.get_template("report.md.j2").render(**content, vectors=beside)
     files = {
         "results.json": json.dumps(_strict(result.to_json()), sort_keys=True, indent=1, allow_nan=False),
         "report.md": re.sub(r"\n{3,}", "\n\n", text),
@@ -184,8 +187,8 @@ def _markdown_code(text: object) -> str:
     return "`" + clean(text).replace("`", "'") + "`"
 
 
-def _inline(svg: bytes, name: str) -> Any:
-    """The SVG element alone, its ids made unique to the page; matplotlib has escaped the texts in it."""
+def inline(svg: bytes, name: str) -> Any:
+    """Return the SVG element alone, its ids made unique to the page; matplotlib has escaped the texts in it."""
     from markupsafe import Markup
 
     text = svg.decode()

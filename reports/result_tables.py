@@ -63,7 +63,7 @@ class Row(NamedTuple):
 
 def headlines(result: Result) -> list[dict[str, str]]:
     """Return the most important figures of this scenario; if one is missing, its card says so."""
-    keys = [*_requested(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
+    keys = headline_keys(result)
     refused = {r.scope for r in result.refusals}
     cards = []
     for key in keys:
@@ -72,6 +72,11 @@ def headlines(result: Result) -> list[dict[str, str]]:
         state = "given" if q is not None else "refused" if key in refused else "absent"
         cards.append({"title": title(key), "value": value, "half": half, "unit": unit, "state": state})
     return cards
+
+
+def headline_keys(result: Result) -> list[FigureKey]:
+    """Return the keys of the most important figures of this scenario, stated or not."""
+    return [*_requested(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
 
 
 def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:

@@ -78,6 +78,11 @@ def _of_runs(parts: Sequence[Part]) -> Iterator[Check]:
                 yield replace(check, rule=f"{part.name}: {check.rule}")
 
 
+def trial_checks(by: Mapping[str, list[Part]], rules: Rules) -> tuple[Check, ...]:
+    """Return the checks of trials: as many runs of each purpose as the rules ask for, and each near the mean of all."""
+    return named(list(_enough(by, rules)), rules)
+
+
 def _enough(by: Mapping[str, list[Part]], rules: Rules) -> Iterator[Check]:
     """As many runs of each purpose as the rules ask for, and each near the mean of all."""
     wanted = {"performance": rules.trials or 1, "power": rules.trials or 1, "accuracy": int(ACCURACY in rules.reports)}

@@ -17,8 +17,9 @@ from rig.analysis.power.energy import energy_figures
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.result import Result
 from rig.analysis.rule_set import is_known
-from rig.analysis.session_rules import ACCURACY, Part, by_purpose, configuration_of, session_checks
+from rig.analysis.session_rules import ACCURACY, Part, by_purpose, configuration_of, session_checks, trial_checks
 from rig.analysis.solving.solves import RUNTIME, gap_energies
+from rig.analysis.verdict import Check
 from rig.recording.session import SizeProbe
 
 SCORES = (FigureKey(ACCURACY), FigureKey("balanced_accuracy"))
@@ -64,6 +65,54 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     )
 
 
+def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) -> Result:
+    """Return the result of sessions of one configuration, which are trials: each has its name, its runs and its result.
+
+    Figures are the means over the sessions. The rules about trials are over the runs of all of them. Series are those
+    of the first session.
+    """
+    first = sessions[0][2]
+    if len(sessions) == 1:
+        return first
+    trials = [result.quantities for _, _, result in sessions]
+    means = {key: _share([t[key] for t in trials], q) for key, q in over_trials(trials).items()}
+    rules, by = first.start.rules, by_purpose([part for _, parts, _ in sessions for part in parts])
+    validity = first.validity
+    if validity is not None and rules is not None:
+        over_all = trial_checks(by, rules)
+        own = [check for session in sessions for check in _checks_of(*session)]
+        left = [check for check in own if check.rule.partition(": ")[2] not in {check.rule for check in over_all}]
+        validity = replace(validity, checks=(*left, *over_all))
+    about = f"The mean of {len(sessions)} sessions: {', '.join(session for session, _, _ in sessions)}"
+    return replace(
+        first,
+        run_id=name,
+        complete=all(result.complete for _, _, result in sessions),
+        simulated=any(result.simulated for _, _, result in sessions),
+        quantities=Figures(means),
+        refusals=tuple(dict.fromkeys(r for _, _, result in sessions for r in result.refusals)),
+        notes=tuple(dict.fromkeys([about, *(note for _, _, result in sessions for note in result.notes)])),
+        validity=validity,
+    )
+
+
+def _share(values: Sequence[Quantity], mean: Quantity) -> Quantity:
+    """The mean of shares of counts; sessions answer the same samples, so that their intervals do not shrink."""
+    limits = [q.limits for q in values if q.limits is not None]
+    if len(limits) < len(values):
+        return mean
+    low, high = (sum(side) / len(values) for side in zip(*limits, strict=True))
+    parts = tuple(replace(c, u=sum(q.u for q in values) / len(values)) for c in values[0].components[:1])
+    return replace(mean, components=parts, limits=(low, high))
+
+
+def _checks_of(session: str, parts: Sequence[Part], result: Result) -> Iterator[Check]:
+    """The checks of one of several sessions, with its name before them; a run is named ``session.run``."""
+    runs = tuple(f"{part.name}: " for part in parts)
+    for check in () if result.validity is None else result.validity.checks:
+        yield replace(check, rule=f"{session}{'.' if check.rule.startswith(runs) else ': '}{check.rule}")
+
+
 def _amortised_notes(by: Mapping[str, list[Part]]) -> Iterator[str]:
     if seconds := _sequence_s(by):
         yield (
@@ -104,8 +153,8 @@ def _solved(part: Part) -> bool:
 
 def _figures(by: Mapping[str, list[Part]]) -> Figures:
     """Times from performance runs, accuracy from the accuracy run, watts and joules from power runs."""
-    times = _over_trials([p.result.quantities for p in by["performance"]])
-    power = _over_trials([p.result.quantities for p in by["power"]])
+    times = over_trials([p.result.quantities for p in by["performance"]])
+    power = over_trials([p.result.quantities for p in by["power"]])
     scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k in SCORES}
     if by["accuracy"]:
         times = {k: q for k, q in times.items() if k not in SCORES}
@@ -159,7 +208,8 @@ def _by_itself(q: Quantity) -> Quantity:
     return replace(q, components=tuple(parts))
 
 
-def _over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
+def over_trials(trials: Sequence[Figures]) -> dict[FigureKey, Quantity]:
+    """Return the mean of each figure that every trial has; scatter beyond its stated uncertainty widens it."""
     if len(trials) < 2:
         return dict(trials[0]) if trials else {}
     common = [key for key in trials[0] if all(key in t for t in trials)]

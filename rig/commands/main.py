@@ -21,6 +21,8 @@ COMMANDS = {
     "import": ("rig.commands.import_", "make a run directory from a trace that another program recorded"),
     "reduce": ("rig.commands.reduce", "sum a long trace over windows in little memory"),
     "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
+    "submit": ("rig.commands.submit", "make one folder of sessions that others can check"),
+    "compare": ("rig.commands.compare", "put runs, sessions or submissions side by side, with what is uncertain"),
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
 }
 """By name: the module, which has ``add_arguments(parser)`` and ``run(args) -> exit code``, and what the command does.
@@ -39,7 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Arrow's own allocators set 4 MB aside for what needs a few kilobytes here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     given = list(sys.argv[1:] if argv is None else argv)
-    if given[:1] == ["report"]:  # before numpy is loaded: more threads add in another order, to other last digits
+    if given[:1] in (
+        ["report"],
+        ["submit"],
+        ["compare"],
+    ):  # before numpy is loaded: more threads add in another order, to other last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
     try:
         args = parser(given[0] if given else "").parse_args(given)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rig.errors import refused
+from rig.terminal import say
 
 if TYPE_CHECKING:
+    from rig.session.like import Like
     from rig.session.setup import Request
 
 _BESIDE = ("resume", "json", "verbose", "allow_invalid", "trust")
+_OWN = (
+    *_BESIDE, "like", "device", "bench", "meter", "workload", "simulate", "data", "option", "speed", "keep_identity",
+    "out",
+)  # fmt: skip
+"""What one's own command line gives beside ``--like``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--device", help="a device of `rig list` or of the bench file, or path.py:function")
     what.add_argument("--resume", type=Path, metavar="DIR", help="go on with a session that was broken off")
+    add(
+        "--like", type=Path, metavar="PATH",
+        help="repeat a submission, session or run of others: its scenario, its rules, and the options of its workload",
+    )  # fmt: skip
     add(
         "--bench",
         type=Path,
@@ -87,26 +99,41 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is None:
         request = _request(args)
     else:
-        _check_alone(args)
+        _check_alone(args, _BESIDE, "--resume", "a session goes on with what it was asked for")
         request = request_in(args.resume, args.trust)
     path = measure(request, quiet=args.json, resume=args.resume is not None)
     return show(report(path), args.json, args.verbose, args.allow_invalid)
 
 
-def _check_alone(args: argparse.Namespace) -> None:
-    """Refuse arguments beside ``--resume``, which takes everything from the session."""
+def _check_alone(args: argparse.Namespace, allowed: Sequence[str], beside: str, why: str) -> None:
+    """Refuse arguments beside one that takes them from a recording, except those that are ``allowed``."""
     plain = argparse.ArgumentParser()
     add_arguments(plain)
     for name, default in vars(plain.parse_args(["--resume", "."])).items():
-        if name not in _BESIDE and getattr(args, name) != default:
-            remedy = "Leave it out; a session goes on with what it was asked for"
-            raise refused(name, getattr(args, name), remedy, f"--{name.replace('_', '-')} is given beside --resume")
+        if name not in allowed and getattr(args, name) != default:
+            what = f"--{name.replace('_', '-')} is given beside {beside}"
+            raise refused(name, getattr(args, name), f"Leave it out; {why}", what)
+
+
+def _repeated(args: argparse.Namespace) -> Like:
+    """Put what ``--like`` takes into the arguments, and say what that is."""
+    from rig.session.like import check_own, like
+
+    _check_alone(args, _OWN, "--like", "it is taken from the recording")
+    taken = like(args.like, args.workload)
+    check_own(args.option, taken)
+    for name in ("scenario", "workload", "rules", "mode", "trials", "compliance", "configuration"):
+        setattr(args, name, getattr(taken, name))
+    args.amortise = taken.amortise_s
+    say(*taken.lines(), error=args.json)
+    return taken
 
 
 def _request(args: argparse.Namespace) -> Request:
     from rig.bench.bench_file import find_bench, request_of
     from rig.session.setup import Request, workload_for
 
+    taken = None if args.like is None else _repeated(args)
     chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
     return Request(
         device=chosen.device,
@@ -120,6 +147,7 @@ def _request(args: argparse.Namespace) -> Request:
         data=args.data,
         amortise_s=args.amortise,
         options=chosen.options
+        + (() if taken is None else taken.options)
         + ((f"scenario.repeat={args.repeat}",) if args.repeat is not None else ())
         + (("scenario.apart=true",) if args.per_phase else ())
         + ((f"plant.speed={args.speed}",) if args.speed is not None else ()),
@@ -132,5 +160,6 @@ def _request(args: argparse.Namespace) -> Request:
         find_peak=args.find_peak,
         find_size=args.find_size,
         configuration=args.configuration,
+        repeats_sha256="" if taken is None else taken.digest_sha256,
         keep_identity=args.keep_identity,
     )

@@ -48,6 +48,7 @@ def record(
     configuration: str = "",
     session: SessionLink | None = None,
     watch: Watch | None = None,
+    workload_options: Mapping[str, Any] | None = None,
 ) -> Path:
     """Record one run into ``path``; ``scenario`` is its name and every option with which it ran.
 
@@ -61,7 +62,9 @@ def record(
 
     check_ids(workload)
     files = artifacts or {}
-    start = start_document(bench, workload, scenario, purpose, argv, path.name, rules, keep_identity, configuration)
+    start = start_document(
+        bench, workload, scenario, purpose, argv, path.name, rules, keep_identity, configuration, workload_options
+    )
     start = replace(start, session=session)
     if "bench.toml" in files:
         start = replace(start, **lab_of(files["bench.toml"]))
@@ -84,6 +87,7 @@ def start_document(
     rules: Rules | None = None,
     keep_identity: bool = False,
     configuration: str = "",
+    workload_options: Mapping[str, Any] | None = None,
 ) -> Start:
     """Return the first line of ``events.jsonl``.
 
@@ -93,7 +97,10 @@ def start_document(
     meters = [guard(meter.info, MeterError, "a meter failed to describe itself") for meter in bench.meters]
     clocks = [ClockInfo("host", 1e9, 0.0), *([device.clock] if device.clock else []), *(m.clock for m in meters)]
     given = list(sys.argv if argv is None else argv)
-    options = scenario.get("options") or {}
+
+    def stated(options: Mapping[str, Any] | None) -> dict[str, Any]:
+        return {k: v if keep_identity else without_place(v) for k, v in (options or {}).items()}
+
     document = {
         "run_id": run_id,
         "t0_ns": bench.clock.now_ns(),
@@ -105,7 +112,7 @@ def start_document(
         "clocks": list({c.name: c for c in clocks}.values()),
         "scenario": {
             **scenario,
-            "options": options if keep_identity else {k: without_place(v) for k, v in options.items()},
+            "options": stated(scenario.get("options")),
         },
         "rules": rules,
         "workload": {
@@ -114,6 +121,7 @@ def start_document(
             "version": workload.version,
             "digest_sha256": workload.digest_sha256,
             "samples": len(workload.samples),
+            "options": stated(workload_options),
             "details": dict(workload.details or {}),
             "benchmark": getattr(workload, "benchmark", None),
         },

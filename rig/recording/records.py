@@ -130,6 +130,8 @@ class WorkloadRecord(Record, frozen=True):
     """Digest of all samples."""
     samples: int = 0
     """Number of samples."""
+    options: Object = {}
+    """Every option with which the workload was opened."""
     details: Object = {}
     targets: dict[str, dict[str, float | None]] = {}
     """For solvers: other costs to reach besides target_cost, by the target's name and the sample's id."""

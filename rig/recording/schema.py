@@ -1,4 +1,4 @@
-"""The JSON Schemas of the lines of ``events.jsonl``, generated from the structs.
+"""The JSON Schemas of the lines of ``events.jsonl`` and of ``submission.json``, generated from the structs.
 
 Run it as ``python -m rig.recording.schema``.
 """
@@ -15,7 +15,7 @@ import msgspec
 
 from rig import types
 from rig.recording import events as lines
-from rig.recording import records
+from rig.recording import records, submission
 
 Json = dict[str, Any]
 FOLDER = Path(__file__).parent / "schemas"
@@ -31,7 +31,7 @@ CHAIN: Json = {
 
 
 def schemas() -> dict[str, Json]:
-    """Return the schemas ``start``, ``event`` and ``stop``, draft 2020-12."""
+    """Return the schemas ``start``, ``event``, ``stop`` and ``submission``, draft 2020-12."""
     _, parts = msgspec.json.schema_components(lines.LINES.values(), ref_template="#/$defs/{name}")
     names = {type_: line.__name__ for type_, line in lines.LINES.items()}
     _describe(parts)
@@ -51,7 +51,20 @@ def schemas() -> dict[str, Json]:
         "required": ["type"],
         "allOf": cases,
     }
-    return {name: _whole(name, body, parts) for name, body in (("start", start), ("event", event), ("stop", stop))}
+    named = {name: _whole(name, body, parts) for name, body in (("start", start), ("event", event), ("stop", stop))}
+    return named | {"submission": _submission()}
+
+
+def _submission() -> Json:
+    (reference,), parts = msgspec.json.schema_components([submission.Submission], ref_template="#/$defs/{name}")
+    _describe(parts)
+    body = parts.pop(reference["$ref"].rpartition("/")[2])
+    about = parts["About"]
+    about["required"] = [name for name in about["properties"] if name != "notes"]
+    for name in about["required"]:
+        about["properties"][name] |= {"pattern": r"\S"} if name != "date" else {"pattern": r"^\d{4}-\d{2}-\d{2}$"}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:neurorig:submission:1"}
+    return {**head, **body, "$defs": parts}
 
 
 def _whole(name: str, body: Json, parts: dict[str, Json]) -> Json:
@@ -76,13 +89,13 @@ def _whole(name: str, body: Json, parts: dict[str, Json]) -> Json:
 
 def _describe(parts: dict[str, Json]) -> None:
     """Give each property the docstring that stands below its field."""
-    for module in (types, records, lines):
+    for module in (types, records, lines, submission):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef) and node.name in parts:
                 for field, below in zip(node.body, node.body[1:], strict=False):
                     match field, below:
                         case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                            parts[node.name]["properties"][name]["description"] = inspect.cleandoc(text)
+                            parts[node.name]["properties"][name.rstrip("_")]["description"] = inspect.cleandoc(text)
 
 
 def text_of(schema: Json) -> str:

@@ -147,6 +147,7 @@ def _record(
                 keep_identity=request.keep_identity,
                 configuration=request.configuration,
                 session=None if link is None else link(),
+                workload_options=setup.workload_options,
             )
         except RigError as error:
             if path.exists():

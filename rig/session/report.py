@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from rig.analysis.memory_check import check_recording
 from rig.analysis.result import Result
 from rig.analysis.session_rules import Part
 from rig.analysis.summary import summarise
-from rig.errors import StoreError
+from rig.errors import DataError, StoreError
 from rig.plugins import load
 from rig.recording.atomic_write import inside
 from rig.recording.layout import DERIVED, EVENTS
@@ -86,12 +86,11 @@ def report(path: Path | str, out: Path | str | None = None) -> Report:
     path, out = Path(path), None if out is None else Path(out)
     session = open_session(path) if is_session(path) else None
     parts, runs = list[Part](), list[Report]()
-    for folder, purpose in session.runs if session is not None else ((path, ""),):
-        check_recording(folder)
-        run = open_run(folder)
-        parts.append(Part(folder.name, purpose, run, evaluate(run)))
+    for part in parts_of(path, session):
+        parts.append(part)
+        folder = part.run.path
         target = inside(path, folder / DERIVED) if out is None else out / folder.name if session else out
-        runs.append(_written(folder, parts[-1].result, target, run))
+        runs.append(_written(folder, part.result, target, part.run))
     if session is None:
         return runs[0]
     target = inside(path, path / DERIVED) if out is None else out
@@ -100,6 +99,47 @@ def report(path: Path | str, out: Path | str | None = None) -> Report:
         return Report(path, None, target, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
     return _written(path, whole, target, run, tuple(runs))
+
+
+def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
+    """Read, verify and evaluate the runs of a session, or a run by itself, one after the other.
+
+    Raises a ``RigError`` for a recording that cannot be read or does not match its hashes.
+    """
+    for folder, purpose in session.runs if session is not None else ((path, ""),):
+        check_recording(folder)
+        run = open_run(folder)
+        yield Part(folder.name, purpose, run, evaluate(run))
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A session or a lone run, verified and evaluated; nothing is written."""
+
+    path: Path
+    session: Session | None
+    parts: tuple[Part, ...]
+    result: Result
+
+    @property
+    def run(self) -> Run:
+        """The run that the result describes: of a session, the one that its pictures are of."""
+        return next(part.run for part in self.parts if part.result.run_digest == self.result.run_digest)
+
+
+def evaluated(path: Path) -> Evaluated:
+    """Verify and evaluate a session or a lone run.
+
+    Raises a ``RigError`` for a recording that cannot be read or does not match its hashes, and ``DataError`` for a
+    session whose runs give no common figures.
+    """
+    session = open_session(path) if is_session(path) else None
+    parts = tuple(parts_of(path, session))
+    result = parts[0].result if session is None else session_result(session, parts)
+    if result is None:
+        what, remedy = f"the runs of {path} give no figures of the session", "Name one of its runs"
+        raise DataError(what, field="session", value=str(path), remedy=remedy)
+    return Evaluated(path, session, parts, result)
 
 
 def session_result(session: Session, parts: Sequence[Part]) -> Result | None:

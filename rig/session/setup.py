@@ -57,6 +57,8 @@ class Request:
     """The configuration of the system that is measured, such as performance or efficiency."""
     exclusive: bool = False
     """Lock the device against other commands on this host. A caller that holds the lock leaves it False."""
+    repeats_sha256: str = ""
+    """Digest of the samples of the recording that is repeated; the workload must have the same. Empty: none is."""
     keep_identity: bool = False
     """Record home directories and absolute paths of the command line too."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
@@ -75,6 +77,8 @@ class BenchSetup:
     rules: Rules
     other_workload: Callable[[Mapping[str, str]], Workload]
     """Opens the workload again, with some options changed."""
+    workload_options: Mapping[str, Any] = field(default_factory=dict)
+    """Every option with which the workload was opened."""
 
 
 def workload_for(scenario: str, named: str | None = None) -> str:
@@ -129,6 +133,10 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         return opened
 
     workload = open_workload({})
+    if request.repeats_sha256 not in ("", workload.digest_sha256):
+        what = f"the samples of workload {request.workload} are not those of the recording that is repeated"
+        remedy = "Give the same data with --data, and its options with --option; see `rig list NAME`"
+        raise refused("workload", workload.digest_sha256, remedy, what)
     plant: Plant | None = build(plant_factory, {}, options["plant"]) if plant_factory else None
     clock: Clock = plant.clock if plant is not None else HostClock()
     given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
@@ -145,7 +153,8 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         _check_scenario(device, scenario, options["scenario"])
         check_pin(device.info(), [meter.info() for meter in meters])
         bench = Bench(device, meters, clock)
-        yield BenchSetup(bench, workload, scenario, options["scenario"], rules, open_workload)
+        opened_with = values_of(workload_factory, options["workload"])
+        yield BenchSetup(bench, workload, scenario, options["scenario"], rules, open_workload, opened_with)
 
 
 def _meters(

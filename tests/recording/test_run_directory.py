@@ -67,7 +67,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 # ---- schemas ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["start", "event", "stop"])
+@pytest.mark.parametrize("name", ["start", "event", "stop", "submission"])
 def test_the_schemas_are_those_of_the_structs(name: str) -> None:
     assert (FOLDER / f"{name}.json").read_text() == text_of(schemas()[name]), "run python -m rig.recording.schema"
 

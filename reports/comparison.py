@@ -1,0 +1,79 @@
+"""Two results side by side on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING
+
+from reports.format import quantity_parts
+from reports.names import text_of, title
+from reports.result_tables import headline_keys
+from rig.analysis.catalogue import entry_of
+from rig.analysis.quantity import Component, Quantity
+from rig.submission.compare import Comparison, Difference
+from rig.terminal import clean
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+KEPT = {True: "kept within 5 %", False: "worse by more than 5 %", None: ""}
+SHOWN = {True: "differs", False: "no difference shown", None: "no interval stated"}
+
+
+def print_comparisons(found: Sequence[Comparison], file: IO[str] | None = None, verbose: bool = False) -> None:
+    """Print a table for each pair to ``file``, or to standard output."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=file, highlight=False)
+    if not console.is_terminal:
+        console = Console(file=file, highlight=False, width=140)
+    for c in found:
+        console.print(Text(clean(f"first   {c.first.path}: {c.first.name}")))
+        console.print(Text(clean(f"second  {c.second.path}: {c.second.name}")))
+        console.print(_table(c, verbose))
+        for line in _notes(c):
+            console.print(Text(clean(line), style="dim"))
+
+
+def _table(c: Comparison, verbose: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    judged = any(d.kept is not None for d in c.differences)
+    for head in ("", "first", "second", "second - first", "%", "", *(["by the rules"] if judged else [])):
+        table.add_column(head, overflow="fold", justify="right" if head in ("first", "second", "%") else "left")
+    headlines = headline_keys(c.first.result)
+    for d in c.differences:
+        if verbose or d.key in headlines:
+            cells = [
+                _name(d) if verbose else title(d.key),
+                text_of(d.key, d.first),
+                text_of(d.key, d.second),
+                _change(d),
+            ]
+            cells += ["—" if d.relative is None else f"{100 * d.relative:+.2f}", SHOWN[d.shown]]
+            table.add_row(*(Text(cell) for cell in (*cells, *([KEPT[d.kept]] if judged else []))))
+    return table
+
+
+def _name(d: Difference) -> str:
+    return clean(d.key)
+
+
+def _change(d: Difference) -> str:
+    half = 0.0 if d.low is None or d.high is None else max(d.high - d.value, d.value - d.low)
+    scale = entry_of(d.key).scale
+    whole = Quantity(d.value, d.first.unit, (Component("", half),), limits=(d.value - half, d.value + half))
+    value, half_text, unit = quantity_parts(whole if half else Quantity(d.value, d.first.unit), scale)
+    return f"{value} ± {half_text} {unit}" if half_text else f"{value} {unit}"
+
+
+def _notes(c: Comparison) -> Iterator[str]:
+    yield from (f"no repetition: {what}" for what in c.unlike)
+    if any(d.cancelled for d in c.differences):
+        yield "Both were measured with one instrument and calibration; what they share of its error cancels."
+    if c.alone:
+        yield f"in one of them only: {', '.join(map(str, c.alone[:6]))}{' ...' if len(c.alone) > 6 else ''}"

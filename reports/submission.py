@@ -1,0 +1,139 @@
+"""The pages of a submission: what the submitter says and the rows, then the six sections of each configuration."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from reports.figures.sweep import sweep_figure
+from reports.figures.sweep_axes import HALF
+from reports.names import text_of, title
+from reports.render import inline, render
+from reports.result_tables import headline_keys
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.result import Result
+from rig.recording.reader import Run
+from rig.recording.submission import About, Configuration, Submission, missing
+from rig.terminal import clean
+
+FIXED = ("name", "class", "scenario", "workload", "device", "rules", "verdict", "trials", "runs")
+TIERS = "reached_gap_{target}_{threshold}_share"
+"""The shares of solves within the gaps that the benchmark names; the texts define no tiers of accuracy."""
+TITLES = {
+    "title": "Title", "organization": "Organization", "contact": "Contact", "date": "Date of submission",
+    "availability": "Availability", "system": "System", "model": "Model", "tuning": "Tuning", "split": "Data split",
+    "components": "Components that power covers", "host": "On the host", "software": "Software", "licence": "Licence",
+    "notes": "Notes",
+}  # fmt: skip
+Shown = tuple[Result, Run]
+
+
+def pages(document: Submission, configurations: Sequence[Shown]) -> dict[str, bytes]:
+    """Return the pages and the table of a submission by their paths; ``configurations`` are those of the document.
+
+    ``report.html`` begins with the whole submission and goes on with the six sections of the first configuration. Each
+    other configuration has a page of its own.
+    """
+    keys = _keys([result for result, _ in configurations])
+    first = _front(document, keys, [result for result, _ in configurations])
+    files = {"results.csv": table(document, keys)}
+    for row, (result, run) in zip(document.configurations, configurations, strict=True):
+        said = first if row is document.configurations[0] else {"of": clean(document.name), "row": row.name}
+        found = render(run, result, submission=said)
+        files[row.page] = found["report.html"]
+        files[row.page.removesuffix("html") + "md"] = found["report.md"]
+    return files
+
+
+def table(document: Submission, keys: Sequence[FigureKey]) -> bytes:
+    """Return ``results.csv``: a row for each configuration, each key figure with the ends of its interval."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow([*FIXED, *(f"{key}{end}" for key in keys for end in ("", ".low", ".high"))])
+    for c in document.configurations:
+        said = (c.name, c.class_, c.scenario, c.workload, c.device, c.rules, c.verdict or "")
+        runs = max((claim.runs for claim in c.claims.values()), default=0)
+        rows.writerow([*map(_cell, said), len(c.sessions), runs, *(n for key in keys for n in _numbers(c, str(key)))])
+    return text.getvalue().encode()
+
+
+def _cell(text: str) -> str:
+    """Text that a spreadsheet takes as text, whoever wrote it."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def _numbers(row: Configuration, name: str) -> tuple[str, str, str]:
+    claim = row.claims.get(name)
+    values = (None, None, None) if claim is None else (claim.value, claim.low, claim.high)
+    low, value, high = ("" if v is None else repr(v) for v in (values[1], values[0], values[2]))
+    return value, low, high
+
+
+def _keys(results: Sequence[Result]) -> list[FigureKey]:
+    """The key figures of all configurations that any of them states, tiers of solvers among them."""
+    asked = [key for result in results for key in (*headline_keys(result), *_tiers(result))]
+    return list(dict.fromkeys(key for key in asked if any(key in result.quantities for result in results)))
+
+
+def _tiers(result: Result) -> Iterator[FigureKey]:
+    targets = {key.target for key in headline_keys(result) if key.target}
+    yield from (key for key in result.quantities if key.quantity == TIERS and key.target in targets)
+
+
+# ---- the first screen ---------------------------------------------------------------------
+
+
+def _front(document: Submission, keys: Sequence[FigureKey], results: Sequence[Result]) -> dict[str, Any]:
+    rows = [_row(row, keys, result) for row, result in zip(document.configurations, results, strict=True)]
+    curve = _curve(results)
+    return {
+        "about": _about(document.about),
+        "missing": [TITLES[name] for name in missing(document.about)],
+        "head": ["Configuration", "Class", "Verdict", "Trials", *(title(key) for key in keys)],
+        "rows": rows,
+        "curve": None if curve is None else inline(curve, "curve"),
+    }
+
+
+def _about(about: About) -> list[tuple[str, str]]:
+    return [
+        (text, clean(getattr(about, name)).strip() or "missing") for name, text in TITLES.items() if name != "notes"
+    ] + ([("Notes", clean(about.notes))] if about.notes.strip() else [])
+
+
+def _row(row: Configuration, keys: Sequence[FigureKey], result: Result) -> dict[str, Any]:
+    figures = [text_of(key, result.quantities[key]) if key in result.quantities else "—" for key in keys]
+    trials = f"{len(row.sessions)} sessions" if len(row.sessions) > 1 else "1 session"
+    cells = [
+        row.class_.upper() if row.class_ == "simulated" else row.class_,
+        row.verdict or "no rules",
+        trials,
+        *figures,
+    ]
+    return {"name": row.name, "page": row.page, "cells": cells}
+
+
+def _curve(results: Sequence[Result]) -> bytes | None:
+    """The key figure against the numbers in which configurations differ; None where they differ in no number."""
+    facts = [_numbers_of(result) for result in results]
+    shared = [key for key in facts[0] if all(key in fact for fact in facts)]
+    varied = [key for key in shared if len({fact[key] for fact in facts}) > 1]
+    if len(results) < 2 or not varied:
+        return None
+    rows = [_point(fact, result) for fact, result in zip(facts, results, strict=True)]
+    figures = {str(key): key for result in results for key in result.quantities if key.of_whole}
+    return sweep_figure(rows, varied, figures, None, None)
+
+
+def _numbers_of(result: Result) -> dict[str, float]:
+    given: Mapping[str, Any] = {**result.start.workload.details, **result.start.scenario.options}
+    single = {clean(k): v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in given.items()}
+    return {k: v for k, v in single.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+
+
+def _point(fact: Mapping[str, float], result: Result) -> dict[str, Any]:
+    found = {str(key): q for key, q in result.quantities.items()}
+    halves = {name + HALF: q.half_width() if q.stated else None for name, q in found.items()}
+    return {**fact, **halves, **{name: q.value for name, q in found.items()}}

@@ -1,0 +1,70 @@
+"""``rig submit``: one folder of sessions that a reviewer reads and a program checks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from rig.errors import UsageError
+from rig.terminal import say, say_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig submit SESSION... --about FILE --out DIR``."""
+    add = parser.add_argument
+    add("session", nargs="+", type=Path, metavar="SESSION", help="a session, or a run by itself")
+    add(
+        "--about", type=Path, default=Path("submission.toml"), metavar="FILE",
+        help="what only you know; default: %(default)s",
+    )  # fmt: skip
+    add("--init", action="store_true", help="write --about with what the recordings know, for you to fill in")
+    add("--out", type=Path, metavar="DIR", help="the new folder of the submission")
+    add("--archive", type=Path, metavar="FILE", help="also write the folder as FILE.tar or FILE.tar.gz")
+    add("--sign", type=Path, metavar="KEY", help="sign with this Ed25519 key of OpenSSH")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the template or the submission, and print what it holds. Raises a ``RigError``."""
+    return _init(args) if args.init else _submit(args)
+
+
+def _init(args: argparse.Namespace) -> int:
+    from rig.recording.log import read_log
+    from rig.recording.session import runs_in
+    from rig.submission.about import write_template
+
+    starts = [read_log(run).start for path in args.session for run, _ in runs_in(path)]
+    left = write_template(args.about, starts)
+    if args.json:
+        say_json(json.dumps({"about": str(args.about), "missing": left}))
+        return 0
+    say(f"wrote   {args.about}", f"fill in {', '.join(left)}")
+    return 0
+
+
+def _submit(args: argparse.Namespace) -> int:
+    from rig.submission.folder import submit
+
+    if args.out is None:
+        raise UsageError("no folder is named", field="out", remedy="Name a new folder with --out DIR")
+    made = submit(args.session, args.about, args.out, args.archive, args.sign)
+    if args.json:
+        rows = [{"name": c.name, "class": c.class_, "verdict": c.verdict} for c in made.document.configurations]
+        document = {"submission": str(made.path), "root": made.root, "configurations": rows}
+        say_json(json.dumps(document | {"missing": made.missing, "left_out": made.left_out}))
+        return 0
+    for row in made.document.configurations:
+        say(f"row     {row.name}: {row.class_}, {row.verdict or 'no rules'}, {_count(len(row.sessions), 'session')}")
+    if made.missing:
+        say(f"missing {', '.join(made.missing)}: an audit fails until {args.about} says it")
+    say(*(f"left    {file}: no hash of the recording covers it" for file in made.left_out))
+    say(f"folder  {made.path}", f"page    {made.path / 'report.html'}")
+    if args.archive is not None:
+        say(f"archive {args.archive}")
+    say(f"root    {made.root}", "Publish the root hash in a second place: it anchors every byte of the submission")
+    return 0
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

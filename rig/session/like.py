@@ -1,0 +1,147 @@
+"""What a repetition takes from a recording of others: the task and how it was asked, and nothing of their bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+
+from rig.errors import UnknownNameError, UsageError, refused
+from rig.plugins import load, names, options_of
+from rig.recording.events import Start
+from rig.recording.log import read_log
+from rig.recording.session import is_session, runs_in
+from rig.recording.submission import is_submission, open_submission
+from rig.session.measure import PURPOSES
+from rig.terminal import clean
+
+PATHS = ("data", "targets")
+"""Options that name a file or folder; a repetition names its own."""
+MOST_CHARACTERS = 1_000
+
+
+@dataclass(frozen=True)
+class Like:
+    """What is asked again."""
+
+    scenario: str
+    workload: str
+    rules: str
+    mode: str
+    trials: int | None
+    amortise_s: float | None
+    compliance: bool
+    configuration: str
+    digest_sha256: str
+    """Of the samples."""
+    options: tuple[str, ...]
+    """``scenario.key=value`` and ``workload.key=value``."""
+    left: tuple[str, ...]
+    """What is not taken, and why."""
+
+    def lines(self) -> Iterator[str]:
+        """Yield what is taken and what is not, for the terminal."""
+        for name in ("scenario", "workload", "rules", "mode", "trials", "amortise_s", "compliance", "configuration"):
+            if value := getattr(self, name):
+                yield f"takes   {name} {value}"
+        yield from (f"takes   {option}" for option in self.options)
+        yield from (f"leaves  {what}" for what in self.left)
+
+
+def like(path: Path, workload: str | None = None) -> Like:
+    """Return what a repetition of a run, a session or a submission asks; ``workload`` is one's own in place of theirs.
+
+    Nothing of it names a device, a meter, a path or code. Raises ``UsageError`` for a submission of several
+    configurations, ``UnknownNameError`` for a scenario, workload or rules that the rig does not have, and what
+    ``rig.report`` raises for a recording.
+    """
+    path = _only_session(path)
+    runs = [(read_log(run).start, purpose) for run, purpose in runs_in(path)]
+    asked = [(start, purpose) for start, purpose in runs if purpose != "probe"]
+    if not asked:
+        what, remedy = f"{path} holds no run to repeat", "A search is repeated by its own command"
+        raise UsageError(what, field="like", value=str(path), remedy=remedy)
+    start = next((s for s, purpose in asked if purpose == "power"), asked[-1][0])
+    task = workload or _known("workloads", start.workload.name)
+    scenario = _known("scenarios", start.scenario.name)
+    options: list[str] = []
+    left = ["device, meters, bench and paths: they are yours"]
+    if not start.workload.options:
+        left.append("options of the workload: this recording does not hold them; give them with --option")
+    for group, name, given in (
+        ("scenario", scenario, start.scenario.options),
+        ("workload", task, _drawn_again(start)),
+    ):
+        for key, text in _texts(given):
+            why = _why_not(group, name, key, text)
+            (left if why else options).append(f"{group}.{key}{f': {why}' if why else f'={text}'}")
+    purposes = [purpose for _, purpose in asked]
+    session = is_session(path)
+    amortise_s = start.scenario.amortise_s
+    return Like(
+        scenario=scenario,
+        workload=task,
+        rules=_known("rules", start.rules.name) if start.rules is not None else "quick",
+        mode="session" if session else next((m for m, p in PURPOSES.items() if p == start.purpose), "together"),
+        trials=max(1, *(purposes.count(p) for p in ("performance", "power"))) if session else None,
+        amortise_s=None if amortise_s is UNSET else amortise_s,
+        compliance="compliance" in purposes,
+        digest_sha256=next((s.workload.digest_sha256 for s, _ in asked if s.scenario.amortise_s is UNSET), ""),
+        configuration=clean(start.configuration)[:MOST_CHARACTERS],
+        options=tuple(options),
+        left=tuple(left),
+    )
+
+
+def check_own(options: list[str], taken: Like) -> None:
+    """Refuse an option on the command line that the recording has already given. Raises ``UsageError``."""
+    given = {text.partition("=")[0] for text in taken.options}
+    for text in options:
+        key = text.partition("=")[0]
+        clashes = {key, f"scenario.{key}", f"workload.{key}"} & given
+        if clashes:
+            remedy = f"Leave it out, or write device.{key} or meter.{key} for an option of your bench"
+            raise refused("option", text, remedy, f"{min(clashes)} is taken from the recording")
+
+
+def _only_session(path: Path) -> Path:
+    if not is_submission(path):
+        return path
+    rows = open_submission(path).document.configurations
+    if len(rows) > 1:
+        what, remedy = f"{path} has {len(rows)} configurations", f"Name one: {path / rows[0].sessions[0]}, ..."
+        raise UsageError(what, field="like", value=str(path), remedy=remedy)
+    return path / rows[0].sessions[0]
+
+
+def _known(group: str, name: str) -> str:
+    """A name that is registered here: what a recording names is never looked for in a file."""
+    if name not in names(group):
+        raise UnknownNameError(group.removesuffix("s"), clean(name)[:100], list(names(group)))
+    return name
+
+
+def _drawn_again(start: Start) -> Mapping[str, Any]:
+    """The options of the workload; seeds that were drawn are asked for by themselves."""
+    options, seeds = dict(start.workload.options), start.workload.details.get("seeds")
+    if options.get("draw") and isinstance(seeds, list):
+        options |= {"draw": 0, "seeds": ",".join(map(str, seeds))}
+    return options
+
+
+def _texts(options: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in options.items():
+        if value not in (None, ""):
+            yield clean(key)[:100], clean(value)
+
+
+def _why_not(group: str, name: str, key: str, text: str) -> str:
+    """Why an option is not taken; empty where it is."""
+    if key not in options_of(load(f"{group}s", name)):
+        return "no option here"
+    if key in PATHS or "/" in text or "\\" in text or Path(text[:MOST_CHARACTERS]).exists():
+        return f"a path; give your own with --option {key}=PATH"
+    return "" if len(text) <= MOST_CHARACTERS else "too long"

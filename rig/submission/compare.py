@@ -1,0 +1,220 @@
+"""Results side by side: differences with intervals, in which what two results share of their calibration cancels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.quantity import Component, Quantity, linear
+from rig.analysis.result import Result
+from rig.analysis.summary import together
+from rig.errors import UsageError
+from rig.recording.records import MeterRecord
+from rig.recording.submission import is_submission, open_submission
+from rig.session.report import Evaluated, evaluated
+from rig.types import Rail
+
+TOLERANCE = 0.05
+"""By how much a repetition may be worse than a submission (NeuroBench/system_benchmarks, rules.md)."""
+BETTER = ("accuracy", "throughput_samples_hz", "throughput_inferences_hz", "stream_accuracy", "in_time_share")
+"""Figures of which more is better, and that the rules judge."""
+WORSE = (
+    "execution_time_s", "latency_mean_s", "onset_latency_mean_s", "idle_power_w", "active_power_w", "dynamic_power_w",
+    "average_power_w", "runtime_power_w", "energy_per_inference_j", "average_energy_per_sample_j",
+)  # fmt: skip
+"""Figures of which less is better, and that the rules judge."""
+_CALIBRATION = ("gain:", "offset:")
+"""Origins that belong to an instrument; all others belong to one run, such as its stamps and its clocks."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One thing that is compared: where it comes from, the name of its configuration, and its result."""
+
+    path: Path
+    name: str
+    result: Result
+    submitted: bool
+    digests: frozenset[str]
+    """Of its runs."""
+    instruments: Mapping[str, str]
+    """By rail or gain: the instrument and its calibration, where both are stated."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One figure of two subjects; ``second - first`` has the interval ``low`` to ``high``, or none is stated."""
+
+    key: FigureKey
+    first: Quantity
+    second: Quantity
+    value: float
+    low: float | None
+    high: float | None
+    cancelled: bool
+    """Whether errors of a calibration that both share have cancelled."""
+    kept: bool | None
+    """By the rules, whether the second is at most 5 % worse; None where the rules do not judge."""
+
+    @property
+    def shown(self) -> bool | None:
+        """Whether the interval of the difference leaves zero out; None where there is no interval."""
+        return None if self.low is None or self.high is None else not self.low <= 0.0 <= self.high
+
+    @property
+    def relative(self) -> float | None:
+        """The difference over the magnitude of the first; None for a first of zero."""
+        return self.value / abs(self.first.value) if self.first.value else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as a JSON object."""
+        found = {"first": self.first.value, "second": self.second.value, "unit": self.first.unit}
+        found |= {"difference": self.value, "low": self.low, "high": self.high, "relative": self.relative}
+        return {**found, "shown": self.shown, "calibration_cancelled": self.cancelled, "kept": self.kept}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two subjects, the difference of each figure that both state, and the figures that only one of them states."""
+
+    first: Subject
+    second: Subject
+    differences: tuple[Difference, ...]
+    alone: tuple[FigureKey, ...]
+    unlike: tuple[str, ...]
+    """What is not as in a repetition: another scenario, rules, workload or data, or the same recording."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as a JSON object."""
+        return {
+            "first": str(self.first.path), "second": str(self.second.path),
+            "configuration": [self.first.name, self.second.name], "unlike": list(self.unlike),
+            "figures": {str(d.key): d.to_json() for d in self.differences}, "alone": [str(key) for key in self.alone],
+        }  # fmt: skip
+
+
+def compare(paths: Sequence[Path]) -> list[Comparison]:
+    """Compare runs, sessions or submissions with the first of them; each is verified and evaluated.
+
+    Raises ``UsageError`` for fewer than two and where no configuration is in both, and what ``rig.report`` raises.
+    """
+    if len(paths) < 2:
+        raise UsageError("there is nothing to compare", field="path", remedy="Name two or more: rig compare A B")
+    first, *others = [list(subjects(path)) for path in paths]
+    return [_comparison(a, b) for other in others for a, b in _pairs(first, other)]
+
+
+def subjects(path: Path) -> Iterator[Subject]:
+    """Yield what a path holds: a run, a session, or each configuration of a submission."""
+    if not is_submission(path):
+        found = evaluated(path)
+        yield _subject(path, found.result.run_id, found.result, [found], False)
+        return
+    for row in open_submission(path).document.configurations:
+        sessions = [(name, evaluated(path / name)) for name in row.sessions]
+        whole = together(row.name, [(Path(name).name, found.parts, found.result) for name, found in sessions])
+        yield _subject(path, row.name, whole, [found for _, found in sessions], True)
+
+
+def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
+    """Configurations of one name; two that are alone belong together whatever their names."""
+    if len(first) == len(second) == 1:
+        return [(first[0], second[0])]
+    by_name = {subject.name: subject for subject in second}
+    if pairs := [(subject, by_name[subject.name]) for subject in first if subject.name in by_name]:
+        return pairs
+    what = f"{first[0].path} and {second[0].path} have no configuration of one name"
+    remedy = "Compare two sessions of them: SUBMISSION/sessions/NAME"
+    raise UsageError(what, field="path", value=str(second[0].path), remedy=remedy)
+
+
+def _comparison(first: Subject, second: Subject) -> Comparison:
+    a, b = first.result.quantities, second.result.quantities
+    judged = first.submitted and second.submitted
+    shared = {k for k, said in first.instruments.items() if said == second.instruments.get(k)}
+    return Comparison(
+        first,
+        second,
+        tuple(_difference(key, a[key], b[key], shared, judged) for key in a if key in b and a[key].unit == b[key].unit),
+        tuple(key for key in dict.fromkeys((*a, *b)) if (key in a) != (key in b)),
+        (
+            *_unlike(first.result, second.result),
+            *(["recordings: some are in both, so that they repeat nothing"] if first.digests & second.digests else []),
+        ),
+    )
+
+
+def _difference(key: FigureKey, a: Quantity, b: Quantity, shared: set[str], judged: bool) -> Difference:
+    value = b.value - a.value
+    kept = _kept(key, a.value, b.value) if judged else None
+    if not (a.stated and b.stated):
+        return Difference(key, a, b, value, None, None, False, kept)
+    if a.limits is not None or b.limits is not None:
+        # Newcombe's hybrid interval (Statistics in Medicine 17, 873, 1998, method 10)
+        (a_low, a_high), (b_low, b_high) = a.interval(), b.interval()
+        low = value - math.hypot(b.value - b_low, a_high - a.value)
+        high = value + math.hypot(b_high - b.value, a.value - a_low)
+        return Difference(key, a, b, value, low, high, False, kept)
+    found = linear([(-1.0, _owned(a, "first", shared)), (1.0, _owned(b, "second", shared))], a.unit, "difference")
+    names = {c.shared for c in a.components if c.shared} & {c.shared for c in b.components if c.shared}
+    low, high = found.interval()
+    return Difference(key, a, b, value, low, high, any(_instrument(name) in shared for name in names), kept)
+
+
+def _owned(q: Quantity, owner: str, shared: set[str]) -> Quantity:
+    """The quantity with every origin of its own named as its own, so that only a shared calibration cancels."""
+
+    def part(c: Component) -> Component:
+        keep = c.shared is None or _instrument(c.shared) in shared
+        return c if keep else replace(c, shared=f"{owner}:{c.shared}")
+
+    return replace(q, components=tuple(map(part, q.components)))
+
+
+def _instrument(origin: str) -> str:
+    """The rail or gain whose instrument an origin belongs to; empty for an origin of the run."""
+    return origin.partition(":")[2] if origin.startswith(_CALIBRATION) else ""
+
+
+def _kept(key: FigureKey, first: float, second: float) -> bool | None:
+    """Whether a repetition is at most 5 % worse than what was submitted (rules.md: "not within 95%", "at most 5%")."""
+    if not key.of_whole or key.quantity not in (*BETTER, *WORSE):
+        return None
+    margin = TOLERANCE * abs(first)
+    return second >= first - margin if key.quantity in BETTER else second <= first + margin
+
+
+def _unlike(a: Result, b: Result) -> Iterator[str]:
+    pairs = {
+        "device": (a.start.device.name, b.start.device.name),
+        "mode": (a.start.device.mode, b.start.device.mode),
+        "scenario": (a.start.scenario.name, b.start.scenario.name),
+        "options of the scenario": (a.start.scenario.options, b.start.scenario.options),
+        "workload": (a.start.workload.name, b.start.workload.name),
+        "data of the workload": (a.start.workload.digest_sha256[:12], b.start.workload.digest_sha256[:12]),
+        "rules": tuple(None if r.start.rules is None else r.start.rules.name for r in (a, b)),
+    }
+    yield from (f"{what}: {one} and {other}" for what, (one, other) in pairs.items() if one != other)
+
+
+def _subject(path: Path, name: str, result: Result, sessions: Sequence[Evaluated], submitted: bool) -> Subject:
+    stated = {
+        rail.gain_id or rail.name: said
+        for meter in result.start.meters
+        for rail in meter.rails
+        if (said := _calibrated(meter, rail))
+    }
+    digests = frozenset(part.run.digest for session in sessions for part in session.parts)
+    return Subject(path, name, result, submitted, digests, stated)
+
+
+def _calibrated(meter: MeterRecord, rail: Rail) -> str:
+    """The instrument and its calibration as text; empty unless both are stated: two of a model err differently."""
+    if not meter.serial_number or rail.accuracy is None or not rail.accuracy.source:
+        return ""
+    certificate = "" if meter.calibration is None else f"{meter.calibration.certificate} {meter.calibration.date}"
+    return repr((meter.name, meter.serial_number, certificate, rail.name, rail.accuracy))

@@ -1,0 +1,129 @@
+"""Sessions by configuration: those of one configuration are trials, several configurations are rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.quantity import Quantity
+from rig.analysis.result import Result
+from rig.analysis.session_rules import Part
+from rig.analysis.summary import together
+from rig.recording.reader import Run
+from rig.recording.submission import PAGE, SESSIONS, Claim, Class, Configuration
+from rig.session.report import Evaluated
+from rig.terminal import clean
+
+MOST_CHARACTERS = 40
+"""The longest value that tells configurations apart in their names."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One configuration: the names of its sessions in the submission, the sessions, and the mean of their results."""
+
+    sessions: tuple[tuple[str, Evaluated], ...]
+    result: Result
+    configuration: Configuration
+
+    @property
+    def run(self) -> Run:
+        """The run that the pictures of the configuration are of."""
+        return self.sessions[0][1].run
+
+
+def rows_of(sessions: Sequence[tuple[str, Evaluated]]) -> list[Row]:
+    """Return the configurations of sessions with their names, in the order in which they come."""
+    found: dict[str, list[tuple[str, Evaluated]]] = {}
+    for name, session in sessions:
+        found.setdefault(_identity(session.parts), []).append((name, session))
+    names = _names([members[0][1].result for members in found.values()])
+    return [_row(k, name, members) for k, (name, members) in enumerate(zip(names, found.values(), strict=True), 1)]
+
+
+def _identity(parts: Sequence[Part]) -> str:
+    """What is the same in all trials of a configuration: device, scenario, workload and rules, as recorded."""
+    lines = [(part.purpose, part.run.start.configuration, part.run.start.as_recorded) for part in parts]
+    keys = ("device", "scenario", "workload", "rules")
+    alike = {
+        json.dumps([purpose, named, *(line.get(k) for k in keys)], sort_keys=True) for purpose, named, line in lines
+    }
+    return json.dumps(sorted(alike))
+
+
+def _row(number: int, name: str, sessions: Sequence[tuple[str, Evaluated]]) -> Row:
+    whole = together(name, [(folder, session.parts, session.result) for folder, session in sessions])
+    start, validity = whole.start, whole.validity
+    row = Configuration(
+        name=name,
+        scenario=_short(start.scenario.name),
+        workload=_short(start.workload.name),
+        rules=_short(start.rules.name if start.rules is not None else ""),
+        device=_short(start.device.name),
+        class_=_class_of(whole),
+        verdict=None if validity is None else "VALID" if validity.valid else "INVALID",
+        page=PAGE if number == 1 else f"pages/{number}.html",
+        sessions=[f"{SESSIONS}/{folder}" for folder, _ in sessions],
+        claims={str(key): _claim(key, q, sessions) for key, q in whole.quantities.items()},
+    )
+    return Row(tuple(sessions), whole, row)
+
+
+def _class_of(result: Result) -> Class:
+    return "simulated" if result.simulated else "imported" if result.start.imported is not None else "measured"
+
+
+def _claim(key: FigureKey, q: Quantity, sessions: Sequence[tuple[str, Evaluated]]) -> Claim:
+    low, high = q.interval() if q.stated else (None, None)
+    trials = [session.result.quantities[key].value for _, session in sessions]
+    runs = sum(_runs_behind(key, q, session.parts) for _, session in sessions)
+    return Claim(value=q.value, unit=q.unit, low=low, high=high, trials=trials, runs=runs)
+
+
+def _runs_behind(key: FigureKey, q: Quantity, parts: Sequence[Part]) -> int:
+    """How many runs of a session have the figure, among those of the purpose that gives it."""
+    powered = q.unit in ("W", "J")
+    by = {p: [part for part in parts if part.purpose == p and key in part.result.quantities] for p in _GIVERS}
+    if key.quantity in ("accuracy", "balanced_accuracy") and by["accuracy"]:
+        return len(by["accuracy"])
+    return len(by["power"] if powered or not by["performance"] else by["performance"]) or 1
+
+
+_GIVERS = ("accuracy", "performance", "power")
+
+
+# ---- names --------------------------------------------------------------------------------
+
+
+def _names(results: Sequence[Result]) -> list[str]:
+    """A name for each configuration: the system, the task, and as few values as tell it from the others."""
+    facts = [_facts(result) for result in results]
+    names = [_short(f"{r.start.device.name}, {r.start.workload.name}, {r.start.scenario.name}") for r in results]
+    for key in dict.fromkeys(key for fact in facts for key in fact):
+        more = [f"{name}, {key} {fact[key]}" if key in fact else name for name, fact in zip(names, facts, strict=True)]
+        if len(set(more)) > len(set(names)):
+            names = more
+    numbered = [f"{name}, {k}" for k, name in enumerate(names, 1)]
+    return names if len(set(names)) == len(names) else numbered
+
+
+def _facts(result: Result) -> dict[str, str]:
+    start = result.start
+    given: dict[str, Any] = {"configuration": start.configuration, "mode": start.device.mode}
+    given |= _scalars(start.workload.details) | _scalars(start.scenario.options)
+    given |= {"rules": start.rules.name if start.rules is not None else "", "recording": start.run_id}
+    return {clean(key): clean(value) for key, value in given.items() if value not in (None, "")}
+
+
+def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that fit in a name, lists of one value among them."""
+    single = {k: v[0] if isinstance(v, list) and len(v) == 1 else v for k, v in values.items()}
+    plain = (str, int, float, bool)
+    return {k: v for k, v in single.items() if isinstance(v, plain) and len(str(v)) <= MOST_CHARACTERS >= len(k)}
+
+
+def _short(text: str) -> str:
+    return clean(text)[:200]

@@ -1,0 +1,147 @@
+"""A repetition takes the task and how it was asked from a recording of others, and nothing that acts on this bench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig.commands.main import main
+from rig.errors import UnknownNameError, UsageError
+from rig.recording.reader import open_run
+from rig.session.like import Like, like
+from rig.session.measure import measure
+from rig.session.setup import Request
+from tests.support.run_by_hand import rewritten
+from tests.support.submissions import session, submitted
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session with options of everything."""
+    folder = tmp_path_factory.mktemp("theirs")
+    options = ("warmup=2", "sample_seed=2040", "inference_s=0.05", "meter.noise=1e-3")
+    return session(folder / "a", *options, trials=2, configuration="fast")
+
+
+@pytest.fixture(scope="module")
+def run(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run by itself."""
+    request = Request(device="mock", mode="together", options=("samples=4", "audio_hz=1000", "idle_s=0.2"), argv=())
+    out = tmp_path_factory.mktemp("lone") / "run"
+    return measure(Request(**{**vars(request), "out": out}), quiet=True)
+
+
+def edited(run: Path, folder: Path, **values: Any) -> Path:
+    """The run with other values in its start line, whole by its hashes."""
+
+    def change(lines: list[dict[str, Any]], _: dict[str, Any]) -> None:
+        for name, value in values.items():
+            lines[0][name] = {**lines[0][name], **value}
+
+    return rewritten(run, folder / "edited", change)
+
+
+def test_the_task_its_options_and_its_seeds_are_taken(recorded: Path) -> None:
+    taken = like(recorded)
+    assert (taken.scenario, taken.workload, taken.rules, taken.mode) == ("single-stream", "asc", "quick", "session")
+    assert (taken.trials, taken.configuration) == (2, "fast")
+    assert {"scenario.warmup=2", "workload.samples=6", "workload.sample_seed=2040"} <= set(taken.options)
+
+
+def test_nothing_of_the_bench_is_taken(recorded: Path) -> None:
+    assert not [text for text in like(recorded).options if not text.startswith(("scenario.", "workload."))]
+
+
+def test_the_repetition_of_a_submission_asks_the_same(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = submitted(tmp_path / "theirs", recorded).path
+    ours = tmp_path / "ours"
+    words = ["measure", "--device", "mock", "--like", str(theirs), "--out", str(ours), "--allow-invalid"]
+    words += ["--option", "inference_s=0.06"]
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert all(f"takes   {option}" in printed for option in like(recorded).options)
+    assert like(ours) == like(recorded)
+    assert "phase_w" in str(open_run(ours / "power-1").start.device.details)
+
+
+def test_a_submission_of_several_configurations_asks_which(recorded: Path, tmp_path: Path) -> None:
+    made = submitted(tmp_path / "out", recorded, session(tmp_path / "b"))
+    with pytest.raises(UsageError, match=r"2 configurations.*sessions/a"):
+        like(made.path)
+
+
+@pytest.mark.parametrize("group", ["workload", "scenario", "rules"])
+def test_code_that_a_recording_names_is_never_run(run: Path, tmp_path: Path, group: str) -> None:
+    code = tmp_path / "evil.py"
+    code.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(UnknownNameError):
+        like(edited(run, tmp_path, **{group: {"name": f"{code}:open_workload"}}))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"data": "set"}, {"data": "/etc"}, {"split": "../x"}, {"split": "here.txt"}, {"data": "C:\\x"}],
+    ids=str,
+)
+def test_a_path_of_others_is_not_taken(
+    run: Path, tmp_path: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here.txt").write_text("x")
+    taken = like(edited(run, tmp_path, workload={"options": options}))
+    assert not [text for text in taken.options if text.startswith("workload.")]
+    assert any("a path" in what for what in taken.left)
+
+
+def test_an_option_that_no_one_knows_is_left_and_named(run: Path, tmp_path: Path) -> None:
+    taken = like(edited(run, tmp_path, scenario={"options": {"colour\x1b[2J": "blue"}}))
+    assert any("no option here" in what for what in taken.left)
+    assert "\x1b" not in "".join(taken.lines())
+
+
+def test_seeds_that_were_drawn_are_asked_for_by_themselves(run: Path, tmp_path: Path) -> None:
+    drawn = {"name": "qubo-mis", "options": {"nodes": 10, "draw": 2, "seeds": "0-4"}, "details": {"seeds": [71, 8]}}
+    options = like(edited(run, tmp_path, workload=drawn, scenario={"name": "optimization", "options": {}})).options
+    assert {"workload.seeds=71,8", "workload.draw=0"} <= set(options)
+
+
+def refusal(tmp_path: Path, recording: Path, *words: str, capsys: pytest.CaptureFixture[str]) -> str:
+    command = ["measure", "--device", "mock", "--like", str(recording), "--out", str(tmp_path / "ours"), *words]
+    assert main(command) == UsageError.exit_code
+    assert not (tmp_path / "ours").exists()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--trials", "1"), "--trials is given beside --like"),
+        (("--scenario", "offline"), "--scenario is given beside --like"),
+        (("--option", "sample_seed=2000"), "workload.sample_seed is taken"),
+        (("--option", "scenario.warmup=1"), "scenario.warmup is taken"),
+    ],
+)
+def test_what_is_taken_cannot_be_given(
+    recorded: Path, tmp_path: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refusal(tmp_path, recorded, *words, capsys=capsys)
+
+
+def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An older recording holds no options of its workload; its samples are known by their digest."""
+    older = edited(run, tmp_path, workload={"options": {}})
+    assert "does not hold them" in "".join(like(older).lines())
+    assert "are not those of the recording" in refusal(tmp_path, older, capsys=capsys)
+    words = ["measure", "--device", "mock", "--like", str(older), "--out", str(tmp_path / "ours")]
+    assert main([*words, "--allow-invalid", "--option", "samples=4", "--option", "audio_hz=1000"]) == 0
+
+
+def test_of_a_lone_run_the_mode_is_taken(run: Path) -> None:
+    taken = like(run)
+    assert isinstance(taken, Like)
+    assert (taken.mode, taken.trials) == ("together", None)

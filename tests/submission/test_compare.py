@@ -1,0 +1,157 @@
+"""Two results differ where their uncertainties say so, and the calibration that both share plays no part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.quantity import Component, Quantity
+from rig.commands.main import main
+from rig.errors import UsageError
+from rig.submission.compare import Difference, Subject, _comparison, compare
+from tests.support.submissions import session, submitted
+
+POWER, ACCURACY = FigureKey("active_power_w"), FigureKey("accuracy")
+GAIN, NOISE = 0.01, 1e-6
+
+
+def subject(figures: Mapping[FigureKey, Quantity], instrument: str = "", submitted: bool = False) -> Subject:
+    """Figures of one device, scenario and workload."""
+    start = SimpleNamespace(
+        device=SimpleNamespace(name="d", mode="hardware"),
+        scenario=SimpleNamespace(name="s", options={}),
+        workload=SimpleNamespace(name="w", digest_sha256="0"),
+        rules=None,
+    )
+    result = cast(Any, SimpleNamespace(quantities=Figures(figures), start=start))
+    return Subject(Path(), "", result, submitted, frozenset(), {"core": instrument} if instrument else {})
+
+
+def power(watts: float) -> Quantity:
+    """Power with the limits of an instrument, and noise of its own."""
+    parts = (
+        Component("gain calibration", GAIN * watts, shared="gain:core"),
+        Component("rate", NOISE / 10, shared="rate:c"),
+    )
+    return Quantity(watts, "W", (*parts, Component("noise", NOISE)))
+
+
+def difference(
+    a: Quantity, b: Quantity, one: str = "", other: str = "", key: FigureKey = POWER, judged: bool = False
+) -> Difference:
+    (found,) = _comparison(subject({key: a}, one, judged), subject({key: b}, other, judged)).differences
+    return found
+
+
+def half(d: Difference) -> float:
+    assert d.high is not None
+    return d.high - d.value
+
+
+def test_a_gain_that_both_share_cancels() -> None:
+    a, b = power(3e-3), power(3.01e-3)
+    shared, own = difference(a, b, "meter 7", "meter 7"), difference(a, b, "meter 7", "meter 8")
+    assert (shared.cancelled, shared.shown) == (True, True)
+    assert (own.cancelled, own.shown) == (False, False)
+    assert half(shared) < 0.1 * half(own)
+
+
+def test_nothing_cancels_where_no_instrument_is_named() -> None:
+    assert not difference(power(3e-3), power(3.01e-3)).cancelled
+
+
+def test_errors_of_a_run_do_not_cancel_in_another() -> None:
+    clock = Quantity(1.0, "s", (Component("rate", 1e-3, shared="rate:c"),))
+    d = difference(clock, clock, "meter 7", "meter 7", FigureKey("execution_time_s"))
+    assert half(d) == pytest.approx(1.96 * 2**0.5 * 1e-3, rel=1e-3)
+
+
+@given(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0), st.booleans())
+def test_a_comparison_turned_round_has_the_other_sign(a: float, b: float, same: bool) -> None:
+    one, other = ("meter 7", "meter 7") if same else ("meter 7", "meter 8")
+    d, turned = difference(power(a), power(b), one, other), difference(power(b), power(a), other, one)
+    assert (d.value, d.shown) == (-turned.value, turned.shown)
+    assert half(d) == pytest.approx(half(turned))
+
+
+def test_shares_have_the_interval_of_their_counts() -> None:
+    """Newcombe's own first example: 56 of 70 and 48 of 80, by Wilson's limits, differ by 0.0524 to 0.3339."""
+    a = Quantity(48 / 80, "1", (Component("n", 0.05),), limits=(0.4905, 0.7003))
+    b = Quantity(56 / 70, "1", (Component("n", 0.05),), limits=(0.6918, 0.8772))
+    d = difference(a, b, key=ACCURACY)
+    assert (d.low, d.high) == pytest.approx((0.0524, 0.3339), abs=2e-4)
+    assert d.shown
+
+
+def test_a_number_without_an_interval_shows_nothing() -> None:
+    d = difference(Quantity(1.0, "W"), power(2.0))
+    assert (d.shown, d.low) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("key", "second", "kept"),
+    [
+        (POWER, 1.0499, True),
+        (POWER, 1.0501, False),
+        (POWER, 0.5, True),
+        (ACCURACY, 0.9501, True),
+        (ACCURACY, 0.9499, False),
+        (FigureKey("active_power_w", rail="core"), 2.0, None),
+        (FigureKey("backlog_max"), 2.0, None),
+    ],
+    ids=str,
+)
+def test_a_repetition_may_be_five_percent_worse(key: FigureKey, second: float, kept: bool | None) -> None:
+    a, b = Quantity(1.0, "1"), Quantity(second, "1")
+    assert difference(a, b, key=key, judged=True).kept is kept
+    assert difference(a, b, key=key).kept is None
+
+
+def test_figures_that_one_of_them_lacks_are_named() -> None:
+    found = _comparison(subject({POWER: power(1.0)}), subject({ACCURACY: power(1.0)}))
+    assert (found.differences, found.alone) == ((), (POWER, ACCURACY))
+
+
+def test_one_thing_is_not_compared() -> None:
+    with pytest.raises(UsageError, match="nothing to compare"):
+        compare([Path("a")])
+
+
+# ---- of recordings ------------------------------------------------------------------------
+
+
+def test_sessions_and_submissions_are_compared_from_their_recordings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = session(tmp_path / "a", "meter.noise=1e-3")
+    b = session(tmp_path / "b", "meter.noise=1e-3", "meter_seed=3", "inference_s=0.11")
+    one, other = submitted(tmp_path / "one", a).path, submitted(tmp_path / "other", b).path
+
+    (of_sessions,) = compare([a, b])
+    by = {str(d.key): d for d in of_sessions.differences}
+    assert by["execution_time_s"].shown is True
+    assert by["execution_time_s"].value == pytest.approx(0.01, rel=0.01)
+    assert by["active_power_w"].shown is False
+    assert by["execution_time_s"].kept is None
+
+    capsys.readouterr()
+    assert main(["compare", str(one), str(other), "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert said["figures"]["execution_time_s"]["kept"] is False
+    assert said["figures"]["active_power_w"]["kept"] is True
+    assert said["unlike"] == []
+
+    assert main(["compare", str(one), str(one)]) == 0
+    printed = capsys.readouterr().out
+    assert "no difference shown" in printed and "kept within 5 %" in printed
+    assert "no repetition: recordings: some are in both" in printed
+    assert replace(of_sessions, alone=()).to_json()["alone"] == []

@@ -1,0 +1,337 @@
+"""A submission holds its sessions whole, claims what they give, and lets nothing of others act."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from rig.commands.main import main
+from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
+from rig.recording.schema import schemas
+from rig.recording.submission import About, missing, open_submission
+from rig.session.report import evaluated
+from rig.submission.about import FIELDS, read_about
+from rig.submission.folder import Submitted
+from tests.support.submissions import WHOLE, session, submitted
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sessions of one configuration, and one of another."""
+    folder = tmp_path_factory.mktemp("lab")
+    session(folder / "a", "meter.noise=1e-3", trials=2)
+    session(folder / "b", "meter.noise=1e-3", "meter_seed=7", trials=2)
+    session(folder / "slow", "warmup=2")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(lab: Path) -> Submitted:
+    """A submission of all three."""
+    return submitted(lab / "made", lab / "a", lab / "b", lab / "slow", archive=lab / "made" / "sub.tar.gz")
+
+
+def refused(lab: Path, tmp_path: Path, about: str = WHOLE, **more: Any) -> RigError:
+    """The error of a submission of ``a``; nothing is left behind."""
+    (tmp_path / "submission.toml").write_text(about)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(RigError) as caught:
+        submitted(tmp_path, lab / "a", about=about, **more)
+    assert sorted(tmp_path.iterdir()) == before
+    return caught.value
+
+
+# ---- the folder ---------------------------------------------------------------------------
+
+
+def test_sessions_are_copied_whole_and_without_what_is_derived(lab: Path, made: Submitted) -> None:
+    for name in ("a", "b", "slow"):
+        kept = {p.relative_to(lab / name) for p in (lab / name).rglob("*") if p.is_file() and "derived" not in p.parts}
+        copy = made.path / "sessions" / name
+        assert {p.relative_to(copy) for p in copy.rglob("*") if p.is_file()} == kept
+        assert all((copy / p).read_bytes() == (lab / name / p).read_bytes() for p in kept)
+    assert made.left_out == ()
+
+
+def test_the_manifest_covers_every_file_and_is_read_by_sha256sum(made: Submitted) -> None:
+    listed = {line[66:] for line in (made.path / "MANIFEST.sha256").read_text().splitlines()}
+    files = {p.relative_to(made.path).as_posix() for p in made.path.rglob("*") if p.is_file()}
+    assert listed == files - {"MANIFEST.sha256"}
+    assert made.root == hashlib.sha256((made.path / "MANIFEST.sha256").read_bytes()).hexdigest()
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "-c", "--quiet", "MANIFEST.sha256"], cwd=made.path, check=True)
+
+
+def test_it_is_read_again_as_it_was_written(made: Submitted) -> None:
+    opened = open_submission(made.path)
+    assert (opened.document, opened.root) == (made.document, made.root)
+
+
+def test_the_description_fits_its_schema(made: Submitted) -> None:
+    document = json.loads((made.path / "submission.json").read_text())
+    jsonschema.Draft202012Validator(schemas()["submission"]).validate(document)
+
+
+def test_the_schema_asks_for_what_only_the_submitter_knows(made: Submitted) -> None:
+    document = json.loads((made.path / "submission.json").read_text())
+    document["about"]["contact"] = " "
+    assert not jsonschema.Draft202012Validator(schemas()["submission"]).is_valid(document)
+
+
+def test_the_crate_names_every_session_and_the_program(made: Submitted) -> None:
+    graph = json.loads((made.path / "ro-crate-metadata.json").read_text())["@graph"]
+    by = {entity["@id"]: entity for entity in graph}
+    parts = {part["@id"] for part in by["./"]["hasPart"]}
+    assert {f"sessions/{name}/" for name in ("a", "b", "slow")} | {"report.html", "results.csv"} <= parts
+    assert parts <= set(by)
+    assert next(e["result"] for e in graph if e["@type"] == "CreateAction") == [
+        {"@id": "sessions/a/"},
+        {"@id": "sessions/b/"},
+    ]
+
+
+def test_the_archive_has_the_same_bytes_again(lab: Path, tmp_path: Path) -> None:
+    found = [submitted(tmp_path / name, lab / "slow", archive=tmp_path / f"{name}.tar.gz") for name in "ab"]
+    assert (tmp_path / "a.tar.gz").read_bytes() == (tmp_path / "b.tar.gz").read_bytes()
+    assert found[0].root == found[1].root
+
+
+def test_the_archive_is_the_folder(made: Submitted, tmp_path: Path) -> None:
+    with tarfile.open(made.path.parent / "sub.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    assert open_submission(tmp_path / "sub").root == made.root
+
+
+def test_a_folder_of_two_sessions_of_one_name_has_both(lab: Path, tmp_path: Path) -> None:
+    shutil.copytree(lab / "slow", tmp_path / "slow")
+    found = submitted(tmp_path / "out", lab / "slow", tmp_path / "slow")
+    assert found.document.configurations[0].sessions == ["sessions/slow", "sessions/slow-2"]
+
+
+# ---- what is claimed ----------------------------------------------------------------------
+
+
+def test_sessions_of_one_configuration_are_trials_and_others_are_rows(made: Submitted) -> None:
+    rows = made.document.configurations
+    assert [row.sessions for row in rows] == [["sessions/a", "sessions/b"], ["sessions/slow"]]
+    assert len({row.name for row in rows}) == 2
+
+
+def test_the_claim_of_trials_is_their_mean_and_its_interval_holds_their_scatter(lab: Path, made: Submitted) -> None:
+    results = [evaluated(lab / name).result.quantities["active_power_w"] for name in ("a", "b")]
+    claim = made.document.configurations[0].claims["active_power_w"]
+    assert claim.trials == [q.value for q in results]
+    assert claim.value == pytest.approx(sum(claim.trials) / 2, rel=1e-12)
+    assert claim.runs == 4
+    assert claim.low is not None and claim.high is not None
+    assert claim.low <= min(claim.trials) < max(claim.trials) <= claim.high
+
+
+def test_repetition_on_the_same_samples_makes_no_accuracy_more_certain(lab: Path, made: Submitted) -> None:
+    (one,) = [evaluated(lab / "a").result.quantities["accuracy"]]
+    claim = made.document.configurations[0].claims["accuracy"]
+    assert (claim.low, claim.high) == pytest.approx(one.interval(), rel=1e-12)
+
+
+def test_a_simulator_is_never_called_measured(made: Submitted) -> None:
+    assert {row.class_ for row in made.document.configurations} == {"simulated"}
+
+
+def test_the_table_says_what_is_claimed(made: Submitted) -> None:
+    rows = list(csv.DictReader((made.path / "results.csv").read_text().splitlines()))
+    for row, configuration in zip(rows, made.document.configurations, strict=True):
+        assert (row["name"], row["class"], row["trials"]) == (
+            configuration.name, configuration.class_, str(len(configuration.sessions)),
+        )  # fmt: skip
+        for name in ("active_power_w", "execution_time_s", "accuracy", "energy_per_inference_j"):
+            claim = configuration.claims[name]
+            assert (row[name], row[f"{name}.low"], row[f"{name}.high"]) == tuple(
+                map(repr, (claim.value, claim.low, claim.high))
+            )
+
+
+def test_the_page_has_the_rows_and_the_six_sections(made: Submitted) -> None:
+    for page, text in ((p, (made.path / p).read_text()) for p in ("report.html", "report.md")):
+        assert all(row.name in text.replace("\\", "") for row in made.document.configurations), page
+        assert all(section in text for section in ("System architecture", "Algorithm", "Workflow", "Results"))
+        assert "lab@example.org" in text
+        assert "Missing:" not in text
+        assert "derived/" not in text  # a link that leads nowhere
+    assert (made.path / made.document.configurations[1].page).is_file()
+
+
+# ---- what only the submitter knows --------------------------------------------------------
+
+
+def test_what_is_missing_is_marked_and_nothing_is_invented(lab: Path, tmp_path: Path) -> None:
+    found = submitted(tmp_path, lab / "slow", about='title = "x"\ncontact = "  "\n')
+    assert set(found.missing) == set(About.__struct_fields__) - {"title", "notes"}
+    assert "Missing: Organization, Contact" in (found.path / "report.html").read_text()
+    assert not jsonschema.Draft202012Validator(schemas()["submission"]).is_valid(
+        json.loads((found.path / "submission.json").read_text())
+    )
+
+
+def test_the_template_holds_what_the_recordings_know_and_asks_for_the_rest(
+    lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "submission.toml"
+    assert main(["submit", str(lab / "a"), "--init", "--about", str(file)]) == 0
+    about, _ = read_about(file)
+    assert about.title == "mock: asc, single-stream"
+    assert about.system == "SIMULATED device on a simulated plant"
+    left = missing(about)
+    assert {"contact", "licence", "split"} <= set(left)
+    assert file.read_text().count("TO FILL IN") == len(left)
+    assert f"fill in {', '.join(left)}" in capsys.readouterr().out
+
+
+def test_the_template_asks_for_every_field() -> None:
+    assert tuple(FIELDS) == About.__struct_fields__
+
+
+def test_a_template_is_not_written_over(lab: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("mine")
+    assert main(["submit", str(lab / "a"), "--init", "--about", str(tmp_path / "s.toml")]) == UsageError.exit_code
+    assert (tmp_path / "s.toml").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("about", "field"),
+    [
+        ("contact = 3", "contact"),
+        ('contact = ["a"]', "contact"),
+        ('colour = "blue"', "colour"),
+        ('availability = "soon"', "availability"),
+        ('date = "yesterday"', "date"),
+        ("date = 2026-11-22", "date"),
+        (f'title = "{"x" * 501}"', "title"),
+        (f'model = "{"x" * 10_001}"', "model"),
+        ("not toml", "TOML"),
+        ("a" * (2 << 20), "about"),
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_field_of_the_wrong_type_or_size_is_refused_by_name(
+    lab: Path, tmp_path: Path, about: str, field: str
+) -> None:
+    error = refused(lab, tmp_path, about)
+    assert isinstance(error, DataError | UsageError)
+    assert field in str(error) or field == "TOML"
+
+
+def test_text_of_others_is_text_in_the_page(lab: Path, tmp_path: Path) -> None:
+    evil = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'
+    about = WHOLE.replace('"A lab"', json.dumps(evil)).replace('"nothing"', json.dumps("[x](javascript:alert(3))"))
+    found = submitted(tmp_path, lab / "slow", about=about)
+    html, markdown = ((found.path / name).read_text() for name in ("report.html", "report.md"))
+    assert "<script>alert" not in html and "<img" not in html
+    assert "<script>" not in markdown and "\\[x\\](javascript" in markdown
+
+
+# ---- refused, with nothing left behind ----------------------------------------------------
+
+
+def test_a_folder_that_exists_is_refused(lab: Path, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    assert refused(lab, tmp_path).field == "out"
+
+
+def test_an_archive_of_an_unknown_kind_is_refused(lab: Path, tmp_path: Path) -> None:
+    assert refused(lab, tmp_path, archive=tmp_path / "sub.zip").field == "archive"
+
+
+def altered(lab: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(lab / "slow", tmp_path / "copy"))
+
+
+def test_an_altered_session_is_refused(lab: Path, tmp_path: Path) -> None:
+    copy = altered(lab, tmp_path)
+    with (copy / "power" / "replies.arrows").open("r+b") as file:
+        file.seek(700)
+        file.write(b"\xff")
+    with pytest.raises(IntegrityError):
+        submitted(tmp_path / "out", copy)
+    assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / "submission.toml"]
+
+
+def test_a_link_in_a_session_is_refused(lab: Path, tmp_path: Path) -> None:
+    copy = altered(lab, tmp_path)
+    (copy / "broken").mkdir()
+    (copy / "broken" / "x").symlink_to("/etc/passwd")
+    with pytest.raises(StoreError, match="link"):
+        submitted(tmp_path / "out", copy)
+
+
+def test_what_no_hash_covers_stays_in_the_lab(lab: Path, tmp_path: Path) -> None:
+    copy = altered(lab, tmp_path)
+    (copy / "power" / "password.txt").write_text("secret")
+    found = submitted(tmp_path / "out", copy)
+    assert found.left_out == (str(copy / "power" / "password.txt"),)
+    assert not list(found.path.rglob("password.txt"))
+
+
+def test_a_session_that_is_not_whole_is_refused(lab: Path, tmp_path: Path) -> None:
+    copy = altered(lab, tmp_path)
+    (copy / "request.json").write_text("{}")
+    with pytest.raises(StoreError, match="not whole"):
+        submitted(tmp_path / "out", copy)
+
+
+def test_a_session_that_is_named_twice_is_no_second_trial(lab: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="twice"):
+        submitted(tmp_path, lab / "a", lab / "a")
+
+
+def test_ctrl_c_leaves_nothing_half(lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rig.submission.folder._copy", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        submitted(tmp_path / "out", lab / "slow")
+    assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / "submission.toml"]
+
+
+# ---- reading a submission -----------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(made: Submitted, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made.path, tmp_path / "copy"))
+
+
+def test_a_changed_byte_of_any_file_is_noticed(copy: Path) -> None:
+    for file in sorted(p for p in copy.rglob("*") if p.is_file()):
+        content = file.read_bytes()
+        file.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+        with pytest.raises(RigError):
+            open_submission(copy)
+        file.write_bytes(content)
+    open_submission(copy)
+
+
+def test_a_file_that_is_not_listed_is_noticed_and_reports_of_readers_are_not(copy: Path) -> None:
+    (copy / "sessions" / "a" / "derived").mkdir()
+    (copy / "sessions" / "a" / "derived" / "report.html").write_text("x")
+    open_submission(copy)
+    (copy / "sessions" / "a" / "more").write_text("x")
+    with pytest.raises(IntegrityError, match="not in the manifest"):
+        open_submission(copy)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b", "a\\b", "", "./x"])
+def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
+    with (copy / "MANIFEST.sha256").open("a") as manifest:
+        manifest.write(f"{'0' * 64}  {name}\n")
+    with pytest.raises(IntegrityError, match="line"):
+        open_submission(copy)
