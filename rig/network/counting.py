@@ -96,9 +96,7 @@ def _synapses(
     return Synapses(Connection(name, source, target, int(weights.size), zeros, dense, most, delay), fan_out)
 
 
-def _spread(
-    used: NDArray[Any], shape: Sequence[int], groups: int, stride: int, padding: int, dilation: int
-) -> Counts:
+def _spread(used: NDArray[Any], shape: Sequence[int], groups: int, stride: int, padding: int, dilation: int) -> Counts:
     """The sum of ``used`` over all windows in which each input lies, shape ``shape``."""
     grouped = used.reshape(groups, -1, *used.shape[1:]).sum(axis=1, dtype=np.int64)
     found = grouped.reshape(shape[0], *used.shape[2:])

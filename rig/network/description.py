@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+MOST = 2**53
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 MemoryKind = Literal["weights", "parameters", "states", "buffers"]
 Counts = NDArray[np.int64]
@@ -106,6 +107,18 @@ class NetworkInfo:
             for m in self.memory
             if kind in (None, m.kind)
         )
+
+
+def activity_rows(activity: Activity) -> list[tuple[str, str, list[int]]]:
+    """Return layer, counter and counts of each counter. Raises ``ValueError`` for counts that are no integers."""
+    rows = []
+    for part, counters in activity.items():
+        for name, counts in counters.items():
+            array = np.asarray(counts)
+            if array.ndim != 1 or array.dtype.kind not in "iu" or not _within(array, MOST):
+                raise ValueError(f"{name} of {part} is {array.dtype} of shape {array.shape}, with values up to {MOST}")
+            rows.append((str(part), str(name), array.tolist()))
+    return rows
 
 
 def network_faults(network: NetworkInfo) -> Iterator[str]:
