@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +21,9 @@ from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.backend import Backend, SimBackend
 from drivers.devices.xylo.encoder import check_audio, check_raster, encode
 from drivers.devices.xylo.network import Network, load_network
-from rig.bench.options import one_of
-from rig.errors import SetupError, UsageError
+from drivers.devices.xylo.nir_deploy import load_nir
+from rig.bench.options import one_of, parts_of
+from rig.errors import SetupError, UsageError, refused
 from rig.network.description import Activity
 from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Preprocessing, Reply, Sample, Span
 
@@ -42,10 +44,18 @@ def open_device(
     *,
     simulate: bool = False,
     network: str | None = None,
+    dt_s: float | None = None,
+    reset: str | None = None,
+    quantize: str = "channel",
+    classes: str = "",
     core_clock_hz: float = 25e6,
     front_end: str = "replay",
 ) -> Device:
     """Open Xylo Audio 2 with a network file (None: the shipped scene network).
+
+    A file that ends in ``.nir`` is a NIR graph, for which ``dt_s`` is the time step and ``reset`` the reset of its
+    neurons, which the chip does by "subtract". ``quantize`` is "channel", or "none" for a graph that holds integers of
+    the chip already. ``classes`` names its output neurons, with commas between; by default they are counted from 0.
 
     With ``front_end`` "replay" each sample is played to the front end after it was handed over, in real time. With
     "live" the front end listened while the sample happened: only inference is left, and what the front end draws is
@@ -53,7 +63,8 @@ def open_device(
     version cannot drive a board.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without ``simulate`` or without a
-    simulated bench, ``DataError`` for a missing or altered network file, ``MissingExtraError`` without Rockpool.
+    simulated bench, ``DataError`` for a missing or altered network file, or a graph that does not fit the chip,
+    ``MissingExtraError`` without Rockpool.
     """
     one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
     one_of(FRONT_ENDS, front_end=front_end)
@@ -62,8 +73,17 @@ def open_device(
     if plant is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
-    loaded = load_network(network)
+    loaded = _loaded(network, dt_s, reset, quantize, classes)
     return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant, front_end)
+
+
+def _loaded(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:
+    if path is not None and path.lower().endswith(".nir"):
+        return load_nir(Path(path), dt_s, reset, quantize, parts_of(classes))
+    for name, value in (("dt_s", dt_s), ("reset", reset), ("classes", classes or None)):
+        if value is not None:
+            raise refused(name, value, "Leave it out: only a network in NIR takes it, and this one states its own")
+    return load_network(path)
 
 
 def _no_hardware(boards: Sequence[str]) -> SetupError:
