@@ -21,6 +21,7 @@ COMMANDS = {
     "import": ("rig.commands.import_", "make a run directory from a trace that another program recorded"),
     "reduce": ("rig.commands.reduce", "sum a long trace over windows in little memory"),
     "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
+    "complexity": ("rig.commands.complexity", "state what the network of a device costs before it runs"),
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
 }
 """By name: the module, which has ``add_arguments(parser)`` and ``run(args) -> exit code``, and what the command does.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.network.description import Connection, Counts
+from rig.network.description import Connection, Counts, Memory, MemoryKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +69,17 @@ def convolution(
         raise ValueError(f"weights of shape {weights.shape} in {groups} groups do not fit an input of {tuple(shape)}")
     met = [_spread(used, shape, groups, stride, padding, dilation) for used in (weights != 0, np.ones_like(weights))]
     return _synapses(name, source, target, weights, int(met[1].sum()), met[0], delay)
+
+
+def memory_of(arrays: Mapping[str, NDArray[Any]], kind: MemoryKind | None = None) -> tuple[Memory, ...]:
+    """Return what arrays of a model take at their own precision.
+
+    Without ``kind``, an array of two dimensions or more holds weights, and any other holds parameters.
+    """
+    return tuple(
+        Memory(name, kind or ("weights" if a.ndim > 1 else "parameters"), int(a.size), 8 * a.itemsize)
+        for name, a in ((name, np.asarray(values)) for name, values in arrays.items())
+    )
 
 
 def active(values: NDArray[Any]) -> Counts:

@@ -73,11 +73,12 @@ def open_device(
     if plant is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
-    loaded = _loaded(network, dt_s, reset, quantize, classes)
+    loaded = read_network(network, dt_s, reset, quantize, classes)
     return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant, front_end)
 
 
-def _loaded(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:
+def read_network(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:
+    """Read a network file of either format, with the options of ``open_device``."""
     if path is not None and path.lower().endswith(".nir"):
         return load_nir(Path(path), dt_s, reset, quantize, parts_of(classes))
     for name, value in (("dt_s", dt_s), ("reset", reset), ("classes", classes or None)):
