@@ -123,7 +123,7 @@ def activity_rows(activity: Activity) -> list[tuple[str, str, list[int]]]:
 
 def network_faults(network: NetworkInfo) -> Iterator[str]:
     """Yield a sentence for each way in which a description contradicts itself."""
-    names = [part.name for part in (*network.layers, *network.connections)]
+    names = [*(layer.name for layer in network.layers), *(c.name for c in network.connections)]
     layers = {layer.name for layer in network.layers}
     if len(set(names)) < len(names):
         yield "two layers or connections share a name"
