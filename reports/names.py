@@ -22,6 +22,7 @@ KINDS = {  # in the order in which they are shown
     "scene changes": "Scene changes",
     "average": "Average while serving",
     "solver": "Solver",
+    "complexity": "Complexity of the network",
     LITERAL: "By the text of the benchmark: power over the spans themselves",
     PEER: "Recorder's own figures, by its method",
     "phase": "By phase",

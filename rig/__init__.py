@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         DeviceInfo,
         Exports,
         Idle,
-        Inspects,
         Issue,
         Mark,
         Marks,
@@ -67,7 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNSTAMPED", "Accuracy", "Bracket", "Budget", "Chunk", "Clock", "ClockInfo", "Clocked", "Conversion",
-    "Device", "DeviceInfo", "Exports", "Idle", "Inspects", "Issue", "Mark", "Marks", "Meter", "MeterInfo",
+    "Device", "DeviceInfo", "Exports", "Idle", "Issue", "Mark", "Marks", "Meter", "MeterInfo",
     "Plant", "Problem", "Progress", "Quantity", "Rail", "Repeats", "Reply", "Report", "Request", "Result",
     "RigError", "Rules", "Run", "Sample", "SampleSet", "Sequenced", "Span", "Step", "Streams", "Workload",
     "blocking", "check_device", "check_meter", "evaluate", "measure", "open_run", "report",

@@ -1,4 +1,4 @@
-"""The nouns, the steps and the protocols of the rig; this module imports no other module of the project.
+"""The nouns, the steps and the protocols of the rig; of the project, this module imports ``rig.network`` alone.
 
 Units are SI and part of the name: ``_s``, ``_w``, ``_j``, ``_hz``. Host time is an integer number of nanoseconds
 (``_ns``) on the run's one host clock. ``_tick`` is a count on the clock that is named beside it.
@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from rig.network.description import Activity, NetworkInfo
 
 Mode = Literal["hardware", "simulator"]
 TraceKind = Literal["mean", "point", "cumulative", "edges"]
@@ -181,13 +183,15 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """The device's answer to one sample.
 
-    ``output`` is any value that JSON can hold.
+    ``output`` is any value that JSON can hold. A simulator adds the ``activity`` of the network that it declares
+    (``DeviceInfo.network``): what one processing of the sample made it do. ``rig.network.counting.count`` makes it.
     """
 
     sample_id: str
     output: Any
     spans: tuple[Span, ...] = ()
     progress: tuple[Progress, ...] = ()
+    activity: Activity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +276,8 @@ class DeviceInfo:
     """What the device runs: algorithm, model, encoder, network, tuning, training, solver, parameters."""
     preprocessing: Preprocessing | None = None
     """How samples are pre-processed; None means not stated."""
+    network: NetworkInfo | None = None
+    """The network as it is deployed, from which its complexity is computed; None means not stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,13 +422,6 @@ class Repeats(Protocol):
     def submit_repeated(
         self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None
     ) -> None: ...
-
-
-@runtime_checkable
-class Inspects(Protocol):
-    """A simulator that counts activity: integer counters by layer and step, for one sample id."""
-
-    def activity(self) -> Mapping[str, Mapping[str, NDArray[np.int64]]]: ...
 
 
 class Plant(Protocol):

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from rig.analysis.figure_key import FigureKey
 
-Family = Literal["overall", "service", "arrivals", "scene changes", "average", "solver", "recorder"]
+Family = Literal["overall", "service", "arrivals", "scene changes", "average", "solver", "complexity", "recorder"]
 Scale = Literal["auto", "percent", "number"]
 """How to print a number without a unit: in percent up to 1, always in percent, or never in percent."""
 
@@ -85,6 +85,25 @@ CATALOGUE: Mapping[str, Entry] = {
     "energy_to_gap_{target}_{threshold}_official_j": Entry(
         "J", "Energy to a gap of {threshold} ({target} target), reached by all", "solver"
     ),
+    "footprint_bytes": Entry("B", "Footprint", "complexity"),
+    "footprint_at_start_bytes": Entry("B", "Footprint before the first execution", "complexity"),
+    "footprint_weights_bytes": Entry("B", "Footprint, weights", "complexity"),
+    "footprint_parameters_bytes": Entry("B", "Footprint, parameters of neurons", "complexity"),
+    "footprint_states_bytes": Entry("B", "Footprint, states", "complexity"),
+    "footprint_buffers_bytes": Entry("B", "Footprint, buffers", "complexity"),
+    "parameters": Entry("1", "Parameters", "complexity", "number"),
+    "connection_sparsity": Entry("1", "Connection sparsity", "complexity", "number"),
+    "model_execution_rate_hz": Entry("Hz", "Model execution rate", "complexity"),
+    "executions_per_sample": Entry("1", "Executions per sample", "complexity", "number"),
+    "activation_sparsity": Entry("1", "Activation sparsity", "complexity", "number"),
+    "dense_operations_per_execution": Entry("1", "Dense synaptic operations per execution", "complexity", "number"),
+    "dense_operations_per_sample": Entry("1", "Dense synaptic operations per sample", "complexity", "number"),
+    "effective_macs_per_execution": Entry("1", "Effective MACs per execution", "complexity", "number"),
+    "effective_macs_per_sample": Entry("1", "Effective MACs per sample", "complexity", "number"),
+    "effective_acs_per_execution": Entry("1", "Effective ACs per execution", "complexity", "number"),
+    "effective_acs_per_sample": Entry("1", "Effective ACs per sample", "complexity", "number"),
+    "membrane_updates_per_execution": Entry("1", "Membrane updates per execution", "complexity", "number"),
+    "membrane_updates_per_sample": Entry("1", "Membrane updates per sample", "complexity", "number"),
     "energy_j": Entry("J", "Energy", "recorder"),
     "power_w": Entry("W", "Power", "recorder"),
     "throughput_hz": Entry("Hz", "Throughput", "recorder"),
@@ -111,6 +130,7 @@ def title_of(key: FigureKey) -> str:
         threshold=f"{100 * key.threshold:g} %",
         percentile=ordinal(key.percentile),
     )
+    title = f"{title}, layer {key.layer}" if key.layer else title
     return f"{title}, window {key.window}" if key.window else title
 
 

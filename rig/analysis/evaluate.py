@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rig.analysis.accuracy import accuracy_figures, answer_checks
+from rig.analysis.complexity.workload import complexity_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.memory_check import check_memory
@@ -90,6 +91,8 @@ def evaluate(run: Run) -> Result:
         figures |= runtime_power(power.figures)
         runtime_w = figures.get(RUNTIME)
         figures |= solving_figures(solves, runtime_w, terms.gap_times_known, terms.solves_to_gap)
+    complexity = complexity_of(run)
+    figures |= complexity.figures
     unknown = without_number(figures)
     refusals = [*power.refusals, *unheard, *_missing(terms, rails, activity), *unknown]
     if run.start.imported is not None:
@@ -97,7 +100,7 @@ def evaluate(run: Run) -> Result:
     figures = Figures({key: q for key, q in figures.items() if key not in {r.scope for r in unknown}})
     contradictions = contradictions_of(run, device)
     notes = [
-        *(f"{c.rule}: {c.found}" for c in contradictions),
+        *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks)),
         *power.notes,
         *_below_idle(figures),
         *difference_notes(figures),
@@ -125,6 +128,7 @@ def evaluate(run: Run) -> Result:
                 *power.checks,
                 *mended,
                 *answer_checks(run),
+                *complexity.checks,
                 *solving_checks(solves, answer_count(run)),
                 *repeat_checks(run),
                 *preprocessing_checks(run, list(activity.phases), figures),

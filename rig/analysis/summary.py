@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import UNSET
 
+from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.quantity import Component, Quantity, linear
@@ -162,8 +163,18 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
         times = {k: q for k, q in power.items() if q.unit not in ("W", "J")}
     own = {k: q for k, q in power.items() if q.unit in ("W", "J") or k.method == PEER}
     amortised = _amortised(times, power) if _sequence_s(by) else {}
-    figures = Figures(times | scores | own | amortised)
+    figures = Figures(times | scores | own | amortised | _complexity(by))
     return figures | _energies(by["power"], figures, bool(amortised or not by["performance"]))
+
+
+def _complexity(by: Mapping[str, list[Part]]) -> dict[FigureKey, Quantity]:
+    """What the network did over single samples: in the accuracy run, which asks all of them, else as times are."""
+    for purpose in ("accuracy", "performance", "power"):
+        for part in by[purpose]:
+            found = {k: q for k, q in part.result.quantities.items() if entry_of(k).family == "complexity"}
+            if found:
+                return found
+    return {}
 
 
 def _sequence_s(by: Mapping[str, list[Part]]) -> float:

@@ -23,6 +23,7 @@ COMMANDS = {
     "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
     "submit": ("rig.commands.submit", "make one folder of sessions that others can check"),
     "compare": ("rig.commands.compare", "put runs, sessions or submissions side by side, with what is uncertain"),
+    "complexity": ("rig.commands.complexity", "state what the network of a device costs before it runs"),
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
 }
 """By name: the module, which has ``add_arguments(parser)`` and ``run(args) -> exit code``, and what the command does.

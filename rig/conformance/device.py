@@ -4,7 +4,8 @@
     check_meter(open_meter(), clock=plant.clock)
 
 Both raise ``ConformanceError`` with every failure, and return the names of the rules they checked:
-those of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only where the driver has it.
+those of an optional protocol (``Clocked``, ``Marks``, ``Repeats``) only where the driver has it, and those of a
+network only where the driver declares one.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rig.conformance.rule_failures import (
 )
 from rig.engine.clock import HostClock
 from rig.errors import RigError, UsageError
+from rig.network.description import Activity, activity_faults, activity_rows, network_faults
 from rig.recording.rows import as_list
 from rig.types import (
     MARK_PHASE,
@@ -126,6 +128,9 @@ def _device_info(c: Checks, info: DeviceInfo, again: DeviceInfo) -> bool:
     timed = c.rule("info.timeout", 0 < timeout_s < math.inf, f"timeout_s {timeout_s}", "finite seconds above zero")
     whole = isinstance(batch, int) and batch >= 1
     c.rule("info.batch", whole, f"max_batch {batch!r}", "a whole number, 1 or more")
+    if info.network is not None:
+        faults = list(network_faults(info.network))
+        c.rule("info.network", not faults, "; ".join(faults), "a network that does not contradict itself")
     ticks = info.clock is None or clock_info(c, info.clock)
     return named and timed and whole and ticks
 
@@ -207,6 +212,9 @@ def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket
     c, spans = run.c, reply.spans
     error = raised(lambda: json.dumps(reply.output, default=as_list, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
+    if reply.activity is not None:
+        faults = _activity_faults(run.info, reply.activity)
+        c.rule("reply.activity", not faults, "; ".join(faults), "integers that fit the network that info() declares")
     for span in spans:
         known = span.phase in run.info.phases
         c.rule("span.phase", known, repr(span.phase), f"a declared phase: {', '.join(run.info.phases)}")
@@ -219,6 +227,13 @@ def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket
     first = spans[0].on_tick if spans else None
     if first is not None and run.last_on is not None:
         c.rule("span.monotone", first >= run.last_on, f"{first} after {run.last_on}", "ticks that only grow")
+
+
+def _activity_faults(info: DeviceInfo, activity: Activity) -> list[str]:
+    if info.network is None:
+        return ["info() declares no network"]
+    error = raised(lambda: activity_rows(activity))
+    return [str(error)] if error is not None else list(activity_faults(info.network, activity))
 
 
 def _inside(c: Checks, rule: str, span: Span, before: Bracket | None, after: Bracket | None) -> None:

@@ -17,7 +17,7 @@ from rig.engine.pending import Pending, Query
 from rig.errors import DeviceError, RigError
 from rig.recording.events import LIMIT
 from rig.recording.validation import tick_of
-from rig.types import Inspects, Issue, Repeats, Reply, Sample
+from rig.types import Issue, Repeats, Reply, Sample
 
 AHEAD_NS = 250_000_000
 """The host sleeps and drains meters until this time before a sample is due."""
@@ -33,7 +33,7 @@ class Dispatcher:
     """The issuer of samples to one device: ``play`` issues a step, ``settle`` waits until all samples are completed."""
 
     __slots__ = (
-        "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_inspects", "_last_due_ns",
+        "_acquisition", "_batch", "_busy", "_clock", "_completed_ns", "_device", "_due", "_last_due_ns",
         "_max_pending", "_max_wait_s", "_now", "_origin_ns", "_pending", "_poll", "_put", "_recorder",
         "_seen", "_spin_ns", "_stage", "_submit", "_watch",
     )  # fmt: skip
@@ -46,7 +46,6 @@ class Dispatcher:
         self._now, self._clock = acquisition.bench.clock.now_ns, acquisition.bench.clock
         self._submit, self._poll, self._stage = device.submit, device.poll, device.stage
         self._put, self._seen = acquisition.recorder.replies.put, acquisition.recorder.seen
-        self._inspects = device if isinstance(device, Inspects) else None
         self._spin_ns: int = getattr(acquisition.bench.clock, "spin_ns", 0)
         self._max_pending = acquisition.device.max_pending
         self._watch = acquisition.watch
@@ -111,8 +110,8 @@ class Dispatcher:
                         self._recorder.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
                     if warmup:
                         acquisition.uncounted += 1
-                    if self._inspects is not None:
-                        self._count(issue, sample)
+                    if reply.activity is not None:
+                        self._recorder.activity(issue, sample.id, reply.activity)
                     return
         except BaseException as error:
             watch.call = None
@@ -314,22 +313,15 @@ class Dispatcher:
     def _take(self, replies: Sequence[Reply], completed_ns: int) -> None:
         """Match replies to issued samples; where one sample was issued twice, the oldest is completed first."""
         acquisition = self._acquisition
-        last: Query | None = None
         for reply in replies:
-            last = self._pending.complete(reply, completed_ns)
+            query = self._pending.complete(reply, completed_ns)
             self._completed_ns = completed_ns
-            assert last.issued_ns is not None
-            warmup = last.step.warmup
-            self._recorder.reply(last.issue, reply, last.due_ns, last.issued_ns, completed_ns, warmup)
+            assert query.issued_ns is not None
+            warmup = query.step.warmup
+            self._recorder.reply(query.issue, reply, query.due_ns, query.issued_ns, completed_ns, warmup)
             acquisition.uncounted -= not warmup
-        if last is not None and self._inspects is not None:
-            self._count(last.issue, last.sample)
-
-    def _count(self, issue: int, sample: Sample) -> None:
-        assert self._inspects is not None
-        what, call = "the device failed to report its activity", self._inspects.activity
-        counters = self._watch.guard(call, DeviceError, what, "activity() of the device")
-        self._recorder.activity(issue, sample.id, counters)
+            if reply.activity is not None:
+                self._recorder.activity(query.issue, reply.sample_id, reply.activity)
 
     def abandon(self, error: RigError | None) -> RigError | None:
         """Record the samples that were not completed, and return the error that ended the run."""

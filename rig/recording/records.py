@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rig.network.description import NetworkInfo
 from rig.types import Benchmark, Calibration, ClockInfo, Mode, Preprocessing, Rail
 
 Object = dict[str, Any]
@@ -63,6 +64,8 @@ class DeviceRecord(Record, frozen=True):
     """Whether a solver works differently when it is given more time; null means not stated."""
     preprocessing: Preprocessing | None = None
     """How samples are pre-processed; null means not stated."""
+    network: NetworkInfo | None = None
+    """The network as it is deployed; null means not stated."""
     algorithm: Algorithm = Algorithm()
     """What the device runs. Older recordings have these fields in details."""
 

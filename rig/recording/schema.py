@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rig import types
+from rig.network import description
 from rig.recording import events as lines
 from rig.recording import records, submission
 
@@ -89,7 +90,7 @@ def _whole(name: str, body: Json, parts: dict[str, Json]) -> Json:
 
 def _describe(parts: dict[str, Json]) -> None:
     """Give each property the docstring that stands below its field."""
-    for module in (types, records, lines, submission):
+    for module in (description, types, records, lines, submission):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef) and node.name in parts:
                 for field, below in zip(node.body, node.body[1:], strict=False):

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, RigError, StoreError
+from rig.network.description import Activity, activity_rows
 from rig.recording.anonymise import without_identity
 from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, Whole, unwritable
 from rig.recording.atomic_write import not_stored, sync_to_disk, write_whole
@@ -204,11 +205,15 @@ class Recorder:
         with self._stored(target) as file:
             np.save(file, sample.payload, allow_pickle=False)
 
-    def activity(self, issue: int, sample_id: str, counters: Mapping[str, Mapping[str, Any]]) -> None:
-        """Record a simulator's counters: for each layer and counter, one count per step."""
-        for layer, by_name in counters.items():
-            rows = [(issue, sample_id, layer, name, counts.tolist()) for name, counts in by_name.items()]
-            self._rows["activity"].extend(rows)
+    def activity(self, issue: int, sample_id: str, activity: Activity) -> None:
+        """Record the activity of a network, one count per execution. Raises ``DeviceError`` if it holds no integers."""
+        try:
+            rows = [(issue, sample_id, *row) for row in activity_rows(activity)]
+        except (TypeError, ValueError, AttributeError) as error:
+            what = f"device {self.device} gave sample {sample_id} an activity that cannot be recorded: {error}"
+            remedy = "Give arrays of integers by layer and counter, as rig.network.counting.count does"
+            raise DeviceError(what, field="activity", value=sample_id, remedy=remedy) from error
+        self._rows["activity"].extend(rows)
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int, check: Check | None = None) -> None:
         """Declare one rail; its readings follow through ``chunk``. ``check`` sees each chunk before it is written."""

@@ -16,9 +16,14 @@ from fixtures.bench.true_power import VirtualClock
 from rig.conformance.device import ConformanceError, check_device
 from rig.engine.blocking_device import blocking
 from rig.errors import UsageError
+from rig.network.description import Layer, NetworkInfo
 from rig.types import MARK_PHASE, Budget, ClockInfo, DeviceInfo, Reply, Sample, Span
 
 SAMPLES = [Sample(f"s{k}", np.zeros(4), label="ab"[k % 2]) for k in range(3)]
+
+
+NETWORK = NetworkInfo((Layer("cells", 4),), (), ())
+ACTIVITY = {"cells": {"active": np.array([2, 4])}}
 
 
 class GoodDevice:
@@ -27,7 +32,7 @@ class GoodDevice:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock, self.busy_ns = clock, 0
         self.described = DeviceInfo("good", "simulator", clock=ClockInfo("chip", 1e6), phases=("solve", "inference"))
-        self.described = replace(self.described, timeout_s=0.5)
+        self.described = replace(self.described, timeout_s=0.5, network=NETWORK)
         self.pending: list[tuple[int, Reply]] = []
         self.answers: Callable[[Reply, int], list[Reply]] = lambda reply, times: [reply]
 
@@ -48,7 +53,8 @@ class GoodDevice:
                 spans.append(Span(name, at // 1000, at // 1000 + 40_000 * times, times))
                 at += 40_000_000 * times
             self.busy_ns = at
-            self.pending += [(at, r) for r in self.answers(Reply(sample.id, [1.5], tuple(spans)), times)]
+            reply = Reply(sample.id, [1.5], tuple(spans), activity=ACTIVITY)
+            self.pending += [(at, r) for r in self.answers(reply, times)]
 
     def poll(self, timeout_s: float) -> list[Reply]:
         self.clock.sleep_until(min([self.clock.now_ns() + round(timeout_s * 1e9), *(ns for ns, _ in self.pending)]))
@@ -145,6 +151,17 @@ def any_phase(d: GoodDevice) -> Any:
     )
 
 
+def counts(number: float, network: NetworkInfo | None = NETWORK) -> Spoil:
+    """A device that declares a network and counts this many active neurons in one execution of each sample."""
+
+    def spoil(d: GoodDevice) -> None:
+        says(network=network)(d)
+        activity: Any = {"cells": {"active": np.array([number] if number % 1 else [int(number)])}}
+        answers(lambda reply: [structs.replace(reply, activity=activity)])(d)
+
+    return spoil
+
+
 SPOILT: list[tuple[str, Spoil]] = [
     ("info.name", says(name="")),
     ("info.mode", says(mode="imagined")),
@@ -181,6 +198,10 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("pulse.phase", pulse(phase=lambda s: "solve")),
     ("pulse.length", pulse(off_tick=lambda s: s.on_tick)),
     ("pulse.clock", pulse(on_tick=lambda s: s.on_tick - 20_000)),
+    ("info.network", says(network=replace(NETWORK, layers=()))),
+    ("reply.activity", counts(0, network=None)),
+    ("reply.activity", counts(5)),
+    ("reply.activity", counts(0.5)),
     ("methods", lambda driver: setattr(driver, "poll", None)),
     ("close.twice", does("close", lambda d: refuse)),
 ]

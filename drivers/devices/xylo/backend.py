@@ -1,6 +1,6 @@
 """What runs a Xylo network: here the simulator, with on-chip time from Rockpool's cycle model.
 
-In: rasters of events. Out: output spikes, the time on the chip and activity counters.
+In: rasters of events. Out: output spikes, the time on the chip and what the network did.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo.complexity import Inspection, inspection_of
 from drivers.devices.xylo.network import Network
-
-Counters = dict[str, dict[str, NDArray[np.int64]]]
+from rig.network.description import Activity
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,12 @@ class Inference:
     """The result of one raster.
 
     ``output`` holds the spikes of the output neurons, int64, shape (bins, classes); ``seconds`` is the time on the
-    chip; ``counters`` are integers by layer and name, each of shape (bins,): ``spikes``, and ``deliveries``, the spikes
-    times the synapses that they reach.
+    chip; one execution of the network is one bin.
     """
 
     output: NDArray[np.int64]
     seconds: float
-    counters: Counters
+    activity: Activity
 
 
 class Backend(Protocol):
@@ -41,12 +40,12 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SimBackend:
-    """XyloSim and the cycle model. ``fan_out`` is the synapses of each layer's neurons, input first."""
+    """XyloSim and the cycle model."""
 
     simulator: Any
     cycles_model: Any
     cycles_config: SimpleNamespace
-    fan_out: Mapping[str, NDArray[np.int64]]
+    inspection: Inspection
     core_clock_hz: float
 
     @classmethod
@@ -55,7 +54,7 @@ class SimBackend:
         xylo = rockpool_import.load_xylo_audio2()
         simulator = xylo.simulator.from_specification(**network.specification)
         config = _cycles_config(network.specification)
-        return cls(simulator, xylo.cycles_model, config, _fan_out(network), core_clock_hz)
+        return cls(simulator, xylo.cycles_model, config, inspection_of(network), core_clock_hz)
 
     def infer(self, raster: NDArray[np.int64]) -> Inference:
         """Simulate every bin; each lasts the cycle model's mean at the core clock."""
@@ -65,19 +64,7 @@ class SimBackend:
         hidden = np.asarray(recorded["Spikes"], dtype=np.int64)
         cycles, _ = self.cycles_model(self.cycles_config, raster, hidden, output)
         seconds = float(cycles) * len(raster) / self.core_clock_hz
-        return Inference(output, seconds, self._count(raster, hidden, output))
-
-    def _count(self, raster: NDArray[np.int64], hidden: NDArray[np.int64], output: NDArray[np.int64]) -> Counters:
-        counters: Counters = {}
-        first = 0
-        for name, fan_out in self.fan_out.items():
-            if name.startswith("hidden"):
-                spikes = hidden[:, first : first + len(fan_out)]
-                first += len(fan_out)
-            else:
-                spikes = raster if name == "input" else output
-            counters[name] = {"spikes": spikes.sum(axis=1), "deliveries": spikes @ fan_out}
-        return counters
+        return Inference(output, seconds, self.inspection.activity(raster, recorded, output))
 
 
 def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:
@@ -92,15 +79,3 @@ def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:
         readout=SimpleNamespace(weights=spec["weights_out"]),
         synapse2_enable=False,
     )
-
-
-def _fan_out(network: Network) -> dict[str, NDArray[np.int64]]:
-    spec = network.specification
-    hidden = np.count_nonzero(spec["weights_rec"], axis=(1, 2))
-    hidden = hidden + np.count_nonzero(spec["weights_out"], axis=1)
-    parts = np.split(hidden, np.cumsum(network.layers[1:-1])[:-1])
-    return {
-        "input": np.count_nonzero(spec["weights_in"], axis=(1, 2)),
-        **{f"hidden{number}": part for number, part in enumerate(parts, start=1)},
-        "output": np.zeros(network.layers[-1], dtype=np.int64),
-    }

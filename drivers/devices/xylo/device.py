@@ -1,26 +1,30 @@
 """SynSense Xylo Audio 2: sixteen channels of events in, a spiking network, a label out.
 
 One driver for two backends: this version has the simulator (``backend``) and refuses the chip. A sample is one
-continuous stream. The analog front end hears it in real time (``preprocess``), then the core works through its events
-(``inference``); a sample of ten inferences is one stream ten times as long.
+continuous stream of audio, or of events that were encoded elsewhere. The analog front end hears it in real time
+(``preprocess``), then the core works through its events (``inference``); a sample of ten inferences is one stream ten
+times as long.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo import rockpool_import
-from drivers.devices.xylo.backend import Backend, Counters, SimBackend
-from drivers.devices.xylo.encoder import check_audio, encode
+from drivers.devices.xylo.backend import Backend, SimBackend
+from drivers.devices.xylo.encoder import check_audio, check_raster, encode
 from drivers.devices.xylo.network import Network, load_network
-from rig.bench.options import one_of
-from rig.errors import SetupError, UsageError
+from drivers.devices.xylo.nir_deploy import load_nir
+from rig.bench.options import one_of, parts_of
+from rig.errors import SetupError, UsageError, refused
+from rig.network.description import Activity
 from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Preprocessing, Reply, Sample, Span
 
 MODES = ("simulator",)
@@ -40,10 +44,18 @@ def open_device(
     *,
     simulate: bool = False,
     network: str | None = None,
+    dt_s: float | None = None,
+    reset: str | None = None,
+    quantize: str = "channel",
+    classes: str = "",
     core_clock_hz: float = 25e6,
     front_end: str = "replay",
 ) -> Device:
     """Open Xylo Audio 2 with a network file (None: the shipped scene network).
+
+    A file that ends in ``.nir`` is a NIR graph, for which ``dt_s`` is the time step and ``reset`` the reset of its
+    neurons, which the chip does by "subtract". ``quantize`` is "channel", or "none" for a graph that holds integers of
+    the chip already. ``classes`` names its output neurons, with commas between; by default they are counted from 0.
 
     With ``front_end`` "replay" each sample is played to the front end after it was handed over, in real time. With
     "live" the front end listened while the sample happened: only inference is left, and what the front end draws is
@@ -51,7 +63,8 @@ def open_device(
     version cannot drive a board.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without ``simulate`` or without a
-    simulated bench, ``DataError`` for a missing or altered network file, ``MissingExtraError`` without Rockpool.
+    simulated bench, ``DataError`` for a missing or altered network file, or a graph that does not fit the chip,
+    ``MissingExtraError`` without Rockpool.
     """
     one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
     one_of(FRONT_ENDS, front_end=front_end)
@@ -60,8 +73,18 @@ def open_device(
     if plant is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
-    loaded = load_network(network)
+    loaded = read_network(network, dt_s, reset, quantize, classes)
     return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant, front_end)
+
+
+def read_network(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:
+    """Read a network file of either format, with the options of ``open_device``."""
+    if path is not None and path.lower().endswith(".nir"):
+        return load_nir(Path(path), dt_s, reset, quantize, parts_of(classes))
+    for name, value in (("dt_s", dt_s), ("reset", reset), ("classes", classes or None)):
+        if value is not None:
+            raise refused(name, value, "Leave it out: only a network in NIR takes it, and this one states its own")
+    return load_network(path)
 
 
 def _no_hardware(boards: Sequence[str]) -> SetupError:
@@ -83,7 +106,6 @@ class XyloDevice:
         self._plant = plant
         self._open_ns = self._busy_until_ns = plant.clock.now_ns()
         self._pending: deque[tuple[int, Reply]] = deque()
-        self._counters: Counters = {}
         if front_end == "live":
             plant.install(xylo_power.LIVE_IDLE_W, xylo_power.LIVE_PHASE_W)
         else:
@@ -96,7 +118,7 @@ class XyloDevice:
     def stage(self, samples: Sequence[Sample]) -> None:
         """Check every payload and keep nothing: encoding is pre-processing, which is measured."""
         for sample in samples:
-            check_audio(sample.payload, sample.rate_hz, sample.duration_s)
+            self._lasting_s(sample)
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Start on one sample when the device is free. Raises ``UsageError`` for more than one, and for a budget."""
@@ -109,22 +131,20 @@ class XyloDevice:
         inference there is no decision, and the reply's label is None. Raises ``UsageError``.
         """
         sample = _one_sample(samples, times, phase, budget, self._info.phases)
-        audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)
-        rate_hz = float(sample.rate_hz or 0.0)  # check_audio has refused a missing rate
+        lasting_s = {"preprocess": self._lasting_s(sample)}
         phases = self._info.phases
-        lasting_s = {"preprocess": sample.duration_s or audio.size / rate_hz}
         spikes = [0] * len(self._network.classes)
         label: str | None = None
+        activity: Activity | None = None
         if phase != "preprocess":
-            result = self._backend.infer(encode(audio, rate_hz, self._network.encoder))
-            self._counters = result.counters
-            lasting_s["inference"] = result.seconds
+            result = self._backend.infer(self._raster(sample))
+            activity, lasting_s["inference"] = result.activity, result.seconds
             spikes = [int(count) for count in result.output.sum(axis=0)]
             label = self._network.classes[int(np.argmax(spikes))]
         wanted = phases if phase is None else (phase,)
         spans = tuple(self._occupy(name, lasting_s[name] * times, times) for name in wanted)
         output = {"label": label, "spikes": spikes, "probability": _spike_shares(self._network.classes, spikes)}
-        reply = Reply(sample.id, output, spans)
+        reply = Reply(sample.id, output, spans, activity=activity)
         self._pending.append((self._busy_until_ns, reply))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
@@ -143,13 +163,21 @@ class XyloDevice:
         """The 12.5 MHz counter now; it started at 0 when the device was opened."""
         return self._tick(self._plant.clock.now_ns())
 
-    def activity(self) -> Mapping[str, Mapping[str, NDArray[np.int64]]]:
-        """Counters of the last inference by layer (``input``, ``hidden1`` ..., ``output``)."""
-        return self._counters
-
     def close(self) -> None:
         """Forget what is pending. May be called twice."""
         self._pending.clear()
+
+    def _lasting_s(self, sample: Sample) -> float:
+        """How long a sample lasts for the front end. Raises ``DataError`` for one that the device cannot take."""
+        if sample.payload.ndim == 2:
+            return len(check_raster(sample.payload, self._network.encoder)) * self._network.encoder.bin_s
+        audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)
+        return sample.duration_s or audio.size / float(sample.rate_hz or 0.0)  # check_audio has refused a missing rate
+
+    def _raster(self, sample: Sample) -> NDArray[np.int64]:
+        if sample.payload.ndim == 2:
+            return check_raster(sample.payload, self._network.encoder)
+        return encode(sample.payload, float(sample.rate_hz or 0.0), self._network.encoder)
 
     def _tick(self, ns: int) -> int:
         return (ns - self._open_ns) // _TICK_NS
@@ -183,6 +211,10 @@ def _one_sample(
     return samples[0]
 
 
+def _kind(network: Network) -> str:
+    return "recurrent" if any(a >= b for a, b in network.links) else "feed-forward"
+
+
 def _describe(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
     names = ("rockpool", "xylosim")
     return DeviceInfo(
@@ -197,12 +229,14 @@ def _describe(network: Network, backend: SimBackend, front_end: str) -> DeviceIn
         else Preprocessing(rails=xylo_power.FRONT_END_RAILS),
         versions={name: importlib.metadata.version(name) for name in names},
         artifacts={"network": network.digest_sha256},
+        network=backend.inspection.info,
         details={
             "encoder": {name: getattr(network.encoder, name) for name in network.encoder.__slots__},
-            "network": f"feed-forward spiking network, layers {', '.join(map(str, network.layers))}",
+            "network": f"{_kind(network)} spiking network, layers {', '.join(map(str, network.layers))}",
             "layers": list(network.layers),
             "classes": list(network.classes),
             "training": dict(network.training),
+            **({"deployment": dict(network.deployment)} if network.deployment else {}),
             "core_clock_hz": backend.core_clock_hz,
             "inference_time": "estimated: Rockpool's cycle model on the simulated spikes / core_clock_hz",
             "front_end": front_end,

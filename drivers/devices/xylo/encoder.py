@@ -94,6 +94,25 @@ def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float 
     return audio.astype(np.float64)
 
 
+def check_raster(payload: NDArray[Any], params: EncoderParams) -> NDArray[np.int64]:
+    """Events that were encoded elsewhere, shape (bins, channels), as int64.
+
+    Raises DataError unless they are integers from 0 to ``params.max_events`` in the channels of the network.
+    """
+    raster = np.asarray(payload)
+    if raster.ndim != 2 or not np.issubdtype(raster.dtype, np.integer) or not len(raster):
+        what = f"events must be integers of shape (bins, channels), not {raster.dtype} of shape {raster.shape}"
+        raise DataError(what, field="payload", value=str(raster.shape))
+    if raster.shape[1] != params.channels:
+        what = f"the events have {raster.shape[1]} channels, and the network has {params.channels}"
+        raise DataError(what, field="payload", value=raster.shape[1], remedy="Give one column for each input")
+    if raster.min() < 0 or raster.max() > params.max_events:
+        what = f"the events lie between {raster.min()} and {raster.max()}"
+        remedy = f"The chip takes 0 to {params.max_events} events of a channel in one bin"
+        raise DataError(what, field="payload", value=int(raster.max()), remedy=remedy)
+    return raster.astype(np.int64)
+
+
 def encode(audio: NDArray[Any], rate_hz: float, params: EncoderParams) -> NDArray[np.int64]:
     """Events per bin and channel, int64, shape (bins, channels), each 0 to ``params.max_events``.
 

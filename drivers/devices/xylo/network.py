@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,17 @@ _VECTORS = (
 _SHIFTS = ("weight_shift_in", "weight_shift_rec", "weight_shift_out")
 
 
+Link = tuple[int, int]
+"""Two layers that are connected, by their place in ``Network.layers``; the input is 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """One loaded network. ``specification`` holds the arguments of ``XyloSim.from_specification``.
 
     ``layers`` are the sizes from input to output; the hidden ones lie one after another among the
-    hidden neurons. ``digest_sha256`` covers everything in the file.
+    hidden neurons. ``digest_sha256`` covers everything in the file. ``links`` are its connections. ``deployment`` says
+    how a graph of another format was made to fit the chip.
     """
 
     classes: tuple[str, ...]
@@ -50,6 +55,31 @@ class Network:
     specification: Mapping[str, Any]
     training: Mapping[str, Any]
     digest_sha256: str
+    links: tuple[Link, ...]
+    deployment: Mapping[str, Any] = field(default_factory=dict)
+
+    def blocks(self) -> dict[Link, NDArray[np.int64]]:
+        """Return the weights of each connection, shape (source neurons, target neurons)."""
+        found = {}
+        for link in self.links:
+            name, (row, column) = place_of(link, self.layers)
+            values = np.asarray(self.specification[name])[slice(*row), slice(*column)]
+            found[link] = values.reshape(values.shape[:2])
+        return found
+
+
+def chain(layers: Sequence[int]) -> tuple[Link, ...]:
+    """Return the connections of a feed-forward network."""
+    return tuple(pairwise(range(len(layers))))
+
+
+def place_of(link: Link, layers: Sequence[int]) -> tuple[str, tuple[Link, Link]]:
+    """Return the matrix of a specification that holds a connection, and the rows and columns there (begin, end)."""
+    last = len(layers) - 1
+    bounds = np.cumsum((0, *layers[1:-1])).tolist()
+    ends = [(0, layers[0]), *pairwise(bounds), (0, layers[-1])]
+    name = "weights_in" if link[0] == 0 else "weights_out" if link[1] == last else "weights_rec"
+    return name, (ends[link[0]], ends[link[1]])
 
 
 def load_network(path: str | Path | None = None) -> Network:
@@ -86,14 +116,10 @@ def write_network(path: str | Path, network: Network) -> None:
 def to_document(network: Network) -> dict[str, Any]:
     """The file's content as JSON values, without the digest. Weights keep only their layer blocks."""
     spec = network.specification
-    bounds = np.cumsum((0, *network.layers[1:-1]))
-    hidden = [(int(a), int(b)) for a, b in pairwise(bounds)]
-    last = hidden[-1]
-    blocks = {
-        "weights_in": [((0, network.layers[0]), hidden[0])],
-        "weights_rec": list(pairwise(hidden)),
-        "weights_out": [(last, (0, network.layers[-1]))],
-    }
+    blocks: dict[str, list[tuple[Link, Link]]] = {name: [] for name in _WEIGHTS}
+    for link in network.links:
+        name, place = place_of(link, network.layers)
+        blocks[name].append(place)
     content: dict[str, Any] = {name: _pack(spec[name], blocks[name]) for name in _WEIGHTS}
     content |= {name: np.asarray(spec[name]).astype(int).tolist() for name in _VECTORS}
     content |= {name: int(spec[name]) for name in _SHIFTS}
@@ -104,6 +130,7 @@ def to_document(network: Network) -> dict[str, Any]:
         "classes": list(network.classes),
         "encoder": encoder,
         "layers": list(network.layers),
+        **({} if network.links == chain(network.layers) else {"links": [list(link) for link in network.links]}),
         "specification": content,
         "training": dict(network.training),
     }
@@ -131,12 +158,14 @@ def _parse(document: Mapping[str, Any], digest: str) -> Network:
         specification=spec,
         training=document["training"],
         digest_sha256=digest,
+        links=tuple((int(a), int(b)) for a, b in document.get("links", chain(document["layers"]))),
     )
-    _check_shapes(network)
+    check_shapes(network)
     return network
 
 
-def _check_shapes(network: Network) -> None:
+def check_shapes(network: Network) -> None:
+    """Raise ``ValueError`` for a network whose parts do not fit each other or the chip."""
     spec, layers = network.specification, network.layers
     inputs, hidden, outputs = layers[0], sum(layers[1:-1]), layers[-1]
     expected: dict[str, tuple[int, ...]]
@@ -154,8 +183,13 @@ def _check_shapes(network: Network) -> None:
         raise ValueError("classes or encoder channels do not match the layers")
     if spec["dt"] != network.encoder.bin_s:
         raise ValueError(f"the time step {spec['dt']} s is not the encoder's bin")
-    if any(np.abs(spec[name]).max() > 128 for name in _WEIGHTS):
+    if any(np.abs(spec[name]).max(initial=0) > 128 for name in _WEIGHTS):
         raise ValueError("a weight does not fit in 8 bits")
+    last = len(layers) - 1
+    if odd := [link for link in network.links if not (0 <= link[0] < last and 0 < link[1] <= last)]:
+        raise ValueError(f"the connection {odd[0]} is not between two of {len(layers)} layers")
+    if odd := [link for link in network.links if link == (0, last)]:
+        raise ValueError("the chip has no connection from its input to its output neurons")
 
 
 def _pack(matrix: NDArray[Any], blocks: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> dict[str, Any]:

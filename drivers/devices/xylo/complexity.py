@@ -1,0 +1,68 @@
+"""What a network on Xylo Audio 2 consists of, and what it does: its description and its counters.
+
+The chip keeps 8 bits for a weight, 16 for a threshold, a bias, a membrane and a synaptic current, and 4 for each time
+constant, which is a bit shift. Hidden spikes arrive one time step after they were sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.xylo.network import Network
+from rig.network.counting import Synapses, active, count, linear
+from rig.network.description import Activity, Counts, Layer, Memory, NetworkInfo
+
+WEIGHT_BITS, VALUE_BITS, SHIFT_BITS = 8, 16, 4
+_HIDDEN_DELAY = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The description of a network, and the fan-out of its connections; made once for each network."""
+
+    info: NetworkInfo
+    synapses: tuple[Synapses, ...]
+
+    def activity(self, raster: Counts, recorded: dict[str, NDArray[Any]], output: Counts) -> Activity:
+        """Count one simulated sample; ``recorded`` holds ``Spikes``, ``Vmem`` and ``Vmem_out`` of XyloSim."""
+        spikes = {"input": raster, **self._by_layer(recorded["Spikes"], output)}
+        counted = count(self.synapses, spikes)
+        for name, values in spikes.items():
+            counted[name]["spikes"] = values.sum(axis=1)
+        for name, membranes in self._by_layer(recorded["Vmem"], recorded["Vmem_out"]).items():
+            counted[name]["updates"] = active(np.diff(membranes, axis=0, prepend=0))
+        return counted
+
+    def _by_layer(self, hidden: NDArray[Any], output: NDArray[Any]) -> dict[str, Counts]:
+        bounds = np.cumsum([layer.neurons for layer in self.info.layers[:-2]])
+        parts = [*np.split(np.asarray(hidden, np.int64), bounds, axis=1), np.asarray(output, np.int64)]
+        return {layer.name: part for layer, part in zip(self.info.layers, parts, strict=True)}
+
+
+def inspection_of(network: Network) -> Inspection:
+    """Describe a network as it is deployed; its connections are the blocks of the weights that its layers have."""
+    names = ["input", *(f"hidden{k}" for k in range(1, len(network.layers) - 1)), "output"]
+    layers = tuple(Layer(name, size) for name, size in zip(names[1:], network.layers[1:], strict=True))
+    synapses = tuple(
+        linear(f"{names[a]}-{names[b]}", names[a], names[b], block, _HIDDEN_DELAY if a else 0)
+        for (a, b), block in network.blocks().items()
+    )
+    memory = [Memory(f"weights {s.connection.name}", "weights", s.connection.weights, WEIGHT_BITS) for s in synapses]
+    for layer in layers:
+        n = layer.neurons
+        memory += [
+            Memory(f"thresholds {layer.name}", "parameters", n, VALUE_BITS),
+            Memory(f"biases {layer.name}", "parameters", n, VALUE_BITS),
+            Memory(f"time constants {layer.name}", "parameters", 2 * n, SHIFT_BITS),
+            Memory(f"membranes {layer.name}", "states", n, VALUE_BITS, 0),
+            Memory(f"synaptic currents {layer.name}", "states", n, VALUE_BITS, 0),
+        ]
+    connections = tuple(s.connection for s in synapses)
+    convention = "Xylo Audio 2: 8-bit weights of the connections between layers, zeros included"
+    return Inspection(
+        NetworkInfo(layers, connections, tuple(memory), network.specification["dt"], convention), synapses
+    )

@@ -1,0 +1,64 @@
+"""``rig complexity``: what a network costs before it runs, from the description that its device declares.
+
+    rig complexity --device xylo --network FILE [--option KEY=VALUE] [--json]
+
+Nothing is recorded. A device that has a simulator is opened as its simulator, since the network is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from functools import partial
+
+from rig.analysis.catalogue import title_of
+from rig.analysis.complexity.static import static_figures
+from rig.errors import SetupError
+from rig.network.description import NetworkInfo
+from rig.plugins import build, load, split_options, takes
+from rig.session.setup import close_quietly, opened, plant_factory_of
+from rig.terminal import say, say_json
+from rig.types import Device
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``rig complexity``."""
+    parser.add_argument("--device", required=True, metavar="NAME", help="the device that holds the network")
+    parser.add_argument("--network", metavar="FILE", help="the network file; short for --option network=FILE")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the device; may be repeated"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the static figures, then each connection. Raises ``SetupError`` for a device that declares no network."""
+    network = network_of(args.device, [*([f"network={args.network}"] if args.network else []), *args.option])
+    figures = static_figures(network)
+    if args.json:
+        quantities = {str(key): q.to_json() for key, q in figures.items()}
+        say_json(json.dumps({"network": asdict(network), "quantities": quantities}))
+        return 0
+    for key, q in figures.items():
+        say(f"{title_of(key):<42} {q.value:>12.6g} {'' if q.unit == '1' else q.unit}".rstrip())
+    for c in network.connections:
+        say(f"connection {c.name:<31} {c.weights:>12} weights, {c.zeros} of them 0, {c.dense} operations")
+    return 0
+
+
+def network_of(name: str, options: list[str]) -> NetworkInfo:
+    """Open a device, and return the network that it declares. Raises as opening it does."""
+    factory = load("devices", name)
+    plant_factory = plant_factory_of(factory, simulate=True)
+    given = split_options(options, {"device": factory})
+    plant = None if plant_factory is None else build(plant_factory, {}, {})
+    known = {"plant": plant, "simulate": True if takes(factory, "simulate") else None}
+    device: Device = opened(partial(build, factory, known, given["device"]), "device", name)
+    try:
+        network = device.info().network
+    finally:
+        close_quietly(device)
+    if network is None:
+        remedy = "Its driver declares one as DeviceInfo.network; see docs/how-to/add-a-device.md"
+        raise SetupError(f"device {name} declares no network", field="network", value=name, remedy=remedy)
+    return network

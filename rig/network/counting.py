@@ -1,0 +1,124 @@
+"""Counts effective synaptic operations in integers, from the inputs of each connection alone.
+
+An operation is effective where neither the weight nor the input is zero. So a connection is fully described by how many
+weights each of its inputs meets, its fan-out, and the count of an execution is a sum of fan-outs. No network is copied
+and no second forward pass is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.network.description import Connection, Counts, Memory, MemoryKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Synapses:
+    """A connection and its fan-out: the weights other than zero that each input meets, int64, shape of one input."""
+
+    connection: Connection
+    fan_out: Counts
+
+    def count(self, values: NDArray[Any]) -> dict[str, Counts]:
+        """Return ``acs`` and ``macs`` by execution for inputs of shape (executions, ...).
+
+        Operations are multiply-accumulates in an execution whose inputs hold anything but -1, 0 and 1, and accumulates
+        otherwise (NeuroBench, "Synaptic operations"). Inputs arrive ``connection.delay`` executions after they were
+        sent, and before the first one nothing arrives.
+        """
+        sent = np.asarray(values).reshape(len(values), -1)
+        arrived = max(len(sent) - self.connection.delay, 0)
+        operations, many = np.zeros(len(sent), np.int64), np.zeros(len(sent), bool)
+        part = sent[:arrived]
+        active = part != 0
+        operations[len(sent) - arrived :] = active.astype(np.int64) @ self.fan_out.ravel()
+        many[len(sent) - arrived :] = np.any(active & (np.abs(part) != 1), axis=1)
+        return {"acs": np.where(many, 0, operations), "macs": np.where(many, operations, 0)}
+
+
+def linear(name: str, source: str, target: str, weights: NDArray[Any], delay: int = 0) -> Synapses:
+    """Return a connection of all inputs to all neurons; ``weights`` has shape (inputs, neurons)."""
+    fan_out = np.count_nonzero(weights, axis=1).astype(np.int64)
+    return _synapses(name, source, target, weights, weights.size, fan_out, delay)
+
+
+def convolution(
+    name: str,
+    source: str,
+    target: str,
+    weights: NDArray[Any],
+    shape: Sequence[int],
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    delay: int = 0,
+) -> Synapses:
+    """Return a convolution in any number of dimensions over an input of ``shape`` (channels, ...).
+
+    ``weights`` has shape (outputs, channels / groups, ...). Padding is no input: it performs no operation, not even a
+    dense one. Sum pooling is a convolution of one group for each channel.
+    """
+    if weights.ndim != len(shape) + 1 or weights.shape[1] * groups != shape[0] or weights.shape[0] % groups:
+        raise ValueError(f"weights of shape {weights.shape} in {groups} groups do not fit an input of {tuple(shape)}")
+    met = [_spread(used, shape, groups, stride, padding, dilation) for used in (weights != 0, np.ones_like(weights))]
+    return _synapses(name, source, target, weights, int(met[1].sum()), met[0], delay)
+
+
+def memory_of(arrays: Mapping[str, NDArray[Any]], kind: MemoryKind | None = None) -> tuple[Memory, ...]:
+    """Return what arrays of a model take at their own precision.
+
+    Without ``kind``, an array of two dimensions or more holds weights, and any other holds parameters.
+    """
+    return tuple(
+        Memory(name, kind or ("weights" if a.ndim > 1 else "parameters"), int(a.size), 8 * a.itemsize)
+        for name, a in ((name, np.asarray(values)) for name, values in arrays.items())
+    )
+
+
+def active(values: NDArray[Any]) -> Counts:
+    """Return how many values of each execution are not zero, for an array of shape (executions, ...)."""
+    return np.count_nonzero(np.reshape(values, (len(values), -1)), axis=1).astype(np.int64)
+
+
+def count(synapses: Sequence[Synapses], values: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Counts]]:
+    """Return the activity of one sample, for ``Reply.activity``.
+
+    ``values`` holds what each layer gave out, shape (executions, ...), and the inputs of connections that begin
+    elsewhere, by the name of their source.
+    """
+    sources = {part.connection.source for part in synapses}
+    layers = {part.connection.target for part in synapses}
+    counted = {name: {"active": active(values[name])} for name in values if name in sources | layers}
+    return counted | {part.connection.name: part.count(values[part.connection.source]) for part in synapses}
+
+
+def _synapses(
+    name: str, source: str, target: str, weights: NDArray[Any], dense: int, fan_out: Counts, delay: int
+) -> Synapses:
+    zeros = int(weights.size - np.count_nonzero(weights))
+    most = int(fan_out.max(initial=0))
+    return Synapses(Connection(name, source, target, int(weights.size), zeros, dense, most, delay), fan_out)
+
+
+def _spread(used: NDArray[Any], shape: Sequence[int], groups: int, stride: int, padding: int, dilation: int) -> Counts:
+    """The sum of ``used`` over all windows in which each input lies, shape ``shape``."""
+    grouped = used.reshape(groups, -1, *used.shape[1:]).sum(axis=1, dtype=np.int64)
+    found = grouped.reshape(shape[0], *used.shape[2:])
+    for size, width in zip(shape[1:], used.shape[2:], strict=True):
+        # the first axis of the kernel that is left becomes the last axis of the input
+        windows = max((size + 2 * padding - dilation * (width - 1) - 1) // stride + 1, 0)
+        first = np.arange(windows)[:, None] * stride - padding
+        at = first + dilation * np.arange(width)
+        hits = np.zeros((width, size), np.int64)
+        for k in range(width):
+            inside = at[:, k][(at[:, k] >= 0) & (at[:, k] < size)]
+            np.add.at(hits[k], inside, 1)
+        found = np.tensordot(found, hits, axes=([1], [0]))
+    return found

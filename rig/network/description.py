@@ -1,0 +1,177 @@
+"""The description of a deployed network: its layers, its connections and what memory it takes.
+
+Everything is an integer or a name, so that a recording holds it exactly. The definitions are those of NeuroBench
+("Specifications of the Algorithm Track Metrics").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+MOST = 2**53
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+MemoryKind = Literal["weights", "parameters", "states", "buffers"]
+Counts = NDArray[np.int64]
+Activity = Mapping[str, Mapping[str, Counts]]
+"""What a network did in one sample: counters by name, by layer or connection, each of shape (executions,).
+
+Of a layer: ``active``, the neurons whose output is not zero. Optional: ``spikes``, the sum of its outputs, and
+``updates``, the membranes whose value changed. Of a connection: ``acs`` and ``macs``, its effective operations.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One array that the network keeps; ``bits`` is the precision of an element as deployed.
+
+    Trained values of neurons, such as thresholds, are ``parameters``. ``states`` are what neurons carry from one
+    execution to the next. ``buffers`` are all else, such as past inputs. ``elements_at_start`` is how many elements
+    exist before the first execution, if not all of them.
+    """
+
+    name: Name
+    kind: MemoryKind
+    elements: Count
+    bits: Annotated[int, msgspec.Meta(ge=1, le=1024)]
+    elements_at_start: Count | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A population of neurons; its activations are what activation sparsity is about."""
+
+    name: Name
+    neurons: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Synapses from a layer, or from the input, to a layer; a recurrent connection has one layer as both ends.
+
+    ``weights`` counts the weights, and ``zeros`` those that are zero. ``dense`` is the synaptic operations of one
+    execution when every weight and every input counts: the weights of a linear connection, and more for a convolution.
+    ``fan_out_max`` is the most synapses with a weight that one input reaches. What is sent in execution t arrives in
+    execution t + ``delay``.
+    """
+
+    name: Name
+    source: Name
+    target: Name
+    weights: Count
+    zeros: Count
+    dense: Count
+    fan_out_max: Count
+    delay: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkInfo:
+    """A deployed network.
+
+    ``execution_s`` is the stride of the input that one execution stands for, None where the input has no time.
+    ``convention`` says what the memory holds, where that is a choice.
+    """
+
+    layers: tuple[Layer, ...]
+    connections: tuple[Connection, ...]
+    memory: tuple[Memory, ...]
+    execution_s: Annotated[float, msgspec.Meta(gt=0.0, le=1e9)] | None = None
+    convention: str = ""
+
+    @property
+    def neurons(self) -> int:
+        """Return the neurons of all layers."""
+        return sum(layer.neurons for layer in self.layers)
+
+    @property
+    def dense(self) -> int:
+        """Return the dense synaptic operations of one execution."""
+        return sum(connection.dense for connection in self.connections)
+
+    @property
+    def parameters(self) -> int:
+        """Return how many weights and other trained values the network has."""
+        return sum(m.elements for m in self.memory if m.kind in ("weights", "parameters"))
+
+    def footprint_bits(self, kind: MemoryKind | None = None, at_start: bool = False) -> int:
+        """Return the memory of one kind or of all, before the first execution if ``at_start``."""
+        return sum(
+            m.bits * (m.elements if not at_start or m.elements_at_start is None else m.elements_at_start)
+            for m in self.memory
+            if kind in (None, m.kind)
+        )
+
+
+def activity_rows(activity: Activity) -> list[tuple[str, str, list[int]]]:
+    """Return layer, counter and counts of each counter. Raises ``ValueError`` for counts that are no integers."""
+    rows = []
+    for part, counters in activity.items():
+        for name, counts in counters.items():
+            array = np.asarray(counts)
+            if array.ndim != 1 or array.dtype.kind not in "iu" or not _within(array, MOST):
+                raise ValueError(f"{name} of {part} is {array.dtype} of shape {array.shape}, with values up to {MOST}")
+            rows.append((str(part), str(name), array.tolist()))
+    return rows
+
+
+def network_faults(network: NetworkInfo) -> Iterator[str]:
+    """Yield a sentence for each way in which a description contradicts itself."""
+    names = [*(layer.name for layer in network.layers), *(c.name for c in network.connections)]
+    layers = {layer.name for layer in network.layers}
+    if len(set(names)) < len(names):
+        yield "two layers or connections share a name"
+    if not network.layers:
+        yield "there is no layer"
+    for c in network.connections:
+        if c.target not in layers:
+            yield f"connection {c.name} ends at {c.target}, which is no layer"
+        if c.zeros > c.weights:
+            yield f"connection {c.name} has {c.zeros} zeros among {c.weights} weights"
+        if c.dense < c.weights - c.zeros and c.fan_out_max:
+            yield f"connection {c.name} has fewer dense operations than weights"
+    for m in network.memory:
+        if m.elements_at_start is not None and m.elements_at_start > m.elements:
+            yield f"memory {m.name} has more elements at the start than later"
+
+
+def activity_faults(network: NetworkInfo, activity: Activity) -> Iterator[str]:
+    """Yield a sentence for each way in which the counters of one sample contradict the description."""
+    lengths = {len(counts) for counters in activity.values() for counts in counters.values()}
+    if len(lengths) > 1:
+        yield f"counters are of {' and '.join(map(str, sorted(lengths)))} executions"
+        return
+    for layer in network.layers:
+        counters = activity.get(layer.name, {})
+        if "active" not in counters:
+            yield f"layer {layer.name} has no counter active"
+        for name in ("active", "updates"):
+            if name in counters and not _within(counters[name], layer.neurons):
+                yield f"layer {layer.name} counts {name} outside 0 to {layer.neurons}, its neurons"
+    for c in network.connections:
+        acs, macs = (activity.get(c.name, {}).get(name) for name in ("acs", "macs"))
+        if acs is None or macs is None:
+            yield f"connection {c.name} has no counters acs and macs"
+        elif not (_within(acs, c.dense) and _within(macs, c.dense) and _within(acs + macs, c.dense)):
+            yield f"connection {c.name} counts operations outside 0 to {c.dense}, its dense operations"
+        else:
+            yield from _against_source(c, acs + macs, activity.get(c.source, {}).get("active"))
+
+
+def _against_source(c: Connection, operations: Counts, active: Counts | None) -> Iterator[str]:
+    """An active input performs at most the operations of its fan-out, and none when nothing is active."""
+    if active is None:
+        return
+    sent = np.concatenate((np.zeros(min(c.delay, len(active)), np.int64), active[: len(active) - c.delay]))
+    if np.any(operations > sent * c.fan_out_max):
+        yield f"connection {c.name} counts more operations than the active neurons of {c.source} reach"
+
+
+def _within(counts: Counts, most: int) -> bool:
+    return len(counts) == 0 or bool(counts.min() >= 0 and counts.max() <= most)

@@ -1,0 +1,143 @@
+"""Complexity is what a network declares and what it counted, per execution and per sample, to the last digit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.network.description import Connection, Layer, Memory, NetworkInfo
+from rig.recording.reader import open_run
+from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, write
+
+T0_NS = start_line()["t0_ns"]
+NETWORK = NetworkInfo(
+    (Layer("hidden", 4), Layer("output", 2)),
+    (
+        Connection("in-hidden", "in", "hidden", 12, 3, 12, 4),
+        Connection("hidden-output", "hidden", "output", 8, 1, 8, 2, 1),
+    ),
+    (
+        Memory("weights", "weights", 20, 8),
+        Memory("thresholds", "parameters", 6, 16),
+        Memory("membranes", "states", 6, 16, 0),
+        Memory("past inputs", "buffers", 30, 4, 3),
+    ),
+    execution_s=0.1,
+)
+ONE = {
+    "in": {"active": [3, 0]}, "hidden": {"active": [2, 1], "updates": [4, 4]}, "output": {"active": [0, 1],
+    "updates": [0, 2]}, "in-hidden": {"acs": [9, 0], "macs": [0, 0]}, "hidden-output": {"acs": [0, 0], "macs": [0, 3]},
+}  # fmt: skip
+OTHER = {name: {counter: [0, 0, 0] for counter in counters} for name, counters in ONE.items()}
+
+
+def evaluated(
+    path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], network: NetworkInfo = NETWORK, warm: int = 0,
+    **samples: float,
+) -> Result:  # fmt: skip
+    """The result of a recording by hand with one issue for each answer, the first ``warm`` of them warm-up."""
+    counted = [
+        {"issue": issue, "sample_id": name, "layer": part, "counter": counter, "counts": counts}
+        for issue, (name, activity) in enumerate(answers)
+        for part, counters in activity.items()
+        for counter, counts in counters.items()
+    ]
+    kinds = {"issue": pa.int64(), "sample_id": pa.string(), "layer": pa.string(), "counter": pa.string()}
+    rows = [
+        {"issue": k, "sample_id": name, "phase": "inference", "issued_ns": T0_NS + k * 10**9, "output": "null",
+         "completed_ns": T0_NS + k * 10**9 + 10**8, "on_tick": T0_NS + k * 10**9, "off_tick": T0_NS + k * 10**9 + 1000,
+         "executions": 1, "warmup": k < warm}
+        for k, (name, _) in enumerate(answers)
+    ]  # fmt: skip
+    asked = [{"id": name, "inferences": 1, "duration_s": samples.get(name)} for name in dict(answers)]
+    line = start_line()
+    line["device"] |= {"network": dataclasses.asdict(network), "clock": None}
+    tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
+    tables["activity.arrows"] = table(kinds | {"counts": pa.list_(pa.int64())}, counted)
+    return evaluate(open_run(write(path / "run", [line], tables)))
+
+
+def figures(result: Result) -> dict[str, float]:
+    return {str(key): q.value for key, q in result.quantities.items()}
+
+
+def test_every_figure_is_the_one_computed_by_hand(tmp_path: Path) -> None:
+    found = figures(evaluated(tmp_path, [("a", ONE), ("b", OTHER)]))
+    by_hand = {
+        "footprint_bytes": 20 + 12 + 12 + 15, "footprint_at_start_bytes": 20 + 12 + 1.5, "footprint_weights_bytes": 20,
+        "footprint_parameters_bytes": 12, "footprint_states_bytes": 12, "footprint_buffers_bytes": 15,
+        "parameters": 26, "connection_sparsity": 4 / 20, "model_execution_rate_hz": 10,
+        "executions_per_sample": 2.5, "dense_operations_per_execution": 20, "dense_operations_per_sample": 50,
+        "effective_acs_per_execution": 9 / 5, "effective_acs_per_sample": 4.5,
+        "effective_macs_per_execution": 3 / 5, "effective_macs_per_sample": 1.5,
+        "membrane_updates_per_execution": 2, "membrane_updates_per_sample": 5,
+        "activation_sparsity": 1 - 4 / 30, "layer.hidden.activation_sparsity": 1 - 3 / 20,
+        "layer.output.activation_sparsity": 1 - 1 / 10,
+    }  # fmt: skip
+    assert {name: found[name] for name in by_hand} == pytest.approx(by_hand, rel=1e-15)
+
+
+def test_a_counted_number_is_exact(tmp_path: Path) -> None:
+    quantity = evaluated(tmp_path, [("a", ONE)]).quantities["effective_acs_per_sample"]
+    assert quantity.interval() == (9.0, 9.0)
+    assert quantity.to_json()["standard_uncertainty"] == 0.0
+
+
+def test_a_sample_counts_once_however_often_it_was_asked(tmp_path: Path) -> None:
+    once = figures(evaluated(tmp_path / "once", [("a", ONE), ("b", OTHER)]))
+    often = figures(evaluated(tmp_path / "often", [("a", ONE), ("b", OTHER), ("b", OTHER), ("b", OTHER)]))
+    about = [name for name in once if name.endswith(("_execution", "_sample", "sparsity"))]
+    assert {name: often[name] for name in about} == pytest.approx({name: once[name] for name in about}, rel=1e-15)
+
+
+def test_warm_up_is_not_counted(tmp_path: Path) -> None:
+    found = figures(evaluated(tmp_path, [("a", OTHER), ("a", ONE)], warm=1))
+    assert found["effective_acs_per_sample"] == 9
+
+
+def test_a_declared_network_without_activity_has_its_static_figures_alone(tmp_path: Path) -> None:
+    found = figures(evaluated(tmp_path, [("a", {})]))
+    assert found["footprint_bytes"] == 59
+    assert "effective_acs_per_sample" not in found
+
+
+@pytest.mark.parametrize(
+    ("part", "counter", "counts"),
+    [
+        ("in-hidden", "acs", [13, 0]),  # more than dense
+        ("in-hidden", "acs", [9, 1]),  # nothing was sent
+        ("in-hidden", "acs", [-1, 0]),
+        ("hidden-output", "macs", [3, 0]),  # before anything can have arrived
+        ("hidden", "active", [5, 1]),  # more than its neurons
+        ("hidden", "updates", [4, 9]),
+        ("output", "active", [0]),  # another number of executions
+    ],
+)
+def test_counters_that_contradict_the_network_give_no_figure(
+    part: str, counter: str, counts: list[int], tmp_path: Path
+) -> None:
+    wrong = {name: dict(counters) for name, counters in ONE.items()}
+    wrong[part][counter] = counts
+    result = evaluated(tmp_path, [("a", ONE), ("b", wrong)])
+    assert "activation_sparsity" not in figures(result)
+    assert "footprint_bytes" in figures(result)
+    assert [note for note in result.notes if "sample b" in note]
+
+
+def test_a_network_that_contradicts_itself_gives_no_figure(tmp_path: Path) -> None:
+    wrong = dataclasses.replace(NETWORK, connections=(Connection("c", "in", "nowhere", 1, 2, 1, 1),))
+    result = evaluated(tmp_path, [("a", {})], wrong)
+    assert "footprint_bytes" not in figures(result)
+    assert [note for note in result.notes if "nowhere" in note]
+
+
+def test_a_declared_rate_that_the_samples_contradict_is_told(tmp_path: Path) -> None:
+    assert not [n for n in evaluated(tmp_path / "a", [("a", ONE)], a=0.2).notes if "rate" in n]
+    assert [n for n in evaluated(tmp_path / "b", [("a", ONE)], a=2.0).notes if "rate" in n]

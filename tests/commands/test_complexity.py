@@ -1,0 +1,61 @@
+"""``rig complexity`` and ``rig network export``: what a network costs, and the network itself, without a run."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rig.commands.main import main
+
+pytestmark = pytest.mark.skipif(
+    find_spec("rockpool") is None or find_spec("nir") is None, reason="needs neurorig[xylo,nir]"
+)
+
+
+def said(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = main(argv)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_shipped_network_states_what_it_costs(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = said(capsys, "complexity", "--device", "xylo", "--json")
+    quantities = json.loads(out)["quantities"]
+    assert code == 0
+    assert quantities["dense_operations_per_execution"]["value"] == 16 * 63 + 2 * 63 * 63 + 63 * 4
+    assert quantities["footprint_weights_bytes"]["value"] == 16 * 63 + 2 * 63 * 63 + 63 * 4
+    assert quantities["model_execution_rate_hz"]["value"] == 100.0
+
+
+def test_an_exported_network_costs_what_the_deployed_one_does(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    _, before, _ = said(capsys, "complexity", "--device", "xylo", "--json")
+    file = str(tmp_path / "shipped.nir")
+    code, out, _ = said(capsys, "network", "export", "--out", file, "--json")
+    options = [text for name, value in json.loads(out)["options"].items() for text in ("--option", f"{name}={value}")]
+    _, after, _ = said(capsys, "complexity", "--device", "xylo", "--json", *options)
+    assert code == 0
+    assert json.loads(after) == json.loads(before)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        (("complexity", "--device", "mock"), 4, "declares no network"),
+        (("complexity", "--device", "xylo", "--network", "absent.json"), 6, "cannot read the network file"),
+        (("complexity", "--device", "xylo", "--network", "absent.nir"), 4, "dt_s"),
+        (("network", "export", "--out", "a.json"), 3, "does not end in .nir"),
+        (("network", "export", "--out", "no/such/folder/a.nir"), 7, "cannot write"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    argv: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, _, err = said(capsys, *argv)
+    assert found == code
+    assert text in err
+    assert "Traceback" not in err

@@ -1,0 +1,299 @@
+"""Networks in NIR on the simulated Xylo: what is taken, what is refused by its name, and what comes back as written."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.devices.xylo import device as xylo
+from drivers.devices.xylo.backend import SimBackend
+from drivers.devices.xylo.network import Network, load_network
+from drivers.devices.xylo.nir_deploy import load_nir, write_nir
+from drivers.devices.xylo.nir_graph import checked
+from drivers.devices.xylo.rockpool_import import load_xylo_audio2
+from fixtures.bench.true_power import open_plant
+from rig.errors import DataError, RigError, SetupError, UsageError
+from rig.network.description import activity_faults, network_faults
+from rig.types import Sample
+from tests.support.paths import SHARED
+
+nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
+pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
+
+DT_S = 1e-3
+GRAPHS = SHARED / "data" / "networks" / "nir"
+BRAILLE = GRAPHS / "braille_noDelay_noBias_subtract.nir"
+needs_graphs = pytest.mark.skipif(not GRAPHS.is_dir(), reason="needs the published graphs")
+
+
+def neurons(size: int, **changes: Any) -> Any:
+    values: dict[str, Any] = {
+        "tau_syn": 4 * DT_S, "tau_mem": 8 * DT_S, "r": 8.0, "w_in": 4.0, "v_threshold": 1.0, "v_leak": 0.0,
+        "v_reset": 0.0, **changes,
+    }  # fmt: skip
+    return nir.CubaLIF(
+        **{name: np.full(size, value) if np.ndim(value) == 0 else value for name, value in values.items()}
+    )
+
+
+def graph(seed: int = 0, sizes: tuple[int, ...] = (3, 5, 2), recurrent: bool = True) -> tuple[dict[str, Any], Any]:
+    """Nodes and edges of a random network, whose hidden layers lead back to themselves."""
+    rng = np.random.default_rng(seed)
+    nodes: dict[str, Any] = {
+        "in": nir.Input(input_type={"input": np.array([sizes[0]])}),
+        "out": nir.Output(output_type={"output": np.array([sizes[-1]])}),
+    }
+    edges, before = [], "in"
+    for k, size in enumerate(sizes[1:]):
+        nodes |= {f"w{k}": nir.Linear(rng.normal(0, 0.7, (size, sizes[k]))), f"n{k}": neurons(size)}
+        edges += [(before, f"w{k}"), (f"w{k}", f"n{k}")]
+        before = f"n{k}"
+        if recurrent and k < len(sizes) - 2:
+            nodes[f"r{k}"] = nir.Linear(rng.normal(0, 0.3, (size, size)))
+            edges += [(f"n{k}", f"r{k}"), (f"r{k}", f"n{k}")]
+    return nodes, [*edges, (before, "out")]
+
+
+def written(path: Path, nodes: dict[str, Any], edges: Any) -> Path:
+    nir.write(str(path), nir.NIRGraph(nodes=nodes, edges=edges, type_check=False))
+    return path
+
+
+def loaded(path: Path, **options: Any) -> Network:
+    asked: dict[str, Any] = {"dt_s": DT_S, "reset": "subtract", "quantize": "channel", "classes": (), **options}
+    return load_nir(path, **asked)
+
+
+def spikes(network: Network, raster: Any) -> tuple[Any, Any]:
+    inference = SimBackend.open(network, 25e6).infer(raster)
+    return inference.output.tolist(), {k: v["spikes"].tolist() for k, v in inference.activity.items() if "spikes" in v}
+
+
+# ---- what comes out ---------------------------------------------------------------------------
+
+
+@needs_graphs
+def test_a_published_recurrent_network_gives_the_spikes_of_the_vendors_own_path() -> None:
+    """The figures are those of Rockpool with torch, for this input (neuromorphs/NIR, paper/03_rnn)."""
+    network = loaded(BRAILLE, dt_s=1e-4)
+    raster = (np.random.default_rng(0).random((256, 12)) < 0.06).astype(np.int64)
+    output, by_layer = spikes(network, raster)
+    assert np.sum(output, axis=0).tolist() == [2, 8, 12, 4, 8, 10, 4]
+    assert sum(by_layer["hidden1"]) == 127
+
+
+@settings(max_examples=10, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32 - 1), recurrent=st.booleans(), layers=st.integers(1, 3))
+def test_a_deployed_graph_that_is_written_and_read_gives_the_same_spikes(
+    seed: int, recurrent: bool, layers: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rng, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("nir")
+    sizes = (3, *rng.integers(1, 9, layers).tolist(), 2)
+    once = loaded(written(folder / "a.nir", *graph(seed, sizes, recurrent)))
+    write_nir(once, folder / "b.nir")
+    again = loaded(folder / "b.nir", quantize="none")
+    assert again.deployment["rounding"] == []
+    assert (again.layers, again.links) == (once.layers, once.links)
+    raster = rng.integers(0, 4, (40, 3))
+    assert spikes(again, raster) == spikes(once, raster)
+
+
+def test_the_shipped_network_survives_nir(tmp_path: Path) -> None:
+    shipped = load_network()
+    write_nir(shipped, tmp_path / "shipped.nir")
+    again = loaded(tmp_path / "shipped.nir", dt_s=0.01, quantize="none", classes=shipped.classes)
+    for name, values in shipped.specification.items():
+        if name not in ("aliases", "dash_syn_2"):
+            assert np.array_equal(values, again.specification[name]), name
+    assert again.encoder.bin_s == shipped.encoder.bin_s
+
+
+@settings(max_examples=15, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_specification_is_that_of_the_vendors_mapper(seed: int) -> None:
+    nodes, edges = graph(seed, (3, 6, 4, 2))
+    read = checked(nodes, edges)
+    own, _ = importlib.import_module("drivers.devices.xylo.nir_deploy").deployed(read, DT_S, "channel")
+    theirs = _by_the_mapper(nodes)
+    for name in ("weights_in", "weights_rec", "weights_out", "threshold", "threshold_out", "dash_mem", "dash_syn"):
+        assert np.array_equal(np.squeeze(own[name]), np.squeeze(theirs[name])), name
+
+
+def _by_the_mapper(nodes: dict[str, Any]) -> Any:
+    """Rockpool's graph, mapper and quantiser, without torch."""
+    vendor = load_xylo_audio2()
+    rockpool = importlib.import_module("rockpool.graph")
+    made: dict[str, Any] = {}
+    for name, node in nodes.items():
+        if isinstance(node, nir.CubaLIF):
+            n = len(node.tau_mem)
+            made[name] = rockpool.LIFNeuronWithSynsRealValue._factory(
+                n, n, name, None, node.tau_mem, node.tau_syn[:, None], node.v_threshold, np.zeros(n), DT_S
+            )
+    by_target = {"w0": (None, "n0"), "w1": ("n0", "n1"), "w2": ("n1", "n2"), "r0": ("n0", "n0"), "r1": ("n1", "n1")}
+    for name, (source, target) in by_target.items():
+        node, into = nodes[name], nodes[target]
+        gain = into.w_in * DT_S / into.tau_syn * into.r * DT_S / into.tau_mem
+        weights = (node.weight * gain[:, None]).T
+        start = [rockpool.GraphNode() for _ in range(len(weights))] if source is None else made[source].output_nodes
+        made[name] = rockpool.LinearWeights(start, made[target].input_nodes, name, None, weights)
+    holder = rockpool.GraphHolder(made["w0"].input_nodes, made["n2"].output_nodes, "graph", None)
+    spec = vendor.mapper(holder, weight_dtype="float", threshold_dtype="float", dash_dtype="float")
+    spec.pop("mapped_graph")
+    return spec | vendor.quantize(**spec)
+
+
+def test_the_leak_of_a_neuron_becomes_its_bias(tmp_path: Path) -> None:
+    nodes, edges = graph(1)
+    nodes["n0"] = neurons(5, v_leak=0.5)
+    spec = loaded(written(tmp_path / "a.nir", nodes, edges)).specification
+    assert spec["bias"].tolist() == np.rint(0.5 / 8 * spec["threshold"]).astype(int).tolist()
+
+
+def test_what_is_rounded_is_listed(tmp_path: Path) -> None:
+    nodes, edges = graph(1)
+    nodes["n0"] = neurons(5, tau_mem=6.7 * DT_S)
+    rounding = loaded(written(tmp_path / "a.nir", nodes, edges)).deployment["rounding"]
+    (time,) = [row for row in rounding if row["what"] == "tau_mem"]
+    assert (time["node"], time["steps"], time["decay"]) == ("n0", 8.0, 0.875)
+    assert time["asked_steps"] == pytest.approx(6.7)
+    assert {row["node"] for row in rounding if row["what"] == "weight"} == {"w0", "w1", "r0"}
+
+
+def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.nir", *graph(2))
+    options: dict[str, Any] = {"network": str(path), "dt_s": DT_S, "reset": "subtract", "classes": "yes,no"}
+    device = xylo.open_device(open_plant(seed=1), simulate=True, **options)
+    raster = np.random.default_rng(1).integers(0, 3, (50, 3))
+    device.stage([Sample("s", raster)])
+    device.submit([Sample("s", raster)], None)
+    (reply,) = device.poll(60.0)
+    assert reply.output["spikes"] == np.sum(spikes(loaded(path), raster)[0], axis=0).tolist()
+    assert reply.output["label"] in ("yes", "no")
+    network = device.info().network
+    assert network is not None and reply.activity is not None
+    assert not [*network_faults(network), *activity_faults(network, reply.activity)]
+    for bad in (raster[:, :2], raster * 16, raster - 1, raster * 1.0, raster[:0]):
+        with pytest.raises(DataError):
+            device.stage([Sample("bad", bad)])
+    device.close()
+
+
+def test_a_recurrent_network_is_counted_as_one(tmp_path: Path) -> None:
+    """Operations of the reference's RNN: all weights, those that lead back included."""
+    network = loaded(written(tmp_path / "a.nir", *graph(3, (3, 5, 2))))
+    info = SimBackend.open(network, 25e6).inspection.info
+    assert info.dense == 3 * 5 + 5 * 5 + 5 * 2
+    assert [c.name for c in info.connections] == ["input-hidden1", "hidden1-hidden1", "hidden1-output"]
+
+
+# ---- what is refused --------------------------------------------------------------------------
+
+
+def bad_graphs() -> dict[str, Any]:
+    """By the text of the error: a change of the nodes and edges of a graph."""
+    affine = lambda bias: nir.Affine(np.ones((5, 3)), np.full(5, bias))  # noqa: E731
+    return {
+        "'w0' has a bias": lambda n, e: n.update(w0=affine(0.1)),
+        "'w0' holds NaN or infinity in weight": lambda n, e: n.update(w0=nir.Linear(np.full((5, 3), np.nan))),
+        "'n0' holds NaN or infinity in tau_mem": lambda n, e: n.update(n0=neurons(5, tau_mem=np.inf)),
+        "'n0' has tau_syn of 0": lambda n, e: n.update(n0=neurons(5, tau_syn=0.0)),
+        "'n0' is a LIF": lambda n, e: n.update(n0=nir.LIF(*(np.ones(5) for _ in range(4)))),
+        "'n0' has tau_syn of shape": lambda n, e: n.update(n0=neurons(4)),
+        "'n0' resets to a v_reset": lambda n, e: n.update(n0=neurons(5, v_reset=0.5)),
+        "'n0' has tau_mem of 0.5 time steps": lambda n, e: n.update(n0=neurons(5, tau_mem=0.5 * DT_S)),
+        "'w1' takes 4 inputs": lambda n, e: n.update(w1=nir.Linear(np.ones((2, 4)))),
+        "'w0' leads from nowhere": lambda n, e: e.remove(("in", "w0")),
+        "'ghost' has edges and does not exist": lambda n, e: e.append(("n0", "ghost")),
+        "'n1' gets the output of n0 without weights": lambda n, e: e.append(("n0", "n1")),
+        "leads on from the output layer": lambda n, e: (
+            n.update(back=nir.Linear(np.ones((5, 2)))), e.extend([("n1", "back"), ("back", "n0")])),
+        "leads from the input to the output layer": lambda n, e: (
+            n.update(skip=nir.Linear(np.ones((2, 3)))), e.extend([("in", "skip"), ("skip", "n1")])),
+        "one of two from": lambda n, e: (
+            n.update(more=nir.Linear(np.ones((5, 3)))), e.extend([("in", "more"), ("more", "n0")])),
+        "needs 1001 hidden channels": lambda n, e: n.update(
+            w0=nir.Linear(np.ones((1001, 3))), n0=neurons(1001), r0=nir.Linear(np.ones((1001, 1001))),
+            w1=nir.Linear(np.ones((2, 1001)))),
+        "needs 9 output channels": lambda n, e: n.update(w1=nir.Linear(np.ones((9, 5))), n1=neurons(9)),
+        "needs 17 input channels": lambda n, e: n.update(w0=nir.Linear(np.ones((5, 17)))),
+        "threshold becomes 0": lambda n, e: n.update(n0=neurons(5, v_threshold=1e-6)),
+        "'other' is one of 2": lambda n, e: n.update(other=nir.Output(output_type={"output": np.array([2])})),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", list(bad_graphs()))
+def test_a_graph_that_does_not_fit_is_refused_by_node_and_limit(text: str) -> None:
+    nodes, edges = graph(4)
+    bad_graphs()[text](nodes, edges)
+    deploy = importlib.import_module("drivers.devices.xylo.nir_deploy").deployed
+    with pytest.raises(DataError, match=text):
+        deploy(checked(nodes, edges), DT_S, "channel")
+
+
+def test_a_loop_through_several_layers_is_refused() -> None:
+    nodes, edges = graph(5, (3, 4, 4, 2), recurrent=False)
+    nodes["back"] = nir.Linear(np.ones((4, 4)))
+    with pytest.raises(DataError, match="loop through several layers"):
+        checked(nodes, [*edges, ("n1", "back"), ("back", "n0")])
+
+
+@needs_graphs
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cnn_sinabs", "Conv2d|IF|SumPool2d|Flatten"),
+        ("lif_norse", "'1' is a LIF"),
+        ("lif_rockpool", "'1_LIFNeuronTorch' is a LIF"),
+        ("braille_noDelay_bias_zero", "'fc1' has a bias"),
+    ],
+)
+def test_published_graphs_that_the_chip_cannot_run_are_refused(name: str, text: str) -> None:
+    with pytest.raises(DataError, match=text):
+        loaded(GRAPHS / f"{name}.nir", dt_s=1e-4)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n cut off", None])
+def test_a_damaged_file_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "a.nir").write_bytes(content)
+    with pytest.raises(DataError, match="as a NIR graph"):
+        loaded(tmp_path / "a.nir")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"dt_s": None}, SetupError, "does not say its dt_s"),
+        ({"reset": None}, SetupError, "does not say its reset"),
+        ({"reset": "zero"}, UsageError, "reset"),
+        ({"dt_s": -1.0}, UsageError, "dt_s"),
+        ({"quantize": "some"}, UsageError, "quantize"),
+        ({"quantize": "none"}, DataError, "no integers"),
+        ({"classes": ("one",)}, UsageError, "2 classes"),
+    ],
+)
+def test_options_that_a_graph_needs(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "a.nir", *graph(6))
+    with pytest.raises(error, match=text):
+        loaded(path, **options)
+
+
+def test_a_network_that_states_its_own_time_step_takes_none() -> None:
+    with pytest.raises(UsageError, match="dt_s"):
+        xylo.open_device(open_plant(seed=1), simulate=True, dt_s=0.01)
+
+
+def test_two_writes_have_one_digest_and_another_weight_has_another(tmp_path: Path) -> None:
+    nodes, edges = graph(7)
+    one = loaded(written(tmp_path / "a.nir", nodes, edges)).digest_sha256
+    same = loaded(written(tmp_path / "b.nir", nodes, edges[::-1])).digest_sha256
+    nodes["w0"].weight[0, 0] += 1e-3
+    assert one == same != loaded(written(tmp_path / "c.nir", nodes, edges)).digest_sha256
