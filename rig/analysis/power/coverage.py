@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -74,7 +75,26 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     elsewhere = max(1.0 - (int(np.count_nonzero(r.ok)) - held) / due_elsewhere, 0.0)
     missing = 1.0 - held / due
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
-    return missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0
+    share = missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0
+    return max(share, _lost_at(r, spans) / due)
+
+
+def _lost_at(r: Readings, spans: Floats) -> float:
+    """Return the number of readings missing at places that touch the spans, if chance puts fewer places there; else 0.
+
+    A few readings at the begin of each span are few of all, and may lie before the span where clocks are uncertain.
+    """
+    pace = np.diff(r.start_s) / r.period_s
+    at = np.flatnonzero(pace > GAP_PERIODS)
+    lost = pace[at] - 1.0
+    late = float(pace.sum() - len(pace)) < 0.5 * float(lost.sum())
+    if not len(at) or late or float(np.quantile(pace, 0.9)) > STEADY:
+        return 0.0
+    reach_s = float(np.sum(spans[:, 1] - spans[:, 0])) + len(spans) * float(np.mean(lost)) * r.period_s
+    part = min(reach_s / float(r.end_s[-1] - r.start_s[0]), 1.0)
+    here = touches(spans, r.end_s[at], r.start_s[at + 1])
+    beyond = np.count_nonzero(here) - len(at) * part
+    return float(np.sum(lost[here])) if beyond > CHANCE * math.sqrt(len(at) * part * (1.0 - part)) + 1.0 else 0.0
 
 
 def lost_in_a_block(r: Readings, spans: Floats) -> Bools:

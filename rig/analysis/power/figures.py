@@ -35,7 +35,7 @@ from rig.analysis.power.estimators import (
 from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
-from rig.analysis.power.span_ends import cut_off_w
+from rig.analysis.power.span_ends import cut_off_w, outlasts
 from rig.analysis.power.span_mean import literal_figures, span_mean
 from rig.analysis.power.unseen_spans import idle_notes, with_unseen_spans
 from rig.analysis.quantity import Quantity, linear
@@ -306,7 +306,12 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures
         bias_w = max(difference_w - model.noise_u_w(cut.dynamic - whole.dynamic), 0.0)
         crossed = replace(dynamic, bias=dynamic.bias + bias_w)
         dynamic = dynamic_power(model, whole, scope.busy, INTEGRATED_METHOD)
-        if gaps_without_reading(model, scope.windows_s):
+        if more := outlasts(model, whole, scope.windows_s):
+            notes = (
+                f"Rail {model.rail.name}: around each span of {scope.words}, {more:.2g} readings more are above idle "
+                "than it can touch. How far the integrated mean is above that of trimmed windows is stated as bias",
+            )
+        if more or gaps_without_reading(model, scope.windows_s):
             # no reading can separate work between spans, such as the host's, from a burst at their ends
             dynamic = replace(dynamic, bias=dynamic.bias + bias_w)
         trimmed_key = replace(key, method=TRIMMED)

@@ -10,22 +10,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.analysis.power.low_end import STANDS_OUT, Bins, contradicts, frequency_u_hz, low_end, peaks, tapered
 from rig.types import Floats
+
+Lines = tuple[tuple[float, float, float], ...]
 
 MAX_LINES = 3
 SEGMENT = 1 << 17
 HORIZON_S = 1000.0
-KNOWN = 4.0
-"""Standard deviations by which the frequency of a line may be off."""
 RARE = 0.02
 """How likely a random walk is, before the readings are seen, compared with flicker noise."""
-WANDER = 5e-4
-"""Part by which it may change during a run, as that of the mains does."""
 BLOCK = 1 << 16
 """Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
@@ -43,10 +42,20 @@ class Noise:
     white_w: float
     busy_w: float
     flicker_w2: float
-    lines: tuple[tuple[float, float, float], ...]
+    lines: Lines
     period_s: float
     dof: float
     walk_w2_per_s: float = 0.0
+    peaks: Lines = ()
+    """What else stands out of the spectrum, such as pulses that come back; as ``lines``."""
+    between: tuple[float, float] | None = None
+    """Slow noise as the readings between spans show it, if the idle windows show another."""
+
+    def between_spans(self) -> Noise:
+        """Return the noise without what only the idle windows show of slow noise."""
+        if self.between is None:
+            return self
+        return replace(self, flicker_w2=self.between[0], walk_w2_per_s=self.between[1])
 
 
 def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Floats, slow: Floats | None = None,
@@ -64,17 +73,32 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
         sigma = float(np.std(pooled)) if len(pooled) > 1 else 0.0
         return Noise(sigma, max(sigma, spread(busy_differences)), 0.0, (), period_s, max(len(pooled) - 1.0, 1.0))
     lines = lines_of(residuals, spectra, period_s)
-    bins = [binned(spectra, [line[0] for line in lines], period_s)]
+    known = [line[0] for line in lines]
+    stretches = [r for r in residuals if len(r) >= 8]
+    bins = [binned(spectra, known, period_s)]
+    ends = [low_end(binned([periodogram(tapered(r), period_s, 1) for r in stretches], known, period_s))]
     if slow is not None and len(slow) >= 12:
         bins.append(binned([periodogram(slow, slow_period_s, 1)], [], slow_period_s))
+        ends.append(low_end(binned([periodogram(tapered(slow), slow_period_s, 1)], [], slow_period_s)))
     white, flicker, walk = _whittle(bins)
+    others: Lines = ()
+    between = None
+    if any(contradicts(end, flicker, walk) for end in ends):
+        _, flicker, walk = _whittle(ends, white)
+        if len(bins) > 1:
+            _, h, w = _whittle(bins[1:])
+            between = h, 2.0 * math.pi**2 * w
+        share = 1.0 / math.sqrt(len(stretches))
+        found = [p for r in stretches for p in peaks(r, period_s, known, (white, flicker, walk))]
+        others = tuple((f, share * amplitude, df) for f, amplitude, df in found)
     sigma = math.sqrt(white / (2.0 * period_s))
     idle_differences = np.concatenate([np.diff(r) for r in residuals])
     excess = spread(busy_differences) ** 2 - spread(idle_differences) ** 2
     n = float(sum(len(r) for r in residuals))
     u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * spread(idle_differences) ** 2
     busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
-    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), 2.0 * math.pi**2 * walk)
+    walk_w2_per_s = 2.0 * math.pi**2 * walk
+    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between)
 
 
 def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]) -> dict[str, float]:
@@ -90,6 +114,7 @@ def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]
     del used
     flicker = noise.flicker_w2 * _flicker_gain(t, w, noise.period_s) if noise.flicker_w2 > 0 else 0.0
     lines = sum(0.5 * a * a * _line_gain(t, w, f, df) for f, a, df in noise.lines)
+    lines += _peak_variance(noise.peaks, *_gain(t, w, noise.period_s)) if noise.peaks else 0.0
     walk = noise.walk_w2_per_s * _walk_gain(t, w, float(t_s[0])) if noise.walk_w2_per_s > 0 else 0.0
     return {"white": white, "flicker": flicker, "lines": lines, "walk": walk}
 
@@ -114,6 +139,19 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
     Below a quarter of the inverse length of the stretch, W is the sum of the weights. This sum is zero for a difference
     of levels, but not for an absolute level. Changes slower than the horizon count as part of the calibration limits.
     """
+    gain, step_hz = _gain(t_s, weight, period_s)
+    level = float(weight.sum()) ** 2 * max(math.log(step_hz * 2.0 * math.pi * HORIZON_S), 0.0)
+    return float(np.sum(gain / np.arange(1, len(gain) + 1))) + level
+
+
+def _peak_variance(peaks: Lines, gain: Floats, step_hz: float) -> float:
+    """Variance of a sum over peaks of a spectrum, at the largest gain near each; ``gain`` is that of ``_gain``."""
+    near = [gain[max(int((f - df) / step_hz) - 1, 0) : int((f + df) / step_hz) + 1] for f, _, df in peaks]
+    return sum(0.5 * peak[1] ** 2 * float(g.max(initial=0.0)) for peak, g in zip(peaks, near, strict=True))
+
+
+def _gain(t_s: Floats, weight: Floats, period_s: float) -> tuple[Floats, float]:
+    """Return ``|W(f)|^2`` at the multiples of a frequency from one upwards, and this frequency in Hz."""
     from scipy.fft import next_fast_len
 
     last = int(np.round((t_s[-1] - t_s[0]) / period_s))
@@ -125,9 +163,7 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
     del slot
     n = 4 * int(next_fast_len(len(grid), real=True))
     gain = np.abs(np.fft.rfft(grid, n)[1:]) ** 2
-    lowest_hz = 1.0 / (n * period_s * stride)
-    level = float(weight.sum()) ** 2 * max(math.log(lowest_hz * 2.0 * math.pi * HORIZON_S), 0.0)
-    return float(np.sum(gain / np.arange(1, len(gain) + 1))) + level
+    return gain, 1.0 / (n * period_s * stride)
 
 
 def _line_gain(t_s: Floats, weight: Floats, f_hz: float, df_hz: float) -> float:
@@ -159,9 +195,7 @@ def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:
     return f[skip:last], power[skip:last]
 
 
-def lines_of(
-    residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float
-) -> tuple[tuple[float, float, float], ...]:
+def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats]], period_s: float) -> Lines:
     """Return up to three spectral lines: frequency in Hz, amplitude in W, and uncertainty of the frequency in Hz."""
     longest = int(np.argmax([len(f) for f, _ in spectra]))
     data = [r for r in residuals if len(r) >= 8]
@@ -169,7 +203,7 @@ def lines_of(
     if len(f) < 16:
         return ()
     smooth = np.interp(np.arange(len(f)), *_running_median(power))
-    limit = math.log(len(f)) + 8.0
+    limit = math.log(len(f)) + STANDS_OUT
     found: list[tuple[float, float, float]] = []
     ratio = power / np.maximum(smooth / math.log(2.0), 1e-300)
     df = f[1] - f[0]
@@ -180,8 +214,7 @@ def lines_of(
             continue
         shown = [_line(r, f[k], df, period_s) for r in data]
         at_hz = max(zip(map(len, data), shown, strict=True))[1][0]
-        # Rife and Boorstyn (1974): the least variance of the frequency of a tone in white noise
-        off_hz = max(KNOWN * 0.39 * df / math.sqrt(ratio[k]), WANDER * at_hz)
+        off_hz = frequency_u_hz(df, ratio[k], at_hz)
         found.append((at_hz, math.sqrt(np.mean([a * a for _, a in shown])), min(off_hz, float(df))))
     return tuple(found)
 
@@ -204,9 +237,7 @@ def _running_median(power: Floats) -> tuple[Floats, Floats]:
     return np.array([(a + b - 1) / 2 for a, b in pairs]), np.array([np.median(power[a:b]) for a, b in pairs])
 
 
-def binned(
-    spectra: Sequence[tuple[Floats, Floats]], skip_hz: Sequence[float], period_s: float
-) -> tuple[Floats, Floats, Floats]:
+def binned(spectra: Sequence[tuple[Floats, Floats]], skip_hz: Sequence[float], period_s: float) -> Bins:
     """Average a periodogram in log-spaced bins, and return frequency, mean power and number of ordinates."""
     f = np.concatenate([s[0] for s in spectra])
     power = np.concatenate([s[1] for s in spectra])
@@ -224,7 +255,7 @@ def binned(
     return centre, mean, count[full]
 
 
-def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, float, float]:
+def _whittle(bins: Sequence[Bins], white: float | None = None) -> tuple[float, float, float]:
     """Return the expected (white, flicker, walk) densities over all levels of slow noise that the data allow.
 
     Slow noise is either flicker noise, h / f, or a random walk, w / f**2.
@@ -232,7 +263,7 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
     The likelihood is Whittle's, for averaged exponential ordinates. Each set of bins has its own white level, because
     spans may add some; the slow noise is common to all. The prior of each kind of slow noise is: none with probability
     one third, otherwise log-uniform over the eight decades below the level that explains everything; a random walk is
-    ``RARE``. The returned white level is that of the first set.
+    ``RARE``. The returned white level is that of the first set, which is ``white`` if this is given.
     """
     if not np.any(bins[0][1] > 0):
         return 0.0, 0.0, 0.0
@@ -240,7 +271,7 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
     for power in (1, 2):
         most = max(float(np.max(p * g**power)) for g, p, _ in bins)
         levels.append(np.geomspace(1e-8 * most, most, 97))
-        fits = [_profile(g**power, p, c, levels[-1]) for g, p, c in bins]
+        fits = [_profile(g**power, p, c, levels[-1], None if k else white) for k, (g, p, c) in enumerate(bins)]
         costs.append(np.sum([own for _, own in fits], axis=0))
         whites.append(fits[0][0])
     chance = np.exp(np.min(costs) - np.array(costs))
@@ -251,14 +282,14 @@ def _whittle(bins: Sequence[tuple[Floats, Floats, Floats]]) -> tuple[float, floa
     return float(np.sum(chance * np.array(whites))), flicker, walk
 
 
-def _profile(steep: Floats, power: Floats, count: Floats, slow: Floats) -> tuple[Floats, Floats]:
-    """Most likely white level for each density of slow noise, and the cost there; shapes of ``slow``.
+def _profile(steep: Floats, power: Floats, count: Floats, slow: Floats, known: float | None) -> tuple[Floats, Floats]:
+    """Most likely white level, if not ``known``, and its cost for each density of slow noise; shapes of ``slow``.
 
     The spectrum of slow noise is ``slow / steep``.
     """
     slope = slow[:, None] / steep[None, :]
     mean = float(np.sum(count * power) / np.sum(count))
-    grid = mean * np.geomspace(1e-3, 3.0, 80)
+    grid = mean * np.geomspace(1e-3, 3.0, 80) if known is None else np.array([known])
     best: Floats = np.full(len(slow), np.inf)
     white: Floats = np.zeros(len(slow))
     for level in grid:

@@ -1,16 +1,38 @@
-"""What trimmed windows leave out: the heads and tails of spans, as far as the readings there show them."""
+"""The ends of spans: what trimmed windows leave out there, and what lies beside the spans."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from rig.analysis.power.coverage import NOISE_WIDTHS
 from rig.analysis.power.estimators import Estimate
+from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.timing.activity_signal import edges_of, margin_s, mean_signal, merged, touches
+from rig.analysis.power.unseen_spans import around
+from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, margin_s, mean_signal, merged, touches
 from rig.types import Floats
 
+VISIBLE = 0.05
+"""Part of dynamic power above idle from which a reading counts as busy."""
 SEEN, ROUNDING = 2.0, 1e-9
 """Standard uncertainties from which on an excess is taken to be real; what arithmetic adds to it, of active power."""
+
+
+def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
+    """Return for how many readings more than spans can touch power is above idle around each; 0 if for less than one.
+
+    Wherever spans lie and whatever happens inside, as much lies beside them, such as the copy of the input.
+    """
+    r, spans = model.readings, merged(windows_s)
+    if r.counter or r.period_s <= 0.0:
+        return 0.0
+    least_w = max(VISIBLE * abs(e.value_w), NOISE_WIDTHS * model.reading_u_w(True))
+    above = r.ok & (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w) > least_w)
+    first, last = around(model, spans)
+    count = np.concatenate([[0], np.cumsum(above)])
+    length_s = spans[:, 1] - spans[:, 0] + 1.5 * SETTLE_TAU * r.tau_s
+    more = float(np.mean(count[last] - count[first] - length_s / r.period_s)) - 1.0
+    return more if more > 1.0 else 0.0
 
 
 def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:

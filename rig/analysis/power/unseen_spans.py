@@ -15,7 +15,7 @@ from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timeline import Activity
-from rig.types import Floats
+from rig.types import Floats, Indices
 
 BESIDE = 3
 """The spans beside those that were not seen are one in so many of those that were."""
@@ -52,14 +52,18 @@ def span_watts(model: RailModel, spans: Floats) -> Floats:
     """Return the energy above idle around each of the disjoint sorted spans over its length, in watts, shape (k,)."""
     r = model.readings
     above = np.where(r.ok, r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), 0.0)
-    half = 0.5 * (spans[1:, 0] - spans[:-1, 1])
-    margin = float(np.median(half)) if len(half) else r.period_s
-    begin, end = np.append(margin, half), np.append(half, margin)
-    cells = np.column_stack([spans[:, 0] - begin, spans[:, 1] + end])
     each_s = r.end_s - r.start_s if r.counter else np.full(len(above), r.period_s)
     energy = np.concatenate([[0.0], np.cumsum(above * each_s)])
-    first, last = np.searchsorted(model.middle_s, cells.T)
+    first, last = around(model, spans)
     return np.asarray((energy[last] - energy[first]) / (spans[:, 1] - spans[:, 0]))
+
+
+def around(model: RailModel, spans: Floats) -> Indices:
+    """Return the first reading of each of the disjoint sorted spans with half of the gaps beside it, and that after."""
+    half = 0.5 * (spans[1:, 0] - spans[:-1, 1])
+    margin = float(np.median(half)) if len(half) else model.readings.period_s
+    cells = np.array([spans[:, 0] - np.append(margin, half), spans[:, 1] + np.append(half, margin)])
+    return np.searchsorted(model.middle_s, cells)
 
 
 def idle_notes(model: RailModel, activity: Activity) -> Iterator[str]:

@@ -203,7 +203,8 @@ def _path(cells: _Cells) -> Floats:
     width_s = float(np.median(cells.off_s - cells.on_s))
     step_s = max(0.5 * cells.period_s, width_s / PER_SPAN)
     near = _cheapest(cells, step_s * np.arange(-NEAR_LAGS, NEAR_LAGS + 1))
-    if float(np.median(cells.explained(near[:, None]))) > CLEAR:
+    within = float(np.max(np.abs(near))) < step_s * NEAR_LAGS
+    if within and float(np.median(cells.explained(near[:, None]))) > CLEAR:
         return near
     far_s = FARTHEST * float(cells.at_s[-1] - cells.at_s[0])
     count = int(min(math.ceil(far_s / step_s), MOST_LAGS))

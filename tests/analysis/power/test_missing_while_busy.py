@@ -31,6 +31,16 @@ def test_a_class_that_was_not_seen_is_covered_or_refused(seed: int, tmp_path: Pa
     assert power is None or abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
 
 
+@pytest.mark.parametrize("seed", [1000003, 1000016, 1000022])
+def test_readings_that_are_missing_at_the_begin_of_each_span_are_covered(seed: int, tmp_path: Path) -> None:
+    """A few of each span are few of all readings, and may seem to lie before the span."""
+    lab = plain_lab(seed, "first_readings_missing")
+    KINDS["first_readings_missing"](lab)
+    power = evaluated(lab, tmp_path).quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
+
+
 def test_readings_missing_by_chance_are_no_bias(tmp_path: Path) -> None:
     lab = plain_lab(3, "plain")
     lab.uniform = False

@@ -207,3 +207,52 @@ def test_a_handful_of_readings_still_gives_a_level() -> None:
     found = estimate([np.array([1.0, -1.0, 1.0, -1.0])], PERIOD_S, NO_DIFFERENCES)
     assert (found.white_w, found.flicker_w2, found.lines, found.dof) == (1.0, 0.0, (), 3.0)
     assert estimate([], PERIOD_S, NO_DIFFERENCES).white_w == 0.0
+
+
+def pulses(period_s: float, duty: float = 0.1) -> Make:
+    """Pulses of one watt that come back all the time, at a phase that differs from recording to recording."""
+
+    def make(rng: np.random.Generator, n: int) -> Floats:
+        at = (PERIOD_S * np.arange(n) / period_s + rng.random()) % 1.0
+        return np.asarray(at < duty, dtype=np.float64)
+
+    return make
+
+
+IN_STEP = np.where(np.arange(3000) % 83 < 20, 1.0 / 740.0, -1.0 / 2260.0)
+"""Spans that come back with pulses of 83 readings, against the gaps."""
+
+
+@pytest.mark.parametrize(
+    ("weight", "most"),
+    [(busy_against_idle(3000), 8.0), (mean_of(1000) - 1e-3, 8.0), (IN_STEP, 2.5)],
+    ids=["difference", "nothing", "in step"],
+)
+def test_pulses_that_come_back_are_not_taken_for_slow_noise(weight: Floats, most: float) -> None:
+    """They move a sum as their frequencies do; spans in step with them feel all of it."""
+    make = pulses(83.0 * PERIOD_S)
+    moved = spread_of(weight, white(0.01), make, repeats=200)
+    for seed in range(6):
+        found = stated(estimate(idle(seed, white(0.01), make), PERIOD_S, NO_DIFFERENCES), weight)
+        assert moved <= math.sqrt(sum(found.values())) * 1.3
+        assert math.sqrt(sum(found.values())) <= most * moved
+
+
+def test_strong_hum_does_not_leak_into_slow_noise() -> None:
+    weight = busy_against_idle(9000)
+    for seed in range(6):
+        found = stated(estimate(idle(seed, white(0.01), hum(3.0, 50.3), n=1000), PERIOD_S, NO_DIFFERENCES), weight)
+        assert found["flicker"] + found["walk"] < 20.0 * found["white"]
+
+
+def test_work_in_an_idle_window_is_no_walk_of_the_run() -> None:
+    """The whole run shows that power does not walk from span to span; idle windows still may be off by it."""
+    rng = np.random.default_rng(5)
+    settling = np.exp(-np.arange(1000) / 100.0)
+    windows = [x + rng.normal(0.0, 0.01, 1000) for x in (settling, np.zeros(1000))]
+    level = rng.normal(0.0, 1e-3, 40)
+    found = estimate([x - x.mean() for x in windows], PERIOD_S, NO_DIFFERENCES, level - level.mean(), 0.1)
+    between, run = found.between_spans(), busy_against_idle(3000)
+    calm = stated(between, run)
+    assert calm["flicker"] + calm["walk"] < 1e-5
+    assert sum(stated(found, run).values()) > 1e-4

@@ -55,6 +55,13 @@ def test_peaks_that_an_undeclared_range_cuts_off_give_no_power(seed: int, tmp_pa
     assert any("end of the meter's range" in r.reason for r in result.refusals)
 
 
+def test_power_above_idle_for_longer_than_spans_last_is_not_theirs_without_a_word(tmp_path: Path) -> None:
+    """The copy of the input before each span, where the clock is known to two readings only."""
+    lab, result = evaluated("preparation_before_each_span", 3000008, tmp_path)
+    assert near(lab, result.quantities[POWER])
+    assert any("more are above idle" in note for note in result.notes)
+
+
 def test_a_trace_that_ends_early_counts_what_it_shows_and_says_so(tmp_path: Path) -> None:
     lab, result = evaluated("trace_ends_early", 0, tmp_path)
     power = result.quantities[POWER]
