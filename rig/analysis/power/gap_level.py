@@ -73,7 +73,7 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     u_w = _goes_on(model, gap) if follows else _steady(model, gap)
     if u_w is not None:
         u_w = math.hypot(u_w, _off_a_line_w(model, gap))
-        found = replace(model, gap=gap, beside=np.zeros(len(t)), bend_w=u_w, noise=model.noise.between_spans())
+        found = replace(model, gap=gap, beside=np.zeros(len(t)), bend_w=u_w)
         if follows or sum(model.variances(dynamic(found)).values()) + u_w**2 < least:
             return found
     return _by_level_beside(model, gap, dynamic, least)

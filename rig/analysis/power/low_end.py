@@ -13,8 +13,11 @@ import numpy as np
 
 from rig.types import Floats
 
-LOW_END = 8.5
-"""Multiples of the lowest frequency up to which slow noise must show."""
+LOW_END, LOWEST = 8.5, 3.5
+"""Multiples of the lowest frequency up to which slow noise is fitted, and up to which it must show.
+
+A level that wanders or steps once shows at the very lowest alone.
+"""
 CHANCE = 1e-3
 """Probability below which the power found there contradicts slow noise."""
 FINE = 8
@@ -48,7 +51,7 @@ def contradicts(end: Bins, flicker: float, walk: float) -> bool:
     """Return whether the low end of a tapered spectrum holds too little power for these densities of slow noise."""
     from scipy.special import gammainc  # keeps `rig --help` quick
 
-    f, power, count = end
+    f, power, count = (x[end[0] < LOWEST * end[0][0]] for x in end)
     found = power / np.maximum(flicker / f + walk / f**2, 1e-300)
     # the taper leaves half of the ordinates independent
     return bool(gammainc(0.5 * count.sum(), 0.5 * float(count @ found)) < CHANCE)

@@ -18,6 +18,8 @@ from rig.analysis.timing.synchronise import AlignedRail
 from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Bools, Floats, Indices, Rail
 
+DIFFERENCE = 1e-6
+"""Sum of weights, of the sum of their sizes, below which a sum of readings is a difference of levels."""
 BEND_PRIOR = 0.12
 """The share of the idle drift that counts as uncertainty of dynamic power if noise hides the bend."""
 
@@ -64,7 +66,15 @@ class RailModel:
 
     def variances(self, weight: Floats) -> dict[str, float]:
         """Return the variance of ``sum(weight * watts)`` by source; ``weight`` has shape (n,)."""
-        found = variances(self.noise, weight, self.middle_s, self.busy)
+        noise = self.noise
+        # a difference of spans and the gaps beside them owes nothing to the idle windows, but a level does
+        if (
+            self.beside is not None
+            and not np.any(self.beside)
+            and abs(weight.sum()) < DIFFERENCE * np.abs(weight).sum()
+        ):
+            noise = noise.between_spans()
+        found = variances(noise, weight, self.middle_s, self.busy)
         if self.jitter is None or self.at_looks is None:
             return found
         length = self.readings.end_s - self.readings.start_s

@@ -6,6 +6,7 @@ import numpy as np
 
 from rig.analysis.power.coverage import NOISE_WIDTHS
 from rig.analysis.power.estimators import Estimate
+from rig.analysis.power.gap_level import in_gaps
 from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.unseen_spans import around
@@ -27,7 +28,8 @@ def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
     if r.counter or r.period_s <= 0.0:
         return 0.0
     least_w = max(VISIBLE * abs(e.value_w), NOISE_WIDTHS * model.reading_u_w(True))
-    above = r.ok & (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w) > least_w)
+    watts, gap = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), in_gaps(model)
+    above = r.ok & (watts - (float(np.median(watts[gap])) if np.any(gap) else 0.0) > least_w)
     first, last = around(model, spans)
     count = np.concatenate([[0], np.cumsum(above)])
     length_s = spans[:, 1] - spans[:, 0] + 1.5 * SETTLE_TAU * r.tau_s

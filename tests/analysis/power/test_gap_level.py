@@ -51,6 +51,17 @@ def test_a_device_that_polls_in_its_gaps_is_not_idle_there(seed: int, tmp_path: 
     assert abs(power.value - real) <= power.half_width()
 
 
+@pytest.mark.parametrize("seed", [1000000, 1000002, 1000016])
+def test_a_level_still_owes_what_the_offset_did_along_the_run(seed: int, tmp_path: Path) -> None:
+    """Spans over the gaps beside them do not, so dynamic power is known better than active power."""
+    lab = plain_lab(seed, "offset_wanders")
+    KINDS["offset_wanders"](lab)
+    write(lab, tmp_path / "run")
+    active = evaluate(open_run(tmp_path / "run")).quantities[FigureKey("active_power_w")]
+
+    assert abs(active.value - lab.truth()["active_power_w"]) <= active.half_width()
+
+
 def test_pulses_that_come_back_all_the_time_are_part_of_idle(tmp_path: Path) -> None:
     power, real = measured("idle_housekeeping", 3000006, tmp_path)
 
