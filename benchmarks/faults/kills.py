@@ -18,15 +18,16 @@ from benchmarks.faults.outcome import RIG, Ended, Outcome, Tally, left_by, rig
 from benchmarks.import_cases import cases
 
 MOCK = ("measure", "--device", "mock", "--simulate", "--option", "idle_s=0.2", "--speed", "4")
-SAMPLES = 60
+SAMPLES = 30
 MEASURES: dict[str, tuple[str, ...]] = {
     "single-stream": (*MOCK, "--mode", "together", "--option", f"workload.samples={SAMPLES}"),
     "offline": (*MOCK, "--mode", "together", "--scenario", "offline", "--option", f"workload.samples={SAMPLES}"),
-    "server": (*MOCK, "--mode", "together", "--scenario", "server", "--option", "scenario.rate_hz=5"),
+    "server": (*MOCK, "--mode", "together", "--scenario", "server", "--option", "scenario.arrival_hz=20", "--option",
+               "scenario.duration_s=2"),
     "real-time": (*MOCK, "--mode", "together", "--scenario", "real-time", "--option", f"workload.samples={SAMPLES}"),
     "optimization": (
         "measure", "--device", "cpu-mis", "--scenario", "optimization", "--meter", "none", "--mode", "performance",
-        "--option", "nodes=50", "--option", "density=0.05", "--option", "timeout_s=0.3",
+        "--option", "nodes=50", "--option", "density=0.05", "--option", "timeout_s=0.1",
     ),
     "session": (*MOCK, "--option", f"workload.samples={SAMPLES}"),
 }  # fmt: skip
@@ -104,6 +105,8 @@ def killed(
             again = rig([*words, "--out", str(out)])
             done = again.code in DONE and "Traceback" not in again.err
             return case, Outcome.WHOLE if done else Outcome.TRACEBACK, again.err
+        if {*Path(name).iterdir()} - {out}:
+            return case, Outcome.OUTSIDE, str(sorted(Path(name).iterdir()))
         return case, *left_by(ended, out, whole)
 
 

@@ -21,6 +21,12 @@ from rig.recording.session import runs_in
 from rig.session.report import report
 
 RIG = "import sys; from rig.commands.main import main; sys.exit(main())"
+IMPATIENT = f"""
+from rig.engine import collect, watchdog
+collect.SIMULATED_S = 10.0
+watchdog.PATIENCE_S.update(dict.fromkeys(watchdog.PATIENCE_S, 10.0))
+{RIG}"""
+"""The rig with a watchdog that waits for seconds where it waits for minutes."""
 
 
 class Outcome(StrEnum):
@@ -63,11 +69,11 @@ class Ended:
     err: str
 
 
-def rig(words: Sequence[str], timeout_s: float = 60.0, before: Sequence[str] = ()) -> Ended:
+def rig(words: Sequence[str], timeout_s: float = 120.0, before: Sequence[str] = (), program: str = RIG) -> Ended:
     """Run one command of the rig, led by the words ``before``, in a process group of its own, and wait for it."""
     with tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
-            [*before, sys.executable, "-c", RIG, *words], stdout=subprocess.DEVNULL, stderr=err,
+            [*before, sys.executable, "-c", program, *words], stdout=subprocess.DEVNULL, stderr=err,
             start_new_session=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
         try:
