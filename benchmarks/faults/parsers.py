@@ -151,7 +151,7 @@ def outcome(read: Callable[[], object]) -> str:
     except TYPED:
         found = "refused by type"
     except Exception as error:
-        last = [f for f in traceback.extract_tb(error.__traceback__) if "/faults/" not in f.filename][-3:]
+        last = [f for f in traceback.extract_tb(error.__traceback__) if "/benchmarks/faults/" not in f.filename][-3:]
         at = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(last))
         found = f"FINDING: {type(error).__name__} at {at}: {str(error)[:80]}"
     took_s = time.monotonic() - began_s
