@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks.faults import faulty
-from benchmarks.faults.outcome import IMPATIENT, Ended, Outcome, Tally, left_by, rig
+from benchmarks.faults.outcome import Ended, Outcome, Tally, left_by, rig
 
 SAMPLES = 12
 DEVICE_CALLS = ("open", "info", "stage", "submit", "poll", "timer", "close")
@@ -44,7 +44,7 @@ def one(folder: Path, kind: str, call: str, way: str, after: int) -> tuple[str, 
     options = [w for key, value in given.items() for w in ("--option", f"{kind}_{key}={value}")]
     words = ["measure", "--device", device, "--meter", meter, "--simulate", "--mode", "together", *options]
     words += ["--option", f"workload.samples={SAMPLES}", "--option", "idle_s=0.2", "--out", str(out)]
-    ended = rig(words, timeout_s=PATIENCE_S, program=IMPATIENT)
+    ended = rig(words, timeout_s=PATIENCE_S, impatient=True)
     outcome, said = left_by(ended, out, SAMPLES)
     case = f"{kind}.{call} {way} after {after}"
     if outcome is Outcome.NOTHING and not _typed(ended):

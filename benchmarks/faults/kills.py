@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from benchmarks.faults.outcome import RIG, Ended, Outcome, Tally, left_by, rig
+from benchmarks.faults.outcome import Outcome, Tally, ended, left_by, rig, started
 from benchmarks.import_cases import cases
 
 MOCK = ("measure", "--device", "mock", "--simulate", "--option", "idle_s=0.2", "--speed", "4")
@@ -64,11 +62,11 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
         found = []
         for command, words in commands(folder):
             began_s = time.monotonic()
-            ended = rig([*words, "--out", str(folder / command)])
+            done = rig([*words, "--out", str(folder / command)])
             length_s = time.monotonic() - began_s
             whole = _answered(folder / command) if command != "sweep" else 0
-            if ended.code is None or ended.code not in DONE:
-                tally.add(f"{command} without a fault", Outcome.TRACEBACK, ended.err)
+            if done.code is None or done.code not in DONE:
+                tally.add(f"{command} without a fault", Outcome.TRACEBACK, done.err)
             found.append((command, words, length_s, whole))
         tasks = []
         for k in range(kills):
@@ -84,30 +82,20 @@ def killed(
     folder: Path, case: str, words: tuple[str, ...], number: signal.Signals, after_s: float, whole: int
 ) -> tuple[str, Outcome, str]:
     """Run one command, signal its process group after a while, and judge what it left."""
-    with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.TemporaryFile("w+") as err:
+    with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.NamedTemporaryFile() as err:
         out = Path(name) / "out"
-        process = subprocess.Popen(
-            [sys.executable, "-c", RIG, *words, "--out", str(out)],
-            stdout=subprocess.DEVNULL, stderr=err, start_new_session=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
+        process = started([*words, "--out", str(out)], err.name)
         time.sleep(after_s)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        try:
-            code: int | None = process.wait(30.0)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            code = None
-        err.seek(0)
-        ended = Ended(code, err.read())
+        left = ended(process, err.name, 60.0)
         if words[0] == "sweep" and out.exists():
             again = rig([*words, "--out", str(out)])
             done = again.code in DONE and "Traceback" not in again.err
             return case, Outcome.WHOLE if done else Outcome.TRACEBACK, again.err
         if {*Path(name).iterdir()} - {out}:
             return case, Outcome.OUTSIDE, str(sorted(Path(name).iterdir()))
-        return case, *left_by(ended, out, whole)
+        return case, *left_by(left, out, whole)
 
 
 def _answered(path: Path) -> int:
