@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.faults.fields import places, read, store
+from benchmarks.faults.fields import reported as evaluated
 from benchmarks.faults.forge import bind_again, hash_again, lines_of
 from rig.errors import RigError
 from rig.recording.layout import DERIVED, EVENTS
@@ -93,19 +94,13 @@ def spots_of(recording: Path, work: Path) -> list[tuple[Any, ...]]:
             value = value[key]
         if not isinstance(value, str) or at[0] in ("type", "prev", "session", "schema"):
             continue
-        if reported(hostile(recording, PAYLOADS[0], [*found, at], work)):
+        try:
+            evaluated(hostile(recording, PAYLOADS[0], [*found, at], work), 1.0)
             found.append(at)
+        except RigError:
+            pass
         shutil.rmtree(work)
     return found
-
-
-def reported(path: Path) -> bool:
-    """Report a recording; False if it is refused."""
-    try:
-        report(path)
-    except RigError:
-        return False
-    return True
 
 
 class Loopback(ThreadingHTTPServer):
@@ -149,8 +144,8 @@ def opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback) 
     server.hits.clear()
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
-            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
-             f"--user-data-dir={profile}", "--timeout=60000", "--virtual-time-budget=20000", "--dump-dom",
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+             "--no-first-run", f"--user-data-dir={profile}", "--timeout=60000", "--virtual-time-budget=20000", "--dump-dom",
              f"{server.url}/index"],
             capture_output=True, text=True, timeout=280.0, check=False,
         )  # fmt: skip
@@ -170,12 +165,14 @@ def hostile_pages(url: str, folder: Path) -> Iterator[tuple[str, tuple[str, byte
         print(f"{name}: {len(spots)} places hold any text", flush=True)
         for k, payload in enumerate(PAYLOADS):
             path = hostile(recording, payload.replace("URL", f"{url}/hit{k}"), spots, folder / f"{name}-{k}")
-            if not reported(path):
-                raise SystemExit(f"{name} with {payload!r} is refused")
+            report(path)
             for file in sorted(path.rglob("*")):
                 if DERIVED in file.parts and file.suffix in (".html", ".svg"):
                     kind = "text/html; charset=utf-8" if file.suffix == ".html" else "image/svg+xml"
-                    yield f"{name}-{k}/{len(file.parts)}-{file.parent.parent.name[:3]}-{file.name}", (kind, file.read_bytes())
+                    yield (
+                        f"{name}-{k}/{len(file.parts)}-{file.parent.parent.name[:3]}-{file.name}",
+                        (kind, file.read_bytes()),
+                    )
 
 
 def main() -> int:
@@ -188,7 +185,10 @@ def main() -> int:
     server = Loopback()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     bare = {
-        f"bare-{k}": ("text/html; charset=utf-8", f"<!doctype html><p>{p.replace('URL', f'{server.url}/hit{k}')}".encode())
+        f"bare-{k}": (
+            "text/html; charset=utf-8",
+            f"<!doctype html><p>{p.replace('URL', f'{server.url}/hit{k}')}".encode(),
+        )
         for k, p in enumerate(PAYLOADS)
     }
     ran, asked = opened(args.browser, bare, server)
@@ -201,9 +201,8 @@ def main() -> int:
         print("\n".join(f"{what} {name}" for name in sorted(found)), end="\n" if found else "")
     reports = sum(name.endswith("report.html") for name in pages)
     passed = not ran and not asked and len(seen) == len(PAYLOADS)
-    document = {"benchmark": "pages", "reports": len(RECORDINGS) * len(PAYLOADS), "pages": reports,
-                "pictures": len(pages) - reports, "scripts": len(ran), "requests": len(asked), "pass": passed}  # fmt: skip
-    print(json.dumps(document))
+    counts = {"recordings": len(RECORDINGS) * len(PAYLOADS), "pages": reports, "pictures": len(pages) - reports}
+    print(json.dumps({"benchmark": "pages", **counts, "scripts": len(ran), "requests": len(asked), "pass": passed}))
     return 0 if passed else 1
 
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.faults.parsers [--inputs 20000] [--only NAME] [--seed 0] [--workers 2]
 
-Each input is a small valid one with one to three mutations. It is read, or refused by type; anything else is a finding,
-and so is a process that dies. Prints the counts of each parser and, last, one JSON line; exits 1 when there is a finding.
+Each input is a small valid one with one to three mutations. It is read, or refused by type; anything else is a finding, and
+so is a process that dies. Prints the counts of each parser and, last, one JSON line; exits 1 when there is a finding.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def parsers(golden: Path) -> Iterator[Parser]:
         if (file := run / f"{name}.arrows").is_file():
             yield Parser(f"table {name}", (file.read_bytes(),), partial(_table, name))
     yield Parser("network of Xylo", (SHIPPED.read_bytes(),), load_network, share=0.2)
-    calibrated = "".join(f"{key}{k}: {1 + k}.5e-3\n" for key in ("R", "GS", "GI", "O", "S", "I", "UG") for k in range(5))
+    calibrated = "".join(
+        f"{key}{k}: {1 + k}.5e-3\n" for key in ("R", "GS", "GI", "O", "S", "I", "UG") for k in range(5)
+    )
     yield Parser("calibration of a PPK2", (calibrated.encode() + b"END",),
                  lambda f: modifiers_of(f.read_bytes().decode("latin-1")))  # fmt: skip
     layout = layout_of("n:count,t:us,core:mA,io:mW", ",")
