@@ -59,15 +59,7 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
     tally, rng = Tally("kills and signals"), random.Random(seed)
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
         folder = Path(name)
-        found = []
-        for command, words in commands(folder):
-            began_s = time.monotonic()
-            done = rig([*words, "--out", str(folder / command)])
-            length_s = time.monotonic() - began_s
-            whole = _answered(folder / command) if command != "sweep" else 0
-            if done.code is None or done.code not in DONE:
-                tally.add(f"{command} without a fault", Outcome.TRACEBACK, done.err)
-            found.append((command, words, length_s, whole))
+        found = list(pool.map(lambda c: (*c, *undisturbed(folder, *c, tally)), commands(folder)))
         tasks = []
         for k in range(kills):
             command, words, length_s, whole = found[k % len(found)]
@@ -76,6 +68,16 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
         for case, outcome, said in pool.map(lambda t: killed(folder, *t), tasks):
             tally.add(case, outcome, said)
     return tally
+
+
+def undisturbed(folder: Path, command: str, words: tuple[str, ...], tally: Tally) -> tuple[float, int]:
+    """Run one command without a fault; return how long it takes (s), and how many samples it answers."""
+    began_s = time.monotonic()
+    done = rig([*words, "--out", str(folder / command)])
+    length_s = time.monotonic() - began_s
+    if done.code is None or done.code not in DONE:
+        tally.add(f"{command} without a fault", Outcome.TRACEBACK, done.err)
+    return length_s, _answered(folder / command) if command != "sweep" else 0
 
 
 def killed(

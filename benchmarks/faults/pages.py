@@ -5,8 +5,8 @@
 Ten payloads are put into every text of four recordings that may hold any text, their hashes are made to fit, and the 40
 recordings are reported. One headless Chromium opens every page and every picture as a document, from a server on
 loopback to which all addresses in the payloads lead. Each payload is also opened bare, in a page that nobody made safe:
-the browser must run or fetch it there, or the check would prove nothing. Prints what was found and, last, one JSON line;
-exits 1 if a payload did anything in a report.
+the browser must run or fetch it there, or the check would prove nothing. Prints what was found and, last, one JSON
+line; exits 1 if a payload did anything in a report.
 """
 
 from __future__ import annotations
@@ -144,9 +144,11 @@ def opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback) 
     server.hits.clear()
     with tempfile.TemporaryDirectory() as profile:
         done = subprocess.run(
-            [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-             "--no-first-run", f"--user-data-dir={profile}", "--timeout=60000", "--virtual-time-budget=20000", "--dump-dom",
-             f"{server.url}/index"],
+            [
+                browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+                "--no-first-run", f"--user-data-dir={profile}", "--timeout=60000", "--virtual-time-budget=20000",
+                "--dump-dom", f"{server.url}/index",
+            ],
             capture_output=True, text=True, timeout=280.0, check=False,
         )  # fmt: skip
     owned = re.search(r"OWNED\[(.*?)\]", done.stdout)

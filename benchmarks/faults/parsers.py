@@ -2,8 +2,8 @@
 
     python -m benchmarks.faults.parsers [--inputs 20000] [--only NAME] [--seed 0] [--workers 2]
 
-Each input is a small valid one with one to three mutations. It is read, or refused by type; anything else is a finding, and
-so is a process that dies. Prints the counts of each parser and, last, one JSON line; exits 1 when there is a finding.
+Each input is a small valid one with one to three mutations. It is read, or refused by type; anything else is a finding,
+and so is a process that dies. Prints the counts of each parser and, last, one JSON line; exits 1 if there is a finding.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 
 The side without the watch is the same dispatcher, compiled anew without the lines that tell the watch of a call. Runs
 of the two sides take turns in one process, and each pair gives one difference. Processor time does not count the time
-that other processes had. Prints the median of the differences and its interval of 95 % (order statistics), for single-stream
-and for a server that is late all the time, so that it never waits. Exits 1 if either interval lies above 3 %.
+that other processes had. Prints the median of the differences and its interval of 95 % (order statistics), for
+single-stream and for a server that is late all the time, so that it never waits. Exits 1 if either interval lies above
+3 %.
 """
 
 from __future__ import annotations
