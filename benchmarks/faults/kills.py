@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from benchmarks.faults.outcome import Outcome, Tally, ended, left_by, rig, started
 from benchmarks.import_cases import cases
@@ -59,35 +60,49 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
     tally, rng = Tally("kills and signals"), random.Random(seed)
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
         folder = Path(name)
-        found = list(pool.map(lambda c: (*c, *undisturbed(folder, *c, tally)), commands(folder)))
+        found = list(pool.map(lambda c: (*c, *undisturbed(folder, tally, *c)), commands(folder)))
         tasks = []
         for k in range(kills):
             command, words, length_s, whole = found[k % len(found)]
-            number, after_s = rng.choice(SIGNALS), rng.uniform(0.1, 1.1) * length_s
+            number, after_s = rng.choice(SIGNALS), rng.uniform(-0.1, 0.9) * length_s
             tasks.append((f"{command}, {number.name} after {after_s:.2f} s", words, number, after_s, whole))
         for case, outcome, said in pool.map(lambda t: killed(folder, *t), tasks):
             tally.add(case, outcome, said)
     return tally
 
 
-def undisturbed(folder: Path, command: str, words: tuple[str, ...], tally: Tally) -> tuple[float, int]:
-    """Run one command without a fault; return how long it takes (s), and how many samples it answers."""
-    began_s = time.monotonic()
-    done = rig([*words, "--out", str(folder / command)])
+def undisturbed(folder: Path, tally: Tally, command: str, words: tuple[str, ...]) -> tuple[float, int]:
+    """Run one command without a fault; return how long it records (s), and how many samples it answers."""
+    with tempfile.NamedTemporaryFile() as err:
+        process = started([*words, "--out", str(folder / command)], err.name)
+        wait_for(folder / command, process)
+        began_s = time.monotonic()
+        done = ended(process, err.name, 600.0)
     length_s = time.monotonic() - began_s
     if done.code is None or done.code not in DONE:
         tally.add(f"{command} without a fault", Outcome.TRACEBACK, done.err)
     return length_s, _answered(folder / command) if command != "sweep" else 0
 
 
+def wait_for(out: Path, process: Any) -> None:
+    """Wait until a command makes its directory, or ends."""
+    while not out.exists() and process.is_alive():
+        time.sleep(0.005)
+
+
 def killed(
     folder: Path, case: str, words: tuple[str, ...], number: signal.Signals, after_s: float, whole: int
 ) -> tuple[str, Outcome, str]:
-    """Run one command, signal its process group after a while, and judge what it left."""
+    """Run one command, signal its process group, and judge what it left.
+
+    The signal comes ``after_s`` after the command makes its directory; if negative, so long after its start.
+    """
     with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.NamedTemporaryFile() as err:
         out = Path(name) / "out"
         process = started([*words, "--out", str(out)], err.name)
-        time.sleep(after_s)
+        if after_s > 0:
+            wait_for(out, process)
+        time.sleep(abs(after_s))
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         left = ended(process, err.name, 60.0)

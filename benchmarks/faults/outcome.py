@@ -129,7 +129,7 @@ def command(words: Sequence[str], err: str, impatient: bool) -> None:
     for here, there in ((nothing, 0), (nothing, 1), (to, 2)):
         os.dup2(here, there)
     if impatient:
-        collect.SIMULATED_S = 10.0
+        collect.__dict__["SIMULATED_S"] = 10.0
         watchdog.PATIENCE_S.update(dict.fromkeys(watchdog.PATIENCE_S, 10.0))
     sys.argv = ["rig", *words]
     sys.exit(main())
