@@ -27,9 +27,10 @@ def campaign(drivers: int, workers: int) -> Tally:
         for call in calls
         if not (call in ("open", "info", "close") and after)
     ]
-    step = max(1, len(cases) // drivers)
+    count = min(drivers, len(cases))
+    chosen = [cases[k * len(cases) // count] for k in range(count)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
-        for case, outcome, said in pool.map(lambda c: one(Path(folder), *c), cases[::step][:drivers]):
+        for case, outcome, said in pool.map(lambda c: one(Path(folder), *c), chosen):
             tally.add(case, outcome, said)
     return tally
 
@@ -43,7 +44,7 @@ def one(folder: Path, kind: str, call: str, way: str, after: int) -> tuple[str, 
     options = [w for key, value in given.items() for w in ("--option", f"{kind}_{key}={value}")]
     words = ["measure", "--device", device, "--meter", meter, "--simulate", "--mode", "together", *options]
     words += ["--option", f"workload.samples={SAMPLES}", "--option", "idle_s=0.2", "--out", str(out)]
-    ended = rig(words, timeout_s=PATIENCE_S)
+    ended = rig(words, timeout_s=PATIENCE_S, impatient=True)
     outcome, said = left_by(ended, out, SAMPLES)
     case = f"{kind}.{call} {way} after {after}"
     if outcome is Outcome.NOTHING and not _typed(ended):

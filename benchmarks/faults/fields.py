@@ -1,17 +1,19 @@
 """Recordings whose every hash fits and whose content is malformed: each field in turn, with hostile values.
 
-    python -m benchmarks.faults.fields [--cases 1000] [--seed 0] [--recordings tests/golden] [--only NAME]
+    python -m benchmarks.faults.fields [--cases 1000] [--seed 0] [--recordings tests/golden] [--only NAME] [--workers 2]
 
 Each case takes one recording, changes one to three fields of its lines, the metadata of its traces, its columns or its
-``session.json``, makes every hash fit again, and does what `rig report` does: it reads, evaluates, and renders to a
-terminal and a page. A case ends ``whole`` or ``refused`` with a typed error. Anything else is a finding: a traceback, a
-case of more than ``SLOW_S`` seconds, a control character on the terminal, or a file outside. Counts per outcome are
-printed, and JSON as the last line. The exit code is 1 if there is a finding.
+``session.json``, makes every hash fit again, and does what `rig report` does: it reads and evaluates, and a share of
+the cases is also rendered to a terminal, and a smaller one to a page. Recordings that are read quickly are taken more
+often. A case ends ``whole`` or ``refused`` with a typed error. Anything else is a finding: a traceback, a case of more
+than ``SLOW_S`` seconds of processor time, a process that dies, a control character on the terminal, or a file outside
+``derived/``. Counts per outcome are printed, and JSON as the last line. The exit code is 1 if there is a finding.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import io
 import json
 import random
@@ -22,7 +24,9 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -32,21 +36,23 @@ import pyarrow as pa
 from benchmarks.faults.forge import bind_again, hash_again, lines_of
 from reports.console import lines as console_lines
 from reports.render import context
+from rig import plugins
 from rig.analysis.evaluate import evaluate
 from rig.analysis.memory_check import check_recording
 from rig.analysis.session_rules import Part
 from rig.errors import RigError
-from rig.recording.layout import EVENTS
+from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, is_session, open_session
-from rig.session.report import session_result
+from rig.session.report import report, session_result
 
 SLOW_S = 20.0
 LARGEST_BYTES = 400_000
 """Recordings whose archive is larger are left out, so that a case takes milliseconds."""
 ESCAPE = "\x1b]0;owned\x07\x1b[2J"
-PAGE_SHARE = 0.02
-"""The share of the cases that also draw the pictures of the page."""
+TERMINAL_SHARE, PAGE_SHARE = 0.2, 0.01
+"""The shares of the cases that are also printed, and that also draw the pictures of the page."""
+CHUNK = 200
 
 
 def nested(depth: int) -> Any:
@@ -60,10 +66,11 @@ def nested(depth: int) -> Any:
 HOSTILE: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2**31, 2**53 + 1, 2**62 - 1, 2**62, -(2**63), 2**64, 10**30, 0.5, -0.5, 1e308, -1e308,
     5e-324, float("nan"), float("inf"), float("-inf"), "", "x", "1", "host", "nan", "../../x", "/etc/passwd", ESCAPE,
-    "\u202e\u2066x", "\ud800", "\x00", "a\nb", "<script>", "n" * 5_000_000, [], {}, [None], [[]], {"": None},
+    "\u202e\u2066x", "\ud800", "\x00", "a\nb", "<script>", [], {}, [None], [[]], {"": None},
     {"x": {"y": []}}, [1, 2, 3], [[2**62, 0, -1]], nested(200), nested(900), "inference", "mock", "core", [ESCAPE],
     {ESCAPE: ESCAPE}, "n" * 50_000,
 )  # fmt: skip
+HUGE, HUGE_SHARE = "n" * 5_000_000, 0.002
 RAW: tuple[bytes, ...] = (
     b"9" * 5000, b"1e400", b"-" + b"9" * 400, b"[" * 3000 + b"]" * 3000, b'{"a":' * 1500 + b"1" + b"}" * 1500, b"NaN",
     b"-Infinity", b'"\\ud800"', b"1.0", b"1e2",
@@ -77,10 +84,16 @@ OUTPUTS = (
     '{"label": "park", "probabilities": [1, "x"]}', '{"label": "park", "probabilities": {"park": 1e999}}',
 )  # fmt: skip
 """Answers that are JSON and mean nothing."""
+DIED = "FINDING: the process died"
 MARK = "\ue000here\ue000"
 
 
 # ---- what is changed -----------------------------------------------------------------------
+
+
+def hostile(draw: random.Random) -> Any:
+    """Draw a value; seldom one of megabytes, which takes longer than all others."""
+    return HUGE if draw.random() < HUGE_SHARE else draw.choice(HOSTILE)
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -97,6 +110,8 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 def change(document: Any, draw: random.Random, value: Any) -> str:
     """Change, remove or add one field in place; return which."""
+    if isinstance(value, (list, dict)):  # a copy, since a later change may change it
+        value = json.loads(json.dumps(value))
     known = [p for p in places(document) if p not in (("seq",), ("prev",))]
     if not known:
         return "-"
@@ -121,7 +136,7 @@ def change_lines(run: Path, draw: random.Random) -> str:
     lines: list[Any] = lines_of(run)
     number = draw.choice([0, 0, len(lines) - 1, draw.randrange(len(lines))])
     raw = draw.random() < 0.1
-    what = change(lines[number], draw, MARK if raw else draw.choice(HOSTILE))
+    what = change(lines[number], draw, MARK if raw else hostile(draw))
     if draw.random() < 0.05:
         lines.insert(number, lines[draw.randrange(len(lines))])
     if draw.random() < 0.05:
@@ -146,7 +161,7 @@ def change_metadata(run: Path, draw: random.Random) -> str:
     what = key
     if key in ("rail", "grid") and draw.random() < 0.8:
         document = json.loads(meta.get(key, "{}"))
-        what = f"{key}.{change(document, draw, draw.choice(HOSTILE))}"
+        what = f"{key}.{change(document, draw, hostile(draw))}"
         meta[key] = json.dumps(document)
     else:
         meta[key] = (
@@ -197,13 +212,13 @@ def change_session(session: Path, draw: random.Random) -> str:
 
     def once(document: dict[str, Any]) -> None:
         nonlocal said
-        said = change(document, draw, draw.choice(HOSTILE))
+        said = change(document, draw, hostile(draw))
 
     try:
         bind_again(session, once)
     except (TypeError, KeyError, ValueError, AttributeError, OSError):  # no longer a session that can be bound
         document = json.loads((session / FILE).read_text())
-        said = change(document, draw, draw.choice(HOSTILE))
+        said = change(document, draw, hostile(draw))
         (session / FILE).write_text(json.dumps(document))
         (session / f"{FILE}.sha256").unlink(missing_ok=True)
     return f"{FILE} {said}"
@@ -224,8 +239,17 @@ def store(file: Path, table: pa.Table) -> None:
 # ---- what becomes of it --------------------------------------------------------------------
 
 
-def reported(path: Path, pages: bool) -> None:
-    """Do what `rig report` does; raise ``AssertionError`` for a control character on the terminal."""
+def reported(path: Path, how: float) -> None:
+    """Do what `rig report` does; ``how`` below a share adds its part.
+
+    Raises ``AssertionError`` for a control character on the terminal, and for a file outside ``derived/``.
+    """
+    if how < PAGE_SHARE:
+        before = {*path.parent.rglob("*")}
+        report(path)
+        outside = [f for f in {*path.parent.rglob("*")} - before if DERIVED not in f.relative_to(path).parts]
+        assert not outside, f"written outside: {outside}"
+        return
     session = open_session(path) if is_session(path) else None
     parts = []
     for folder, purpose in session.runs if session is not None else ((path, ""),):
@@ -237,12 +261,8 @@ def reported(path: Path, pages: bool) -> None:
         results.append(whole)
     for result in results:
         json.dumps(result.to_json())
-        shown(result)
-        if pages:
-            from reports.render import render
-
-            render(parts[-1].run, result)
-        else:
+        if how < TERMINAL_SHARE:
+            shown(result)
             context(parts[-1].run, result)
 
 
@@ -257,13 +277,13 @@ def shown(result: Any) -> None:
         raise AssertionError(f"control characters on the terminal: {sorted(bad)!r}")
 
 
-def attempt(path: Path, pages: bool) -> str:
+def attempt(path: Path, how: float) -> str:
     """Return the outcome of one case."""
-    began_s = time.monotonic()
+    began_s = time.process_time()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            reported(path, pages)
+            reported(path, how)
         found = "whole"
     except RigError as error:
         said = str(error)
@@ -273,10 +293,10 @@ def attempt(path: Path, pages: bool) -> str:
     except MemoryError:
         found = "FINDING: MemoryError"
     except Exception as error:
-        last = [f for f in traceback.extract_tb(error.__traceback__) if "/faults/" not in f.filename][-3:]
+        last = [f for f in traceback.extract_tb(error.__traceback__) if "/benchmarks/faults/" not in f.filename][-3:]
         at = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(last))
         found = f"FINDING: {type(error).__name__} at {at}: {str(error)[:80]}"
-    took_s = time.monotonic() - began_s
+    took_s = time.process_time() - began_s
     return f"FINDING: {took_s:.0f} s, then {found}" if took_s > SLOW_S else found
 
 
@@ -303,7 +323,7 @@ def one_case(base: Path, work: Path, draw: random.Random) -> tuple[str, str]:
             said.append(f"not made ({type(error).__name__})")  # an earlier change broke the file that this one needs
     if is_session(path) and draw.random() < 0.8:
         chain_again(path)
-    return "; ".join(said), attempt(path, draw.random() < PAGE_SHARE)
+    return "; ".join(said), attempt(path, draw.random())
 
 
 def chain_again(session: Path) -> None:
@@ -327,6 +347,33 @@ def unpacked(folder: Path, into: Path) -> list[Path]:
     return found
 
 
+def cost_s(base: Path) -> float:
+    """Return how long it takes to report a recording as it is (s of processor time)."""
+    attempt(base, 1.0)
+    began_s = time.process_time()
+    attempt(base, 1.0)
+    return time.process_time() - began_s
+
+
+Found = tuple[Counter[str], dict[str, str]]
+
+
+def tried(bases: Sequence[Path], costs_s: Sequence[float], numbers: range, seed: int) -> Found:
+    """Try some cases; return the counts, and an example of each outcome."""
+    np.seterr(all="ignore")
+    plugins.names = functools.cache(plugins.names)  # looks into each installed package, and answers alike
+    tally: Counter[str] = Counter()
+    examples: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(dir=bases[0].parents[1]) as place:
+        for number in numbers:
+            draw = random.Random(f"{seed}:{number}")
+            (base,) = draw.choices(bases, [cost**-2 for cost in costs_s])
+            what, outcome = one_case(base, Path(place) / "work", draw)
+            tally[outcome] += 1
+            examples.setdefault(outcome, f"case {number} ({base.name}): {what}")
+    return tally, examples
+
+
 def main() -> int:
     """Try the cases and print the counts; the exit code is 1 when there was a finding."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -335,19 +382,25 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--recordings", type=Path, default=Path("tests/golden"))
     parser.add_argument("--only", help="one recording")
+    parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
-    np.seterr(all="ignore")
     tally: Counter[str] = Counter()
     examples: dict[str, str] = {}
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
         bases = [b for b in unpacked(args.recordings, Path(place) / "bases") if args.only in (None, b.name)]
-        for number in range(args.first, args.first + args.cases):
-            draw = random.Random(f"{args.seed}:{number}")
-            base = draw.choice(bases)
-            what, outcome = one_case(base, Path(place) / "work", draw)
-            tally[outcome] += 1
-            examples.setdefault(outcome, f"case {number} ({base.name}): {what}")
+        costs_s = [cost_s(base) for base in bases]
+        last = args.first + args.cases
+        stretches = [range(k, min(k + CHUNK, last)) for k in range(args.first, last, CHUNK)]
+        with ProcessPoolExecutor(args.workers) as pool:
+            waiting = [(numbers, pool.submit(tried, bases, costs_s, numbers, args.seed)) for numbers in stretches]
+            for numbers, one in waiting:
+                try:
+                    found, firsts = one.result()
+                except BrokenProcessPool:
+                    found, firsts = Counter({DIED: 1}), {DIED: f"--first {numbers[0]} --cases {len(numbers)}"}
+                tally += found
+                examples = firsts | examples
     for outcome, count in tally.most_common():
         print(
             f"{count:7}  {outcome}" + (f"\n         {examples[outcome][:300]}" if outcome.startswith("FINDING") else "")

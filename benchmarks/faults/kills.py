@@ -5,28 +5,28 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from benchmarks.faults.outcome import RIG, Ended, Outcome, Tally, left_by, rig
+from benchmarks.faults.outcome import Outcome, Tally, ended, left_by, rig, started
 from benchmarks.import_cases import cases
 
 MOCK = ("measure", "--device", "mock", "--simulate", "--option", "idle_s=0.2", "--speed", "4")
-SAMPLES = 60
+SAMPLES = 30
 MEASURES: dict[str, tuple[str, ...]] = {
     "single-stream": (*MOCK, "--mode", "together", "--option", f"workload.samples={SAMPLES}"),
     "offline": (*MOCK, "--mode", "together", "--scenario", "offline", "--option", f"workload.samples={SAMPLES}"),
-    "server": (*MOCK, "--mode", "together", "--scenario", "server", "--option", "scenario.rate_hz=5"),
+    "server": (*MOCK, "--mode", "together", "--scenario", "server", "--option", "scenario.arrival_hz=20", "--option",
+               "scenario.duration_s=2"),
     "real-time": (*MOCK, "--mode", "together", "--scenario", "real-time", "--option", f"workload.samples={SAMPLES}"),
     "optimization": (
         "measure", "--device", "cpu-mis", "--scenario", "optimization", "--meter", "none", "--mode", "performance",
-        "--option", "nodes=50", "--option", "density=0.05", "--option", "timeout_s=0.3",
+        "--option", "nodes=50", "--option", "density=0.05", "--option", "timeout_s=0.1",
     ),
     "session": (*MOCK, "--option", f"workload.samples={SAMPLES}"),
 }  # fmt: skip
@@ -60,51 +60,59 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
     tally, rng = Tally("kills and signals"), random.Random(seed)
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
         folder = Path(name)
-        found = []
-        for command, words in commands(folder):
-            began_s = time.monotonic()
-            ended = rig([*words, "--out", str(folder / command)])
-            length_s = time.monotonic() - began_s
-            whole = _answered(folder / command) if command != "sweep" else 0
-            if ended.code is None or ended.code not in DONE:
-                tally.add(f"{command} without a fault", Outcome.TRACEBACK, ended.err)
-            found.append((command, words, length_s, whole))
+        found = list(pool.map(lambda c: (*c, *undisturbed(folder, tally, *c)), commands(folder)))
         tasks = []
         for k in range(kills):
             command, words, length_s, whole = found[k % len(found)]
-            number, after_s = rng.choice(SIGNALS), rng.uniform(0.1, 1.1) * length_s
+            number, after_s = rng.choice(SIGNALS), rng.uniform(-0.1, 0.9) * length_s
             tasks.append((f"{command}, {number.name} after {after_s:.2f} s", words, number, after_s, whole))
         for case, outcome, said in pool.map(lambda t: killed(folder, *t), tasks):
             tally.add(case, outcome, said)
     return tally
 
 
+def undisturbed(folder: Path, tally: Tally, command: str, words: tuple[str, ...]) -> tuple[float, int]:
+    """Run one command without a fault; return how long it records (s), and how many samples it answers."""
+    with tempfile.NamedTemporaryFile() as err:
+        process = started([*words, "--out", str(folder / command)], err.name)
+        wait_for(folder / command, process)
+        began_s = time.monotonic()
+        done = ended(process, err.name, 600.0)
+    length_s = time.monotonic() - began_s
+    if done.code is None or done.code not in DONE:
+        tally.add(f"{command} without a fault", Outcome.TRACEBACK, done.err)
+    return length_s, _answered(folder / command) if command != "sweep" else 0
+
+
+def wait_for(out: Path, process: Any) -> None:
+    """Wait until a command makes its directory, or ends."""
+    while not out.exists() and process.is_alive():
+        time.sleep(0.005)
+
+
 def killed(
     folder: Path, case: str, words: tuple[str, ...], number: signal.Signals, after_s: float, whole: int
 ) -> tuple[str, Outcome, str]:
-    """Run one command, signal its process group after a while, and judge what it left."""
-    with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.TemporaryFile("w+") as err:
+    """Run one command, signal its process group, and judge what it left.
+
+    The signal comes ``after_s`` after the command makes its directory; if negative, so long after its start.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.NamedTemporaryFile() as err:
         out = Path(name) / "out"
-        process = subprocess.Popen(
-            [sys.executable, "-c", RIG, *words, "--out", str(out)],
-            stdout=subprocess.DEVNULL, stderr=err, start_new_session=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        )  # fmt: skip
-        time.sleep(after_s)
+        process = started([*words, "--out", str(out)], err.name)
+        if after_s > 0:
+            wait_for(out, process)
+        time.sleep(abs(after_s))
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
-        try:
-            code: int | None = process.wait(30.0)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            code = None
-        err.seek(0)
-        ended = Ended(code, err.read())
+        left = ended(process, err.name, 60.0)
         if words[0] == "sweep" and out.exists():
             again = rig([*words, "--out", str(out)])
             done = again.code in DONE and "Traceback" not in again.err
             return case, Outcome.WHOLE if done else Outcome.TRACEBACK, again.err
-        return case, *left_by(ended, out, whole)
+        if {*Path(name).iterdir()} - {out}:
+            return case, Outcome.OUTSIDE, str(sorted(Path(name).iterdir()))
+        return case, *left_by(left, out, whole)
 
 
 def _answered(path: Path) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import functools
+import multiprocessing
 import os
 import re
 import signal
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from rig.errors import RigError
 from rig.recording.reader import open_run
@@ -21,6 +24,11 @@ from rig.recording.session import runs_in
 from rig.session.report import report
 
 RIG = "import sys; from rig.commands.main import main; sys.exit(main())"
+PRELOADED = (
+    "rig.commands.measure", "rig.commands.sweep", "rig.commands.import_", "rig.session.measure", "reports.render",
+    "reports.console", "matplotlib.pyplot", "scipy.stats", "scipy.optimize", "pandas", "fixtures.bench.mock_device",
+)  # fmt: skip
+"""Imported once, so that a fault meets a run and not the loading of libraries, which takes most of a short command."""
 
 
 class Outcome(StrEnum):
@@ -63,9 +71,23 @@ class Ended:
     err: str
 
 
-def rig(words: Sequence[str], timeout_s: float = 60.0, before: Sequence[str] = ()) -> Ended:
-    """Run one command of the rig, led by the words ``before``, in a process group of its own, and wait for it."""
-    with tempfile.TemporaryFile("w+") as err:
+@functools.cache
+def forks() -> Any:
+    """Return the server from which processes are forked that have imported everything."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*PRELOADED])
+    return context
+
+
+def rig(words: Sequence[str], timeout_s: float = 300.0, before: Sequence[str] = (), impatient: bool = False) -> Ended:
+    """Run one command of the rig in a process group of its own, and wait for it.
+
+    With the words ``before`` it is a command line of its own, led by these. ``impatient`` is a watchdog that waits for
+    seconds where it waits for minutes.
+    """
+    with tempfile.NamedTemporaryFile() as err:
+        if not before:
+            return ended(started(words, err.name, impatient), err.name, timeout_s)
         process = subprocess.Popen(
             [*before, sys.executable, "-c", RIG, *words], stdout=subprocess.DEVNULL, stderr=err,
             start_new_session=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -76,8 +98,41 @@ def rig(words: Sequence[str], timeout_s: float = 60.0, before: Sequence[str] = (
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             code = None
-        err.seek(0)
-        return Ended(code, err.read())
+        return Ended(code, Path(err.name).read_text(errors="replace"))
+
+
+def started(words: Sequence[str], err: str, impatient: bool = False) -> Any:
+    """Start one command of the rig in a process group of its own, its standard error in a file."""
+    process = forks().Process(target=command, args=(tuple(words), err, impatient))
+    process.start()
+    return process
+
+
+def ended(process: Any, err: str, timeout_s: float) -> Ended:
+    """Wait for a command, and end it if it takes too long."""
+    process.join(timeout_s)
+    code = process.exitcode
+    if code is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.join()
+    return Ended(code, Path(err).read_text(errors="replace"))
+
+
+def command(words: Sequence[str], err: str, impatient: bool) -> None:
+    """Be the process of one command."""
+    from rig.commands.main import main
+    from rig.engine import collect, watchdog
+
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    nothing, to = os.open(os.devnull, os.O_RDWR), os.open(err, os.O_WRONLY | os.O_APPEND)
+    for here, there in ((nothing, 0), (nothing, 1), (to, 2)):
+        os.dup2(here, there)
+    if impatient:
+        collect.__dict__["SIMULATED_S"] = 10.0
+        watchdog.PATIENCE_S.update(dict.fromkeys(watchdog.PATIENCE_S, 10.0))
+    sys.argv = ["rig", *words]
+    sys.exit(main())
 
 
 def left_by(ended: Ended, path: Path, samples: int) -> tuple[Outcome, str]:

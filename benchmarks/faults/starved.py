@@ -1,21 +1,21 @@
-"""Starved recordings: a disk that is full at every size, and limits on files, open files and memory.
-
-python -m benchmarks.faults.starved DIRECTORY     one recording in a small file system, judged there
-"""
+"""Starved recordings: a disk that is full at every size, and limits on files, open files and memory."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
 import shutil
 import subprocess
-import sys
 import tempfile
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.faults.outcome import Outcome, Tally, left_by, rig
+from benchmarks.faults.outcome import Ended, Outcome, Tally, command, forks, left_by, rig
 
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 SAMPLES = 40
 WORDS = (
     "measure", "--device", "mock", "--simulate", "--mode", "together", "--option", "idle_s=0.2", "--option",
@@ -45,15 +45,49 @@ def campaign(points: int, workers: int) -> Tally:
 
 def full_disk(size: int) -> tuple[str, Outcome, str]:
     """Record into a file system of ``size`` bytes in memory."""
-    with tempfile.TemporaryDirectory() as folder:
-        script = f"mount -t tmpfs -o size={size} tmpfs {folder} && exec {sys.executable} -m {__spec__.name} {folder}"
-        done = subprocess.run(["unshare", "-Urm", "sh", "-c", script], capture_output=True, text=True, check=False)
     case = f"disk of {size} bytes"
-    try:
-        outcome, said = json.loads(done.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        return case, Outcome.TRACEBACK, done.stdout + done.stderr
+    with tempfile.TemporaryDirectory() as folder:
+        process = forks().Process(target=_on_a_small_disk, args=(size, Path(folder)))
+        process.start()
+        process.join()
+        found = Path(folder) / "found.json"
+        if not found.is_file():
+            return case, Outcome.TRACEBACK, f"exit code {process.exitcode}"
+        outcome, said = json.loads(found.read_text())
     return case, Outcome(outcome), said
+
+
+def _on_a_small_disk(size: int, folder: Path) -> None:
+    """Mount a file system that this process and its child see alone, record there, and judge it there."""
+    disk, err = folder / "disk", folder / "err"
+    disk.mkdir()
+    err.touch()
+    mounted(disk, size)
+    child = os.fork()
+    if not child:
+        try:
+            command([*WORDS, "--out", str(disk / "run")], str(err), False)
+        except SystemExit as error:
+            os._exit(error.code if isinstance(error.code, int) else 1)
+        except BaseException:
+            err.write_text(traceback.format_exc())
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    left = Ended(os.waitstatus_to_exitcode(status), err.read_text(errors="replace"))
+    (folder / "found.json").write_text(json.dumps(left_by(left, disk / "run", SAMPLES)))
+
+
+def mounted(place: Path, size: int) -> None:
+    """Mount an empty file system in memory in a name space of this process. Raises ``OSError`` if not permitted."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(CLONE_NEWNS | CLONE_NEWUSER):
+        raise OSError(ctypes.get_errno(), "unshare")
+    Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    if libc.mount(b"tmpfs", str(place).encode(), b"tmpfs", 0, f"size={size}".encode()):
+        raise OSError(ctypes.get_errno(), "mount")
 
 
 def limits(size: int) -> Iterator[tuple[str, str]]:
@@ -64,8 +98,3 @@ def limits(size: int) -> Iterator[tuple[str, str]]:
         ("as", [int(g * 2**30) for g in (0.3, 0.5, 0.7, 0.9, 1.2, 1.6, 2.0)]),
     ):
         yield from ((f"{option} limited to {value}", f"--{option}={value}") for value in values)
-
-
-if __name__ == "__main__":
-    target = Path(sys.argv[1]) / "run"
-    print(json.dumps(left_by(rig([*WORDS, "--out", str(target)]), target, SAMPLES)))

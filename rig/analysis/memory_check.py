@@ -6,6 +6,7 @@ Otherwise the kernel would kill the process halfway.
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ FIXED_BYTES = 300 << 20
 """Bytes of the interpreter, its libraries and the figures."""
 SMALL = 1_000_000
 """Fewer readings than this are not checked."""
+LIBRARY_BYTES = 128 << 20
+"""What OpenBLAS maps for its work, in numpy and in scipy each. If it gets none, it asks again without end."""
 
 
 def needed_bytes(readings: Sequence[int]) -> int:
@@ -50,6 +53,7 @@ def check_memory(
     ``opened`` says that the run is already in memory. Raises ``MeasurementRefusedError``, which states how much memory
     the evaluation needs and what to do instead.
     """
+    _check_limit()
     if sum(readings) < SMALL:
         return
     free = available()
@@ -66,6 +70,18 @@ def check_memory(
         remedy="Sum its windows with `rig reduce RUN`, which needs no memory for readings and states no uncertainty; "
         f"report it on a machine with more{fewer}",
     )
+
+
+def _check_limit() -> None:
+    try:
+        mmap.mmap(-1, LIBRARY_BYTES).close()
+    except OSError as error:
+        raise MeasurementRefusedError(
+            f"evaluating takes {LIBRARY_BYTES >> 20} MiB more than this process gets: {error}",
+            field="memory",
+            value=LIBRARY_BYTES,
+            remedy="Raise its limit (`ulimit -v`) or free memory, and report the recording again",
+        ) from error
 
 
 def check_recording(path: Path) -> None:

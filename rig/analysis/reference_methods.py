@@ -17,7 +17,7 @@ import numpy as np
 from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.quantity import Quantity
 from rig.errors import DataError
-from rig.recording.events import ReferenceWindows
+from rig.recording.events import LIMIT, ReferenceWindows
 from rig.recording.reader import Run, Trace
 
 Found = dict[FigureKey, Quantity]
@@ -82,6 +82,8 @@ def _windows(given: ReferenceWindows, trace: Trace, tick_hz: float) -> tuple[lis
     """
     if any(after < before for before, after in itertools.pairwise(given.stamps)):
         raise _bad("stamps", given.stamps, "are not in order")
+    if any(abs(tick) >= LIMIT for tick in given.stamps):
+        raise _bad("stamps", "a stamp", "is outside +-2^62")
     stamps, counts = [tick / tick_hz for tick in given.stamps], given.inferences
     if len(counts) != len(stamps[1::2]) or len(stamps[1::2]) != len(stamps[2::2]) or min(counts, default=1) < 1:
         raise _bad("inferences", len(counts), f"does not count the {len(stamps[2::2])} windows")

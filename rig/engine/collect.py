@@ -71,8 +71,11 @@ def collect(
     def give_up(error: RigError) -> None:
         close(acquisition, dispatcher.abandon(error))
 
-    with watch.watching(give_up, gaps=real):
-        error = _to_the_end(steps, acquisition, dispatcher, owners)
+    try:
+        with watch.watching(give_up, gaps=real):
+            error = _to_the_end(steps, acquisition, dispatcher, owners)
+    except MemoryError as caught:  # the watch itself could not begin
+        recorder.stop(error := ended_by(caught, owners))
     if error is not None:
         raise error
 

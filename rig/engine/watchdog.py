@@ -90,7 +90,7 @@ class Watch:
         thread = threading.Thread(target=self._look, args=(halt, main, give_up), name="watchdog", daemon=True)
         numbers = [signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else []
         with on_signals(self._raise, *numbers):
-            thread.start()
+            _started(thread)
             try:
                 yield
             finally:
@@ -148,6 +148,14 @@ class Watch:
         self._leave(error.exit_code)
 
 
+def _started(thread: threading.Thread) -> None:
+    """Start a thread. Raises ``MemoryError`` where the system gives none, which Python says by ``RuntimeError``."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise MemoryError(str(error)) from error
+
+
 def _unreturned(call: str, lasted_s: float) -> RigError:
     kind = MeterSilentError if " of meter" in call else DeviceTimeoutError
     return kind(
@@ -174,7 +182,11 @@ def let_go(close: Callable[[], object], name: str, patience_s: float) -> None:
             close()
 
     thread = threading.Thread(target=end, name=name, daemon=True)
-    thread.start()
+    try:
+        _started(thread)
+    except MemoryError:
+        end()
+        return
     thread.join(patience_s)
     if thread.is_alive():
         say(f"rig: {name} has not returned for {patience_s:g} s, and is left; what was recorded is whole", error=True)

@@ -48,9 +48,8 @@ def read_log(path: Path) -> Log:
         raise altered(path, f"{EVENTS} does not begin with a start line")
     schema = _schema(lines[0])
     if schema != SCHEMA:
-        raise StoreError(
-            f"{path} has schema {schema!r}", field="schema", value=schema, remedy=f"This version reads {SCHEMA}"
-        )
+        what = f"{path} has schema {repr(schema)[:100]}"
+        raise StoreError(what, field="schema", value=schema, remedy=f"This version reads {SCHEMA}")
     decoded = [decode(line, head.type, head.seq) for line, head in zip(lines, heads, strict=True)]
     known = [line for line in decoded if line is not None]
     _check_counters(known)

@@ -176,6 +176,7 @@ def _read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     try:
         with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as reader:
             schema = reader.schema
+            _check_names(file, schema)
             most = 8 * file.stat().st_size  # a row takes a bit at least
             for batch in reader:
                 if batch.num_rows > most:
@@ -185,6 +186,14 @@ def _read_stream(file: Path, truncated: list[str]) -> pa.Table | None:
     except (pa.ArrowException, EOFError, OSError, MemoryError):
         truncated.append(file.name)
     return None if schema is None else pa.Table.from_batches(batches, schema)
+
+
+def _check_names(file: Path, schema: pa.Schema) -> None:
+    try:
+        list(schema.names)  # decoded only now
+    except UnicodeDecodeError as error:
+        what = f"{file.name} names a column in no UTF-8: {error}"
+        raise StoreError(what, field="columns", value=file.name, remedy=REMEDY) from error
 
 
 def _table(file: Path, name: str, truncated: list[str]) -> pa.Table:

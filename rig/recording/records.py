@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rig.errors import DataError
 from rig.network.description import NetworkInfo
 from rig.types import Benchmark, Calibration, ClockInfo, Mode, Preprocessing, Rail
 
@@ -104,17 +105,24 @@ class ScenarioRecord(Record, frozen=True):
     @property
     def deadline_s(self) -> float | None:
         """Return the deadline in seconds after a sample, or else the stride of a stream."""
-        return self.options.get("deadline_s") or self.options.get("stride_s") or None
+        return self._real("deadline_s") or self._real("stride_s") or None
 
     @property
     def latency_bound_s(self) -> float | None:
         """Return the latency that the scenario allows, in seconds."""
-        return self.options.get("latency_bound_s")
+        return self._real("latency_bound_s")
 
     @property
     def to_gap(self) -> float | None:
         """Return the gap to the target at which solvers were told to stop, relative."""
-        return self.options.get("to_gap")
+        return self._real("to_gap")
+
+    def _real(self, name: str) -> float | None:
+        value = self.options.get(name)
+        if value is None or isinstance(value, (int, float)):
+            return value
+        what = f"the scenario's option {name} is {repr(value)[:100]}, not a number"
+        raise DataError(what, field=name, remedy="See docs/reference/run-directory.md for what it must hold")
 
     @property
     def per_phase(self) -> bool:

@@ -126,7 +126,7 @@ def open_session(path: Path) -> Session:
             remedy="Restore this file, or report each run by itself",
         ) from error
     if document is None:
-        what, remedy = f"{path / FILE} has schema {schema!r}", f"This version reads {SCHEMA}"
+        what, remedy = f"{path / FILE} has schema {repr(schema)[:100]}", f"This version reads {SCHEMA}"
         raise StoreError(what, field="schema", value=schema, remedy=remedy)
     digest = hashlib.sha256(content).hexdigest()
     if seal not in (None, f"{digest}  {FILE}\n".encode()):

@@ -381,7 +381,8 @@ def grid_of(meta: Mapping[str, str]) -> Grid:
     Raises ``ValueError`` or ``KeyError``.
     """
     grid = msgspec.json.decode(meta["grid"], type=Grid)
-    if grid.period_tick < 0 or grid.aperture_tick < 0:
+    ahead = 0 <= grid.period_tick < LIMIT and 0 <= grid.aperture_tick < LIMIT  # false for NaN, too
+    if not (ahead and abs(grid.t0_tick) < LIMIT):
         raise ValueError(f"grid is {meta['grid']}")
     return grid
 

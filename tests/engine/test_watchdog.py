@@ -154,6 +154,31 @@ def test_a_driver_that_fails_to_close_is_let_go(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err == ""
 
 
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python says by a ``RuntimeError`` that the system starts no thread, which is for want of memory."""
+
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_a_driver_is_closed_where_no_thread_can_be_started() -> None:
+    closed: list[bool] = []
+    let_go(lambda: closed.append(True), "close() of device x", 60.0)
+    assert closed == [True]
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_a_run_that_cannot_be_watched_ends_by_type_and_with_a_stop_line(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="needs more memory than is free"):
+        played(tmp_path / "run", StuckDevice(""), StuckMeter(""), Watch(PATIENCE_S))
+    run = open_run(tmp_path / "run")
+    assert (run.sealed, run.error is not None) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("call", "undeclared_s", "declared_s"),
     [

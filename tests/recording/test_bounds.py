@@ -152,6 +152,14 @@ def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
             read_bounded(path)
 
 
+def test_a_column_whose_name_is_no_text_is_refused(run: Path) -> None:
+    file = run / "samples.arrows"
+    file.write_bytes(file.read_bytes().replace(b"payload_sha256", b"payload\xffsha256"))
+    hash_again(run)
+    with pytest.raises(StoreError, match="names a column in no UTF-8"):
+        open_run(run)
+
+
 def test_rows_that_take_no_room_are_not_made(run: Path) -> None:
     """A column of nulls of any length has no bytes; it must not become an array of that length."""
     nothing = pa.Array.from_buffers(pa.null(), 2**31 - 1, [None])

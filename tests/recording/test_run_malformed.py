@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.terms import terms_of
 from rig.errors import DataError, RigError, StoreError
 from rig.recording.reader import open_run
 from tests.support.run_by_hand import read_plainly, short_recording, start_line, trace, write, write_lines
@@ -37,9 +38,19 @@ def test_missing_start_fields_are_named(tmp_path: Path, fields: list[str]) -> No
     assert all(field in str(caught.value) for field in fields)
 
 
+@pytest.mark.parametrize("option", ["to_gap", "latency_bound_s", "deadline_s", "stride_s"])
+def test_an_option_that_is_no_number_is_named(tmp_path: Path, option: str) -> None:
+    run = open_run(minimal(tmp_path / "run", scenario={"name": "single-stream", "options": {option: "wide"}}))
+    with pytest.raises(DataError, match=f"option {option} is 'wide', not a number"):
+        terms_of(run)
+
+
 def test_another_version_of_the_format_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="neurorig-run/9"):
         open_run(minimal(tmp_path / "run", schema="neurorig-run/9"))
+    with pytest.raises(StoreError) as caught:
+        open_run(minimal(tmp_path / "other", schema="x" * 10_000))
+    assert len(caught.value.message) < 1000
 
 
 def test_a_directory_without_events_is_no_run(tmp_path: Path) -> None:
@@ -48,6 +59,7 @@ def test_a_directory_without_events_is_no_run(tmp_path: Path) -> None:
 
 
 READINGS = {"value": [1.0, 2.0, 3.0], "start_tick": [0, 10, 20], "end_tick": [10, 20, 30]}
+GRID = {"t0_tick": 0, "period_tick": 1, "aperture_tick": 1}
 BAD_TRACES: dict[str, Callable[[], pa.Table]] = {
     "no metadata": lambda: pa.table(READINGS),
     "no clock": lambda: pa.table(READINGS).replace_schema_metadata({"rail": '{"name": "core"}'}),
@@ -62,6 +74,8 @@ BAD_TRACES: dict[str, Callable[[], pa.Table]] = {
     "joules per reading": lambda: trace({"name": "core", "conversion": {"unit": "J"}}, READINGS),
     "a misspelt field": lambda: trace({"name": "core", "filter_tau": 1e-3}, READINGS),
     "a negative rate": lambda: trace({"name": "core", "rate_hz": -1.0}, READINGS),
+    "a grid without an end": lambda: trace({"name": "core"}, {"value": [1.0]}, grid=GRID | {"period_tick": 1e308}),
+    "a grid from nowhere": lambda: trace({"name": "core"}, {"value": [1.0]}, grid=GRID | {"t0_tick": 10**30}),
     "a grid of words": lambda: trace({"name": "core"}, {"value": [1.0]}, grid={"t0_tick": "a"}),
 }
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from drivers.devices.xylo.encoder import EncoderParams
 from rig.errors import DataError
+from rig.recording.bounded import read_bounded
 
 FORMAT = "xylo-audio2-network-1"
 SHIPPED = Path(__file__).with_name("xylo_asc.json")
@@ -89,13 +90,16 @@ def load_network(path: str | Path | None = None) -> Network:
     """
     where = Path(path) if path is not None else SHIPPED
     try:
-        document = json.loads(where.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        document = json.loads(read_bounded(where))
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot read the network file: {error}", field="network", value=where.name) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DataError(f"not a file of format {FORMAT}", field="network", value=where.name)
     stated = document.pop("sha256", None)
-    actual = content_digest(document)
+    try:
+        actual = content_digest(document)
+    except ValueError as error:  # NaN, infinity
+        raise DataError(f"malformed network file: {error!r}", field="network", value=where.name) from error
     if stated != actual:
         what = f"the network file was altered: its content has digest {actual}, it states {stated}"
         remedy = "Restore the file, or write it again with fixtures.train_xylo_asc"

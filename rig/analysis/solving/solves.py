@@ -55,8 +55,11 @@ class Solve:
 
 
 def solves_of(run: Run, device: Timebase) -> list[Solve]:
-    """Return every solve of a run in order, or nothing if its replies are not solutions."""
-    rows = [row for row in run.replies.to_pylist() if row["output"] is not None and not row["warmup"]]
+    """Return every solve of a run in order, or nothing if its replies are not solutions.
+
+    A solve without a span, or whose span was left out, has no time and is no solve.
+    """
+    rows = [row for row in run.replies.to_pylist() if None not in (row["output"], row["on_tick"]) and not row["warmup"]]
     said = [(row, json.loads(row["output"])) for row in rows]
     said = [(row, out) for row, out in said if _is_solution(out)]
     if not said:

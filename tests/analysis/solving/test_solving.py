@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +99,23 @@ def test_why_no_time_to_a_gap_is_told_is_told() -> None:
     assert "No target is known" in " ".join(solving_notes(unknown, True, None))
     assert "a gap of 0.05" in " ".join(solving_notes(known, True, 0.05))
     assert not list(solving_notes(known, True, None))
+
+
+def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> None:
+    from benchmarks.faults.fields import read, store
+    from benchmarks.faults.forge import hash_again
+    from tests.golden.test_golden import unpacked
+
+    path, _ = unpacked("qubo-cpu-tabu", tmp_path)
+    whole = evaluate(open_run(path))
+    table = read(path / "replies.arrows")
+    rows = table.to_pylist()
+    rows[-1]["executions"] = 0
+    store(path / "replies.arrows", pa.Table.from_pylist(rows, table.schema))
+    hash_again(path)
+    spoilt = evaluate(open_run(path))
+    assert set(spoilt.quantities) <= set(whole.quantities)
+    assert any("the span of sample" in note for note in spoilt.notes)
 
 
 # ---- budgets too short for a meter -----------------------------------------------------------

@@ -86,6 +86,13 @@ def test_a_recording_is_counted_without_being_opened(tmp_path: Path, monkeypatch
     assert asked == [([400_000, 700_000], {"opened": False})]
 
 
+def test_a_process_that_gets_no_memory_for_its_libraries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    # OpenBLAS would ask again without end
+    monkeypatch.setattr(room, "LIBRARY_BYTES", 1 << 60)
+    with pytest.raises(MeasurementRefusedError, match="more than this process gets"):
+        check_memory([10])
+
+
 def peak_bytes(run_dir: Path) -> tuple[int, int]:
     """Readings of a run, and the most that opening and evaluating it held."""
     tracemalloc.start()

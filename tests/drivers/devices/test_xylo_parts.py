@@ -15,7 +15,7 @@ import pytest
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.encoder import EncoderParams, check_audio, encode
-from drivers.devices.xylo.network import SHIPPED, load_network, write_network
+from drivers.devices.xylo.network import FORMAT, SHIPPED, load_network, write_network
 from rig.errors import DataError, MissingExtraError, SetupError
 from scenarios.workloads.asc.scenes import synthesize
 from tests.support.paths import ROOT
@@ -43,7 +43,10 @@ def test_an_altered_network_is_refused(place: str, tmp_path: Path) -> None:
         load_network(altered)
 
 
-@pytest.mark.parametrize("content", [None, "", "[1]", '{"format": "other"}'])
+@pytest.mark.parametrize(
+    "content",
+    [None, "", "[1]", '{"format": "other"}', "[" * 5000, "9" * 5000, f'{{"format": "{FORMAT}", "layers": [NaN]}}'],
+)
 def test_an_unreadable_network_is_refused(content: str | None, tmp_path: Path) -> None:
     path = tmp_path / "network.json"
     if content is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ import pytest
 
 from drivers.meters.scpi.dmm.meter import open_meter
 from drivers.meters.scpi.smu import meter as scpi_smu
-from fixtures.bench.live_plant import FarPlant, PlantServer, live_plant, open_device
+from fixtures.bench.live_plant import FarPlant, PlantServer, live_plant, open_device, token_file
 from fixtures.instruments.front_end import Wiring
 from fixtures.instruments.scpi_dmm_sim import TruevoltSim, actions_of
 from fixtures.instruments.scpi_elog_sim import ElogSim
@@ -332,6 +333,18 @@ def test_a_far_plant_knows_what_its_device_does() -> None:
         with pytest.raises(SetupError, match="unknown action 'dance'"):
             far.ask("dance")
         far.hang_up()
+
+
+def test_a_far_plant_serves_no_one_without_its_token() -> None:
+    with live() as (plant, _, sim, server), PlantServer(plant, 0, actions_of(sim, server)) as plants:
+        assert stat.S_IMODE(token_file(plants.port).stat().st_mode) == 0o600
+        far = FarPlant(plants.port)
+        far._token = "another"
+        with pytest.raises(SetupError, match="the token is not that of this bench"):
+            far.install({"core": 0.5}, {})
+        assert plant.idle_w == {"core": 0.02}
+        far.hang_up()
+    assert not token_file(plants.port).exists()
 
 
 def test_what_an_instrument_has_seen_cannot_have_been_otherwise() -> None:

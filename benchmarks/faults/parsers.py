@@ -1,0 +1,252 @@
+"""Every parser of what others wrote, with hostile text and bytes: files of a user, of a recording, of an instrument.
+
+    python -m benchmarks.faults.parsers [--inputs 20000] [--only NAME] [--seed 0] [--workers 2]
+
+Each input is a small valid one with one to three mutations. It is read, or refused by type; anything else is a finding,
+and so is a process that dies. Prints the counts of each parser and, last, one JSON line; exits 1 if there is a finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import shutil
+import sys
+import tarfile
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.faults.fields import MARK, RAW, SLOW_S, change, hostile
+from benchmarks.fuzz_importers import lay_out, mutated
+from benchmarks.import_cases import Case, cases
+from drivers.devices.xylo.network import SHIPPED, load_network
+from drivers.importers import windows as importer_windows
+from drivers.meters.lpm01a.stream import AsciiStream, BinaryStream, StreamError
+from drivers.meters.ppk2.words import modifiers_of
+from drivers.meters.serial_text.lines import LineError, layout_of
+from rig.analysis.streaming import windows as trace_windows
+from rig.bench import bench_file, calibration
+from rig.errors import RigError
+from rig.plugins import load, split_options
+from rig.recording import reader
+from rig.recording.events import decode
+from rig.recording.session import open_session
+from rig.recording.tables import TABLES
+from rig.sweep import reading
+
+EXAMPLES = Path("examples")
+GOLDEN = Path("tests/golden")
+CHUNK = 500
+TYPED = (RigError, LineError, StreamError)
+GRID = b"""devices = ["mock"]
+simulate = true
+repetitions = 2
+[vary]
+inference_s = [0.02, 0.05]
+rate_hz = ["500", "2000"]
+[options]
+samples = 5
+idle_s = 0.2
+"""
+
+
+@dataclass(frozen=True)
+class Parser:
+    """What is mutated, and what reads it: ``read`` gets a file with the mutant in a folder of its own."""
+
+    name: str
+    valid: tuple[bytes, ...]
+    read: Callable[[Path], object]
+    file: str = "input"
+    beside: tuple[tuple[str, bytes], ...] = ()
+    share: float = 1.0
+    """Of the inputs: fewer where one takes long."""
+
+
+def parsers(golden: Path) -> Iterator[Parser]:
+    """Yield every parser but the importers; ``golden`` holds unpacked recordings."""
+    run, session = golden / "single-two-phases-repeat", golden / "single-session"
+    bench, limits = (EXAMPLES / "bench.toml").read_bytes(), (EXAMPLES / "calibration.toml").read_bytes()
+    lines = tuple(line for events in sorted(golden.rglob("events.jsonl")) for line in events.read_bytes().splitlines())
+    yield Parser("line of events.jsonl", lines, lambda f: _decoded(f.read_bytes()))
+    yield Parser("bench.toml", (bench,), bench_file.open_bench, "bench.toml", (("calibration.toml", limits),), 0.1)
+    yield Parser("calibration", (limits,), calibration.load, "calibration.toml")
+    yield Parser("grid of a sweep", (GRID,), reading.from_file, "grid.toml")
+    yield Parser("session.json", ((session / "session.json").read_bytes(),), lambda f: open_session(f.parent),
+                 "session.json")  # fmt: skip
+    table = b"start,end,phase,inferences\n0,0.05,idle,\n0.06,0.1,inference,3\n0.11,0.15,inference,3\n"
+    yield Parser("windows of an import", (table,), importer_windows.read_windows, "windows.csv")
+    yield Parser("windows of a trace", (table,), trace_windows.read_windows, "windows.csv")
+    yield Parser("trace", tuple(f.read_bytes() for f in sorted((run / "traces").iterdir())),
+                 lambda f: reader._trace(f, [], {"meter": 1e6}))  # fmt: skip
+    for name in TABLES:
+        if (file := run / f"{name}.arrows").is_file():
+            yield Parser(f"table {name}", (file.read_bytes(),), partial(_table, name))
+    yield Parser("network of Xylo", (SHIPPED.read_bytes(),), load_network, share=0.2)
+    calibrated = "".join(
+        f"{key}{k}: {1 + k}.5e-3\n" for key in ("R", "GS", "GI", "O", "S", "I", "UG") for k in range(5)
+    )
+    yield Parser("calibration of a PPK2", (calibrated.encode() + b"END",),
+                 lambda f: modifiers_of(f.read_bytes().decode("latin-1")))  # fmt: skip
+    layout = layout_of("n:count,t:us,core:mA,io:mW", ",")
+    yield Parser("line of a serial meter", (b"17,1234567,3.25,-0.5",),
+                 lambda f: layout.row(f.read_bytes().decode("latin-1")))  # fmt: skip
+    text = b"3274-09\r\n5421-09\r\n\r\nTimeStamp: 001s 000ms, buff 00%\r\n0012-06\r\n"
+    words = bytes([0xF0, 0xF3, 0, 0, 0, 1, 0, 0xFF, 0xFF]) + bytes(range(0x40, 0x70)) + b"\xf0\xf2"
+    yield Parser("text of an LPM01A", (text,), lambda f: AsciiStream().feed(f.read_bytes()))
+    yield Parser("words of an LPM01A", (words,), lambda f: BinaryStream().feed(f.read_bytes()))
+    taker: dict[str, Any] = {"device": load("devices", "mock"), "meter": load("meters", "mock")}
+    yield Parser("options", (b"inference_s=0.02\ndevice.timeout_s=3\nrate_hz=500",),
+                 lambda f: split_options(f.read_bytes().decode("latin-1").splitlines(), taker))  # fmt: skip
+
+
+def _decoded(line: bytes) -> object:
+    kind = re.search(rb'"type": ?"(\w+)"', line)
+    return decode(line, kind[1].decode() if kind else "chunk", 1)
+
+
+def _table(name: str, file: Path) -> object:
+    return reader._table(file, name, [])
+
+
+def spoilt(data: bytes, seed: Sequence[int]) -> bytes:
+    """Return ``data`` with one to three mutations: of a field if it is JSON, else of its bytes.
+
+    The last number of ``seed`` counts the inputs; number 0 is the valid one.
+    """
+    if not seed[-1]:
+        return data
+    rng = np.random.default_rng(seed)
+    if data[:1] == b"{" and rng.random() < 0.7:
+        draw = random.Random(str(seed))
+        document = json.loads(data)
+        for _ in range(int(rng.integers(1, 3))):
+            change(document, draw, MARK if draw.random() < 0.2 else hostile(draw))
+        try:
+            return json.dumps(document).encode().replace(json.dumps(MARK).encode(), draw.choice(RAW))
+        except RecursionError:  # a deep list in a deep list
+            return b"[" * 3000
+    for _ in range(int(rng.integers(1, 4))):
+        data = mutated(data, rng)
+    return data
+
+
+def outcome(read: Callable[[], object]) -> str:
+    """Return what became of one input."""
+    began_s = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read()
+        found = "read"
+    except TYPED:
+        found = "refused by type"
+    except Exception as error:
+        last = [f for f in traceback.extract_tb(error.__traceback__) if "/benchmarks/faults/" not in f.filename][-3:]
+        at = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(last))
+        found = f"FINDING: {type(error).__name__} at {at}: {str(error)[:80]}"
+    took_s = time.process_time() - began_s
+    return f"FINDING: slow, {found}" if took_s > SLOW_S else found
+
+
+def tried(name: str, golden: Path, numbers: range, seed: int) -> tuple[Counter[str], dict[str, int]]:
+    """Try some inputs of one parser or importer; return counts, and the number of the first input of each outcome."""
+    counts: Counter[str] = Counter()
+    first: dict[str, int] = {}
+    with tempfile.TemporaryDirectory(dir=golden.parent) as place:
+        attempt = _attempt(name, golden, Path(place), seed)
+        for number in numbers:
+            found = attempt(number)
+            counts[found] += 1
+            first.setdefault(found, number)
+    return counts, first
+
+
+def _attempt(name: str, golden: Path, place: Path, seed: int) -> Callable[[int], str]:
+    if name.startswith("import "):
+        case = cases()[name.removeprefix("import ")]
+        return lambda number: outcome(lambda: _imported(case, place / "work", np.random.default_rng([seed, number])))
+    parser = next(p for p in parsers(golden) if p.name == name)
+    if parser.file == "session.json":
+        shutil.copytree(golden / "single-session", place, dirs_exist_ok=True)
+        (place / "session.json.sha256").unlink(missing_ok=True)
+    for other, content in parser.beside:
+        (place / other).write_bytes(content)
+    file = place / parser.file
+
+    def one(number: int) -> str:
+        file.write_bytes(spoilt(parser.valid[number % len(parser.valid)], (seed, number)))
+        return outcome(lambda: parser.read(file))
+
+    return one
+
+
+def _imported(case: Case, work: Path, rng: np.random.Generator) -> object:
+    shutil.rmtree(work, ignore_errors=True)
+    options = lay_out(case, work, rng)
+    return load("importers", case.format)(work / case.source, **options)
+
+
+def main() -> int:
+    """Try every parser and print its counts; the exit code is 1 when there was a finding."""
+    given = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    given.add_argument("--inputs", type=int, default=20_000, help="for each parser; fewer for slow ones")
+    given.add_argument("--only", help="one parser")
+    given.add_argument("--seed", type=int, default=0)
+    given.add_argument("--workers", type=int, default=2)
+    args = given.parse_args()
+    total: Counter[str] = Counter()
+    began_s = time.monotonic()
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
+        golden = Path(place) / "golden"
+        for archive in ("single-two-phases-repeat", "single-session", "qubo-cpu-sa", "import-plain-csv"):
+            with tarfile.open(GOLDEN / f"{archive}.tar.gz") as packed:
+                packed.extractall(golden, filter="data")
+        importers = {f"import {name}": 0.02 if name == "joulescope-jls" else 0.1 for name in cases()}
+        for name, share in ({p.name: p.share for p in parsers(golden)} | importers).items():
+            if args.only in (None, name):
+                counts = campaign(name, golden, round(share * args.inputs), args.seed, args.workers)
+                total += Counter({k.partition(":")[0]: n for k, n in counts.items()})
+    print(json.dumps({"inputs": total.total(), "outcomes": total, "seconds": round(time.monotonic() - began_s)}))
+    return 1 if total["FINDING"] else 0
+
+
+def campaign(name: str, golden: Path, inputs: int, seed: int, workers: int) -> Counter[str]:
+    """Try ``inputs`` mutants of one parser in processes of their own, and print what became of them."""
+    counts: Counter[str] = Counter()
+    first: dict[str, int] = {}
+    began_s = time.monotonic()
+    stretches = [range(k, min(k + CHUNK, inputs)) for k in range(0, inputs, CHUNK)]
+    with ProcessPoolExecutor(workers) as pool:
+        waiting = [(numbers, pool.submit(tried, name, golden, numbers, seed)) for numbers in stretches]
+        for numbers, one in waiting:
+            try:
+                found, firsts = one.result()
+            except BrokenProcessPool:
+                found, firsts = Counter({"FINDING: the process died": 1}), {"FINDING: the process died": numbers[0]}
+            counts += found
+            first = firsts | first
+    print(f"{name}: {', '.join(f'{n} {what}' for what, n in counts.most_common())}", end="")
+    print(f" ({time.monotonic() - began_s:.0f} s)", flush=True)
+    for what in counts:
+        if what.startswith("FINDING"):
+            print(f"    --only {name!r} --seed {seed}, input {first[what]}: {what}")
+    return counts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""What it costs that a watchdog knows each call of a driver: processor time for an issue, with the watch and without.
+
+    python -m benchmarks.harness.watched [--pairs 200] [--issues 20000]
+
+The side without the watch is the same dispatcher, compiled anew without the lines that tell the watch of a call. Runs
+of the two sides take turns in one process, and each pair gives one difference. Processor time does not count the time
+that other processes had. Prints the median of the differences and its interval of 95 % (order statistics), for
+single-stream and for a server that is late all the time, so that it never waits. Exits 1 if either interval lies above
+3 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import inspect
+import json
+import math
+import re
+import shutil
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.ours import AtOnce, steps, workload
+from rig.engine import collect, dispatcher, record
+from rig.engine.acquisition import Bench
+from rig.engine.clock import HostClock
+from rig.engine.device_errors import guard
+from rig.engine.watchdog import Watch
+from rig.errors import RigError
+from rig.recording.writer import Recorder
+from scenarios.rules import quick
+
+MOST = 0.03
+
+
+class Unwatched(Watch):
+    """Guards calls, and watches none."""
+
+    def guard(self, call: Callable[[], Any], kind: type[RigError], what: str, name: str) -> Any:
+        """Run a call as the engine does without a watch."""
+        return guard(call, kind, what)
+
+    @contextmanager
+    def watching(self, give_up: Callable[[RigError], object], *, gaps: bool = False) -> Iterator[None]:
+        """Start no thread."""
+        yield
+
+
+def unwatched() -> type[dispatcher.Dispatcher]:
+    """Compile the dispatcher without the stores that tell the watch of a call."""
+    source, stores = re.subn(r"^ +watch\.call = \w+\n", "", inspect.getsource(dispatcher), flags=re.M)
+    assert stores >= 5, "the dispatcher no longer tells the watch in this way"
+    module = types.ModuleType("unwatched")
+    sys.modules["unwatched"] = module
+    exec(compile(source, "unwatched", "exec"), module.__dict__)
+    found: type[dispatcher.Dispatcher] = module.Dispatcher
+    return found
+
+
+def issue_s(scenario: str, issues: int, kind: type[dispatcher.Dispatcher], watch: Watch, folder: Path) -> float:
+    """Play a run, and return the processor time for each issue (s)."""
+    given = argparse.Namespace(scenario=scenario, rate=1e6, seed=1, seconds=0.0)
+    work, clock = workload(), HostClock()
+    rules = replace(quick("single-stream" if scenario == "single" else "server"), min_queries=issues)
+    played, path = steps(given, work, rules, clock), folder / "run"
+    began_s = time.process_time()
+    with Recorder(path) as recorder:
+        recorder.event(record.start_document(Bench(AtOnce(), (), clock), work, {"name": scenario}, "all", [], "run"))
+        collect.__dict__["Dispatcher"] = kind
+        collect.collect(played, Bench(AtOnce(), (), clock), recorder, watch=watch)
+    took_s = time.process_time() - began_s
+    shutil.rmtree(path)
+    return took_s / issues
+
+
+def difference(scenario: str, issues: int, pairs: int, folder: Path) -> dict[str, float]:
+    """Return the median of the relative differences of ``pairs`` pairs, its interval of 95 %, and the time without."""
+    without = unwatched()
+    shares, bare = [], []
+    for k in range(pairs + 1):
+        sides = [(dispatcher.Dispatcher, Watch()), (without, Unwatched())]
+        found = {kind: issue_s(scenario, issues, kind, watch, folder) for kind, watch in sides[:: 1 if k % 2 else -1]}
+        if k:  # the first pair warms up
+            shares.append(found[dispatcher.Dispatcher] / found[without] - 1.0)
+            bare.append(found[without])
+    shares.sort()
+    wide = 0.98 * math.sqrt(pairs)  # ranks of the median's interval, by the binomial distribution
+    low, high = max(math.floor(pairs / 2 - wide), 0), min(math.ceil(pairs / 2 + wide), pairs - 1)
+    return {
+        "median": float(np.median(shares)), "low": shares[low], "high": shares[high], "issue_s": float(np.median(bare)),
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--issues", type=int, default=20_000)
+    a = parser.parse_args()
+    record.environment = functools.cache(record.environment)
+    found = {}
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        for scenario in ("single", "server"):
+            f = found[scenario] = difference(scenario, a.issues, a.pairs, Path(folder))
+            said = f"{f['median']:+.2%}, {f['low']:+.2%} to {f['high']:+.2%}"
+            print(f"{scenario}: {f['issue_s'] * 1e6:.2f} us for an issue without a watch; with it {said}", flush=True)
+    passed = all(f["low"] <= MOST for f in found.values())
+    print(json.dumps({"benchmark": "watched", "found": found, "most": MOST, "pass": passed}))
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
