@@ -29,6 +29,8 @@ from rig.types import ClockInfo, Floats, Indices
 
 SCHEMA = "neurorig-pyramid/1"
 COLUMNS, PLACES = ("least", "mean", "most", "count"), ("row", "offset", "tick")
+MOST_READ = 1500 * FINEST
+"""A longer stretch is never read reading by reading, also where the pyramid has fewer columns of it than asked for."""
 BLOCK = 1 << 18
 """How many readings are converted together."""
 Told = Callable[[int, int], None]
@@ -87,9 +89,9 @@ class LongTrace:
         """
         first, last = self._between(low_s, high_s)
         fitting = [level for level in self.index.levels if level.step * columns <= last - first]
-        if not fitting:
+        if not fitting and last - first <= MOST_READ:
             return self._from_readings(first, last, (low_s, high_s), columns)
-        level = fitting[-1]
+        level = fitting[-1] if fitting else self.index.levels[0]
         a, b = first // level.step, -(-last // level.step)
         edges = self._seconds(np.minimum(np.arange(a, b + 1) * level.step, self.file.readings))
         held = min(b * level.step, self.file.readings) - a * level.step
