@@ -202,13 +202,14 @@ def placed(file: RailFile, begin_s: float, end_s: float) -> Timebase:
     return Timebase(ClockInfo("picture", 1.0), round(first), begin_s, rate, 0.0, 0.0, "its ends")
 
 
-def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
+def batches_at(path: Path, offset: int = 0, *, mapped: bool = False) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
 
-    A file that is still written, or that a crash cut off, ends with its last whole batch.
+    A file that is still written, or that a crash cut off, ends with its last whole batch. With ``mapped``, what is not
+    looked at is not read; the pages that are count as memory of the process.
     """
     try:
-        with pa.memory_map(str(path)) as source:
+        with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as source:
             schema = pa.ipc.read_schema(source)
             source.seek(offset or source.tell())
             while True:
