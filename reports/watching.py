@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from reports.format import si
-from rig.analysis.streaming.browse import batches_at
+from rig.analysis.streaming.trace_index import batches_at
 from rig.errors import RigError
 from rig.recording.bounded import START_BYTES
 from rig.recording.conversion import to_watts
@@ -118,7 +118,7 @@ class Growing:
         watts = {}
         for file in sorted((self.path / "traces").glob("*.arrows")):
             last = None
-            for at, batch in batches_at(file, self._at.get(file, 0)):
+            for at, batch in batches_at(file, self._at.get(file, 0), mapped=True):
                 self._at[file], last = at, batch
             if last is not None and (power := _latest_w(last)) is not None:
                 watts[power[0]] = power[1]

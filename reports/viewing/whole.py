@@ -12,7 +12,8 @@ import numpy as np
 from reports.figures.trace import colours_of
 from reports.viewing.jumps import jumps_of
 from rig.analysis.streaming import run as recorded
-from rig.analysis.streaming.browse import LongTrace, Told, long_trace
+from rig.analysis.streaming.browse import LongTrace, long_trace
+from rig.analysis.streaming.trace_index import Told
 from rig.errors import RigError, StoreError
 from rig.recording.reader import Run, open_run
 from rig.recording.session import runs_in

@@ -5,33 +5,22 @@ Wide stretches come from the pyramid, narrow ones from the readings themselves. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.analysis.streaming.run import RailFile, extent_s, watts_of
-from rig.analysis.streaming.sums import Watts
+from rig.analysis.streaming.run import RailFile, extent_s
+from rig.analysis.streaming.trace_index import Index, Told, batches_at, index_of, numbers_of, power_of, shown
 from rig.analysis.timing.timebase import Timebase
-from rig.errors import RigError
-from rig.recording.atomic_write import folder_inside, not_stored, write_whole
-from rig.recording.columns import numbers
-from rig.recording.layout import DERIVED, is_recorded, sha256_of
-from rig.recording.pyramid import FACTOR, FINEST, Level, PyramidBuilder
+from rig.recording.pyramid import FINEST
 from rig.recording.reader import Run
 from rig.types import ClockInfo, Floats, Indices
 
-SCHEMA = "neurorig-pyramid/1"
-COLUMNS, PLACES = ("least", "mean", "most", "count"), ("row", "offset", "tick")
-BLOCK = 1 << 18
-"""How many readings are converted together."""
-Told = Callable[[int, int], None]
+MOST_READ = 1500 * FINEST
+"""A longer stretch is never read reading by reading, also where the pyramid has fewer columns of it than asked for."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +38,6 @@ class Look:
     readings: int
     missing: int
     single: bool
-
-
-@dataclass(frozen=True)
-class Index:
-    """What one pass over a trace leaves to find any part of it again.
-
-    For each bucket of the finest level (k,), ``offsets`` hold where the batch with its first reading begins in the
-    file, and ``rows`` the first reading of that batch. ``ticks`` (k + 1,) hold when each of these buckets begins and
-    the last one ends, and are empty if the readings are on a grid.
-    """
-
-    levels: tuple[Level, ...]
-    rows: Indices
-    offsets: Indices
-    ticks: Indices
 
 
 @dataclass(frozen=True)
@@ -87,9 +61,9 @@ class LongTrace:
         """
         first, last = self._between(low_s, high_s)
         fitting = [level for level in self.index.levels if level.step * columns <= last - first]
-        if not fitting:
+        if not fitting and last - first <= MOST_READ:
             return self._from_readings(first, last, (low_s, high_s), columns)
-        level = fitting[-1]
+        level = fitting[-1] if fitting else self.index.levels[0]
         a, b = first // level.step, -(-last // level.step)
         edges = self._seconds(np.minimum(np.arange(a, b + 1) * level.step, self.file.readings))
         held = min(b * level.step, self.file.readings) - a * level.step
@@ -103,7 +77,7 @@ class LongTrace:
         """
         counts, row, top = np.zeros(len(windows_s), np.int64), 0, self.file.rail.range_max
         for batch in self.file.batches():
-            over = np.zeros(batch.num_rows, bool) if top is None else _numbers(batch) >= top
+            over = np.zeros(batch.num_rows, bool) if top is None else numbers_of(batch) >= top
             if "flags" in batch.schema.names:
                 over |= batch.column("flags").to_numpy(zero_copy_only=False) != 0
             elif top is None:
@@ -126,7 +100,7 @@ class LongTrace:
             low = max(int(np.searchsorted(starts, between_s[0], side="right")) - 1, 0)
             high = int(np.searchsorted(starts, between_s[1], side="left"))
             values, edges = values[low:high], edges[low : high + 1]
-        values = _shown(values, self.file).astype(np.float64)
+        values = shown(values, self.file).astype(np.float64)
         good = np.isfinite(values)
         values = np.where(good, values, np.nan)
         return _look(edges, (values, values, values, good.astype(np.int64)), len(values), columns)
@@ -163,28 +137,15 @@ class LongTrace:
                 row += batch.num_rows
                 if row >= last:
                     break
-        values = [_numbers(part) for part in parts]
+        values = [numbers_of(part) for part in parts]
         stamps = [part.column("start_tick").to_numpy() for part in parts if self.file.grid is None]
         ticks = None if self.file.grid is not None else np.concatenate([np.zeros(0, np.int64), *stamps])
         return np.concatenate([np.zeros(0), *values]), ticks
 
 
 def long_trace(run: Run, file: RailFile, clock: Timebase, told: Told | None = None) -> LongTrace:
-    """Return a rail that can be looked into; its index is taken from ``derived/``, or built and stored there.
-
-    A stored index counts only for the trace whose SHA-256 it states. A folder that cannot be written is no error.
-    """
-    name = file.path.relative_to(run.path).as_posix()
-    known = {} if run.stop is None else run.stop.files
-    digest = known.get(name) or sha256_of(file.path)
-    place = f"{DERIVED}/pyramid/{file.path.stem}.arrow"
-    index = _stored(run.path, place, digest, file)
-    if index is None:
-        index = _built(file, told)
-        with suppress(RigError):
-            folder_inside(run.path, (run.path / place).parent)
-            write_whole(run.path / place, _packed(index, digest), refuse=not_stored)
-    return LongTrace(file, clock, "W" if _power(file) else file.rail.conversion.unit, index)
+    """Return a rail that can be looked into, by the index that is stored in ``derived/`` or built now."""
+    return LongTrace(file, clock, "W" if power_of(file) else file.rail.conversion.unit, index_of(run, file, told))
 
 
 def placed(file: RailFile, begin_s: float, end_s: float) -> Timebase:
@@ -198,112 +159,6 @@ def placed(file: RailFile, begin_s: float, end_s: float) -> Timebase:
         (first, _), (_, last) = ticks[0], ticks[-1]
     rate = (end_s - begin_s) / max(last - first, 1)
     return Timebase(ClockInfo("picture", 1.0), round(first), begin_s, rate, 0.0, 0.0, "its ends")
-
-
-def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
-
-    A file that is still written, or that a crash cut off, ends with its last whole batch.
-    """
-    try:
-        with pa.memory_map(str(path)) as source:
-            schema = pa.ipc.read_schema(source)
-            source.seek(offset or source.tell())
-            while True:
-                at = source.tell()
-                yield at, pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
-    except (pa.ArrowException, EOFError, OSError):
-        return
-
-
-# ---- the index ----------------------------------------------------------------------------
-
-
-def _built(file: RailFile, told: Told | None) -> Index:
-    builder, done = PyramidBuilder(), 0
-    rows, offsets, ticks = ([np.zeros(0, np.int64)] for _ in range(3))
-    for offset, batch in batches_at(file.path):
-        if not batch.num_rows:
-            continue
-        for first in range(0, batch.num_rows, BLOCK):
-            builder.add(_shown(_numbers(batch.slice(first, BLOCK)), file))
-        begun = len(range(-done % FINEST, batch.num_rows, FINEST))  # buckets that begin in this batch
-        rows.append(np.full(begun, done))
-        offsets.append(np.full(begun, offset))
-        if file.grid is None:
-            ticks.append(batch.column("start_tick").to_numpy()[-done % FINEST :: FINEST])
-            end = batch.column("end_tick").to_numpy()[-1:]
-        done += batch.num_rows
-        if told is not None:
-            told(done, file.readings)
-    found = [np.concatenate(parts) for parts in (rows, offsets, [*ticks, end] if done and file.grid is None else ticks)]
-    return Index(builder.levels(), *found)
-
-
-def _packed(index: Index, digest: str) -> bytes:
-    """The index as an Arrow file: a row for each bucket of each level, of which the finest have a place in it."""
-    columns = {c: np.concatenate([np.zeros(0), *(getattr(x, c) for x in index.levels)]) for c in COLUMNS}
-    steps = [np.full(len(x.mean), x.step) for x in index.levels]
-    columns["step"] = np.concatenate([np.zeros(0, np.int64), *steps])
-    for name in PLACES:
-        columns[name] = np.zeros(len(columns["step"]), np.int64)
-        place = getattr(index, f"{name}s")
-        columns[name][: len(index.rows)] = place[: len(index.rows)] if len(place) else 0
-    meta = {"schema": SCHEMA, "trace_sha256": digest, "end_tick": str(index.ticks[-1] if len(index.ticks) else "")}
-    batch = pa.record_batch([numbers(c) for c in columns.values()], list(columns)).replace_schema_metadata(meta)
-    out = BytesIO()
-    with pa.ipc.new_file(out, batch.schema) as file:
-        file.write_batch(batch)
-    return out.getvalue()
-
-
-def _stored(run: Path, place: str, digest: str, file: RailFile) -> Index | None:
-    """The stored index of the trace with this digest; None where there is none that fits."""
-    try:
-        if not is_recorded(run, place):
-            return None
-        with pa.memory_map(str(run / place)) as source, pa.ipc.open_file(source) as reader:
-            table, meta = reader.read_all(), reader.schema.metadata or {}
-        if (meta.get(b"schema"), meta.get(b"trace_sha256")) != (SCHEMA.encode(), digest.encode()):
-            return None
-        step = table["step"].to_numpy()
-        levels = []
-        for s in np.unique(step):
-            part = table.filter(pa.array(step == s))
-            levels.append(Level(int(s), *(part[c].to_numpy() for c in COLUMNS)))
-        finest = -(-file.readings // FINEST)
-        due, k = [], finest
-        while k:
-            due.append(k)
-            k = -(-k // FACTOR) if k > 1 else 0
-        if [len(x.mean) for x in levels] != due or any(x.step != FINEST * FACTOR**j for j, x in enumerate(levels)):
-            return None
-        rows, offsets, ticks = (table[name].to_numpy()[:finest] for name in PLACES)
-        ticks = np.append(ticks, int(meta[b"end_tick"])) if file.grid is None and finest else ticks[:0]
-    except (RigError, pa.ArrowException, KeyError, ValueError, OSError):
-        return None
-    return Index(tuple(levels), rows, offsets, ticks)
-
-
-# ---- readings -----------------------------------------------------------------------------
-
-
-def _power(file: RailFile) -> Watts | None:
-    """How the readings of a rail become watts, or None where they alone do not."""
-    try:
-        return watts_of(file.rail)
-    except RigError:
-        return None
-
-
-def _numbers(batch: pa.RecordBatch) -> NDArray[Any]:
-    return np.asarray(batch.column("value").to_numpy(zero_copy_only=False))
-
-
-def _shown(values: NDArray[Any], file: RailFile) -> NDArray[Any]:
-    """Readings in the unit of the trace."""
-    watts = _power(file)
-    return values if watts is None or watts == Watts() else watts.of(values)
 
 
 def _look(edges: Floats, parts: tuple[Any, ...], readings: int, columns: int) -> Look:

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures.bench.true_power import ORIGIN_NS
+from rig.analysis.streaming import browse
 from rig.analysis.streaming import run as recorded
-from rig.analysis.streaming.browse import LongTrace, batches_at, long_trace
+from rig.analysis.streaming.browse import LongTrace, long_trace
+from rig.analysis.streaming.trace_index import batches_at
 from rig.recording.pyramid import FACTOR, FINEST
 from rig.recording.reader import open_run
 from rig.types import Floats
@@ -88,6 +90,17 @@ def test_columns_hold_the_readings_between_their_edges(
         assert look.least[k] == pytest.approx(part.min(), rel=1e-12)
         assert look.most[k] == pytest.approx(part.max(), rel=1e-12)
         assert look.mean[k] == pytest.approx(part.mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_stretch_is_not_read_whatever_columns_are_asked_for(
+    traces: dict[str, LongTrace], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browse, "MOST_READ", 10_000)
+
+    look = traces[kind].look(0.0, COUNT / HZ, COUNT)
+
+    assert len(look.mean) == -(-COUNT // FINEST)
 
 
 @pytest.mark.parametrize("kind", KINDS)
