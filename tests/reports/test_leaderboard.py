@@ -28,7 +28,13 @@ def claim(value: float, unit: str = "W") -> Claim:
 
 def made(folder: Path, name: str, about: About = ABOUT, **more: Any) -> str:
     """A submission without sessions in ``folder/name``; its root hash."""
-    given: dict[str, Any] = {"name": name, "scenario": "single-stream", "workload": "asc", "rules": "quick", "device": "d"}
+    given: dict[str, Any] = {
+        "name": name,
+        "scenario": "single-stream",
+        "workload": "asc",
+        "rules": "quick",
+        "device": "d",
+    }
     given |= {"class_": "measured", "verdict": "VALID", "page": "report.html", "sessions": ["sessions/a"]}
     given |= {"claims": {"active_power_w": claim(1e-3)}} | more
     document = Submission(format=1, rig_version="0", name=name, about=about, configurations=[Configuration(**given)])
