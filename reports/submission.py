@@ -9,7 +9,7 @@ from typing import Any
 
 from reports.figures.sweep import sweep_figure
 from reports.figures.sweep_axes import HALF
-from reports.names import text_of, title
+from reports.names import parts_of, title
 from reports.render import inline, render
 from reports.result_tables import headline_keys
 from rig.analysis.figure_key import FigureKey
@@ -19,6 +19,8 @@ from rig.recording.submission import About, Configuration, Submission, missing
 from rig.terminal import clean
 
 FIXED = ("name", "class", "scenario", "workload", "device", "rules", "verdict", "trials", "runs")
+COLUMNS = 6
+"""Figures in the table of the page; ``results.csv`` has more."""
 TIERS = "reached_gap_{target}_{threshold}_share"
 """The shares of solves within the gaps that the benchmark names; the texts define no tiers of accuracy."""
 TITLES = {
@@ -86,9 +88,11 @@ def _tiers(result: Result) -> Iterator[FigureKey]:
 
 
 def _front(document: Submission, keys: Sequence[FigureKey], results: Sequence[Result]) -> dict[str, Any]:
+    keys = sorted(keys, key=lambda key: -sum(key in result.quantities for result in results))[:COLUMNS]
     rows = [_row(row, keys, result) for row, result in zip(document.configurations, results, strict=True)]
     curve = _curve(results)
     return {
+        "title": clean(document.about.title).strip() or clean(document.name),
         "about": _about(document.about),
         "missing": [TITLES[name] for name in missing(document.about)],
         "head": ["Configuration", "Class", "Verdict", "Trials", *(title(key) for key in keys)],
@@ -104,7 +108,7 @@ def _about(about: About) -> list[tuple[str, str]]:
 
 
 def _row(row: Configuration, keys: Sequence[FigureKey], result: Result) -> dict[str, Any]:
-    figures = [text_of(key, result.quantities[key]) if key in result.quantities else "—" for key in keys]
+    figures = [_figure(key, result) for key in keys]
     trials = f"{len(row.sessions)} sessions" if len(row.sessions) > 1 else "1 session"
     cells = [
         row.class_.upper() if row.class_ == "simulated" else row.class_,
@@ -115,16 +119,30 @@ def _row(row: Configuration, keys: Sequence[FigureKey], result: Result) -> dict[
     return {"name": row.name, "page": row.page, "cells": cells}
 
 
+def _figure(key: FigureKey, result: Result) -> str:
+    if key not in result.quantities:
+        return "—"
+    value, half, unit = parts_of(key, result.quantities[key])
+    return f"{value} ± {half} {unit}" if half else f"{value} {unit}"
+
+
 def _curve(results: Sequence[Result]) -> bytes | None:
-    """The key figure against the numbers in which configurations differ; None where they differ in no number."""
+    """The key figure of one system against the numbers in which its configurations differ; None if they do in none."""
     facts = [_numbers_of(result) for result in results]
-    shared = [key for key in facts[0] if all(key in fact for fact in facts)]
-    varied = [key for key in shared if len({fact[key] for fact in facts}) > 1]
-    if len(results) < 2 or not varied:
+    varied: list[str] = []
+    for key in (key for key in facts[0] if all(key in fact for fact in facts)):
+        if _distinct(facts, [*varied, key]) > _distinct(facts, varied):  # what follows from others tells nothing
+            varied.append(key)
+    tasks = {(r.start.device.name, r.start.scenario.name, r.start.workload.name) for r in results}
+    if len(tasks) > 1 or not varied:
         return None
     rows = [_point(fact, result) for fact, result in zip(facts, results, strict=True)]
     figures = {str(key): key for result in results for key in result.quantities if key.of_whole}
     return sweep_figure(rows, varied, figures, None, None)
+
+
+def _distinct(facts: Sequence[Mapping[str, float]], keys: Sequence[str]) -> int:
+    return len({tuple(fact[key] for key in keys) for fact in facts})
 
 
 def _numbers_of(result: Result) -> dict[str, float]:

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--init", action="store_true", help="write --about with what the recordings know, for you to fill in")
     add("--out", type=Path, metavar="DIR", help="the new folder of the submission")
-    add("--archive", type=Path, metavar="FILE", help="also write the folder as FILE.tar or FILE.tar.gz")
+    add("--archive", type=Path, metavar="FILE", help="also write the folder as FILE.tar.gz")
     add("--sign", type=Path, metavar="KEY", help="sign with this Ed25519 key of OpenSSH")
 
 

@@ -180,7 +180,7 @@ def _commit() -> tuple[str | None, bool | None]:
     git = partial(subprocess.run, capture_output=True, text=True, timeout=5, check=True)
     try:
         head = git(["git", "-C", root, "rev-parse", "HEAD"])
-        state = git(["git", "-C", root, "status", "--porcelain"])
+        state = git(["git", "--no-optional-locks", "-C", root, "status", "--porcelain"])
     except (OSError, subprocess.SubprocessError):
         return None, None
     return head.stdout.strip(), bool(state.stdout.strip())

@@ -32,7 +32,7 @@ from rig.submission.crate import FILE as CRATE
 from rig.submission.crate import crate
 from rig.submission.signature import sign
 
-ARCHIVES = (".tar", ".tar.gz", ".tgz")
+ARCHIVES = (".tar.gz", ".tgz")
 _PIECE = 1 << 20
 
 
@@ -78,7 +78,7 @@ def submit(
             sign(folder, key)
         if archive is not None:
             with replacing(archive) as file:
-                _pack(folder, out.name, file, archive.name)
+                _pack(folder, out.name, file)
     left = [f for name, found in read for f in _left_out(found, name, set(files))]
     return Submitted(out, document, tuple(rows), root, tuple(missing(given)), tuple(left))
 
@@ -208,7 +208,7 @@ def _check_same(read: Sequence[tuple[str, Evaluated]], hashes: Mapping[str, str]
                     raise IntegrityError(what, field="session", value=str(run.path), remedy=remedy)
 
 
-def _pack(folder: Path, name: str, file: IO[bytes], called: str) -> None:
+def _pack(folder: Path, name: str, file: IO[bytes]) -> None:
     """Write a folder as an archive: names in order, without owners, times and modes of this machine."""
 
     def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -217,13 +217,10 @@ def _pack(folder: Path, name: str, file: IO[bytes], called: str) -> None:
         entry.mode = 0o755 if entry.isdir() else 0o644
         return entry
 
-    if called.endswith(".tar"):
-        packed: IO[bytes] = file
-    else:
-        packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)  # type: ignore[assignment]
-    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
         for path in (folder, *sorted(folder.rglob("*"))):
             inner = path.relative_to(folder).as_posix()
             archive.add(path, arcname=f"{name}/{inner}" if path != folder else name, recursive=False, filter=plain)
-    if packed is not file:
-        packed.close()

@@ -32,9 +32,10 @@ def test_its_commands_run_in_their_order(
             subprocess.run([program, *words], check=True)
     printed = capsys.readouterr().out
 
-    assert len(COMMANDS) == 9
+    assert len(COMMANDS) == 10
     assert "kept within 5 %" in printed
     files = {path.relative_to("submission").parts[0] for path in Path("submission").iterdir()}
     assert files <= set(re.findall(r"^  ([\w.-]+)|(?<=html )report\.md", PAGE, re.MULTILINE)) | {"report.md"}
     assert len(open_submission(Path("submission")).document.configurations[0].sessions) == 2
     assert Path("signed/MANIFEST.sha256.sig").is_file()
+    assert Path("leaderboard.html").read_text().count("mock, asc, single-stream") == 3

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +17,7 @@ from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
-from rig.engine.record import start_document
+from rig.engine.record import environment, start_document
 from rig.errors import DeviceError, RigError, SetupError
 from rig.recording.events import Brackets, ChunkArrived, MarkPulses
 from rig.recording.reader import Run, open_run
@@ -213,3 +216,19 @@ def test_a_device_may_live_by_a_clock_of_its_own_or_by_the_hosts(play: Play, pla
     run, _ = play(Toy(plant.clock, []), [Mark(), Issue(samples(1))], [], (open_meter(plant),))
     assert {e.clock for e in run.of_type(Brackets)} == {"meter"}
     assert run.clocks()["host"] == ClockInfo("host", 1e9, 0.0)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_what_commit_the_source_is_of_is_read_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``git status`` takes a lock to refresh its index; killed while it holds it, no one could commit any more."""
+    source = tmp_path / "rig" / "engine" / "record.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("x")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *words], check=True)
+    os.utime(source, (1, 1))  # an index that git would refresh
+    before = (tmp_path / ".git" / "index").read_bytes()
+    monkeypatch.setattr("rig.engine.record.__file__", str(source))
+    assert environment().dirty is False
+    assert (tmp_path / ".git" / "index").read_bytes() == before

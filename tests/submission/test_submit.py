@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
+from reports.submission import table
 from rig.commands.main import main
 from rig.errors import DataError, IntegrityError, RigError, StoreError, UsageError
 from rig.recording.schema import schemas
@@ -136,6 +138,14 @@ def test_the_claim_of_trials_is_their_mean_and_its_interval_holds_their_scatter(
     assert claim.low <= min(claim.trials) < max(claim.trials) <= claim.high
 
 
+def test_rules_about_trials_count_the_runs_of_all_sessions(made: Submitted) -> None:
+    validity = made.rows[0].result.validity
+    assert validity is not None
+    checks = [check for check in validity.checks if check.rule.endswith("runs for performance")]
+    assert [(check.rule, check.found) for check in checks] == [("runs for performance", "4")]
+    assert {check.rule.partition(".")[0] for check in validity.checks if "power-1: " in check.rule} == {"a", "b"}
+
+
 def test_repetition_on_the_same_samples_makes_no_accuracy_more_certain(lab: Path, made: Submitted) -> None:
     (one,) = [evaluated(lab / "a").result.quantities["accuracy"]]
     claim = made.document.configurations[0].claims["accuracy"]
@@ -157,6 +167,13 @@ def test_the_table_says_what_is_claimed(made: Submitted) -> None:
             assert (row[name], row[f"{name}.low"], row[f"{name}.high"]) == tuple(
                 map(repr, (claim.value, claim.low, claim.high))
             )
+
+
+def test_a_name_of_others_is_no_formula_of_a_spreadsheet(made: Submitted) -> None:
+    row = msgspec.structs.replace(made.document.configurations[0], name="=cmd()", device="@x", workload="-1")
+    document = msgspec.structs.replace(made.document, configurations=[row])
+    (said,) = csv.DictReader(table(document, []).decode().splitlines())
+    assert (said["name"], said["device"], said["workload"]) == ("'=cmd()", "'@x", "'-1")
 
 
 def test_the_page_has_the_rows_and_the_six_sections(made: Submitted) -> None:
@@ -327,6 +344,36 @@ def test_a_file_that_is_not_listed_is_noticed_and_reports_of_readers_are_not(cop
     (copy / "sessions" / "a" / "more").write_text("x")
     with pytest.raises(IntegrityError, match="not in the manifest"):
         open_submission(copy)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"format": 2},
+        {"configurations": []},
+        {"configurations": [[[]]]},
+        {"about": {"title": 3}},
+        {"about": {"colour": "blue"}},
+        {"name": "x" * 501},
+        {"name": json.loads("[" * 70 + "]" * 70)},
+    ],
+    ids=lambda edit: str(edit)[:30],
+)
+def test_a_description_of_the_wrong_shape_is_refused(copy: Path, edit: dict[str, Any]) -> None:
+    content = json.dumps(json.loads((copy / "submission.json").read_text()) | edit).encode()
+    before = hashlib.sha256((copy / "submission.json").read_bytes()).hexdigest()
+    (copy / "submission.json").write_bytes(content)
+    manifest = (copy / "MANIFEST.sha256").read_text()
+    (copy / "MANIFEST.sha256").write_text(manifest.replace(before, hashlib.sha256(content).hexdigest()))
+    with pytest.raises(StoreError):
+        open_submission(copy)
+
+
+@pytest.mark.parametrize("name", ["sessions/../../x", "/etc", "sessions/a/b", "sessions/.", "sessions/a\nb"])
+def test_a_description_names_only_its_own_sessions(copy: Path, name: str) -> None:
+    document = json.loads((copy / "submission.json").read_text())
+    document["configurations"][0]["sessions"] = [name]
+    test_a_description_of_the_wrong_shape_is_refused(copy, document)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b", "a\\b", "", "./x"])

@@ -1,0 +1,133 @@
+"""One page of many submissions: measured and simulated apart, audits bound to root hashes, text of others as text."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rig.commands.main import main
+from rig.errors import DataError, UsageError
+from rig.recording.layout import sha256_of
+from rig.recording.submission import FILE, MANIFEST, About, Claim, Configuration, Submission, manifest_of
+
+ABOUT = About(
+    title="A", organization="A lab", contact="x", date="2026-11-22", availability="research", system="x", model="x",
+    tuning="x", split="x", components="x", host="x", software="x", licence="x",
+)  # fmt: skip
+
+
+def claim(value: float, unit: str = "W") -> Claim:
+    return Claim(value=value, unit=unit, low=0.9 * value, high=1.1 * value, trials=[value], runs=1)
+
+
+def made(folder: Path, name: str, about: About = ABOUT, **more: Any) -> str:
+    """A submission without sessions in ``folder/name``; its root hash."""
+    given: dict[str, Any] = {
+        "name": name,
+        "scenario": "single-stream",
+        "workload": "asc",
+        "rules": "quick",
+        "device": "d",
+    }
+    given |= {"class_": "measured", "verdict": "VALID", "page": "report.html", "sessions": ["sessions/a"]}
+    given |= {"claims": {"active_power_w": claim(1e-3)}} | more
+    document = Submission(format=1, rig_version="0", name=name, about=about, configurations=[Configuration(**given)])
+    (folder / name).mkdir(parents=True)
+    (folder / name / FILE).write_bytes(msgspec.json.encode(document))
+    (folder / name / MANIFEST).write_bytes(manifest_of({FILE: sha256_of(folder / name / FILE)}))
+    return sha256_of(folder / name / MANIFEST)
+
+
+def board(folder: Path, *audits: Path) -> str:
+    words = [word for path in audits for word in ("--audit", str(path))]
+    assert main(["leaderboard", str(folder), "--out", str(folder / "page.html"), *words]) == 0
+    return (folder / "page.html").read_text()
+
+
+def rows(page: str, caption: str) -> list[str]:
+    """The rows of the table with this caption."""
+    (table,) = [t for t in re.findall(r"<table>.*?</table>", page, re.DOTALL) if f"<caption>{caption}" in t]
+    return re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", table, re.DOTALL)
+
+
+def test_what_was_measured_never_stands_with_what_was_not(tmp_path: Path) -> None:
+    for of in ("measured", "simulated", "imported", "estimated"):
+        made(tmp_path, f"one-{of}", class_=of)
+    page = board(tmp_path)
+    for caption, of in (("Measured on", "measured"), ("SIMULATED", "simulated"), ("Estimated", "estimated")):
+        assert [f"one-{of}" in row for row in rows(page, caption)] == [True]
+    assert "arXiv" in rows(page, "Published by others")[0]
+
+
+def test_a_figure_is_shown_with_its_interval_and_sorts_by_its_value(tmp_path: Path) -> None:
+    made(tmp_path, "a")
+    assert '<td class="num" data-value="0.001">1.00 ± 0.10 mW</td>' in rows(board(tmp_path), "Measured on")[0]
+
+
+@pytest.mark.parametrize(
+    ("of_audit", "more", "status"),
+    [
+        ({"ok": True, "anchored": True}, {}, "audited"),
+        ({"ok": True}, {}, "audited, not anchored"),
+        ({"ok": True, "anchored": True, "quick": True}, {}, "audited without arithmetic"),
+        ({"ok": False}, {}, "audit failed"),
+        ({"ok": True, "root": "0" * 64}, {}, "under audit"),
+        ({"ok": True}, {"about": msgspec.structs.replace(ABOUT, contact=" ")}, "incomplete"),
+        ({"ok": True}, {"verdict": "INVALID"}, "invalid"),
+    ],
+    ids=str,
+)
+def test_an_audit_is_of_one_root_hash(
+    tmp_path: Path, of_audit: dict[str, Any], more: dict[str, Any], status: str
+) -> None:
+    root = made(tmp_path, "a", **more)
+    (tmp_path / "audit.json").write_text(json.dumps({"schema": "x", "audits": [{"root": root} | of_audit]}))
+    assert f"<td>{status}</td>" in rows(board(tmp_path, tmp_path / "audit.json"), "Measured on")[0]
+
+
+@pytest.mark.parametrize(
+    ("gap", "tier"), [(-0.1, "gap ≤ 1%"), (0.01, "gap ≤ 1%"), (0.04, "gap ≤ 5%"), (0.2, "gap &gt; 10%")]
+)
+def test_solvers_stand_in_the_tiers_that_the_benchmark_names(tmp_path: Path, gap: float, tier: str) -> None:
+    made(tmp_path, "a", claims={"gap_official_mean": claim(gap, "1")})
+    assert f"<td>{tier}</td>" in rows(board(tmp_path), "Measured on")[0]
+
+
+def test_text_of_others_is_text(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>\x1b[2J"
+    made(tmp_path, "a", msgspec.structs.replace(ABOUT, organization=evil), device=evil)
+    page = board(tmp_path)
+    assert "<script>alert" not in page and "\x1b" not in page
+    assert page.count("<script>") == 1
+
+
+def test_a_submission_that_was_altered_is_left_out_and_named(tmp_path: Path) -> None:
+    made(tmp_path, "good")
+    made(tmp_path, "bad")
+    (tmp_path / "bad" / FILE).write_text("{}")
+    page = board(tmp_path)
+    assert len(rows(page, "Measured on")) == 1
+    assert "differs from the manifest" in page
+
+
+def test_a_folder_without_submissions_and_a_bad_audit_are_refused(tmp_path: Path) -> None:
+    words = ["leaderboard", str(tmp_path), "--out", str(tmp_path / "page.html")]
+    assert main(words) == UsageError.exit_code
+    made(tmp_path, "a")
+    (tmp_path / "audit.json").write_text('{"audits": [{"root": 3}]}')
+    assert main([*words, "--audit", str(tmp_path / "audit.json")]) == DataError.exit_code
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_link_in_place_of_a_submission_is_not_followed(tmp_path: Path) -> None:
+    made(tmp_path / "elsewhere", "a")
+    made(tmp_path / "board", "b")
+    (tmp_path / "board" / "a").symlink_to(tmp_path / "elsewhere" / "a")
+    assert len(rows(board(tmp_path / "board"), "Measured on")) == 1
+    shutil.rmtree(tmp_path / "board" / "b")
