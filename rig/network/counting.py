@@ -31,13 +31,12 @@ class Synapses:
         otherwise (NeuroBench, "Synaptic operations"). Inputs arrive ``connection.delay`` executions after they were
         sent, and before the first one nothing arrives.
         """
-        sent = np.asarray(values).reshape(len(values), -1)
-        arrived = max(len(sent) - self.connection.delay, 0)
-        operations, many = np.zeros(len(sent), np.int64), np.zeros(len(sent), bool)
-        part = sent[:arrived]
-        active = part != 0
-        operations[len(sent) - arrived :] = active.astype(np.int64) @ self.fan_out.ravel()
-        many[len(sent) - arrived :] = np.any(active & (np.abs(part) != 1), axis=1)
+        here = np.asarray(values).reshape(len(values), -1)
+        if delay := min(self.connection.delay, len(here)):
+            here = np.concatenate((np.zeros_like(here[:delay]), here[:-delay]))
+        active = here != 0
+        operations = active.astype(np.int64) @ self.fan_out.ravel()
+        many = (active & (np.abs(here) != 1)).any(axis=1)
         return {"acs": np.where(many, 0, operations), "macs": np.where(many, operations, 0)}
 
 
