@@ -83,7 +83,7 @@ def memory_of(arrays: Mapping[str, NDArray[Any]], kind: MemoryKind | None = None
 
 def active(values: NDArray[Any]) -> Counts:
     """Return how many values of each execution are not zero, for an array of shape (executions, ...)."""
-    return np.count_nonzero(np.reshape(values, (len(values), -1)), axis=1).astype(np.int64)
+    return np.asarray(np.count_nonzero(np.reshape(values, (len(values), -1)), axis=1), np.int64)
 
 
 def count(synapses: Sequence[Synapses], values: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Counts]]:
@@ -120,4 +120,4 @@ def _spread(used: NDArray[Any], shape: Sequence[int], groups: int, stride: int, 
             inside = at[:, k][(at[:, k] >= 0) & (at[:, k] < size)]
             np.add.at(hits[k], inside, 1)
         found = np.tensordot(found, hits, axes=([1], [0]))
-    return found
+    return np.asarray(found, np.int64)
