@@ -67,7 +67,8 @@ def quantity_parts(q: Quantity, scale: Scale = "auto") -> tuple[str, str, str]:
     value, half = value * factor, half * factor
     value = 0.0 if unit == "%" and abs(value) < _ROUNDING else value
     if not (math.isfinite(half) and half > 0.0):
-        return _significant(value, 4), "" if half == 0.0 else "unknown", unit
+        whole = half == 0.0 and value == round(value) and abs(value) < 1e12
+        return f"{value:.0f}" if whole else _significant(value, 4), "" if half == 0.0 else "unknown", unit
     exponent = int(f"{half:.1e}".split("e")[1])
     decimals = 1 - exponent
     if max(abs(value), half) >= 1e6 or decimals > 12:

@@ -28,6 +28,8 @@ class Entry(NamedTuple):
 CATALOGUE: Mapping[str, Entry] = {
     "accuracy": Entry("1", "Accuracy", scale="percent"),
     "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent"),
+    "smape_mean": Entry("1", "sMAPE, mean (0 to 200)", scale="number"),
+    "smape_p{percentile}": Entry("1", "sMAPE, {percentile}", scale="number"),
     "execution_time_s": Entry("s", "Execution time, mean"),
     "execution_time_single_s": Entry("s", "Execution time of a single sample, mean"),
     "execution_time_se_s": Entry("s", "Execution time, standard error of the mean"),

@@ -10,6 +10,7 @@ from rig.analysis.accuracy import accuracy_figures, answer_checks
 from rig.analysis.complexity.workload import complexity_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.forecast import forecasts_of
 from rig.analysis.memory_check import check_memory
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
@@ -92,7 +93,8 @@ def evaluate(run: Run) -> Result:
         runtime_w = figures.get(RUNTIME)
         figures |= solving_figures(solves, runtime_w, terms.gap_times_known, terms.solves_to_gap)
     complexity = complexity_of(run)
-    figures |= complexity.figures
+    forecasts = forecasts_of(run)
+    figures |= complexity.figures | forecasts.figures
     unknown = without_number(figures)
     refusals = [*power.refusals, *unheard, *_missing(terms, rails, activity), *unknown]
     if run.start.imported is not None:
@@ -100,7 +102,7 @@ def evaluate(run: Run) -> Result:
     figures = Figures({key: q for key, q in figures.items() if key not in {r.scope for r in unknown}})
     contradictions = contradictions_of(run, device)
     notes = [
-        *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks)),
+        *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks, *forecasts.checks)),
         *power.notes,
         *_below_idle(figures),
         *difference_notes(figures),
@@ -129,6 +131,7 @@ def evaluate(run: Run) -> Result:
                 *mended,
                 *answer_checks(run),
                 *complexity.checks,
+                *forecasts.checks,
                 *solving_checks(solves, answer_count(run)),
                 *repeat_checks(run),
                 *preprocessing_checks(run, list(activity.phases), figures),

@@ -11,9 +11,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from rig.errors import DeviceError, UsageError
+from rig.network.description import Activity
 from rig.types import Budget, DeviceInfo, Reply, Sample, Span
 
 Run = Callable[[Sample], Any]
+Load = Callable[[Sequence[Sample]], None]
+Count = Callable[[Sample], Activity]
 
 
 class BlockingDevice:
@@ -23,8 +26,8 @@ class BlockingDevice:
     one span of the first declared phase in host nanoseconds.
     """
 
-    def __init__(self, run: Run, info: DeviceInfo, load: Callable[[Sequence[Sample]], None] | None) -> None:
-        self._run, self._info, self._load = run, info, load
+    def __init__(self, run: Run, info: DeviceInfo, load: Load | None, count: Count | None) -> None:
+        self._run, self._info, self._load, self._count = run, info, load, count
         self._todo: queue.SimpleQueue[tuple[Sample, int] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
         self._error: Exception | None = None
@@ -108,8 +111,9 @@ class BlockingDevice:
             if isinstance(output, Reply):
                 spans.extend(output.spans)
         off_ns = time.monotonic_ns()
+        activity = None if self._count is None else self._count(sample)
         if not isinstance(output, Reply):
-            return Reply(sample.id, output, (Span(self._info.phases[0], on_ns, off_ns, times),))
+            return Reply(sample.id, output, (Span(self._info.phases[0], on_ns, off_ns, times),), activity=activity)
         if output.sample_id != sample.id:
             raise DeviceError(
                 f"the function replied to {output.sample_id!r} when given {sample.id!r}",
@@ -117,7 +121,7 @@ class BlockingDevice:
                 value=output.sample_id,
                 remedy="Return a Reply with the sample's own id",
             )
-        return replace(output, spans=tuple(spans))
+        return replace(output, spans=tuple(spans), activity=activity or output.activity)
 
 
 def _ended(sample: Sample, error: BaseException) -> DeviceError:
@@ -130,11 +134,12 @@ def _ended(sample: Sample, error: BaseException) -> DeviceError:
 
 
 def blocking(
-    run: Run, info: DeviceInfo | None = None, load: Callable[[Sequence[Sample]], None] | None = None
+    run: Run, info: DeviceInfo | None = None, load: Load | None = None, count: Count | None = None
 ) -> BlockingDevice:
     """Make a device of one function.
 
-    ``info`` is by default the name of the function, in hardware mode.
+    ``info`` is by default the name of the function, in hardware mode. ``load`` gets the samples beforehand, and is not
+    timed. ``count`` is called after ``run``, outside the span, and returns what the network did in the same sample.
 
     Example::
 
@@ -144,4 +149,4 @@ def blocking(
             return rig.blocking(lambda sample: {"label": "park"}, rig.DeviceInfo("parks", mode="hardware"))
     """
     name = getattr(run, "__name__", "function")
-    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load)
+    return BlockingDevice(run, info or DeviceInfo(name=name, mode="hardware"), load, count)

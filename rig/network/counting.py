@@ -31,13 +31,12 @@ class Synapses:
         otherwise (NeuroBench, "Synaptic operations"). Inputs arrive ``connection.delay`` executions after they were
         sent, and before the first one nothing arrives.
         """
-        sent = np.asarray(values).reshape(len(values), -1)
-        arrived = max(len(sent) - self.connection.delay, 0)
-        operations, many = np.zeros(len(sent), np.int64), np.zeros(len(sent), bool)
-        part = sent[:arrived]
-        active = part != 0
-        operations[len(sent) - arrived :] = active.astype(np.int64) @ self.fan_out.ravel()
-        many[len(sent) - arrived :] = np.any(active & (np.abs(part) != 1), axis=1)
+        here = np.asarray(values).reshape(len(values), -1)
+        if delay := min(self.connection.delay, len(here)):
+            here = np.concatenate((np.zeros_like(here[:delay]), here[:-delay]))
+        active = here != 0
+        operations = active.astype(np.int64) @ self.fan_out.ravel()
+        many = (active & (np.abs(here) != 1)).any(axis=1)
         return {"acs": np.where(many, 0, operations), "macs": np.where(many, operations, 0)}
 
 
@@ -84,7 +83,7 @@ def memory_of(arrays: Mapping[str, NDArray[Any]], kind: MemoryKind | None = None
 
 def active(values: NDArray[Any]) -> Counts:
     """Return how many values of each execution are not zero, for an array of shape (executions, ...)."""
-    return np.count_nonzero(np.reshape(values, (len(values), -1)), axis=1).astype(np.int64)
+    return np.asarray(np.count_nonzero(np.reshape(values, (len(values), -1)), axis=1), np.int64)
 
 
 def count(synapses: Sequence[Synapses], values: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Counts]]:
@@ -121,4 +120,4 @@ def _spread(used: NDArray[Any], shape: Sequence[int], groups: int, stride: int, 
             inside = at[:, k][(at[:, k] >= 0) & (at[:, k] < size)]
             np.add.at(hits[k], inside, 1)
         found = np.tensordot(found, hits, axes=([1], [0]))
-    return found
+    return np.asarray(found, np.int64)

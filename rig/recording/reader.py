@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.errors import RigError, StoreError
+from rig.errors import DataError, RigError, StoreError
 from rig.recording import validation
 from rig.recording.bounded import check_texts
 from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
-from rig.recording.layout import EVENTS, is_recorded, read_files
+from rig.recording.layout import EVENTS, is_recorded, payload_path, read_files
 from rig.recording.log import check_files, read_log
 from rig.recording.records import ErrorRecord
 from rig.recording.tables import TABLES
@@ -97,6 +97,19 @@ class Run:
         table = np.array(rows, dtype=np.int64).reshape(-1, 2)
         table[:, 0] = np.cumsum(table[:, 0])
         return table
+
+    def payload(self, sample_id: str) -> NDArray[Any] | None:
+        """Return the stored payload of a sample, or None if it was not kept. Raises ``DataError`` for a damaged one."""
+        file = self.path / payload_path(sample_id)
+        if not file.is_file():
+            return None
+        try:
+            stored: NDArray[Any] = np.load(file, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{file} cannot be read: {error}", field="payload", value=sample_id, remedy="Restore the recording"
+            ) from error
+        return stored
 
     def idle_windows_ns(self) -> NDArray[np.int64]:
         """Return the declared idle windows in host time, shape (k, 2)."""

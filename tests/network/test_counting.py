@@ -34,7 +34,7 @@ def by_definition(values: Any, weights: Any, delay: int) -> list[tuple[int, int]
 @given(seed=st.integers(0, 2**32 - 1), delay=st.integers(0, 4))
 def test_a_linear_connection_counts_every_effective_product(seed: int, delay: int) -> None:
     rng = np.random.default_rng(seed)
-    weights, values = sparse(rng, (4, 5)), sparse(rng, (rng.integers(1, 7), 4))
+    weights, values = sparse(rng, (4, 5)), sparse(rng, (int(rng.integers(1, 7)), 4))
     counted = linear("c", "in", "out", weights, delay).count(values)
     assert list(zip(counted["acs"], counted["macs"], strict=True)) == by_definition(values, weights, delay)
 

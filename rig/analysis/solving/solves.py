@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import Check
 from rig.errors import DataError
 from rig.plugins import load, names
-from rig.recording.layout import payload_path
 from rig.recording.reader import Run
 from rig.types import Floats, Problem
 
@@ -120,19 +118,16 @@ def _problems(run: Run, sample_ids: Iterable[str]) -> dict[str, Problem | None]:
     """
     name = run.start.workload.name
     problem_of: Callable[[Any], Problem] | None = load("problems", name) if name in names("problems") else None
-    return {key: None if problem_of is None else _problem(run.path, key, problem_of) for key in sample_ids}
+    return {key: None if problem_of is None else _problem(run, key, problem_of) for key in sample_ids}
 
 
-def _problem(run: Path, sample_id: str, problem_of: Callable[[Any], Problem]) -> Problem | None:
-    file = run / payload_path(sample_id)
-    if not file.is_file():
-        return None
+def _problem(run: Run, sample_id: str, problem_of: Callable[[Any], Problem]) -> Problem | None:
+    stored = run.payload(sample_id)
     try:
-        return problem_of(np.load(file, allow_pickle=False))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{file} cannot be read: {error}", field="payload", value=sample_id, remedy="Restore the recording"
-        ) from error
+        return None if stored is None else problem_of(stored)
+    except ValueError as error:
+        what = f"the payload of {sample_id} holds no problem: {error}"
+        raise DataError(what, field="payload", value=sample_id, remedy="Restore the recording") from error
 
 
 def _targets(run: Run) -> dict[str, dict[str, float]]:

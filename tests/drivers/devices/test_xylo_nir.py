@@ -199,7 +199,10 @@ def test_a_recurrent_network_is_counted_as_one(tmp_path: Path) -> None:
 
 def bad_graphs() -> dict[str, Any]:
     """By the text of the error: a change of the nodes and edges of a graph."""
-    affine = lambda bias: nir.Affine(np.ones((5, 3)), np.full(5, bias))  # noqa: E731
+
+    def affine(bias: float) -> Any:
+        return nir.Affine(np.ones((5, 3)), np.full(5, bias))
+
     return {
         "'w0' has a bias": lambda n, e: n.update(w0=affine(0.1)),
         "'w0' holds NaN or infinity in weight": lambda n, e: n.update(w0=nir.Linear(np.full((5, 3), np.nan))),

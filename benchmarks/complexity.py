@@ -1,0 +1,199 @@
+"""Are complexity metrics those of neurobench, and what does counting cost beside a plain forward pass?
+
+    python -m benchmarks.complexity [--networks 300] [--seed 0]
+
+Needs torch, snntorch and neurobench 2.3.0 (Python 3.11), which no extra installs. Draws networks of four kinds (dense,
+convolution, spiking, recurrent) and batches of one and more, counts each with both on the same inputs, and compares
+metric by metric. Then it times counting. Prints a line for each kind of difference, and last one JSON line. Exits 1 for
+a difference that is not listed, or an overhead above a twentieth of neurobench's.
+
+Listed: neurobench decides between ACs and MACs for a whole batch, so their split is compared for batches of one and
+their sum otherwise. It decides for a cell of a recurrent network by the input alone, though the state is of real
+values, so there too the sum is compared. It rounds connection sparsity to four decimals, and counts the biases of a
+cell in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from drivers.torch_counting import TorchCounter
+from rig.analysis.complexity.static import static_figures
+
+GOAL_RATIO = 1 / 20
+KINDS = ("dense", "convolution", "spiking", "recurrent")
+ROUNDS = 5
+BATCHES = 20
+ROUNDED = 1.01e-4
+"""What two ways to round the fourth decimal of a sparsity may differ by."""
+
+
+def main() -> int:
+    """Draw, compare and time; the exit code is 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--networks", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    differences: Counter[str] = Counter()
+    for number in range(args.networks):
+        rng = np.random.default_rng([args.seed, number])
+        kind, batch = KINDS[number % len(KINDS)], 1 if number % 8 < 4 else int(rng.integers(2, 9))
+        model, data = drawn(kind, rng, batch)
+        untouched = copy.deepcopy(model)  # membranes come into being with the first pass, and theirs counts them
+        ours, theirs = counted(model, data), by_neurobench(kind, untouched, data)
+        for name, value in theirs.items():
+            allowed = ROUNDED if name == "ConnectionSparsity" else 1e-9 * max(1.0, abs(value))
+            if abs(ours[name] - value) > allowed:
+                differences[f"{kind}: {name}"] += 1
+                print(f"network {number} ({kind}, batch {batch}): {name} is {ours[name]:.9g}, theirs {value:.9g}")
+    ratios = {kind: overhead(kind) for kind in KINDS}
+    for kind, (plain_s, ours_s, theirs_s) in ratios.items():
+        print(f"{kind}: forward {plain_s:.4g} s, counting adds {ours_s:.4g} s, neurobench {theirs_s:.4g} s")
+    share = {kind: ours_s / theirs_s for kind, (_, ours_s, theirs_s) in ratios.items()}
+    ok = not differences and max(share.values()) <= GOAL_RATIO
+    print(json.dumps({"networks": args.networks, "differences": differences, "overhead_share": share, "ok": ok}))
+    return 0 if ok else 1
+
+
+def drawn(kind: str, rng: np.random.Generator, batch: int, size: int = 30, steps: int = 6) -> tuple[Any, Any]:
+    """A random network with some weights zero, and one batch for it."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(int(rng.integers(2**31)))
+    n, hidden, out = (int(k) for k in rng.integers(size // 3, size, 3))
+    if kind == "dense":
+        model: Any = nn.Sequential(nn.Linear(n, hidden), nn.ReLU(), nn.Linear(hidden, out), nn.ReLU())
+        data = torch.randn(batch, n)
+    elif kind == "convolution":
+        options = {"stride": int(rng.integers(1, 3)), "padding": int(rng.integers(0, 2))}
+        conv = nn.Conv2d(2, 4, 3, groups=int(rng.integers(1, 3)), **options)
+        data = torch.randn(batch, 2, 9, 9) * (torch.rand(batch, 2, 9, 9) < 0.5)
+        flat = int(np.prod(conv(data).shape[1:]))
+        model = nn.Sequential(conv, nn.ReLU(), nn.Flatten(), nn.Linear(flat, out), nn.Sigmoid())
+    elif kind == "spiking":
+        import snntorch
+
+        neurons = [snntorch.Leaky(beta=0.9, init_hidden=True), snntorch.Leaky(beta=0.8, init_hidden=True, output=True)]
+        model = nn.Sequential(nn.Linear(n, hidden), neurons[0], nn.Linear(hidden, out), neurons[1])
+        data = (torch.rand(batch, steps, n) < 0.3).float()
+    else:
+        model, data = _recurrent(n, hidden, out), (torch.rand(batch, steps, n) < 0.3).float()
+    with torch.no_grad():
+        for name, values in model.named_parameters():
+            if "weight" in name:
+                values.mul_(torch.rand_like(values) < 0.7)
+    return model.eval(), data
+
+
+def _recurrent(n: int, hidden: int, out: int) -> Any:
+    import torch
+    from torch import nn
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.readout, self.act = nn.RNNCell(n, hidden), nn.Linear(hidden, out), nn.ReLU()
+
+        def forward(self, given: Any) -> Any:
+            state = torch.zeros(len(given), self.cell.hidden_size)
+            for step in range(given.shape[1]):
+                state = self.cell(given[:, step], state)
+            return self.act(self.readout(state))
+
+    return Recurrent()
+
+
+def forward(model: Any, data: Any) -> Any:
+    """One pass; spiking networks take one step after another, from the resting state."""
+    import torch
+
+    with torch.no_grad():
+        if "snntorch" not in {type(m).__module__.partition(".")[0] for m in model.modules()}:
+            return model(data)
+        from snntorch import utils
+
+        utils.reset(model)
+        return [model(data[:, step]) for step in range(data.shape[1])]
+
+
+def counted(model: Any, data: Any, times: int = 1) -> dict[str, float]:
+    """Our metrics of one batch, or of as many equal ones, by neurobench's names."""
+    counter = TorchCounter(model)
+    rows = []
+    try:
+        for _ in range(times):
+            forward(model, data)
+            rows += counter.activity()
+        network = counter.network()
+    finally:
+        counter.close()
+    static = static_figures(network)
+    sums = {k: sum(int(row[c.name][k].sum()) for row in rows for c in network.connections) for k in ("acs", "macs")}
+    dense = sum(c.dense * len(row[c.name]["acs"]) for row in rows for c in network.connections)
+    neurons = sum(layer.neurons * len(row[layer.name]["active"]) for row in rows for layer in network.layers)
+    active = sum(int(row[layer.name]["active"].sum()) for row in rows for layer in network.layers)
+    return {
+        "Footprint": static["footprint_at_start_bytes"].value,
+        "ParameterCount": sum(float(p.numel()) for p in model.parameters()),
+        "ConnectionSparsity": static["connection_sparsity"].value,
+        "ActivationSparsity": 1 - active / neurons,
+        "Dense": dense / len(rows),
+        "Effective": (sums["acs"] + sums["macs"]) / len(rows),
+        "Effective_ACs": sums["acs"] / len(rows),
+        "Effective_MACs": sums["macs"] / len(rows),
+    }
+
+
+def by_neurobench(kind: str, model: Any, data: Any, times: int = 1) -> dict[str, float]:
+    """The same metrics by neurobench, with the split of operations for a batch of one alone."""
+    import torch
+    from neurobench.benchmarks import Benchmark
+    from neurobench.metrics.static import ConnectionSparsity, Footprint, ParameterCount
+    from neurobench.metrics.workload import ActivationSparsity, SynapticOperations
+    from neurobench.models import SNNTorchModel, TorchModel
+
+    wrapped = SNNTorchModel(model) if kind == "spiking" else TorchModel(model)
+    static = [Footprint, ParameterCount] + ([] if kind == "recurrent" else [ConnectionSparsity])
+    rows = torch.utils.data.TensorDataset(data.repeat(times, *[1] * (data.ndim - 1)), torch.zeros(times * len(data)))
+    loader = torch.utils.data.DataLoader(rows, batch_size=len(data))
+    benchmark = Benchmark(wrapped, loader, [], [], [static, [ActivationSparsity, SynapticOperations]])
+    found = benchmark.run(quiet=True)
+    del benchmark  # its hooks would take away those of the next one
+    operations = found.pop("SynapticOperations")
+    found |= {"Dense": operations["Dense"]}
+    found["Effective"] = operations["Effective_ACs"] + operations["Effective_MACs"]
+    if len(data) == 1 and kind != "recurrent":
+        found |= {k: operations[k] for k in ("Effective_ACs", "Effective_MACs")}
+    return {name: float(value) for name, value in found.items()}
+
+
+def overhead(kind: str) -> tuple[float, float, float]:
+    """Seconds of plain passes, and what counting adds to it by us and by neurobench."""
+    model, data = drawn(kind, np.random.default_rng(1), 8, size=300, steps=50)
+    plain_s = _timed(lambda: [forward(model, data) for _ in range(BATCHES)])
+    ours_s = _timed(lambda: counted(model, data, BATCHES)) - plain_s
+    theirs_s = _timed(lambda: by_neurobench(kind, model, data, BATCHES)) - plain_s
+    return plain_s, max(ours_s, 0.0), theirs_s
+
+
+def _timed(call: Callable[[], object]) -> float:
+    took = []
+    for _ in range(ROUNDS):
+        began_s = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - began_s)
+    return min(took)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""An echo state network in numpy on this computer, which learns a series and forecasts it.
+
+It is the published baseline of chaotic function prediction (NeuroBench, equations 20 and 21): a fixed random reservoir,
+and a readout by regularised least squares. Learning is not part of the span.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.bench.options import positive, within
+from rig.engine.blocking_device import blocking
+from rig.errors import DataError
+from rig.network.counting import Synapses, count, linear, memory_of
+from rig.network.description import Activity, Layer, Memory, NetworkInfo
+from rig.types import Device, DeviceInfo, Floats, Sample
+
+NAME = "numpy-esn"
+
+
+def open_device(
+    *,
+    neurons: int = 186,
+    density: float = 0.11,
+    spectral_radius: float = 1.2,
+    leak: float = 0.7,
+    input_scale: float = 1.0,
+    ridge: float = 1e-8,
+    washout: int = 45,
+    seed: int = 0,
+) -> Device:
+    """Open an echo state network; the weights of sample k are drawn from ``seed`` and the seed of the sample.
+
+    ``density`` is the share of recurrent weights that are not zero, ``washout`` the points at the start from which the
+    readout does not learn. Raises ``UsageError`` for options out of range.
+    """
+    within(1, 10_000, neurons=neurons)
+    within(0.0, 1.0, density=density, leak=leak)
+    within(0, 10**6, washout=washout)
+    positive(spectral_radius=spectral_radius, input_scale=input_scale, ridge=ridge)
+    shape = Shape(neurons, density, spectral_radius, leak, input_scale, ridge, washout)
+
+    networks: dict[str, Trained] = {}
+    last: dict[str, Floats] = {}
+
+    def learn(samples: Sequence[Sample]) -> None:
+        for sample in samples:
+            series = _checked(sample, washout)
+            rng = np.random.default_rng([seed, sample.seed or 0])
+            networks[sample.id] = trained(shape, series[: len(series) // 2], rng)
+
+    def forecast(sample: Sample) -> dict[str, list[float | None]]:
+        if sample.id not in networks:
+            learn([sample])
+        points, seen = networks[sample.id].forecast(len(sample.payload) - len(sample.payload) // 2)
+        last.update(seen)
+        return {"forecast": [float(p) if np.isfinite(p) else None for p in points]}
+
+    drawn = Trained(shape, *weights_of(shape, np.random.default_rng([seed, 0])), np.ones(neurons + 2), np.zeros(0), 0.0)
+    info = DeviceInfo(
+        name=NAME,
+        mode="hardware",
+        description=f"echo state network of {neurons} neurons in numpy {np.__version__} on this computer",
+        timeout_s=60.0,
+        versions={"numpy": np.__version__},
+        details={"processor": platform.processor() or platform.machine()},
+        algorithm={
+            "model": "echo state network, weights of each sample drawn anew",
+            "training": "regularised least squares on the first half of each sample, outside the span",
+            "parameters": {name: getattr(shape, name) for name in Shape.__slots__},
+        },
+        network=drawn.network(),
+    )
+    return blocking(forecast, info, learn, lambda sample: networks[sample.id].count(last))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The parameters of a network; see ``open_device``."""
+
+    neurons: int
+    density: float
+    spectral_radius: float
+    leak: float
+    input_scale: float
+    ridge: float
+    washout: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A network that has read a series: its weights, its state, and the value that it reads next.
+
+    ``weights_in`` has shape (2, neurons), for a constant and the value; ``weights`` (neurons, neurons) leads from rows
+    to columns; ``weights_out`` (neurons + 2,) reads the constant, the value and the state.
+    """
+
+    shape: Shape
+    weights_in: Floats
+    weights: Floats
+    weights_out: Floats
+    state: Floats
+    value: float
+
+    def forecast(self, points: int) -> tuple[Floats, dict[str, Floats]]:
+        """Return forecasts of shape (points,), and what each layer was given: (points, ...) by name of the source."""
+        inputs, before = np.ones((points, 2)), np.zeros((points, self.shape.neurons))
+        read = np.ones((points, self.shape.neurons + 2))
+        value, state, found = self.value, self.state, np.zeros(points)
+        with np.errstate(all="ignore"):  # a forecast may diverge, which is an answer too
+            for k in range(points):
+                inputs[k, 1], before[k] = value, state
+                state = step(self.shape, self.weights_in, self.weights, state, value)
+                read[k, 1], read[k, 2:] = value, state
+                found[k] = value = float(read[k] @ self.weights_out)
+        states = {"input": inputs, "state before": before, "read": read}
+        return found, states | {"reservoir": read[:, 2:], "output": found[:, None]}
+
+    def synapses(self) -> tuple[Synapses, ...]:
+        """Return the connections."""
+        return (
+            linear("input-reservoir", "input", "reservoir", self.weights_in),
+            linear("reservoir-reservoir", "state before", "reservoir", self.weights),
+            linear("readout", "read", "output", self.weights_out[:, None]),
+        )
+
+    def network(self) -> NetworkInfo:
+        """Return the description; the weights of another sample have other zeros at the same density."""
+        arrays = {"input": self.weights_in, "recurrent": self.weights, "readout": self.weights_out[:, None]}
+        memory = (*memory_of(arrays), Memory("state", "states", self.shape.neurons, 64, 0))
+        layers = (Layer("reservoir", self.shape.neurons), Layer("output", 1))
+        return NetworkInfo(layers, tuple(s.connection for s in self.synapses()), memory, None, "numpy arrays in use")
+
+    def count(self, seen: dict[str, Floats]) -> Activity:
+        """Count what a forecast did."""
+        return count(self.synapses(), seen)
+
+
+def step(shape: Shape, weights_in: Floats, weights: Floats, state: Floats, value: float) -> Floats:
+    """Return the next state (NeuroBench, equation 20), from one of shape (neurons,)."""
+    drive = state @ weights + shape.input_scale * (weights_in[0] + value * weights_in[1])
+    return np.asarray((1.0 - shape.leak) * state + shape.leak * np.tanh(drive))
+
+
+def weights_of(shape: Shape, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Draw the weights that are not learnt, shapes (2, neurons) and (neurons, neurons)."""
+    n, used = shape.neurons, round(shape.density * shape.neurons**2)
+    weights_in, weights = rng.uniform(-1.0, 1.0, (2, n)), np.zeros(n * n)
+    weights[rng.choice(n * n, used, replace=False)] = rng.normal(size=used)
+    weights = weights.reshape(n, n)
+    radius = float(np.abs(np.linalg.eigvals(weights)).max())
+    return weights_in, weights * (shape.spectral_radius / radius if radius > 0 else 1.0)
+
+
+def trained(shape: Shape, series: Floats, rng: np.random.Generator) -> Trained:
+    """Draw a network, let it read a series, and fit its readout to the next value (NeuroBench, equation 21).
+
+    Raises ``DataError`` for a series that fits no readout.
+    """
+    n = shape.neurons
+    weights_in, weights = weights_of(shape, rng)
+    states, state = np.ones((len(series), n + 2)), np.zeros(n)
+    for k, value in enumerate(series[:-1]):
+        state = step(shape, weights_in, weights, state, float(value))
+        states[k, 1], states[k, 2:] = value, state
+    rows = states[shape.washout : len(series) - 1]
+    square = rows.T @ rows + shape.ridge * np.eye(n + 2)
+    try:
+        weights_out = np.linalg.solve(square, rows.T @ series[shape.washout + 1 :])
+    except np.linalg.LinAlgError as error:
+        what = f"no readout fits the series: {error}"
+        raise DataError(what, field="ridge", value=shape.ridge, remedy="Use a larger ridge") from error
+    return Trained(shape, weights_in, weights, weights_out, state, float(series[-1]))
+
+
+def _checked(sample: Sample, washout: int) -> Floats:
+    series = np.asarray(sample.payload)
+    if series.ndim != 1 or not np.issubdtype(series.dtype, np.floating) or not np.all(np.isfinite(series)):
+        what = f"a series must be finite floats of shape (n,), not {series.dtype} of shape {series.shape}"
+        raise DataError(what, field="payload", value=str(series.shape))
+    if len(series) // 2 < washout + 3:
+        what = f"half of a series of {len(series)} points is too short to learn from after a washout of {washout}"
+        raise DataError(what, field="payload", value=len(series), remedy="Use longer samples, or a smaller washout")
+    return series.astype(np.float64)

@@ -1,0 +1,108 @@
+"""Counts what a torch model does, by forward hooks: the adapter for a model whose simulator is torch itself.
+
+Linear layers, convolutions and cells of a recurrent network are connections. ReLU, sigmoid and the spiking neurons of
+snnTorch are layers of neurons. Nothing else is counted. torch is the user's own; this module does not import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rig.network.counting import Synapses, active, convolution, linear, memory_of
+from rig.network.description import Activity, Counts, Layer, Memory, NetworkInfo
+
+_ACTIVATIONS = ("ReLU", "Sigmoid")
+Rows = list[Counts]
+
+
+class TorchCounter:
+    """Counts one model from its making until ``close``; a sample is one row of a batch.
+
+    A forward pass may call a module once for each time step. Each call is one execution of its connection.
+    ``states`` are the values that neurons carry from step to step, by name: elements for one sample, of 32 bits.
+    """
+
+    def __init__(self, model: Any, states: Mapping[str, int] | None = None) -> None:
+        self._rows: dict[str, dict[str, Rows]] = {}
+        self._synapses: dict[str, Synapses] = {}
+        self._neurons: dict[str, int] = {}
+        arrays = [*model.named_parameters(), *model.named_buffers()]
+        memory = memory_of({name: values.detach().numpy() for name, values in arrays})
+        self._memory = (*memory, *(Memory(name, "states", n, 32, 0) for name, n in (states or {}).items()))
+        self._hooks = [
+            module.register_forward_hook(hook)
+            for name, module in model.named_modules()
+            if (hook := self._hook(name, module)) is not None
+        ]
+
+    def close(self) -> None:
+        """Take the hooks off the model."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def network(self, execution_s: float | None = None, convention: str = "") -> NetworkInfo:
+        """Return the description, after the first forward pass, which shows the shapes."""
+        layers = tuple(Layer(name, n) for name, n in self._neurons.items())
+        connections = tuple(s.connection for s in self._synapses.values())
+        return NetworkInfo(layers, connections, self._memory, execution_s, convention)
+
+    def activity(self) -> list[Activity]:
+        """Return the activity of each row of the batch since the last call, and begin anew."""
+        taken, self._rows = self._rows, {}
+        counted = {part: {n: np.stack(rows) for n, rows in names.items()} for part, names in taken.items()}
+        batch = max((a.shape[1] for names in counted.values() for a in names.values()), default=0)
+        return [{part: {n: a[:, row] for n, a in names.items()} for part, names in counted.items()}
+                for row in range(batch)]  # fmt: skip
+
+    def _hook(self, name: str, module: Any) -> Callable[[Any, Any, Any], None] | None:
+        kind = type(module).__name__
+        if kind == "Linear":
+            return lambda module, given, out: self._linear(name, module.weight, given[0])
+        if kind in ("Conv1d", "Conv2d", "Conv3d"):
+            return lambda module, given, out: self._convolution(name, module, given[0])
+        if kind == "RNNCell":
+            return lambda module, given, out: self._cell(name, module, given)
+        if kind in _ACTIVATIONS or type(module).__module__.startswith("snntorch._neurons"):
+            return lambda module, given, out: self._activation(name, out[0] if isinstance(out, tuple) else out)
+        return None
+
+    def _linear(self, name: str, weight: Any, given: Any) -> None:
+        if name not in self._synapses:
+            self._synapses[name] = linear(name, f"input of {name}", name, weight.detach().numpy().T)
+        self._count(name, given)
+
+    def _convolution(self, name: str, module: Any, given: Any) -> None:
+        if name not in self._synapses:
+            for what in ("stride", "padding", "dilation"):
+                if isinstance(getattr(module, what), str) or len(set(getattr(module, what))) != 1:
+                    raise ValueError(f"{name} has a {what} of {getattr(module, what)}; only one number is counted")
+            options = {what: int(getattr(module, what)[0]) for what in ("stride", "padding", "dilation")}
+            self._synapses[name] = convolution(
+                name, f"input of {name}", name, module.weight.detach().numpy(), tuple(given.shape[1:]),
+                groups=module.groups, **options,
+            )  # fmt: skip
+        self._count(name, given)
+
+    def _cell(self, name: str, module: Any, given: Any) -> None:
+        self._linear(f"{name}.ih", module.weight_ih, given[0])
+        state = (
+            given[1]
+            if len(given) > 1 and given[1] is not None
+            else given[0].new_zeros(len(given[0]), module.hidden_size)
+        )
+        self._linear(f"{name}.hh", module.weight_hh, state)
+
+    def _activation(self, name: str, out: Any) -> None:
+        values = out.detach().numpy()
+        self._neurons[name] = int(np.prod(values.shape[1:]))
+        self._put(name, "active", active(values))
+
+    def _count(self, name: str, given: Any) -> None:
+        for counter, counts in self._synapses[name].count(given.detach().numpy()).items():
+            self._put(name, counter, counts)
+
+    def _put(self, part: str, counter: str, counts: Counts) -> None:
+        self._rows.setdefault(part, {}).setdefault(counter, []).append(counts)

@@ -1,0 +1,103 @@
+"""Solves the Mackey-Glass equation: ``dx/dt = beta x(t - tau) / (1 + x(t - tau)**n) - gamma x(t)``.
+
+A step of the fourth-order Runge-Kutta method takes the delayed value from what was solved one delay before, at half
+steps by the cubic through values and derivatives at both ends. So within one delay the equation is linear with a known
+right side, and a step is one line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.types import Floats
+
+BETA, GAMMA, POWER = 0.2, 0.1, 10
+STEP = 0.05
+"""The step of the solver, in the time unit of the equation."""
+POINTS = 75
+"""Points in one Lyapunov time (NeuroBench: "75 points are sampled per Lyapunov time")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """One published series: its delay, its Lyapunov time and its constant past (NeuroBench, Table 6)."""
+
+    tau: int
+    lyapunov_time: float
+    x0: float
+
+
+PUBLISHED = {
+    p.tau: p
+    for p in (
+        Parameters(17, 197, 0.7206597), Parameters(18, 138, 0.7744313), Parameters(19, 315, 0.7783468),
+        Parameters(20, 131, 0.9225991), Parameters(21, 191, 0.9479431), Parameters(22, 119, 0.5455960),
+        Parameters(23, 106, 0.8622247), Parameters(24, 97, 0.3259660), Parameters(25, 98, 0.8297825),
+        Parameters(26, 104, 1.0033490), Parameters(27, 112, 0.6491406), Parameters(28, 119, 1.0957495),
+        Parameters(29, 131, 0.9256179), Parameters(30, 139, 0.2713639),
+    )
+}  # fmt: skip
+
+
+def sampled(parameters: Parameters, lyapunov_times: float, step: float = STEP) -> Floats:
+    """Return ``POINTS`` values in each Lyapunov time from time 0, float64 of shape (n,).
+
+    ``step`` must divide the delay. The series is chaotic: two solvers, and two steps, part after some Lyapunov times.
+    """
+    points = round(lyapunov_times * POINTS)
+    at = np.arange(points) * (parameters.lyapunov_time / POINTS)
+    x, slope = _solved(parameters, float(at[-1]) + 2 * step, step)
+    index = np.minimum((at / step).astype(np.int64), len(x) - 2)
+    return _between(x, slope, index, at / step - index, step)
+
+
+def _solved(parameters: Parameters, until: float, step: float) -> tuple[Floats, Floats]:
+    """Values and derivatives at every step; the past before time 0 is constant."""
+    delay = round(parameters.tau / step)
+    if abs(delay * step - parameters.tau) > 1e-9 * parameters.tau:
+        raise ValueError(f"a step of {step} does not divide the delay {parameters.tau}")
+    blocks = int(np.ceil(until / parameters.tau))
+    keep, ends, middle = _weights(step)
+    x, slope = np.full(delay * (blocks + 1) + 1, parameters.x0), np.zeros(delay * (blocks + 1) + 1)
+    for block in range(blocks):
+        past = np.arange(block * delay, (block + 1) * delay)
+        here = past + delay
+        drive = _drive(np.append(x[past], x[past[-1] + 1]))
+        drive_middle = _drive(_between(x, slope, past, np.full(delay, 0.5), step))
+        adds = (ends[0] * drive[:-1] + middle * drive_middle + ends[1] * drive[1:]).tolist()
+        value, found = float(x[here[0]]), []
+        for add in adds:
+            value = keep * value + add
+            found.append(value)
+        x[here + 1] = found
+        slope[here] = drive[:-1] - GAMMA * x[here]
+        # on the left of the next block; its own first value, on the right, takes its place there
+        slope[here[-1] + 1] = drive[-1] - GAMMA * found[-1]
+    return x[delay:], slope[delay:]
+
+
+def _drive(delayed: Floats) -> Floats:
+    return np.asarray(BETA * delayed / (1.0 + delayed**POWER))
+
+
+def _weights(step: float) -> tuple[float, tuple[float, float], float]:
+    """How much of the value, and of the drive at begin, end and middle, one step takes; they follow from the method."""
+
+    def stepped(x: float, begin: float, middle: float, end: float) -> float:
+        k1 = begin - GAMMA * x
+        k2 = middle - GAMMA * (x + step / 2 * k1)
+        k3 = middle - GAMMA * (x + step / 2 * k2)
+        k4 = end - GAMMA * (x + step * k3)
+        return x + step / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+    return stepped(1, 0, 0, 0), (stepped(0, 1, 0, 0), stepped(0, 0, 0, 1)), stepped(0, 0, 1, 0)
+
+
+def _between(x: Floats, slope: Floats, index: np.ndarray, share: Floats, step: float) -> Floats:  # type: ignore[type-arg]
+    """The cubic through values and derivatives, at a share of the step after each index."""
+    rest = 1.0 - share
+    left, right = x[index], x[index + 1]
+    bend = rest * (slope[index] * step - (right - left)) - share * (slope[index + 1] * step - (right - left))
+    return np.asarray(rest * left + share * right + share * rest * bend)

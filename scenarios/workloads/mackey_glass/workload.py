@@ -1,0 +1,43 @@
+"""Forecasts of a chaotic series from its own past (NeuroBench, chaotic function prediction).
+
+A sample is 20 Lyapunov times of one series. A model learns from the first half, and forecasts the second half from its
+own forecasts alone. Samples start half a Lyapunov time after one another. The series are generated here: those of the
+benchmark are a download, and no two solvers of a chaotic equation agree to its end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+
+from rig.bench.options import one_of, within
+from rig.types import Sample, SampleSet
+from scenarios.workloads.mackey_glass.series import POINTS, PUBLISHED, STEP, sampled
+
+LYAPUNOV_TIMES, STARTS = 20, 30
+"""Length of a sample, and how many samples the benchmark evaluates."""
+
+
+def open_workload(*, tau: int = 17, starts: int = STARTS) -> SampleSet:
+    """Open the series of a delay ``tau`` (17 to 30) with as many ``starts``; the benchmark takes 30.
+
+    Raises ``UsageError`` for another delay, or for starts outside 1 to 61.
+    """
+    one_of(PUBLISHED, tau=tau)
+    within(1, 61, starts=starts)
+    parameters, length = PUBLISHED[tau], LYAPUNOV_TIMES * POINTS
+    series = sampled(parameters, LYAPUNOV_TIMES + (starts - 1) / 2 + 1)
+    offsets = [k * POINTS // 2 for k in range(starts)]
+    samples = tuple(
+        Sample(f"tau-{tau}-start-{k}", series[first : first + length], seed=k, keep=True)
+        for k, first in enumerate(offsets)
+    )
+    details = {
+        "source": f"generated: Runge-Kutta of order 4, step {STEP}, not the series that the benchmark offers",
+        "forecast_from": length // 2,
+        "parameters": asdict(parameters),
+        "points_per_lyapunov_time": POINTS,
+    }
+    digest = hashlib.sha256(b"".join(sample.payload.tobytes() for sample in samples)).hexdigest()
+    task = "chaotic function prediction: learn the first half of a series, forecast the second"
+    return SampleSet("mackey-glass", task, "1", digest, samples, details)
