@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import bdtr
 
 from reports.audit.clocks import Line, line
 from reports.audit.files import clean
@@ -184,20 +185,15 @@ def service(run: Run) -> Figures:
 
 
 def early_stopping(latency: Floats, share: float) -> float | None:
-    """MLPerf's estimate of a percentile: the slowest that is left when as many are left out as chance allows.
+    """MLPerf's estimate of a percentile: with t queries over it, chance explains n only with probability ``SLACK``.
 
-    With t - 1 left out of n, at least ``share`` of all queries are as fast with a confidence of 1 - ``SLACK``. None if
-    n is too small. Source: MLPerf Inference, ``early_stopping.adoc``.
+    The largest such t is taken, and the t - 1 slowest queries are left out; None if n is too small. Source: MLPerf
+    Inference, ``early_stopping.adoc``.
     """
-    n, left_out = len(latency), -1
-    total = term = share**n if n < 20000 else 0.0
-    if total == 0.0:
-        return None
-    while total <= SLACK and left_out < n:
-        left_out += 1
-        term *= (n - left_out) / (left_out + 1) * (1 - share) / share
-        total += term
-    return float(np.sort(latency)[n - 1 - left_out]) if left_out >= 0 else None
+    n, over = len(latency), 0
+    while over < n and float(bdtr(over + 1, n, 1 - share)) <= SLACK:
+        over += 1
+    return float(np.sort(latency)[n - over]) if over else None
 
 
 def accuracy(run: Run) -> Figures:

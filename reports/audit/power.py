@@ -23,6 +23,8 @@ SHARP = 2e-3
 PARTS = np.linspace(0.0, 1.0, 9)
 APART = 0.03
 """Where the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in them."""
+MET = 0.35
+"""So much of a reading, at most, lies on the wrong side where a span meets other activity."""
 EDGE_NOISE = 1.5
 """Two right methods may differ by a reading at each end of a span; so many deviations of their noise are allowed."""
 STEADY = 1e-3
@@ -130,9 +132,13 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     period, settle = facts.period_s, SETTLED * float(trace.rail.get("filter_tau_s", 0.0))
     window, _, _ = batches(stamped.of(~stamped.warmup))
     other, _, _ = batches(stamped.of(stamped.warmup)) if stamped.warmup.any() else (window[:0], None, None)
-    other = np.concatenate([other, _marks(run)])
+    other = np.concatenate([other, _marks(run), _unstamped(run, stamped)])
     window, other = window + shift, other[np.argsort(other[:, 0])] + shift
-    regions = _regions(window, other, PAD * period, PAD * period + settle)
+    seen = (window[:, 0] - PAD * period > facts.first_s) & (window[:, 1] + PAD * period + settle < facts.last_s)
+    if seen.any():
+        window, other = window[seen], np.concatenate([other, window[~seen]])
+        other = other[np.argsort(other[:, 0])]
+    regions, met = _regions(window, other, PAD * period, PAD * period + settle)
     quiet = _shortened(idle, meter.bound_s + period + settle, meter.bound_s + period)
     eighths = quiet[:, :1, None] + (quiet[:, 1:, None] - quiet[:, :1, None]) * PARTS  # of each idle window
     eighths = np.concatenate([eighths[:, :, :-1], eighths[:, :, 1:]], axis=1).transpose(0, 2, 1).reshape(-1, 2)
@@ -154,21 +160,24 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     moved = max(0.0, abs(gap) - 2 * gap_noise) if gap is not None else 0.0
     apart = moved > APART * abs(area)
     idle_bound += 0.0 if apart else moved
-    edges = EDGE_NOISE * facts.noise_w * np.sqrt(2 * len(window)) * period / max(length, 1e-300)
+    active = abs(area + idle_w)
+    unknown = facts.volts_step * active + facts.overload * period / max(length, 1e-300) * active
+    unknown += MET * met * period / max(length, 1e-300) * abs(area)
+    edges = unknown + EDGE_NOISE * facts.noise_w * np.sqrt(2 * len(window)) * period / max(length, 1e-300)
     wider = max(widened / max(length, 1e-300), 1.0)
     known = len(whole) > 0 and whole_sums.seen_s[0] > 0
     late = (device_line(run).bound_s + 2 * period) * abs(area) / max(float(np.ptp(whole)) if known else 1.0, 1e-300)
     average = float(whole_sums.energy_j[0] / whole_sums.seen_s[0]) if known else None
     return RailPower(
         idle_w=idle_w,
-        idle_bound_w=idle_bound + STEADY * abs(idle_w),
+        idle_bound_w=idle_bound + (STEADY + facts.volts_step) * abs(idle_w),
         area_w=area,
         area_bound_w=STEADY * abs(area) + edges + idle_bound * wider,
-        active_bound_w=STEADY * abs(area + idle_w) + edges + idle_bound * (wider - 1.0),
+        active_bound_w=STEADY * active + edges + idle_bound * (wider - 1.0),
         trimmed_w=trimmed,
-        trimmed_bound_w=STEADY * abs(trimmed or 0.0) + 2 * trimmed_noise + idle_bound,
+        trimmed_bound_w=STEADY * abs(trimmed or 0.0) + 2 * trimmed_noise + idle_bound + unknown,
         average_w=average,
-        average_bound_w=STEADY * abs(average or 0.0) + late,
+        average_bound_w=STEADY * abs(average or 0.0) + late + unknown,
         gap_w=gap,
         apart=apart,
         facts=facts,
@@ -213,6 +222,14 @@ def _marks(run: Run) -> Floats:
     return np.stack([clock.seconds(rows[:, 0]), clock.seconds(rows[:, 1])], axis=1)
 
 
+def _unstamped(run: Run, stamped: Spans) -> Floats:
+    """Work that was asked for and has no stamps: of issues without an answer, and after the end of a broken-off run."""
+    last = float(stamped.off.max())
+    begins = [i.issued_s for i in issues(run) if i.issued_s is not None and i.answered_s is None]
+    broken = run.stop is None or run.stop.get("error") is not None
+    return np.array([[s, s + 1.0] for s in begins] + ([[last, last + 1e9]] if broken else [])).reshape(-1, 2)
+
+
 def _whole_run(run: Run, shift: float) -> Floats:
     """From the first request to the last answer, as one window; none if nothing was answered."""
     asked = [i for i in issues(run) if not i.warmup]
@@ -235,18 +252,23 @@ def _touch(window: Floats, other: Floats) -> Bools:
     return np.asarray(ends[before] > window[:, 0], dtype=bool)
 
 
-def _regions(window: Floats, other: Floats, head: float, tail: float) -> Floats:
-    """Widened windows, united where they meet; towards other activity no further than half of the way."""
+def _regions(window: Floats, other: Floats, head: float, tail: float) -> tuple[Floats, int]:
+    """Widened windows, united where they meet; towards other activity no further than half of the way.
+
+    How many ends met other activity, whose readings may hold some of its power, is the second part.
+    """
     on, off = window[:, 0] - head, window[:, 1] + tail
+    met = 0
     if len(other):
         before = np.searchsorted(np.sort(other[:, 1]), window[:, 0], "right")
         after = np.searchsorted(other[:, 0], window[:, 1])
         ends = np.concatenate([[-np.inf], np.sort(other[:, 1])])[before]
         begins = np.concatenate([other[:, 0], [np.inf]])[after]
+        met = int(np.sum(on < (ends + window[:, 0]) / 2) + np.sum(off > (begins + window[:, 1]) / 2))
         on = np.maximum(on, (ends + window[:, 0]) / 2)
         off = np.minimum(off, (begins + window[:, 1]) / 2)
     first = np.flatnonzero(np.concatenate([[True], on[1:] > np.maximum.accumulate(off)[:-1]]))
-    return np.stack([on[first], np.maximum.reduceat(off, first)], axis=1)
+    return np.stack([on[first], np.maximum.reduceat(off, first)], axis=1), met
 
 
 def _split(found: Sums, counts: list[int]) -> list[Sums]:

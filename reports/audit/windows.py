@@ -137,6 +137,8 @@ class Facts:
     """How many usual distances the holes are long."""
     noise_w: float
     """The noise of one reading: the median difference of neighbours, over that of Gaussian noise of deviation one."""
+    volts_step: float = 0.0
+    """For a current whose volts are read more slowly: by how much, relative, the volts move between two readings."""
 
 
 def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
@@ -160,7 +162,15 @@ def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
             lost=facts.lost + (round(float(holes[holes > 0].sum()) / period) if period else 0),
             noise_w=max(facts.noise_w, noise),
         )
-    return found, facts
+    supply = trace.rail.get("conversion", {}).get("supply_rail")
+    return found, replace(facts, volts_step=_volts_step(run, supply, facts.period_s) if supply else 0.0)
+
+
+def _volts_step(run: Run, supply: str, period_s: float) -> float:
+    at, value = _volts(run, supply)
+    if float(np.median(np.diff(at))) <= 1.5 * period_s:
+        return 0.0
+    return float(np.percentile(np.abs(np.diff(value)), 90) / max(abs(float(value.mean())), 1e-300))
 
 
 def _add(found: Sums, part: Readings, on: Floats, off: Floats) -> None:
