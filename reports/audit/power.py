@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -293,6 +293,11 @@ def _figures(each: dict[str, RailPower]) -> Figures:
         found[f"{prefix}dynamic_power_w"] = Plain(dynamic, bound, how, why)
         whole = bound + idle_bound if apart else sum(r.active_bound_w for r in rails)
         found[f"{prefix}active_power_w"] = Plain(dynamic + idle, whole, f"{how}, and idle", why)
+        if not apart:  # the mean over the spans themselves is the same area, but for half a reading at each end
+            ends = sum(abs(r.area_w) / max(r.readings_per_span, 1.0) for r in rails)
+            for key in ("active_power_w", "dynamic_power_w"):
+                one = found[f"{prefix}{key}"]
+                found[f"literal.{prefix}{key}"] = replace(one, bound=one.bound + ends, why=f"{why}, and half a reading at each end")
         if all(r.average_w is not None for r in rails):
             average = sum(r.average_w or 0.0 for r in rails)
             found[f"{prefix}average_power_w"] = Plain(average, sum(r.average_bound_w for r in rails), "area over the time", why)

@@ -16,6 +16,8 @@ HOLE = 3.0
 """Where the next reading begins later than so many usual distances, the stretch between the two was not seen."""
 NEIGHBOURS = 0.9539
 """The median of the absolute difference of two Gaussian numbers of deviation one."""
+PRODUCT = 5e-4
+"""By so much, relative, the product of mean current and mean voltage may differ from mean power."""
 VOLTS_MOST = 50_000_000
 
 
@@ -169,8 +171,8 @@ def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
 def _volts_step(run: Run, supply: str, period_s: float) -> float:
     at, value = _volts(run, supply)
     if float(np.median(np.diff(at))) <= 1.5 * period_s:
-        return 0.0
-    return float(np.percentile(np.abs(np.diff(value)), 90) / max(abs(float(value.mean())), 1e-300))
+        return PRODUCT
+    return PRODUCT + float(np.percentile(np.abs(np.diff(value)), 90) / max(abs(float(value.mean())), 1e-300))
 
 
 def _add(found: Sums, part: Readings, on: Floats, off: Floats) -> None:
