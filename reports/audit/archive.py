@@ -41,7 +41,15 @@ def unpack(path: Path, folder: Path) -> Path:
                         if written > most:
                             refuse(path.name, f"unpacks to more than {most} bytes")
                         sink.write(part)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError) as error:
+    except (
+        tarfile.TarError,
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:
         refuse(path.name, f"cannot be unpacked: {clean(error)}")
     inner = sorted(folder.iterdir())
     return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder

@@ -65,7 +65,9 @@ class Spans:
 
     def of(self, chosen: Any) -> Spans:
         """The spans where ``chosen`` is true."""
-        return Spans(*(part[chosen] for part in (self.on, self.off, self.issue, self.phase, self.inferences, self.warmup)))
+        return Spans(
+            *(part[chosen] for part in (self.on, self.off, self.issue, self.phase, self.inferences, self.warmup))
+        )
 
 
 def issues(run: Run) -> list[Issue]:

@@ -18,7 +18,7 @@ EVENTS_BYTES = 1 << 30
 FILES_MOST = 100_000
 DEPTH_MOST = 64
 REMEDY = "No recording of the rig is like this; ask for the original"
-DRIVEL = {code: " " for code in (*range(0x20), *range(0x7F, 0xA0), *range(0x200B, 0x2010), *range(0x202A, 0x202F))}
+DRIVEL = dict.fromkeys((*range(32), *range(127, 160), *range(8203, 8208), *range(8234, 8239)), " ")
 
 
 def refuse(where: object, what: str, value: object = None) -> NoReturn:

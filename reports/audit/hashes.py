@@ -76,7 +76,9 @@ def read_session(folder: Path, ledger: Ledger) -> dict[str, Any]:
     runs = document.get("runs") if isinstance(document, dict) else None
     kinds = {"path": str, "purpose": str, "events_sha256": str}
     if not isinstance(runs, list) or document.get("schema") != "neurorig-session/1":
-        raise StoreError(f"{SESSION} is not of the format neurorig-session/1", field="session", value=clean(folder.name))
+        raise StoreError(
+            f"{SESSION} is not of the format neurorig-session/1", field="session", value=clean(folder.name)
+        )
     if any(not isinstance(r, dict) or any(not isinstance(r.get(k), t) for k, t in kinds.items()) for r in runs):
         raise StoreError(f"a run of {SESSION} has no path, purpose or hash", field="session", value=clean(folder.name))
     _sealed(folder, SESSION, hashlib.sha256(content).hexdigest(), ledger)

@@ -53,6 +53,8 @@ class RailPower:
     clock_bound_s: float
     shift_s: float
     readings_per_span: float
+    unseen: float
+    """The share of the spans' time for which there are no readings."""
 
 
 def power_rails(run: Run) -> dict[str, Trace]:
@@ -183,6 +185,7 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
         facts=facts,
         clock_bound_s=most,
         shift_s=shift,
+        unseen=max(0.0, 1.0 - float(region_sums.seen_s.sum()) / max(widened, 1e-300)),
         readings_per_span=float(np.median(window[:, 1] - window[:, 0])) / period if period else 0.0,
     )
 
@@ -297,8 +300,12 @@ def _figures(each: dict[str, RailPower]) -> Figures:
             ends = sum(abs(r.area_w) / max(r.readings_per_span, 1.0) for r in rails)
             for key in ("active_power_w", "dynamic_power_w"):
                 one = found[f"{prefix}{key}"]
-                found[f"literal.{prefix}{key}"] = replace(one, bound=one.bound + ends, why=f"{why}, and half a reading at each end")
+                found[f"literal.{prefix}{key}"] = replace(
+                    one, bound=one.bound + ends, why=f"{why}, and half a reading at each end"
+                )
         if all(r.average_w is not None for r in rails):
             average = sum(r.average_w or 0.0 for r in rails)
-            found[f"{prefix}average_power_w"] = Plain(average, sum(r.average_bound_w for r in rails), "area over the time", why)
+            found[f"{prefix}average_power_w"] = Plain(
+                average, sum(r.average_bound_w for r in rails), "area over the time", why
+            )
     return found

@@ -220,7 +220,7 @@ def blocks(trace: Trace, origin: int) -> Iterator[Block]:
     """
     rows, last = 0, -np.inf
     limit = trace.rail.get("range_max")
-    for batch in _batches(trace.path, torn=True):
+    for batch in _gathered(_batches(trace.path, torn=True)):
         if "value" not in batch.schema.names or (trace.grid is None and "start_tick" not in batch.schema.names):
             refuse(trace.path.name, "has no column value, or neither ticks nor a grid")
         for k in range(0, batch.num_rows, BLOCK):
@@ -237,11 +237,25 @@ def blocks(trace: Trace, origin: int) -> Iterator[Block]:
                 refuse(trace.path.name, "has readings whose times do not rise")
             last = begin[-1] if len(begin) else last
             flags = part.column("flags").to_numpy(zero_copy_only=False) if "flags" in part.schema.names else 0
-            over = np.broadcast_to(np.asarray(flags) != 0, value.shape) | ((value >= limit) if limit is not None else False)
+            over = np.broadcast_to(np.asarray(flags) != 0, value.shape) | (
+                (value >= limit) if limit is not None else False
+            )
             good = np.isfinite(value)
             if not good.all():
                 begin, end, value, over = begin[good], end[good], value[good], over[good]
             yield Block(begin, end, value, over, int(len(good) - good.sum()))
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of at least a quarter of a block each, but for the last, so that small ones cost nothing."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(b.num_rows for b in waiting) >= BLOCK // 4:
+            yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0] if len(waiting) > 1 else batch
+            waiting = []
+    if sum(b.num_rows for b in waiting):
+        yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
 
 
 def _counted(part: pa.RecordBatch, name: str, origin: int, trace: Trace) -> Floats:

@@ -137,7 +137,9 @@ def _benchmark(run: Run) -> Iterator[Rule]:
     for name, one in (declared.get("parameters") or {}).items():
         found = one.get("found", [])
         shown = ", ".join(map(str, one.get("allowed", [])))
-        yield _rule(run, f"benchmark: {name}", ", ".join(map(str, found)), shown, found and set(found) <= set(one["allowed"]))
+        yield _rule(
+            run, f"benchmark: {name}", ", ".join(map(str, found)), shown, found and set(found) <= set(one["allowed"])
+        )
     options = run.start["scenario"].get("options") or {}
     for name, one in (declared.get("options") or {}).items():
         shown = ", ".join(map(str, one.get("allowed", [])))
@@ -159,13 +161,18 @@ def _outline(run: Run) -> Iterator[Rule]:
 
 def _preprocessing(run: Run) -> Rule:
     told = run.start["device"].get("preprocessing") or {}
-    name, allowed = "pre-processing, reported separately from inference", "measured by itself, or a reason why there is none"
+    name, allowed = (
+        "pre-processing, reported separately from inference",
+        "measured by itself, or a reason why there is none",
+    )
     if told.get("none"):
         return _rule(run, name, told["none"], allowed, True)
     phases, rails = told.get("phases") or [], told.get("rails") or []
     stamped = set(column(run.tables["replies"], "phase"))
     metered = {rail.get("name") for meter in run.start["meters"] for rail in meter.get("rails") or []}
-    missing = [p for p in phases if p not in stamped] + [r for r in rails if r not in metered and run.purpose == "power"]
+    missing = [p for p in phases if p not in stamped] + [
+        r for r in rails if r not in metered and run.purpose == "power"
+    ]
     stated = bool(phases or rails)
     found = f"not measured: {', '.join(missing)}" if missing else ", ".join([*phases, *rails]) or "nothing declared"
     return _rule(run, name, found, allowed, stated and not missing)
@@ -209,7 +216,9 @@ def _percentile(run: Run, values: Values, latency: Any) -> Iterator[Rule]:
     if bound is None:
         if values["early_stopping"]:
             stated = len(latency) > 0 and early_stopping(latency, share)
-            yield _rule(run, f"queries for {name} (early stopping)", len(latency), "as many as an estimate needs", stated)
+            yield _rule(
+                run, f"queries for {name} (early stopping)", len(latency), "as many as an estimate needs", stated
+            )
         return
     found = nearest_rank(latency, share) if len(latency) else math.inf
     yield _rule(run, f"{name} of latency", f"{found:.6g} s", f"at most {bound:g} s", found <= bound)
@@ -233,7 +242,9 @@ def _in_time(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
     if values["deadline_strides"] is not None:
         strides = deadline / stride if stride else math.inf
         most = values["deadline_strides"]
-        yield _rule(run, "deadline of a frame", f"{strides:g} strides", f"at most {most:g}", strides <= most * (1 + 1e-9))
+        yield _rule(
+            run, "deadline of a frame", f"{strides:g} strides", f"at most {most:g}", strides <= most * (1 + 1e-9)
+        )
 
 
 def _schedule(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
@@ -258,12 +269,20 @@ def _schedule(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
         one, two = (np.searchsorted(a, edges, "right") / len(a) for a in (ideal, kept))
         apart = float(np.max(np.abs(one - two)))
         most = values["gap_distance"]
-        yield _rule(run, "Kolmogorov distance of gaps kept to gaps scheduled", f"{apart:.4g}", f"at most {most:g}", apart <= most)
+        yield _rule(
+            run,
+            "Kolmogorov distance of gaps kept to gaps scheduled",
+            f"{apart:.4g}",
+            f"at most {most:g}",
+            apart <= most,
+        )
 
 
 def _together(done: list[Issue]) -> int:
     """The most samples that waited for an answer at one time, by the stamps of the host."""
-    steps = sorted([(i.issued_s, 1) for i in done if i.issued_s is not None] + [(i.answered_s, -1) for i in done], key=_first)
+    steps = sorted(
+        [(i.issued_s, 1) for i in done if i.issued_s is not None] + [(i.answered_s, -1) for i in done], key=_first
+    )
     return max(np.cumsum([step for _, step in steps]), default=0)
 
 
@@ -323,12 +342,16 @@ def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> 
         asked = ("performance", "power") if values["session"] or purposes["power"] else ("performance",)
         for purpose in asked:
             count = purposes[purpose]
-            found.append(Rule("", f"runs for {purpose}", str(count), f"at least {values['trials']}", count >= values["trials"]))
+            found.append(
+                Rule("", f"runs for {purpose}", str(count), f"at least {values['trials']}", count >= values["trials"])
+            )
     if values["session"] and any("accuracy" in name for name in values["reports"]):
         count = purposes["accuracy"]
         found.append(Rule("", "runs for accuracy", str(count), "at least 1", count >= 1))
     names = {str(run.start.get("configuration", "")) for run in runs}
-    found.append(Rule("", "configurations of the runs", clean(", ".join(sorted(names)) or "none"), "one", len(names) == 1))
+    found.append(
+        Rule("", "configurations of the runs", clean(", ".join(sorted(names)) or "none"), "one", len(names) == 1)
+    )
     devices = {json.dumps(run.start["device"], sort_keys=True) for run in runs}
     found.append(Rule("", "devices, as they were declared in the runs", str(len(devices)), "one", len(devices) == 1))
     if values["trial_tolerance"] is not None:
@@ -346,11 +369,15 @@ TRIED: dict[str, tuple[str, ...]] = {
 def _trials(runs: list[Run], most: float, each: dict[str, Figures]) -> list[Rule]:
     found = []
     for key, purposes in TRIED.items():
-        values = [each[r.path.name][key].value for r in runs if r.purpose in purposes and key in each.get(r.path.name, {})]
+        values = [
+            each[r.path.name][key].value for r in runs if r.purpose in purposes and key in each.get(r.path.name, {})
+        ]
         if len(values) > 1:
             mean = sum(values) / len(values)
             apart = max(abs(v - mean) for v in values) / abs(mean) if mean else math.inf
-            found.append(Rule("", f"{key} of each trial from the mean", f"{apart:.3%}", f"at most {most:.0%}", apart <= most))
+            found.append(
+                Rule("", f"{key} of each trial from the mean", f"{apart:.3%}", f"at most {most:.0%}", apart <= most)
+            )
     return found
 
 
@@ -371,5 +398,3 @@ def _answers(runs: list[Run]) -> list[Rule]:
     ok = other == 0 or (other <= CHANGED * len(both) and step <= ACCURACY_STEP)
     allowed = "0, or 10% with accuracies within 1%"
     return [Rule("", "samples answered otherwise for speed than for accuracy", f"{other} of {len(both)}", allowed, ok)]
-
-

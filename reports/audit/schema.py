@@ -79,7 +79,9 @@ def _own(value: Any, rule: dict[str, Any], where: str) -> list[str]:
     if isinstance(value, dict):
         wrong += [f"{where} has no {key}".strip() for key in rule.get("required", []) if key not in value]
     if isinstance(value, (list, str)) and not (
-        rule.get("minItems", rule.get("minLength", 0)) <= len(value) <= rule.get("maxItems", rule.get("maxLength", 1 << 62))
+        rule.get("minItems", rule.get("minLength", 0))
+        <= len(value)
+        <= rule.get("maxItems", rule.get("maxLength", 1 << 62))
     ):
         wrong.append(f"{where} has {len(value)} parts")
     return wrong

@@ -59,7 +59,9 @@ def verify(message: bytes, signature: bytes, signers: str) -> Signed:
         Ed25519PublicKey.from_public_bytes(public).verify(raw, whole)
     except (ValueError, KeyError, struct.error, binascii.Error, InvalidSignature) as error:
         what = str(error) or "it was made of another file, or altered"
-        raise StoreError(f"the signature is not good: {what}", field="signature", value="MANIFEST.sha256.sig") from error
+        raise StoreError(
+            f"the signature is not good: {what}", field="signature", value="MANIFEST.sha256.sig"
+        ) from error
     fingerprint = "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
     who, why = _allowed(key, signers)
     return Signed(who, fingerprint, why)

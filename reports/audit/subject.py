@@ -11,7 +11,14 @@ from reports.audit import schema
 from reports.audit.figures import Figures, Plain, accuracy, execution_times, issues, service, solving, spans, together
 from reports.audit.files import clean, inside, parse_json, read_bytes, read_json, refuse
 from reports.audit.hashes import (
-    MANIFEST, SESSION, SUBMISSION, Ledger, check_manifest, check_run, check_session, read_session,
+    MANIFEST,
+    SESSION,
+    SUBMISSION,
+    Ledger,
+    check_manifest,
+    check_run,
+    check_session,
+    read_session,
 )  # fmt: skip
 from reports.audit.power import RailPower, power
 from reports.audit.reading import Run, read_run
@@ -163,7 +170,13 @@ def _energies(figures: Figures, run: Run) -> Figures:
         figures["average_energy_per_sample_j"] = Plain(*parts, "average power x duration over samples", average.why)
     phases = set(spans(run).of(~spans(run).warmup).phase)
     if len(phases) == 1:
-        own = ("idle_power_w", "active_power_w", "dynamic_power_w", "energy_per_inference_j", "dynamic_energy_per_inference_j")
+        own = (
+            "idle_power_w",
+            "active_power_w",
+            "dynamic_power_w",
+            "energy_per_inference_j",
+            "dynamic_energy_per_inference_j",
+        )
         figures |= {f"phase.{next(iter(phases))}.{key}": figures[key] for key in own if key in figures}
     return figures
 
@@ -231,10 +244,16 @@ def claims_in(folder: Path) -> dict[str, Claim]:
     place = inside(folder, RESULTS)
     if not place.is_file():
         return {}
-    document = read_json(place) if place.stat().st_size <= 1 << 24 else parse_json(read_bytes(place, RESULTS_BYTES), RESULTS)
+    document = (
+        read_json(place) if place.stat().st_size <= 1 << 24 else parse_json(read_bytes(place, RESULTS_BYTES), RESULTS)
+    )
     found = {}
     for key, one in (document.get("quantities") or {}).items():
-        if not isinstance(one, dict) or isinstance(one.get("value"), bool) or not isinstance(one.get("value"), (int, float)):
+        if (
+            not isinstance(one, dict)
+            or isinstance(one.get("value"), bool)
+            or not isinstance(one.get("value"), (int, float))
+        ):
             continue
         ends = one.get("interval_95") or [one["value"]]
         if all(isinstance(end, (int, float)) for end in ends):

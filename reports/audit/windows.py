@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reports.audit.clocks import Line, line
+from reports.audit.clocks import line
 from reports.audit.files import refuse
 from reports.audit.reading import Run, Trace, blocks, traces
 from rig.types import Floats
@@ -40,9 +40,8 @@ class Readings:
 def readings(run: Run, trace: Trace) -> Iterator[Readings]:
     """The readings of a rail in blocks, in order. Raises ``StoreError`` for a rail of which no power can be made."""
     usual, held = 0.0, None
-    for begin, end, watt, over in _watts(run, trace):
-        if held is not None:
-            begin, end, watt, over = (np.concatenate(pair) for pair in zip(held[:4], (begin, end, watt, over), strict=True))
+    for part in _watts(run, trace):
+        begin, end, watt, over = part if held is None else (np.concatenate(p) for p in zip(held[:4], part, strict=True))
         if len(begin) < 2:
             held = (begin, end, watt, over, begin[:1])
             continue
@@ -135,8 +134,6 @@ class Facts:
     period_s: float
     aperture_s: float
     overload: int
-    lost: int
-    """How many usual distances the holes are long."""
     noise_w: float
     """The noise of one reading: the median difference of neighbours, over that of Gaussian noise of deviation one."""
     volts_step: float = 0.0
@@ -147,11 +144,10 @@ def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
     """Sum the readings of a rail over windows, in one pass. The windows may overlap."""
     on, off = windows[:, 0], windows[:, 1]
     found = Sums(*(np.zeros(len(windows)) for _ in range(4)))
-    facts = Facts(0, np.inf, -np.inf, 0.0, 0.0, 0, 0, 0.0)
+    facts = Facts(0, np.inf, -np.inf, 0.0, 0.0, 0, 0.0)
     for part in readings(run, trace):
         _add(found, part, on, off)
         period = facts.period_s or (float(np.median(np.diff(part.begin))) if len(part.begin) > 1 else 0.0)
-        holes = part.left[1:] - part.right[:-1]
         noise = float(np.median(np.abs(np.diff(part.watt)))) / NEIGHBOURS if len(part.watt) > 1 else 0.0
         facts = replace(
             facts,
@@ -161,7 +157,6 @@ def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
             period_s=period,
             aperture_s=facts.aperture_s or float(np.median(part.end - part.begin)),
             overload=facts.overload + int(part.overload.sum()),
-            lost=facts.lost + (round(float(holes[holes > 0].sum()) / period) if period else 0),
             noise_w=max(facts.noise_w, noise),
         )
     supply = trace.rail.get("conversion", {}).get("supply_rail")
