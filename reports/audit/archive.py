@@ -66,7 +66,7 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
             if not entry.is_dir():
                 yield entry.filename, archive.open(entry)
         return
-    packed = stack.enter_context(tarfile.open(path, "r|gz"))
+    packed = stack.enter_context(tarfile.open(path, "r|gz"))  # noqa: SIM115
     for member in packed:
         if member.isdir():
             continue

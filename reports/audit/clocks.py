@@ -8,7 +8,7 @@ import numpy as np
 
 from reports.audit.files import refuse
 from reports.audit.reading import Run
-from rig.types import Floats
+from rig.types import Floats, Indices
 
 QUICKEST = 0.1
 
@@ -25,13 +25,13 @@ class Line:
     rate_bound: float
     """By so much, relative, its rate may be wrong."""
 
-    def seconds(self, tick: Floats) -> Floats:
+    def seconds(self, tick: Indices) -> Floats:
         """Seconds of the run (float64) at whole ticks (int64)."""
         return self.at_s + self.s_per_tick * np.asarray(tick - self.origin, dtype=np.float64)
 
 
 def line(run: Run, name: str | None) -> Line:
-    """The line of a clock; ``None`` and ``host`` are the host's own nanoseconds. Raises ``StoreError`` without brackets."""
+    """The line of a clock; ``None`` and ``host`` are the host's nanoseconds. Raises ``StoreError`` without brackets."""
     t0 = int(run.start["t0_ns"])
     if name in (None, "host"):
         return Line(t0, 0.0, 1e-9, 0.0, 0.0)

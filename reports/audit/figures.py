@@ -135,7 +135,8 @@ def execution_times(run: Run) -> Figures:
         return {}
     tick = clock.s_per_tick
     found: Figures = {}
-    means, by_issue = [], defaultdict(float)
+    means: list[float] = []
+    by_issue: dict[int, float] = defaultdict(float)
     for phase in dict.fromkeys(counted.phase):
         window, number, inferences = batches(counted.of(counted.phase == phase))
         length = np.diff(window, axis=1)[:, 0]

@@ -27,13 +27,13 @@ def refuse(where: object, what: str, value: object = None) -> NoReturn:
 
 
 def clean(text: object, most: int = 300) -> str:
-    """Untrusted text on one line, without control and direction characters, at most ``most`` characters long."""
+    """Untrusted text on one line of at most ``most`` characters, without control and direction characters."""
     shown = " ".join(str(text)[: 4 * most].translate(DRIVEL).split()).encode("utf-8", "replace").decode()
     return shown if len(shown) <= most else f"{shown[: most - 3]}..."
 
 
 def walk(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each regular file below ``root``: its relative path with ``/`` and its place. Refuses links and the like."""
+    """Yield each regular file below ``root``: its relative path and its place. Refuses links and the like."""
     count, waiting = 0, [(root, 0)]
     while waiting:
         folder, depth = waiting.pop()

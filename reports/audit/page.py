@@ -28,10 +28,10 @@ def html(audits: Sequence[Audit]) -> str:
 
 def verdict(one: Audit) -> str:
     """The audit in one sentence."""
-    counts = f"{one.count('passed')} checks passed, {one.count('failed')} failed, {one.count('not applicable')} not applicable"
+    counts = ", ".join(f"{one.count(out)} {out}" for out in ("passed", "failed", "not applicable"))
     off = sum(not c.ok for c in one.compared)
     figures = "arithmetic left out" if one.quick else f"{len(one.compared) - off} of {len(one.compared)} figures agree"
-    return f"{counts}; {figures}; {one.anchor}"
+    return f"of {len(one.checks)} checks {counts}; {figures}; {one.anchor}"
 
 
 def text(one: Audit) -> list[str]:

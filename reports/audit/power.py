@@ -20,6 +20,8 @@ PAD = 2.0
 """By so many readings a span is widened on either side, so that its edges lie inside."""
 SHARP = 2e-3
 """The relative bound of a figure that decides by itself; above it, the interval of the claim is added."""
+GAP = 1.5
+"""So many readings at both ends of a gap between spans may hold power of the spans."""
 PARTS = np.linspace(0.0, 1.0, 9)
 APART = 0.03
 """Where the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in them."""
@@ -27,7 +29,7 @@ MET = 0.35
 """So much of a reading, at most, lies on the wrong side where a span meets other activity."""
 EDGE_NOISE = 1.5
 """Two right methods may differ by a reading at each end of a span; so many deviations of their noise are allowed."""
-STEADY = 1e-3
+STEADY = 1.2e-3
 """The relative bound of the plain method itself: edges, filters and straight lines that are not quite straight."""
 
 
@@ -145,7 +147,7 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     eighths = quiet[:, :1, None] + (quiet[:, 1:, None] - quiet[:, :1, None]) * PARTS  # of each idle window
     eighths = np.concatenate([eighths[:, :, :-1], eighths[:, :, 1:]], axis=1).transpose(0, 2, 1).reshape(-1, 2)
     busy = _shortened(window, period + settle, period)
-    gaps = _shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), period + settle, period)
+    gaps = _shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), GAP * period + settle, GAP * period)
     gaps = gaps[~_touch(gaps, other)]
     whole = _whole_run(run, shift)
     parts = (eighths, regions, busy, gaps, whole)
@@ -160,7 +162,7 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     trimmed, trimmed_noise = _inside(busy_sums, idle_w, facts)
     gap, gap_noise = _inside(gap_sums, idle_w, facts)
     moved = max(0.0, abs(gap) - 2 * gap_noise) if gap is not None else 0.0
-    apart = moved > APART * abs(area)
+    apart = gap is not None and abs(gap) - 4 * gap_noise > APART * abs(area)
     idle_bound += 0.0 if apart else moved
     active = abs(area + idle_w)
     unknown = facts.volts_step * active + facts.overload * period / max(length, 1e-300) * active
@@ -291,7 +293,7 @@ def _figures(each: dict[str, RailPower]) -> Figures:
         dynamic = sum(r.trimmed_w or 0.0 if apart else r.area_w for r in rails)
         bound = sum(r.trimmed_bound_w if apart else r.area_bound_w for r in rails)
         how = "mean inside shortened spans" if apart else "area above idle over the length of the spans"
-        why = "noise at the edges, the idle level, and 0.1 % of the method"
+        why = "noise at the edges, the idle level, and 0.12 % of the method"
         found[f"{prefix}idle_power_w"] = Plain(idle, idle_bound, "line through the means of the idle windows", why)
         found[f"{prefix}dynamic_power_w"] = Plain(dynamic, bound, how, why)
         whole = bound + idle_bound if apart else sum(r.active_bound_w for r in rails)

@@ -53,7 +53,7 @@ def cost_of(graph: tuple[int, Any], text: str) -> float | None:
 
 
 def drawn(nodes: int, density: float, seed: int) -> set[tuple[int, int]] | None:
-    """The edges that NeuroBench draws for a seed, as ``networkx.gnm_random_graph``; None if there are too many to draw."""
+    """The edges that NeuroBench draws for a seed, as ``networkx.gnm_random_graph``; None for too many."""
     most, wanted = nodes * (nodes - 1) // 2, int(0.5 * density * nodes**2)
     if wanted > EDGES_DRAWN or wanted >= most:
         return None

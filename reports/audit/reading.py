@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from reports.audit import schema
 from reports.audit.files import EVENTS_BYTES, LINE_BYTES, clean, parse_json, refuse
-from rig.types import Floats
+from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
 BLOCK = 1 << 20
@@ -37,7 +37,7 @@ class Run:
     start: dict[str, Any]
     stop: dict[str, Any] | None
     events: dict[str, list[dict[str, Any]]]
-    brackets: dict[str, Floats]
+    brackets: dict[str, Indices]
     """By clock: rows of before (ns), tick, after (ns), of shape (n, 3), as int64."""
     digest: str
     faults: tuple[str, ...]
@@ -149,7 +149,7 @@ def column(table: pa.Table, name: str) -> list[Any]:
     return list(table.column(name).to_pylist())
 
 
-def ticks(table: pa.Table, name: str) -> tuple[Floats, Any]:
+def ticks(table: pa.Table, name: str) -> tuple[Indices, Any]:
     """A column of whole numbers as int64 with null as 0, and where it is not null."""
     found = table.column(name)
     valid = np.asarray(found.is_valid().to_numpy(), dtype=bool)

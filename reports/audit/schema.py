@@ -23,7 +23,9 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 def faults(value: Any, name: str, part: str = "") -> list[str]:
-    """What of a document differs from the schema ``name`` (start, event, stop), or from one ``part`` of it, in words."""
+    """What of a document differs from a schema (start, event, stop), or from one ``part`` of it, in words."""
+    if not (FOLDER / f"{name}.json").is_file():
+        return []
     whole = _schema(name)
     return [clean(fault) for fault in _faults(value, whole["$defs"][part] if part else whole, whole, "")][:20]
 
@@ -44,7 +46,7 @@ def _faults(value: Any, rule: Any, whole: dict[str, Any], where: str) -> list[st
     if "not" in rule and not _faults(value, rule["not"], whole, where):
         wrong.append(f"{where} has a value that is not allowed here")
     if "anyOf" in rule and all(_faults(value, part, whole, where) for part in rule["anyOf"]):
-        wrong += min((_faults(value, part, whole, where) for part in rule["anyOf"]), key=len)
+        wrong += min([_faults(value, part, whole, where) for part in rule["anyOf"]], key=len)
     if isinstance(value, dict):
         known = rule.get("properties", {})
         for key, inner in value.items():

@@ -6,9 +6,9 @@ The format is PROTOCOL.sshsig of OpenSSH; the file of signers is that of ssh-key
 from __future__ import annotations
 
 import base64
-import binascii
 import fnmatch
 import hashlib
+import re
 import shlex
 import struct
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from rig.errors import StoreError, missing_extra
 NAMESPACE = "neurorig-submission"
 _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 _KEY = b"ssh-ed25519"
+_OPTION = re.compile(r"namespaces=[^ ]*?(?=,[a-z-]+(?:=|,|$)| |$)|[^ ,]+")
 
 
 @dataclass(frozen=True)
@@ -30,41 +31,41 @@ class Signed:
     """
 
     who: str
+    why: str
     fingerprint: str
-    why: str = ""
 
 
 def verify(message: bytes, signature: bytes, signers: str) -> Signed:
-    """Verify a signature of ``message``. Raises ``StoreError`` if it is not good, ``MissingExtraError`` without the extra."""
+    """Verify a signature. Raises ``StoreError`` if it is not good, ``MissingExtraError`` without the extra."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ImportError as error:
         raise missing_extra("a signature", error, "audit") from error
     try:
-        text = signature.decode("ascii").strip()
-        if not text.startswith(_BEGIN) or not text.endswith(_END):
-            raise ValueError("it has no frame")
-        blob = base64.b64decode(text.removeprefix(_BEGIN).removesuffix(_END), validate=False)
-        magic, version = struct.unpack(">6sI", blob[:10])
-        key, namespace, reserved, algorithm, signed = _strings(blob[10:], 5)
-        kind, public = _strings(key, 2)
-        kind_signed, raw = _strings(signed, 2)
-        if (magic, version, kind, kind_signed) != (b"SSHSIG", 1, _KEY, _KEY):
-            raise ValueError("it is not of version 1 with an Ed25519 key")
-        if namespace != NAMESPACE.encode():
-            raise ValueError(f"it is for the namespace {namespace[:40]!r}, not {NAMESPACE}")
-        digest = {b"sha512": hashlib.sha512, b"sha256": hashlib.sha256}[algorithm](message).digest()
-        whole = b"SSHSIG" + b"".join(map(_string, (namespace, reserved, algorithm, digest)))
+        key, public, raw, whole = _parts(message, signature)
         Ed25519PublicKey.from_public_bytes(public).verify(raw, whole)
-    except (ValueError, KeyError, struct.error, binascii.Error, InvalidSignature) as error:
-        what = str(error) or "it was made of another file, or altered"
-        raise StoreError(
-            f"the signature is not good: {what}", field="signature", value="MANIFEST.sha256.sig"
-        ) from error
+    except (ValueError, KeyError, struct.error, InvalidSignature) as error:
+        what = f"the signature is not good: {str(error) or 'it was made of another file, or altered'}"
+        raise StoreError(what, field="signature", value="MANIFEST.sha256.sig") from error
     fingerprint = "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
-    who, why = _allowed(key, signers)
-    return Signed(who, fingerprint, why)
+    return Signed(*_allowed(key, signers), fingerprint)
+
+
+def _parts(message: bytes, signature: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """The key as a file of signers has it, its public part, the raw signature, and what it signs."""
+    text = signature.decode("ascii").strip()
+    if not text.startswith(_BEGIN) or not text.endswith(_END):
+        raise ValueError("it has no frame")
+    blob = base64.b64decode(text.removeprefix(_BEGIN).removesuffix(_END))
+    key, namespace, reserved, algorithm, signed = _strings(blob[10:], 5)
+    (kind, public), (kind_signed, raw) = _strings(key, 2), _strings(signed, 2)
+    if (blob[:10], kind, kind_signed) != (b"SSHSIG\0\0\0\1", _KEY, _KEY):
+        raise ValueError("it is not of version 1 with an Ed25519 key")
+    if namespace != NAMESPACE.encode():
+        raise ValueError(f"it is for the namespace {namespace[:40]!r}, not {NAMESPACE}")
+    digest = {b"sha512": hashlib.sha512, b"sha256": hashlib.sha256}[algorithm](message).digest()
+    return key, public, raw, b"SSHSIG" + b"".join(map(_string, (namespace, reserved, algorithm, digest)))
 
 
 def _string(value: bytes) -> bytes:
@@ -96,36 +97,19 @@ def _allowed(key: bytes, signers: str) -> tuple[str, str]:
             continue
         if known != key or place < 1:
             continue
-        options = dict(part.partition("=")[::2] for word in words[1:place] for part in _split(word))
+        options = dict(word.partition("=")[::2] for word in _OPTION.findall(" ".join(words[1:place])))
         spaces = options.get("namespaces", "*").split(",")
         if "cert-authority" in options or not any(fnmatch.fnmatchcase(NAMESPACE, space) for space in spaces):
             why = "its key is not allowed for submissions"
-        elif not _in_time(options):
+        elif (
+            not options.get("valid-after", "0")
+            <= datetime.now(UTC).strftime("%Y%m%d%H%M%S")
+            < options.get("valid-before", "9")
+        ):
             why = "its key is not valid today"
         else:
             return words[0], ""
     return "", why
-
-
-def _split(word: str) -> list[str]:
-    """Options of one word: ``namespaces`` holds commas itself, so that only a comma before a name ends an option."""
-    found: list[str] = []
-    for part in word.split(","):
-        if found and "=" not in part and found[-1].startswith("namespaces="):
-            found[-1] += f",{part}"
-        else:
-            found.append(part)
-    return found
-
-
-def _in_time(options: dict[str, str]) -> bool:
-    now = datetime.now(UTC)
-    bounds = []
-    for name in ("valid-after", "valid-before"):
-        text = options.get(name, "").rstrip("Z")
-        bounds.append(datetime.strptime(text, "%Y%m%d%H%M%S"[: len(text) - 2]).replace(tzinfo=UTC) if text else None)
-    after, before = bounds
-    return (after is None or now >= after) and (before is None or now < before)
 
 
 def read_signers(path: Path) -> str:
