@@ -150,6 +150,12 @@ class InvalidResultError(RigError):
     exit_code = 31
 
 
+class AuditFailedError(RigError):
+    """A check of an audit failed; the exit code of such an audit."""
+
+    exit_code = 32
+
+
 class Interrupted(RigError):
     """Ctrl-C: what was recorded is kept."""
 

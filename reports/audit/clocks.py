@@ -1,0 +1,67 @@
+"""Clocks by a straight line: two points, each the middle of the quickest readings of one half of the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reports.audit.files import refuse
+from reports.audit.reading import Run
+from rig.types import Floats, Indices
+
+QUICKEST = 0.1
+
+
+@dataclass(frozen=True)
+class Line:
+    """Ticks to seconds of the run: ``at_s + s_per_tick * (tick - origin)``."""
+
+    origin: int
+    at_s: float
+    s_per_tick: float
+    bound_s: float
+    """Half of the quickest round trip: by so much the line may be shifted as a whole."""
+    rate_bound: float
+    """By so much, relative, its rate may be wrong."""
+
+    def seconds(self, tick: Indices) -> Floats:
+        """Seconds of the run (float64) at whole ticks (int64)."""
+        return self.at_s + self.s_per_tick * np.asarray(tick - self.origin, dtype=np.float64)
+
+
+def line(run: Run, name: str | None) -> Line:
+    """The line of a clock; ``None`` and ``host`` are the host's nanoseconds. Raises ``StoreError`` without brackets."""
+    t0 = int(run.start["t0_ns"])
+    if name in (None, "host"):
+        return Line(t0, 0.0, 1e-9, 0.0, 0.0)
+    declared = next((c for c in run.start["clocks"] if c["name"] == name), None)
+    rows = run.brackets.get(str(name))
+    if declared is None or rows is None or not len(rows):
+        refuse(f"the clock {name!r}", "is not declared, or was never read")
+    rows = rows[np.argsort(rows[:, 1], kind="stable")]
+    trip = (rows[:, 2] - rows[:, 0]).astype(np.float64) * 1e-9 + 1e-9  # a stamp is whole nanoseconds
+    if np.any(trip <= 0):
+        refuse(f"the clock {name!r}", "was read in a bracket that ends before it begins")
+    middle = ((rows[:, 0] - t0) + (rows[:, 2] - t0)).astype(np.float64) * 0.5e-9
+    origin = int(rows[0, 1])
+    tick = (rows[:, 1] - origin).astype(np.float64)
+    early = tick <= (tick[0] + tick[-1]) / 2
+    ends = [_quickest(trip, middle, tick, half) for half in (early, ~early) if half.any()]
+    nominal, tolerance = 1.0 / declared["tick_hz"], declared.get("tolerance", 1e-3)
+    bound = max(e[2] for e in ends) / 2
+    if len(ends) == 2:
+        (t1, m1, trip1), (t2, m2, trip2) = ends
+        rate_bound = ((trip1 + trip2) / 2 + nominal) / (m2 - m1) if m2 > m1 else np.inf
+        if rate_bound <= tolerance and t2 > t1:
+            slope = (m2 - m1) / (t2 - t1)
+            return Line(origin, m1 - slope * t1, slope, bound, rate_bound)
+    t, m, _ = (np.mean([e[k] for e in ends]) for k in range(3))
+    return Line(origin, float(m - nominal * t), nominal, bound, tolerance)
+
+
+def _quickest(trip: Floats, middle: Floats, tick: Floats, half: Floats) -> tuple[float, float, float]:
+    """The mean tick, the mean middle and the longest round trip of the quickest tenth in one half."""
+    places = np.flatnonzero(half)
+    places = places[np.argsort(trip[places], kind="stable")][: max(1, round(QUICKEST * len(places)))]
+    return float(tick[places].mean()), float(middle[places].mean()), float(trip[places].max())

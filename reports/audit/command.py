@@ -1,0 +1,62 @@
+"""Check a run, session or submission by separate code that recomputes its figures."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rig.errors import AuditFailedError, RigError, StoreError, UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig audit PATH...``."""
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="PATH", help="a run, session, submission, or its archive"
+    )
+    parser.add_argument("--quick", action="store_true", help="leave the arithmetic out")
+    parser.add_argument("--signers", type=Path, metavar="FILE", help="allowed signers, as ssh-keygen has them")
+    parser.add_argument("--root", action="append", default=[], metavar="HASH", help="a root hash that was published")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write audit.json and audit.html")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Audit every path; the exit code is 0 if no check failed. Raises what ``audit`` raises for one path."""
+    from reports.audit.audit import Audit, audit
+    from reports.audit.page import document, html, text
+    from reports.audit.signature import read_signers
+
+    if args.out is not None:
+        _check_out(args.out, args.paths)
+    signers = None if args.signers is None else read_signers(args.signers)
+    done: list[Audit] = []
+    unread: RigError | None = None
+    for path in args.paths:
+        try:
+            done.append(audit(path, signers=signers, roots=[r.strip().lower() for r in args.root], quick=args.quick))
+        except StoreError as error:
+            if len(args.paths) == 1:
+                raise
+            unread = error
+            sys.stderr.write(f"rig: {path.name}: {error}\n")
+        else:
+            if not args.json:
+                sys.stdout.write("\n".join([*text(done[-1]), "", ""]))
+    if args.json:
+        sys.stdout.write(document(done))
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for name, content in (("audit.json", document(done)), ("audit.html", html(done))):
+            (args.out / name).write_text(content, encoding="utf-8")
+    if any(one.failed for one in done):
+        return AuditFailedError.exit_code
+    return unread.exit_code if unread is not None else 0
+
+
+def _check_out(out: Path, paths: list[Path]) -> None:
+    """Refuse to write inside what is audited, except into a folder ``derived``, which no hash covers."""
+    whole = out.resolve()
+    for path in paths:
+        if whole.is_relative_to(path.resolve()) and "derived" not in whole.relative_to(path.resolve()).parts:
+            what = f"--out {out} lies inside of what is audited"
+            raise UsageError(what, field="out", value=str(out), remedy="Name another folder, or PATH/derived")

@@ -1,0 +1,51 @@
+"""Claims beside plain figures: how far they lie apart, and how far they may."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reports.audit.figures import Figures, Plain
+from reports.audit.power import SHARP
+from reports.audit.subject import Claim
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One claim beside the plain figure. ``allowed`` is how far apart they may lie, in the unit of both."""
+
+    scope: str
+    key: str
+    unit: str
+    claimed: float
+    plain: float
+    bound: float
+    allowed: float
+    method: str
+    why: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether they agree; what is no number never does."""
+        return abs(self.claimed - self.plain) <= self.allowed
+
+    @property
+    def sharp(self) -> bool:
+        """Whether the plain method alone decides, whatever interval the claim has."""
+        return self.allowed == self.bound
+
+
+def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Compared]:
+    """Each claim that the auditor can derive, beside its plain figure."""
+    return [_one(scope, key, claim, plain[key]) for key, claim in claims.items() if key in plain]
+
+
+def _one(scope: str, key: str, claim: Claim, plain: Plain) -> Compared:
+    """Where the plain method is sharper than 0.2 %, it decides alone; else the interval of the claim is added."""
+    sharp = plain.bound <= SHARP * abs(plain.value)
+    rounding = 4e-16 * abs(plain.value)
+    allowed = plain.bound if sharp else plain.bound + claim.half_width
+    return Compared(
+        scope, key, claim.unit, claim.value, plain.value, plain.bound, allowed + rounding if not sharp else allowed,
+        plain.method, plain.why if sharp else f"{plain.why}; and the interval of the claim",
+    )  # fmt: skip

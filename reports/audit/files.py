@@ -1,0 +1,128 @@
+"""Files that anyone may have written: bounded, regular, inside their folder; hashes; JSON without surprises."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rig.errors import StoreError
+
+TEXT_BYTES = 16 << 20
+LINE_BYTES = 64 << 20
+EVENTS_BYTES = 1 << 30
+FILES_MOST = 100_000
+DEPTH_MOST = 64
+REMEDY = "No recording of the rig is like this; ask for the original"
+DRIVEL = dict.fromkeys((*range(32), *range(127, 160), *range(8203, 8208), *range(8234, 8239)), " ")
+
+
+def refuse(where: object, what: str, value: object = None) -> NoReturn:
+    """Raise a ``StoreError`` about a file that cannot be audited."""
+    raise StoreError(clean(f"{where} {what}"), field="audit", value=value, remedy=REMEDY)
+
+
+def clean(text: object, most: int = 300) -> str:
+    """Untrusted text on one line of at most ``most`` characters, without control and direction characters."""
+    shown = " ".join(str(text)[: 4 * most].translate(DRIVEL).split()).encode("utf-8", "replace").decode()
+    return shown if len(shown) <= most else f"{shown[: most - 3]}..."
+
+
+def walk(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each regular file below ``root``: its relative path and its place. Refuses links and the like."""
+    count, waiting = 0, [(root, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        if depth > DEPTH_MOST:
+            refuse(folder.name, f"is nested more than {DEPTH_MOST} folders deep")
+        for entry in sorted(os.scandir(folder), key=lambda e: e.name):
+            place = Path(entry.path)
+            name = place.relative_to(root).as_posix()
+            count += 1
+            if count > FILES_MOST:
+                refuse(root.name, f"holds more than {FILES_MOST} files")
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append((place, depth + 1))
+            elif entry.is_file(follow_symlinks=False):
+                yield name, place
+            else:
+                refuse(name, "is a link or no regular file")
+
+
+def inside(root: Path, name: object) -> Path:
+    """The file that an untrusted relative path names below ``root``. Refuses any other path, and links on the way."""
+    parts = str(name).split("/")
+    if not isinstance(name, str) or any(p in ("", ".", "..") or "\\" in p or "\0" in p or ":" in p for p in parts):
+        refuse(f"the path {name!r}", "leads outside of its folder")
+    place = root
+    for part in parts:
+        place = place / part
+        if place.is_symlink():
+            refuse(name, "is a link")
+    return place
+
+
+def read_bytes(path: Path, most: int = TEXT_BYTES) -> bytes:
+    """The content of a regular file of at most ``most`` bytes. Raises ``StoreError`` for anything else."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(handle, "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+                refuse(path.name, f"is no regular file of at most {most} bytes", found.st_size)
+            return file.read(most)
+    except OSError as error:
+        refuse(path.name, f"cannot be read: {error.strerror}")
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file in hex, read in blocks."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        refuse(path.name, f"cannot be read: {error.strerror}")
+
+
+def parse_json(text: bytes | str, where: object) -> Any:
+    """Decode JSON. Refuses NaN, infinity, repeated keys, deep nesting and numbers of thousands of digits."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a key stands twice in one object")
+        return found
+
+    def number(text: str) -> float:
+        if (value := float(text)) in (float("inf"), float("-inf")):
+            raise ValueError(f"the number {text[:20]} is infinite")
+        return value
+
+    def constant(text: str) -> NoReturn:
+        raise ValueError(f"{text} is no number of JSON")
+
+    try:
+        value = json.loads(text, object_pairs_hook=once, parse_float=number, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        refuse(where, f"is no JSON that can be read: {error}")
+    waiting = [(value, 0)]
+    while waiting:
+        inner, depth = waiting.pop()
+        if depth > DEPTH_MOST:
+            refuse(where, f"is nested more than {DEPTH_MOST} deep")
+        below = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
+        if depth or not isinstance(inner, list) or len(inner) < 1_000_000:
+            waiting += [(part, depth + 1) for part in below if isinstance(part, (dict, list))]
+    return value
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises ``StoreError``."""
+    value = parse_json(read_bytes(path), path.name)
+    if not isinstance(value, dict):
+        refuse(path.name, "holds no JSON object")
+    return value

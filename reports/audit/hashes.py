@@ -1,0 +1,127 @@
+"""Hashes: of the files of a run, of the runs of a session, of all files of a submission."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reports.audit.files import clean, inside, parse_json, read_bytes, sha256_of, walk
+from reports.audit.reading import GENESIS, Run
+from rig.errors import StoreError
+
+SUBMISSION, MANIFEST, SIGNATURE, SESSION = (
+    "submission.json", "MANIFEST.sha256", "MANIFEST.sha256.sig", "session.json",
+)  # fmt: skip
+MANIFEST_BYTES = 64 << 20
+_LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f\\]+)")
+_RECORDED = re.compile(r"(samples|replies|progress|activity)\.arrows|traces/[^/]+\.arrows|artifacts/payloads/.+")
+
+
+@dataclass
+class Ledger:
+    """The hashes that were computed, so that no file is read twice, and every fault that was found."""
+
+    known: dict[Path, str] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    files: int = 0
+
+    def of(self, path: Path) -> str:
+        """SHA-256 of a file in hex."""
+        if path not in self.known:
+            self.known[path] = sha256_of(path)
+        return self.known[path]
+
+    def compare(self, root: Path, name: object, expected: object, where: str) -> None:
+        """Note it if a file is missing, or differs from a hash that was recorded."""
+        self.files += 1
+        try:
+            found = self.of(inside(root, name))
+        except StoreError as error:
+            self.faults.append(clean(f"{where}: {error.message}"))
+            return
+        if found != expected:
+            self.faults.append(clean(f"{where}: {name} differs from its hash"))
+
+
+def check_run(run: Run, ledger: Ledger) -> bool:
+    """Verify the files of a run against its stop line and its seal; whether it has a seal."""
+    where = run.path.name
+    ledger.faults += [clean(f"{where}: {fault}") for fault in run.faults]
+    listed: dict[str, Any] = (run.stop or {}).get("files") or {}
+    for name, expected in listed.items():
+        ledger.compare(run.path, name, expected, where)
+    for name, _ in walk(run.path) if run.stop is not None else ():
+        if _RECORDED.fullmatch(name) and name not in listed:
+            ledger.faults.append(clean(f"{where}: {name} is not listed in the stop line"))
+    return _sealed(run.path, "events.jsonl", run.digest, ledger)
+
+
+def _sealed(folder: Path, name: str, digest: str, ledger: Ledger) -> bool:
+    seal = folder / f"{name}.sha256"
+    if not seal.exists() and not seal.is_symlink():
+        return False
+    ledger.files += 1
+    if read_bytes(seal) != f"{digest}  {name}\n".encode():
+        ledger.faults.append(clean(f"{folder.name}: {name} differs from its seal"))
+    return True
+
+
+def read_session(folder: Path, ledger: Ledger) -> dict[str, Any]:
+    """Read ``session.json``, and verify its seal. Raises ``StoreError`` if it is not of the format."""
+    content = read_bytes(folder / SESSION)
+    document = parse_json(content, SESSION)
+    runs = document.get("runs") if isinstance(document, dict) else None
+    kinds = {"path": str, "purpose": str, "events_sha256": str}
+    if not isinstance(runs, list) or document.get("schema") != "neurorig-session/1":
+        raise StoreError(
+            f"{SESSION} is not of the format neurorig-session/1", field="session", value=clean(folder.name)
+        )
+    if any(not isinstance(r, dict) or any(not isinstance(r.get(k), t) for k, t in kinds.items()) for r in runs):
+        raise StoreError(f"a run of {SESSION} has no path, purpose or hash", field="session", value=clean(folder.name))
+    _sealed(folder, SESSION, hashlib.sha256(content).hexdigest(), ledger)
+    return dict(document)
+
+
+def check_session(document: dict[str, Any], runs: list[Run], ledger: Ledger) -> None:
+    """Verify that the runs of a session are those that it binds, in their order."""
+    previous, first = GENESIS, (runs[0].start.get("session") if runs else None)
+    names = [run["path"] for run in document["runs"]]
+    if len(set(names)) < len(names):
+        ledger.faults.append(f"{SESSION} binds a run twice")
+    for number, (bound, run) in enumerate(zip(document["runs"], runs, strict=True), start=1):
+        where = clean(run.path.name)
+        if run.digest != bound["events_sha256"]:
+            ledger.faults.append(f"{where} is not the run whose hash is in {SESSION}")
+        if run.purpose != bound["purpose"]:
+            ledger.faults.append(f"{where} was recorded for {clean(run.purpose)}, and {SESSION} says otherwise")
+        link = run.start.get("session")
+        if (link is None) != (first is None) or (link and first and link.get("id") != first.get("id")):
+            ledger.faults.append(f"{where} is a run of another session")
+        elif link and (link.get("number"), link.get("previous")) != (number, previous):
+            ledger.faults.append(f"{where} does not follow from the run before it: one is missing, moved or replaced")
+        previous = run.digest
+    if first and isinstance(first.get("of"), int) and first["of"] > len(runs):
+        ledger.faults.append(f"{SESSION} binds {len(runs)} of {first['of']} runs")
+
+
+def check_manifest(folder: Path, ledger: Ledger) -> str:
+    """Verify every file of a submission against its manifest; the root hash, that of the manifest itself."""
+    content = read_bytes(folder / MANIFEST, MANIFEST_BYTES)
+    listed: dict[str, str] = {}
+    for number, line in enumerate(content.decode("utf-8", "replace").removesuffix("\n").split("\n"), start=1):
+        found = _LINE.fullmatch(line)
+        if found is None or found[2] in listed:
+            ledger.faults.append(f"line {number} of {MANIFEST} is no hash and path of its own")
+            continue
+        listed[found[2]] = found[1]
+    if list(listed) != sorted(listed) or not content.endswith(b"\n"):
+        ledger.faults.append(f"{MANIFEST} is not in order")
+    for name, expected in listed.items():
+        ledger.compare(folder, name, expected, MANIFEST)
+    for name, _ in walk(folder):
+        if name not in (MANIFEST, SIGNATURE) and name not in listed and "derived" not in name.split("/"):
+            ledger.faults.append(clean(f"{name} is not in {MANIFEST}"))
+    return hashlib.sha256(content).hexdigest()

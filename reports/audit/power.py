@@ -1,0 +1,313 @@
+"""Power of a run by plain methods: the level at idle, the area above it, and the mean inside shortened spans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reports.audit.clocks import line
+from reports.audit.figures import Figures, Plain, Spans, batches, device_line, issues, spans
+from reports.audit.reading import Run, Trace, traces
+from reports.audit.windows import Facts, Sums, sums
+from rig.types import Bools, Floats
+
+SEARCHED = 300
+"""How many spans place the readings, and at most how many shifts are tried for each."""
+SETTLED = 5.0
+"""After so many time constants a filter has settled within 1 %."""
+PAD = 2.0
+"""By so many readings a span is widened on either side, so that its edges lie inside."""
+SHARP = 2e-3
+"""The relative bound of a figure that decides by itself; above it, the interval of the claim is added."""
+GAP = 1.5
+"""So many readings at both ends of a gap between spans may hold power of the spans."""
+PARTS = np.linspace(0.0, 1.0, 9)
+APART = 0.03
+"""Where the gaps differ from idle by more than this part of dynamic power, the device sleeps or works in them."""
+MET = 0.35
+"""So much of a reading, at most, lies on the wrong side where a span meets other activity."""
+EDGE_NOISE = 1.5
+"""Two right methods may differ by a reading at each end of a span; so many deviations of their noise are allowed."""
+STEADY = 1.2e-3
+"""The relative bound of the plain method itself: edges, filters and straight lines that are not quite straight."""
+
+
+@dataclass(frozen=True)
+class RailPower:
+    """What one rail's readings say: levels in W, their bounds, and how they were found."""
+
+    idle_w: float
+    idle_bound_w: float
+    area_w: float
+    area_bound_w: float
+    active_bound_w: float
+    """Of the area with idle added, in which an error of the idle level under the spans cancels."""
+    trimmed_w: float | None
+    trimmed_bound_w: float
+    average_w: float | None
+    average_bound_w: float
+    gap_w: float | None
+    """The level between the spans above idle; None where no reading lies there."""
+    apart: bool
+    """The gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
+    facts: Facts
+    clock_bound_s: float
+    shift_s: float
+    readings_per_span: float
+    unseen: float
+    """The share of the spans' time for which there are no readings."""
+
+
+def power_rails(run: Run) -> dict[str, Trace]:
+    """The rails of which power can be made, by name."""
+    found = traces(run)
+    units = {name: trace.rail.get("conversion", {}).get("unit", "W") for name, trace in found.items()}
+    return {n: t for n, t in found.items() if t.rail.get("kind", "mean") != "edges" and units[n] != "V"}
+
+
+def idle_windows(run: Run) -> Floats:
+    """The idle windows in seconds of the run: float64 of shape (k, 2)."""
+    t0 = int(run.start["t0_ns"])
+    rows = [[(e["on_ns"] - t0) * 1e-9, (e["off_ns"] - t0) * 1e-9] for e in run.events["idle"]]
+    return np.array(rows, dtype=np.float64).reshape(-1, 2)
+
+
+def power(run: Run) -> tuple[Figures, dict[str, RailPower]]:
+    """The figures of power of a run, and what each rail says. Without spans, rails or idle windows: none."""
+    stamped, rails, idle = spans(run), power_rails(run), idle_windows(run)
+    counted = stamped.of(~stamped.warmup)
+    if not len(counted.on) or not rails or not len(idle):
+        return {}, {}
+    shifts = {clock: _shift(run, rails, clock, stamped, idle) for clock in {t.clock for t in rails.values()}}
+    each = {name: _rail(run, trace, stamped, idle, *shifts[trace.clock]) for name, trace in rails.items()}
+    return _figures(each), each
+
+
+def _shift(run: Run, rails: dict[str, Trace], clock: str, stamped: Spans, quiet: Floats) -> tuple[float, float]:
+    """By how much the readings of a clock lie late on the device's time, and by how much they may."""
+    device, meter = device_line(run), line(run, clock)
+    same = (run.start["device"].get("clock") or {}).get("name", "host") == clock
+    most = device.bound_s + meter.bound_s
+    if same or most == 0.0:
+        return 0.0, most
+    chosen = np.unique(np.linspace(0, len(stamped.on) - 1, SEARCHED).astype(int))
+    window = np.stack([stamped.on[chosen], stamped.off[chosen]], axis=1)
+    best = (-1.0, 0.0, 0.0)
+    for trace in (t for t in rails.values() if t.clock == clock):
+        rest, facts = sums(run, trace, quiet)
+        step = max(facts.period_s / 4, 2 * most / SEARCHED)
+        tried = np.arange(-most - step, most + 2 * step, step)
+        level = _levels(run, trace, window, tried)
+        clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + 1e-300))
+        if clear > best[0]:
+            at_rest = rest.energy_j.sum() / max(float(rest.seen_s.sum()), 1e-300)
+            upwards = 1.0 if level.mean() >= at_rest else -1.0
+            top = float(tried[np.argmax(upwards * level)])
+            best = (clear, _middle(run, trace, window, top, upwards, facts.period_s, step), most)
+    return best[1], most
+
+
+def _levels(run: Run, trace: Trace, window: Floats, tried: Floats) -> Floats:
+    """The mean power inside the windows, for each shift that is tried."""
+    found, _ = sums(run, trace, (window[None] + tried[:, None, None]).reshape(-1, 2))
+    shape = (len(tried), len(window))
+    seen = found.seen_s.reshape(shape).sum(axis=1)
+    return np.where(seen > 0, found.energy_j.reshape(shape).sum(axis=1) / np.maximum(seen, 1e-300), 0.0)
+
+
+def _middle(run: Run, trace: Trace, window: Floats, top: float, upwards: float, period: float, step: float) -> float:
+    """The shift about ``top`` from which one and a half readings to either side lose as much."""
+    tried = top + np.linspace(-2, 2, 41) * max(period, step)
+    both = _levels(run, trace, window, np.concatenate([tried + 1.5 * period, tried - 1.5 * period]))
+    left_over = upwards * (both[: len(tried)] - both[len(tried) :])
+    falls = np.flatnonzero((left_over[:-1] > 0) & (left_over[1:] <= 0))
+    if not len(falls):
+        return top
+    k = falls[np.argmin(np.abs(tried[falls] - top))]
+    part = left_over[k] / (left_over[k] - left_over[k + 1])
+    return float(tried[k] + part * (tried[k + 1] - tried[k]))
+
+
+def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, most: float) -> RailPower:
+    """What one rail says, in one pass for its facts and one for all windows."""
+    meter = line(run, trace.clock)
+    _, facts = sums(run, trace, idle[:0])
+    period, settle = facts.period_s, SETTLED * float(trace.rail.get("filter_tau_s", 0.0))
+    window, _, _ = batches(stamped.of(~stamped.warmup))
+    other, _, _ = batches(stamped.of(stamped.warmup)) if stamped.warmup.any() else (window[:0], None, None)
+    other = np.concatenate([other, _marks(run), _unstamped(run, stamped)])
+    window, other = window + shift, other[np.argsort(other[:, 0])] + shift
+    seen = (window[:, 0] - PAD * period > facts.first_s) & (window[:, 1] + PAD * period + settle < facts.last_s)
+    if seen.any():
+        window, other = window[seen], np.concatenate([other, window[~seen]])
+        other = other[np.argsort(other[:, 0])]
+    regions, met = _regions(window, other, PAD * period, PAD * period + settle)
+    quiet = _shortened(idle, meter.bound_s + period + settle, meter.bound_s + period)
+    eighths = quiet[:, :1, None] + (quiet[:, 1:, None] - quiet[:, :1, None]) * PARTS  # of each idle window
+    eighths = np.concatenate([eighths[:, :, :-1], eighths[:, :, 1:]], axis=1).transpose(0, 2, 1).reshape(-1, 2)
+    busy = _shortened(window, period + settle, period)
+    gaps = _shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), GAP * period + settle, GAP * period)
+    gaps = gaps[~_touch(gaps, other)]
+    whole = _whole_run(run, shift)
+    parts = (eighths, regions, busy, gaps, whole)
+    found, _ = sums(run, trace, np.concatenate(parts))
+    quiet_sums, region_sums, busy_sums, gap_sums, whole_sums = _split(found, [len(p) for p in parts])
+    length = float(np.sum(window[:, 1] - window[:, 0]))
+    when = float(np.average(window.mean(axis=1), weights=np.maximum(window[:, 1] - window[:, 0], 1e-300)))
+    idle_w, idle_bound = _idle(eighths, quiet_sums, facts, when)
+    widened = float(np.sum(regions[:, 1] - regions[:, 0]))
+    level = region_sums.energy_j / np.where(region_sums.seen_s > 0, region_sums.seen_s, np.nan)
+    area = float(np.sum((level - idle_w) * (regions[:, 1] - regions[:, 0]))) / length if length > 0 else np.nan
+    trimmed, trimmed_noise = _inside(busy_sums, idle_w, facts)
+    gap, gap_noise = _inside(gap_sums, idle_w, facts)
+    moved = max(0.0, abs(gap) - 2 * gap_noise) if gap is not None else 0.0
+    apart = gap is not None and abs(gap) - 4 * gap_noise > APART * abs(area)
+    idle_bound += 0.0 if apart else moved
+    active = abs(area + idle_w)
+    unknown = facts.volts_step * active + facts.overload * period / max(length, 1e-300) * active
+    unknown += MET * met * period / max(length, 1e-300) * abs(area)
+    edges = unknown + EDGE_NOISE * facts.noise_w * np.sqrt(2 * len(window)) * period / max(length, 1e-300)
+    wider = max(widened / max(length, 1e-300), 1.0)
+    known = len(whole) > 0 and whole_sums.seen_s[0] > 0
+    late = (device_line(run).bound_s + 2 * period) * abs(area) / max(float(np.ptp(whole)) if known else 1.0, 1e-300)
+    average = float(whole_sums.energy_j[0] / whole_sums.seen_s[0]) if known else None
+    return RailPower(
+        idle_w=idle_w,
+        idle_bound_w=idle_bound + (STEADY + facts.volts_step) * abs(idle_w),
+        area_w=area,
+        area_bound_w=STEADY * abs(area) + edges + idle_bound * wider,
+        active_bound_w=STEADY * active + edges + idle_bound * (wider - 1.0),
+        trimmed_w=trimmed,
+        trimmed_bound_w=STEADY * abs(trimmed or 0.0) + 2 * trimmed_noise + idle_bound + unknown,
+        average_w=average,
+        average_bound_w=STEADY * abs(average or 0.0) + late + unknown,
+        gap_w=gap,
+        apart=apart,
+        facts=facts,
+        clock_bound_s=most,
+        shift_s=shift,
+        unseen=max(0.0, 1.0 - float(region_sums.seen_s.sum()) / max(widened, 1e-300)),
+        readings_per_span=float(np.median(window[:, 1] - window[:, 0])) / period if period else 0.0,
+    )
+
+
+def _inside(found: Sums, idle_w: float, facts: Facts) -> tuple[float | None, float]:
+    """The mean above idle of the readings that lie wholly inside, and its noise; None for fewer than three."""
+    count = float(found.inside.sum())
+    if count < 3:
+        return None, 0.0
+    return float(found.inside_w.sum()) / count - idle_w, facts.noise_w / float(np.sqrt(count))
+
+
+def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, float]:
+    """The level at ``when`` on a straight line through the parts of the idle windows, and its bound.
+
+    The bound is of what two straight lines through the same readings may differ by: a third of the noise of their mean,
+    and what the parts scatter about the line beyond their noise.
+    """
+    good = found.seen_s > 0
+    if good.sum() < 2:
+        return np.nan, np.nan
+    level, at, weight = found.energy_j[good] / found.seen_s[good], part[good].mean(axis=1), found.seen_s[good]
+    count = weight / max(facts.period_s, 1e-300)
+    if np.ptp(at) > 0 and np.ptp(part) > 2 * weight.sum():  # windows on both sides, or far apart
+        slope, start = np.polyfit(at, level, 1, w=np.sqrt(weight))
+    else:
+        slope, start = 0.0, float(np.average(level, weights=weight))
+    scatter = np.average((level - start - slope * at) ** 2, weights=weight)
+    noise = facts.noise_w / np.sqrt(max(count.sum(), 1.0))
+    slow = np.sqrt(max(0.0, scatter - 2 * facts.noise_w**2 / max(float(count.mean()), 1.0)))
+    return float(start + slope * when), float(noise / 3 + slow)
+
+
+def _marks(run: Run) -> Floats:
+    clock = device_line(run)
+    rows = np.array([pair for event in run.events["marks"] for pair in event["spans"]], dtype=np.int64).reshape(-1, 2)
+    return np.stack([clock.seconds(rows[:, 0]), clock.seconds(rows[:, 1])], axis=1)
+
+
+def _unstamped(run: Run, stamped: Spans) -> Floats:
+    """Work that was asked for and has no stamps: of issues without an answer, and after the end of a broken-off run."""
+    last = float(stamped.off.max())
+    begins = [i.issued_s for i in issues(run) if i.issued_s is not None and i.answered_s is None]
+    broken = run.stop is None or run.stop.get("error") is not None
+    return np.array([[s, s + 1.0] for s in begins] + ([[last, last + 1e9]] if broken else [])).reshape(-1, 2)
+
+
+def _whole_run(run: Run, shift: float) -> Floats:
+    """From the first request to the last answer, as one window; none if nothing was answered."""
+    asked = [i for i in issues(run) if not i.warmup]
+    ends = [i.answered_s for i in asked if i.answered_s is not None]
+    begins = [i.asked_s for i in asked if i.asked_s is not None]
+    return np.array([[min(begins), max(ends)]]) + shift if begins and ends else np.empty((0, 2))
+
+
+def _shortened(window: Floats, head: float, tail: float) -> Floats:
+    cut = window + np.array([head, -tail])
+    return cut[cut[:, 1] > cut[:, 0]]
+
+
+def _touch(window: Floats, other: Floats) -> Bools:
+    """Whether each window touches one of the others, which are in order of their begin."""
+    if not len(other):
+        return np.zeros(len(window), dtype=bool)
+    before = np.searchsorted(other[:, 0], window[:, 1])
+    ends = np.concatenate([[-np.inf], np.maximum.accumulate(other[:, 1])])
+    return np.asarray(ends[before] > window[:, 0], dtype=bool)
+
+
+def _regions(window: Floats, other: Floats, head: float, tail: float) -> tuple[Floats, int]:
+    """Widened windows, united where they meet; towards other activity no further than half of the way.
+
+    How many ends met other activity, whose readings may hold some of its power, is the second part.
+    """
+    on, off = window[:, 0] - head, window[:, 1] + tail
+    met = 0
+    if len(other):
+        before = np.searchsorted(np.sort(other[:, 1]), window[:, 0], "right")
+        after = np.searchsorted(other[:, 0], window[:, 1])
+        ends = np.concatenate([[-np.inf], np.sort(other[:, 1])])[before]
+        begins = np.concatenate([other[:, 0], [np.inf]])[after]
+        met = int(np.sum(on < (ends + window[:, 0]) / 2) + np.sum(off > (begins + window[:, 1]) / 2))
+        on = np.maximum(on, (ends + window[:, 0]) / 2)
+        off = np.minimum(off, (begins + window[:, 1]) / 2)
+    first = np.flatnonzero(np.concatenate([[True], on[1:] > np.maximum.accumulate(off)[:-1]]))
+    return np.stack([on[first], np.maximum.reduceat(off, first)], axis=1), met
+
+
+def _split(found: Sums, counts: list[int]) -> list[Sums]:
+    at = np.cumsum(counts)[:-1]
+    fields = [np.split(part, at) for part in (found.energy_j, found.seen_s, found.inside, found.inside_w)]
+    return [Sums(*parts) for parts in zip(*fields, strict=True)]
+
+
+def _figures(each: dict[str, RailPower]) -> Figures:
+    """The figures of each rail, and their sums over rails."""
+    found: Figures = {}
+    for prefix, rails in [*((f"rail.{n}.", [r]) for n, r in each.items()), ("", list(each.values()))]:
+        apart = any(r.apart for r in rails)
+        idle, idle_bound = sum(r.idle_w for r in rails), sum(r.idle_bound_w for r in rails)
+        if apart and any(r.trimmed_w is None for r in rails):
+            continue
+        dynamic = sum(r.trimmed_w or 0.0 if apart else r.area_w for r in rails)
+        bound = sum(r.trimmed_bound_w if apart else r.area_bound_w for r in rails)
+        how = "mean inside shortened spans" if apart else "area above idle over the length of the spans"
+        why = "noise at the edges, the idle level, and 0.12 % of the method"
+        found[f"{prefix}idle_power_w"] = Plain(idle, idle_bound, "line through the means of the idle windows", why)
+        found[f"{prefix}dynamic_power_w"] = Plain(dynamic, bound, how, why)
+        whole = bound + idle_bound if apart else sum(r.active_bound_w for r in rails)
+        found[f"{prefix}active_power_w"] = Plain(dynamic + idle, whole, f"{how}, and idle", why)
+        if not apart:  # the mean over the spans themselves is the same area, but for half a reading at each end
+            ends = sum(abs(r.area_w) / max(r.readings_per_span, 1.0) for r in rails)
+            for key in ("active_power_w", "dynamic_power_w"):
+                one = found[f"{prefix}{key}"]
+                found[f"literal.{prefix}{key}"] = replace(
+                    one, bound=one.bound + ends, why=f"{why}, and half a reading at each end"
+                )
+        if all(r.average_w is not None for r in rails):
+            average = sum(r.average_w or 0.0 for r in rails)
+            found[f"{prefix}average_power_w"] = Plain(
+                average, sum(r.average_bound_w for r in rails), "area over the time", why
+            )
+    return found

@@ -1,0 +1,266 @@
+"""Reads a run directory by itself: the lines of ``events.jsonl``, the tables, and the traces block by block."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from reports.audit import schema
+from reports.audit.files import EVENTS_BYTES, LINE_BYTES, clean, parse_json, refuse
+from rig.types import Floats, Indices
+
+GENESIS = "0" * 64
+BLOCK = 1 << 20
+TABLE_BYTES = 1 << 30
+KEPT = ("idle", "gap", "marks", "note")
+COLUMNS = {
+    "samples": ("id", "payload_sha256", "label", "target_cost", "duration_s", "rate_hz", "inferences", "seed"),
+    "replies": (
+        "issue", "sample_id", "phase", "due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick", "executions",
+        "output", "warmup",
+    ),
+    "progress": ("issue", "sample_id", "tick", "cost", "solution"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as it was recorded. ``faults`` is what of it contradicts the format or its own hashes."""
+
+    path: Path
+    start: dict[str, Any]
+    stop: dict[str, Any] | None
+    events: dict[str, list[dict[str, Any]]]
+    brackets: dict[str, Indices]
+    """By clock: rows of before (ns), tick, after (ns), of shape (n, 3), as int64."""
+    digest: str
+    faults: tuple[str, ...]
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+
+    @property
+    def purpose(self) -> str:
+        """What the run is for: all, performance, accuracy, power, compliance or probe."""
+        return str(self.start.get("purpose", "all"))
+
+
+def read_run(path: Path) -> Run:
+    """Read the events and tables of a run directory.
+
+    A fault that leaves something to audit is collected; raises ``StoreError`` where nothing can be read.
+    """
+    faults: list[str] = []
+    events: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KEPT}
+    rows: dict[str, list[list[int]]] = {}
+    start: dict[str, Any] = {}
+    stop: dict[str, Any] | None = None
+    whole, previous = hashlib.sha256(), GENESIS
+    for number, line in enumerate(_lines(path / "events.jsonl", whole)):
+        event = parse_json(line, f"line {number + 1} of events.jsonl")
+        if not isinstance(event, dict):
+            refuse(f"line {number + 1} of events.jsonl", "is no JSON object")
+        if event.get("seq") != number or event.get("prev") != previous:
+            faults.append(f"line {number + 1} of events.jsonl does not follow from the line before")
+        if stop is not None:
+            faults.append(f"line {number + 1} of events.jsonl follows the stop line")
+        previous = hashlib.sha256(line).hexdigest()
+        kind = event.get("type")
+        wrong = schema.faults(event, {"start": "start", "stop": "stop"}.get(str(kind), "event"))
+        if number == 0 and (wrong or kind != "start"):
+            refuse("the start line", f"is not of the format: {'; '.join(wrong) or f'its type is {kind!r}'}")
+        faults += [f"line {number + 1} of events.jsonl: {text}" for text in wrong]
+        if wrong:
+            continue
+        if kind == "start" and number == 0:
+            start = event
+        elif kind == "stop":
+            stop = event
+        elif kind == "brackets":
+            rows.setdefault(event["clock"], []).extend(event["rows"])
+        elif kind in events:
+            events[kind].append(event)
+    if not start:
+        refuse("events.jsonl", "is empty")
+    brackets = {name: np.array(found, dtype=np.int64).reshape(-1, 3) for name, found in rows.items()}
+    run = Run(path, start, stop, events, brackets, whole.hexdigest(), tuple(faults))
+    run.tables.update({name: _table(path, name) for name in COLUMNS})
+    return run
+
+
+def _lines(path: Path, whole: Any) -> Iterator[bytes]:
+    """The lines of a file without their newlines; ``whole`` is fed with every byte."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > EVENTS_BYTES:
+        refuse(path.name, f"is missing, or no regular file of at most {EVENTS_BYTES} bytes")
+    with path.open("rb") as file:
+        while line := file.readline(LINE_BYTES + 1):
+            if len(line) > LINE_BYTES:
+                refuse(path.name, f"has a line of more than {LINE_BYTES} bytes")
+            whole.update(line)
+            if line.endswith(b"\n"):  # a torn last line is that of a run that was killed
+                yield line[:-1]
+
+
+def _stream(path: Path) -> pa.RecordBatchStreamReader:
+    if path.is_symlink() or not path.is_file():
+        refuse(path.name, "is a link or no regular file")
+    try:
+        return pa.ipc.open_stream(pa.memory_map(str(path)))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        refuse(path.name, f"is no Arrow stream: {error}")
+
+
+def _batches(path: Path, torn: bool = False) -> Iterator[pa.RecordBatch]:
+    """The record batches of a stream, each checked. A stream that ends early is refused, or with ``torn`` ends."""
+    with _stream(path) as stream:
+        while True:
+            try:
+                batch = stream.read_next_batch()
+                batch.validate(full=True)
+            except StopIteration:
+                return
+            except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+                if torn:
+                    return
+                refuse(path.name, f"cannot be read to its end: {error}")
+            yield batch
+
+
+def _table(folder: Path, name: str) -> pa.Table:
+    """A table as recorded; without a file, a table of no rows."""
+    path = folder / f"{name}.arrows"
+    if not path.exists() and not path.is_symlink():
+        return pa.table({column: pa.nulls(0) for column in COLUMNS[name]})
+    if path.is_file() and path.stat().st_size > TABLE_BYTES:
+        refuse(path.name, f"has more than {TABLE_BYTES} bytes")
+    batches = list(_batches(path, torn=True))
+    table = pa.Table.from_batches(batches) if batches else _stream(path).schema.empty_table()
+    if missing := [column for column in COLUMNS[name] if column not in table.column_names]:
+        refuse(path.name, f"has no column {missing[0]}")
+    return table
+
+
+def column(table: pa.Table, name: str) -> list[Any]:
+    """A column as Python values, null as ``None``."""
+    return list(table.column(name).to_pylist())
+
+
+def ticks(table: pa.Table, name: str) -> tuple[Indices, Any]:
+    """A column of whole numbers as int64 with null as 0, and where it is not null."""
+    found = table.column(name)
+    valid = np.asarray(found.is_valid().to_numpy(), dtype=bool)
+    try:
+        filled = found.cast(pa.int64()).fill_null(0).to_numpy()
+    except pa.ArrowException as error:
+        refuse(f"the column {name}", f"does not hold whole numbers: {error}")
+    return filled, valid
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One rail's file: what its metadata says. Readings are read by ``blocks``."""
+
+    path: Path
+    rail: dict[str, Any]
+    clock: str
+    grid: dict[str, float] | None
+    meter: str
+
+
+def traces(run: Run) -> dict[str, Trace]:
+    """The traces of a run by the name of their rail. Raises ``StoreError`` for metadata that cannot be used."""
+    found: dict[str, Trace] = {}
+    folder = run.path / "traces"
+    files = sorted(folder.glob("*.arrows")) if folder.is_dir() and not folder.is_symlink() else []
+    for path in files:
+        with _stream(path) as stream:
+            metadata = {k.decode("utf-8", "replace"): v for k, v in (stream.schema.metadata or {}).items()}
+        rail = parse_json(metadata.get("rail", b"null"), f"the rail of {path.name}")
+        grid = parse_json(metadata.get("grid", b"null"), f"the grid of {path.name}")
+        wrong = schema.faults(rail, "start", "Rail")
+        if wrong or rail["name"] in found:
+            refuse(path.name, f"describes no rail of its own: {'; '.join(wrong) or 'the name stands twice'}")
+        clock = metadata.get("clock", b"").decode("utf-8", "replace")
+        meter = metadata.get("meter", b"").decode("utf-8", "replace")
+        found[rail["name"]] = Trace(path, rail, clock, _grid(grid, path.name), meter)
+    return found
+
+
+def _grid(grid: Any, where: str) -> dict[str, float] | None:
+    if grid is None:
+        return None
+    keys = ("t0_tick", "period_tick", "aperture_tick")
+    if not isinstance(grid, dict) or any(not isinstance(grid.get(k), (int, float)) for k in keys):
+        refuse(f"the grid of {where}", f"does not hold the numbers {', '.join(keys)}")
+    if not 0 < grid["period_tick"] < 1e18 or not 0 <= grid["aperture_tick"] <= 1e18 or abs(grid["t0_tick"]) > 2**62:
+        refuse(f"the grid of {where}", "has a value out of range")
+    return {k: grid[k] for k in keys}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive readings: begin and end in ticks of the meter's clock (float64), raw values, and overload."""
+
+    begin: Floats
+    end: Floats
+    value: Floats
+    overload: Any
+    dropped: int
+    """Readings left out because they are null or no finite number."""
+
+
+def blocks(trace: Trace, origin: int) -> Iterator[Block]:
+    """The readings of a trace, at most ``BLOCK`` at a time, their ticks counted from ``origin``.
+
+    Raises ``StoreError`` for a trace whose times do not rise, or whose columns are not those of the format.
+    """
+    rows, last = 0, -np.inf
+    limit = trace.rail.get("range_max")
+    for batch in _gathered(_batches(trace.path, torn=True)):
+        if "value" not in batch.schema.names or (trace.grid is None and "start_tick" not in batch.schema.names):
+            refuse(trace.path.name, "has no column value, or neither ticks nor a grid")
+        for k in range(0, batch.num_rows, BLOCK):
+            part = batch.slice(k, BLOCK)
+            value = np.asarray(part.column("value").to_numpy(zero_copy_only=False), dtype=np.float64)
+            if "start_tick" in part.schema.names:
+                begin, end = (_counted(part, name, origin, trace) for name in ("start_tick", "end_tick"))
+            else:
+                grid = trace.grid or {}
+                begin = (grid["t0_tick"] - origin) + grid["period_tick"] * (rows + np.arange(len(value)))
+                end = begin + grid["aperture_tick"]
+            rows += len(value)
+            if len(begin) and (begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin)):
+                refuse(trace.path.name, "has readings whose times do not rise")
+            last = begin[-1] if len(begin) else last
+            flags = part.column("flags").to_numpy(zero_copy_only=False) if "flags" in part.schema.names else 0
+            over = np.broadcast_to(np.asarray(flags) != 0, value.shape) | (
+                (value >= limit) if limit is not None else False
+            )
+            good = np.isfinite(value)
+            if not good.all():
+                begin, end, value, over = begin[good], end[good], value[good], over[good]
+            yield Block(begin, end, value, over, int(len(good) - good.sum()))
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of at least a quarter of a block each, but for the last, so that small ones cost nothing."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(b.num_rows for b in waiting) >= BLOCK // 4:
+            yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0] if len(waiting) > 1 else batch
+            waiting = []
+    if sum(b.num_rows for b in waiting):
+        yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
+
+
+def _counted(part: pa.RecordBatch, name: str, origin: int, trace: Trace) -> Floats:
+    try:
+        whole = part.column(name).cast(pa.int64()).to_numpy()
+    except (KeyError, pa.ArrowException) as error:
+        refuse(trace.path.name, f"has no whole ticks in {name}: {clean(error)}")
+    return np.asarray(whole - origin, dtype=np.float64)

@@ -1,0 +1,89 @@
+"""Checks a document against the generated schemas of the run directory, as far as these use JSON Schema."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import rig.types
+from reports.audit.files import clean, read_json
+
+FOLDER = Path(rig.types.__file__).parent / "recording" / "schemas"
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),),
+    "number": (int, float), "integer": (int,),
+}  # fmt: skip
+
+
+@functools.cache
+def _schema(name: str) -> dict[str, Any]:
+    return read_json(FOLDER / f"{name}.json")
+
+
+def faults(value: Any, name: str, part: str = "") -> list[str]:
+    """What of a document differs from a schema (start, event, stop), or from one ``part`` of it, in words."""
+    if not (FOLDER / f"{name}.json").is_file():
+        return []
+    whole = _schema(name)
+    return [clean(fault) for fault in _faults(value, whole["$defs"][part] if part else whole, whole, "")][:20]
+
+
+def _faults(value: Any, rule: Any, whole: dict[str, Any], where: str) -> list[str]:
+    if rule is True or rule is False:
+        return [] if rule else [f"{where} is not allowed"]
+    if "$ref" in rule:
+        found = whole
+        for part in rule["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        return _faults(value, found, whole, where)
+    wrong = _own(value, rule, where)
+    for part in rule.get("allOf", []):
+        wrong += _faults(value, part, whole, where)
+    if "if" in rule and not _faults(value, rule["if"], whole, where):
+        wrong += _faults(value, rule.get("then", True), whole, where)
+    if "not" in rule and not _faults(value, rule["not"], whole, where):
+        wrong.append(f"{where} has a value that is not allowed here")
+    if "anyOf" in rule and all(_faults(value, part, whole, where) for part in rule["anyOf"]):
+        wrong += min([_faults(value, part, whole, where) for part in rule["anyOf"]], key=len)
+    if isinstance(value, dict):
+        known = rule.get("properties", {})
+        for key, inner in value.items():
+            part = known.get(key, rule.get("additionalProperties", True))
+            wrong += _faults(inner, part, whole, f"{where}.{key}".lstrip("."))
+            wrong += _faults(key, rule.get("propertyNames", True), whole, f"the key {key!r}")
+    if isinstance(value, list):
+        parts = rule.get("prefixItems", [])
+        for k, inner in enumerate(value):
+            part = parts[k] if k < len(parts) else rule.get("items", True)
+            wrong += _faults(inner, part, whole, f"{where}[{k}]")
+            if len(wrong) > 20:
+                break
+    return wrong
+
+
+def _own(value: Any, rule: dict[str, Any], where: str) -> list[str]:
+    """What the keywords about the value itself refuse."""
+    if kinds := rule.get("type"):
+        allowed = [t for kind in ([kinds] if isinstance(kinds, str) else kinds) for t in _TYPES[kind]]
+        if not isinstance(value, tuple(allowed)) or (isinstance(value, bool) and bool not in allowed):
+            return [f"{where} is {value!r}, not of type {kinds}"]
+    wrong = []
+    if ("enum" in rule and value not in rule["enum"]) or ("const" in rule and value != rule["const"]):
+        wrong.append(f"{where} is {value!r}, not {rule.get('enum', rule.get('const'))!r}")
+    if isinstance(value, str) and "pattern" in rule and not re.search(rule["pattern"], value):
+        wrong.append(f"{where} is {value!r}, which does not fit {rule['pattern']}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        low, high = rule.get("minimum", rule.get("exclusiveMinimum")), rule.get("maximum", rule.get("exclusiveMaximum"))
+        if (low is not None and value < low) or (high is not None and value > high):
+            wrong.append(f"{where} is {value!r}, outside of {low} to {high}")
+    if isinstance(value, dict):
+        wrong += [f"{where} has no {key}".strip() for key in rule.get("required", []) if key not in value]
+    if isinstance(value, (list, str)) and not (
+        rule.get("minItems", rule.get("minLength", 0))
+        <= len(value)
+        <= rule.get("maxItems", rule.get("maxLength", 1 << 62))
+    ):
+        wrong.append(f"{where} has {len(value)} parts")
+    return wrong

@@ -1,0 +1,177 @@
+"""Each way to alter a submission is refused by the check that is about it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.audit.audit import Audit, audit
+from rig.errors import StoreError
+from tests.support.submission_folder import altered, listed, submission, unpacked
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("original")
+    return submission(folder / "sub", unpacked("session-trials", folder))
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    subprocess.run(["cp", "-r", str(original), str(tmp_path / "sub")], check=True)
+    return tmp_path / "sub"
+
+
+def failed(found: Audit) -> set[int]:
+    return {c.number for c in found.failed}
+
+
+SHORT_IDLE, MODIFIED = 18, 27
+"""What the golden session itself fails: its idle windows are 1 s long."""
+
+
+def test_the_original_fails_nothing_but_what_its_recording_fails(original: Path) -> None:
+    found = audit(original)
+    assert failed(found) <= {SHORT_IDLE, MODIFIED, 6}, [c for c in found.failed]
+    assert len(found.checks) == 30
+    assert len(found.compared) > 20
+    assert found.anchor == "self-consistent, not anchored"
+
+
+def claim(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    document = json.loads((folder / "submission.json").read_text())
+    change(document["configurations"][0])
+    (folder / "submission.json").write_text(json.dumps(document, indent=1))
+    listed(folder)
+
+
+def test_a_claim_that_is_off_the_mean_of_its_trials(folder: Path) -> None:
+    def change(row: dict[str, Any]) -> None:
+        row["claims"]["active_power_w"]["value"] *= 1.051
+
+    claim(folder, change)
+    found = {c.number: c for c in audit(folder, quick=True).failed}
+    assert "5.1% off the mean of its trials" in found[17].found
+
+
+@pytest.mark.parametrize("key", ["active_power_w", "energy_per_inference_j", "execution_time_s", "latency_mean_s"])
+def test_a_figure_that_is_half_a_percent_off(folder: Path, key: str) -> None:
+    def change(row: dict[str, Any]) -> None:
+        one = row["claims"][key]
+        one["value"] *= 1.005
+        one["trials"] = [one["value"]]
+
+    claim(folder, change)
+    off = [c for c in audit(folder).compared if not c.ok]
+    assert [c.key for c in off] == [key]
+    assert off[0].bound <= 2e-3 * abs(off[0].plain) or key.startswith("energy")
+
+
+def test_a_row_of_the_leaderboard_that_was_edited(folder: Path) -> None:
+    text = (folder / "results.csv").read_text()
+    (folder / "results.csv").write_text(text.replace("mock", "mocK"))
+    listed(folder)
+    assert 30 in failed(audit(folder, quick=True))
+
+
+def test_runs_that_change_their_places(folder: Path) -> None:
+    session = folder / "sessions" / "session-trials"
+    document = json.loads((session / "session.json").read_text())
+    runs = document["runs"]
+    runs[1], runs[3] = runs[3], runs[1]
+    (session / "session.json").write_text(json.dumps(document))
+    listed(folder)
+    assert 2 in failed(audit(folder, quick=True)) or "session" not in json.dumps(document)
+
+
+def test_a_simulator_among_the_measured(folder: Path) -> None:
+    claim(folder, lambda row: row.update({"class": "measured"}))
+    assert {16, 29} <= failed(audit(folder, quick=True))
+
+
+def run_of(folder: Path) -> tuple[Path, Path]:
+    session = folder / "sessions" / "session-trials"
+    return session / "power-1", session
+
+
+def test_a_rail_without_its_trace(folder: Path) -> None:
+    run, session = run_of(folder)
+
+    def change(lines: list[dict[str, Any]]) -> None:
+        rails = lines[0]["meters"][0].setdefault("rails", [{"name": "core"}])
+        rails.append({"name": "io"})
+
+    altered(run, change, session)
+    listed(folder)
+    assert 24 in failed(audit(folder, quick=True))
+
+
+def test_an_idle_window_that_holds_spans(folder: Path) -> None:
+    run, session = run_of(folder)
+
+    def change(lines: list[dict[str, Any]]) -> None:
+        idle = [line for line in lines if line["type"] == "idle"]
+        idle[0]["off_ns"] += 300_000_000
+
+    altered(run, change, session)
+    listed(folder)
+    assert 19 in failed(audit(folder, quick=True))
+
+
+def test_seeds_that_were_used_in_tuning(folder: Path) -> None:
+    run, session = run_of(folder)
+
+    def change(lines: list[dict[str, Any]]) -> None:
+        lines[0]["device"]["algorithm"] = {"tuning": {"seeds": list(range(1990, 2010))}}
+
+    altered(run, change, session)
+    listed(folder)
+    assert 9 in failed(audit(folder, quick=True)) or not json.loads(
+        (run / "events.jsonl").read_text().splitlines()[0]
+    )["workload"]["details"].get("seeds")
+
+
+def test_idle_that_was_measured_asleep(tmp_path: Path) -> None:
+    """The gaps between spans draw what the ready device draws, and the idle windows less."""
+    from tests.support.asleep import recording
+
+    found = {c.number: c for c in audit(recording(tmp_path / "run", idle_w=0.5e-3, gap_w=1e-3)).failed}
+    assert "asleep" in found[18].found
+    assert 18 not in failed(audit(recording(tmp_path / "ready", idle_w=1e-3, gap_w=1e-3)))
+
+
+def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, original: Path) -> None:
+    run, session = run_of(folder)
+    altered(run, lambda lines: lines[0].update(operator="another"), session)
+    listed(folder)
+    root = audit(original, quick=True).root
+    assert root is not None
+    again = audit(folder, quick=True)
+    assert 2 not in failed(again)
+    assert again.anchor == "self-consistent, not anchored"
+    assert 3 in failed(audit(folder, quick=True, roots=[root]))
+    assert audit(original, quick=True, roots=[root]).anchor == "root hash as published"
+
+
+def test_every_flipped_bit_is_noticed(folder: Path) -> None:
+    """A few of the positions; benchmarks/audit.py flips 2,000."""
+    files = [p for p in sorted(folder.rglob("*")) if p.is_file()]
+    chance = random.Random(5)
+    for _ in range(12):
+        place = chance.choice(files)
+        content = bytearray(place.read_bytes())
+        at = chance.randrange(len(content))
+        content[at] ^= 1 << chance.randrange(8)
+        before = place.read_bytes()
+        place.write_bytes(content)
+        try:
+            assert 2 in failed(audit(folder, quick=True))
+        except StoreError:
+            pass
+        place.write_bytes(before)

@@ -1,0 +1,91 @@
+"""Submission folders by hand, and recordings that are altered and hashed again, for the tests of the auditor."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+Json = dict[str, Any]
+
+
+def unpacked(name: str, folder: Path) -> Path:
+    """A golden recording, with the results that were computed of it in ``derived``."""
+    with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    said = json.loads(gzip.decompress((GOLDEN / f"{name}.json.gz").read_bytes()))["said"]
+    for place, results in said.items():
+        if isinstance(results, dict) and "quantities" in results:
+            (folder / name / place / "derived").mkdir(exist_ok=True)
+            (folder / name / place / "derived" / "results.json").write_text(json.dumps(results))
+    return folder / name
+
+
+def submission(folder: Path, session: Path, class_: str = "simulated") -> Path:
+    """A submission of one session, of which the claims are those of its results."""
+    held = folder / "sessions" / session.name
+    results = json.loads((session / "derived" / "results.json").read_text())
+    for place in sorted(p for p in session.rglob("*") if p.is_file() and "derived" not in p.parts):
+        target = held / place.relative_to(session)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(place.read_bytes())
+    claims = {}
+    for key, one in results["quantities"].items():
+        if one["value"] is not None:
+            low, high = one["interval_95"] or (None, None)
+            claims[key] = {"value": one["value"], "unit": one["unit"], "low": low, "high": high, "trials": [one["value"]]}
+            claims[key]["runs"] = 1
+    fields = ("title", "organization", "contact", "date", "availability", "system", "model", "tuning", "split")
+    about = dict.fromkeys((*fields, "components", "host", "software", "licence"), "told") | {"notes": ""}
+    about |= {"date": "2026-11-22", "availability": "research"}
+    row: Json = {"name": "one", "scenario": "single-stream", "workload": "asc", "rules": "quick", "device": "mock"}
+    row |= {"class": class_, "verdict": "VALID", "page": "report.html", "sessions": [f"sessions/{session.name}"]}
+    document = {"format": 1, "rig_version": "0.1.0", "name": folder.name, "about": about}
+    document["configurations"] = [row | {"claims": claims}]
+    (folder / "submission.json").write_text(json.dumps(document, indent=1))
+    shown = {k: row[k] for k in ("name", "class", "device")} | {"trials": 1}
+    shown |= {k: repr(claims[k]["value"]) for k in ("execution_time_s", "active_power_w")}
+    (folder / "results.csv").write_text(",".join(shown) + "\n" + ",".join(map(str, shown.values())) + "\n")
+    sections = ("architecture", "algorithm", "workflow", "timing", "power", "results")
+    (folder / "report.md").write_text("\n".join(f"## {s}\ntold\n" for s in sections))
+    for name in ("report.html", "submission.toml", "ro-crate-metadata.json"):
+        (folder / name).write_text("told\n")
+    listed(folder)
+    return folder
+
+
+def listed(folder: Path) -> None:
+    """Write the manifest of a submission again."""
+    names = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    rows = [f"{_sha(folder / n)}  {n}\n" for n in names if not n.startswith("MANIFEST") and "derived/" not in n]
+    (folder / "MANIFEST.sha256").write_text("".join(rows))
+
+
+def altered(run: Path, change: Callable[[list[Json]], None], session: Path | None = None) -> None:
+    """Change the lines of a run, and hash all of it again: chain, files, seal and session."""
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    change(lines)
+    lines[-1]["files"] = {name: _sha(run / name) for name in lines[-1]["files"] if (run / name).is_file()}
+    whole, previous = b"", "0" * 64
+    for number, line in enumerate(lines):
+        text = json.dumps(line | {"seq": number, "prev": previous}).encode()
+        whole, previous = whole + text + b"\n", hashlib.sha256(text).hexdigest()
+    (run / "events.jsonl").write_bytes(whole)
+    if (run / "events.jsonl.sha256").is_file():
+        (run / "events.jsonl.sha256").write_text(f"{hashlib.sha256(whole).hexdigest()}  events.jsonl\n")
+    if session is not None:
+        document = json.loads((session / "session.json").read_text())
+        for one in document["runs"]:
+            one["events_sha256"] = _sha(session / one["path"] / "events.jsonl")
+        (session / "session.json").write_text(json.dumps(document))
+        seal = session / "session.json.sha256"
+        seal.unlink(missing_ok=True)
+
+
+def _sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
