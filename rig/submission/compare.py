@@ -202,14 +202,20 @@ def _unlike(a: Result, b: Result) -> Iterator[str]:
 
 
 def _subject(path: Path, name: str, result: Result, sessions: Sequence[Evaluated], submitted: bool) -> Subject:
-    stated = {
-        rail.gain_id or rail.name: said
-        for meter in result.start.meters
-        for rail in meter.rails
-        if (said := _calibrated(meter, rail))
-    }
+    each = [instruments_of(session.result.start.meters) for session in sessions]
+    stated = {name: said for name, said in each[0].items() if all(other.get(name) == said for other in each)}
     digests = frozenset(part.run.digest for session in sessions for part in session.parts)
     return Subject(path, name, result, submitted, digests, stated)
+
+
+def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:
+    """Return the instrument and its calibration by rail or gain, where both are stated."""
+    found: dict[str, str] = {}
+    for meter in meters:
+        for rail in meter.rails:
+            if said := _calibrated(meter, rail):
+                found[rail.gain_id or rail.name] = said
+    return found
 
 
 def _calibrated(meter: MeterRecord, rail: Rail) -> str:

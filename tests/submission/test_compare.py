@@ -17,7 +17,9 @@ from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity
 from rig.commands.main import main
 from rig.errors import UsageError
-from rig.submission.compare import Difference, Subject, _comparison, compare
+from rig.recording.records import MeterRecord
+from rig.submission.compare import Difference, Subject, _comparison, _subject, compare, instruments_of
+from rig.types import Accuracy, Calibration, Rail
 from tests.support.submissions import session, submitted
 
 POWER, ACCURACY = FigureKey("active_power_w"), FigureKey("accuracy")
@@ -67,6 +69,33 @@ def test_a_gain_that_both_share_cancels() -> None:
 
 def test_nothing_cancels_where_no_instrument_is_named() -> None:
     assert not difference(power(3e-3), power(3.01e-3)).cancelled
+
+
+def meter(**more: Any) -> MeterRecord:
+    """A meter of one rail, with its certificate."""
+    rail = Rail("core", accuracy=Accuracy(1e-3, 0.0, source="certificate 12"))
+    given: dict[str, Any] = {"name": "m", "serial_number": "7", "rails": [rail]}
+    return MeterRecord(**(given | more))
+
+
+def test_an_instrument_is_known_by_its_serial_number_and_its_calibration() -> None:
+    other = Rail("core", accuracy=Accuracy(1e-3, 0.0, source="certificate 13"))
+    known = instruments_of([meter()])
+    assert known == instruments_of([meter()]) and set(known) == {"core"}
+    assert instruments_of([meter(serial_number="8")]) != known
+    assert instruments_of([meter(rails=[other])]) != known
+    assert instruments_of([meter(calibration=Calibration("14", "2026-01-01"))]) != known
+    assert instruments_of([meter(serial_number=None)]) == {}
+    assert instruments_of([meter(rails=[Rail("core")])]) == {}
+
+
+def test_a_mean_over_two_instruments_has_the_calibration_of_neither() -> None:
+    def session(serial: str) -> Any:
+        start = SimpleNamespace(meters=[meter(serial_number=serial)])
+        return SimpleNamespace(result=SimpleNamespace(start=start), parts=())
+
+    one, two = (_subject(Path(), "", cast(Any, None), [session(s) for s in serials], True) for serials in ("77", "78"))
+    assert (set(one.instruments), set(two.instruments)) == ({"core"}, set())
 
 
 def test_errors_of_a_run_do_not_cancel_in_another() -> None:
