@@ -160,6 +160,6 @@ def judged(path: Path, samples: int) -> tuple[Outcome, str]:
     answered = sum(run.replies.num_rows for run in runs)
     if ended and answered >= samples:
         return Outcome.WHOLE, ""
-    valid = any(r.result is not None and r.result.validity is not None and r.result.validity.valid
-                for r in (found, *(found.runs or ())))  # fmt: skip
+    # a run that ended may be VALID by itself in a session that was broken off; the session's verdict may not
+    valid = found.result is not None and found.result.validity is not None and found.result.validity.valid
     return (Outcome.VALID_HALF if valid else Outcome.PART), f"{answered} of {samples} answers"

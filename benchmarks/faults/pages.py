@@ -35,6 +35,7 @@ from rig.session.report import report
 
 GOLDEN = Path("tests/golden")
 RECORDINGS = ("single-two-phases-repeat", "qubo-cpu-sa", "crash-device-raises", "single-session")
+AT_A_TIME = 30
 OWN = "document.documentElement.dataset.owned=1"
 PAYLOADS = (
     f"<script>{OWN}</script>",
@@ -53,7 +54,7 @@ onload = () => setTimeout(() => {
   const owned = [...document.querySelectorAll("iframe")].filter(f => {
     try { return f.contentDocument.documentElement.dataset.owned } catch (e) { return true }
   });
-  document.body.textContent = "OWNED[" + owned.map(f => f.name).join(" ") + "]";
+  document.body.textContent = "OWN" + "ED[" + owned.map(f => f.name).join(" ") + "]";
 }, 3000);
 </script>"""
 
@@ -138,6 +139,15 @@ class Answer(BaseHTTPRequestHandler):
 
 def opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback) -> tuple[set[str], set[str]]:
     """Open every page as a document; return those in which a script ran, and the addresses that were asked for."""
+    ran, asked, names = set[str](), set[str](), list(pages)
+    for k in range(0, len(names), AT_A_TIME):
+        found = _opened(browser, {name: pages[name] for name in names[k : k + AT_A_TIME]}, server)
+        ran, asked = ran | found[0], asked | found[1]
+    return ran, asked
+
+
+def _opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback) -> tuple[set[str], set[str]]:
+    """Open some pages as documents; return as ``opened`` does."""
     server.content = {f"/{name}": page for name, page in pages.items()}
     frames = "".join(f'<iframe name="{name}" src="/{name}"></iframe>' for name in pages)
     server.content["/index"] = ("text/html; charset=utf-8", (INDEX % frames).encode())
