@@ -99,7 +99,7 @@ def _recurrent(n: int, hidden: int, out: int) -> Any:
     import torch
     from torch import nn
 
-    class Recurrent(nn.Module):
+    class Recurrent(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.cell, self.readout, self.act = nn.RNNCell(n, hidden), nn.Linear(hidden, out), nn.ReLU()

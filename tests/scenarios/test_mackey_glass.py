@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -17,11 +19,12 @@ def test_half_the_step_gives_the_same_series_for_nine_lyapunov_times() -> None:
 
 
 def test_the_series_is_that_of_another_solver_with_the_delay_taken_interval_by_interval() -> None:
-    parameters, past = PUBLISHED[17], []
+    parameters = PUBLISHED[17]
+    past: list[Any] = []
     step = parameters.lyapunov_time / POINTS
     wanted = np.arange(round(5 * parameters.tau / step)) * step
 
-    def slope(t: float, x: float) -> float:
+    def slope(t: float, x: Any) -> Any:
         late = t - parameters.tau
         delayed = parameters.x0 if late <= 0 else past[min(int(late // parameters.tau), len(past) - 1)](late)[0]
         return BETA * delayed / (1 + delayed**POWER) - GAMMA * x

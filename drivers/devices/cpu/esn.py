@@ -117,8 +117,8 @@ class Trained:
                 state = step(self.shape, self.weights_in, self.weights, state, value)
                 read[k, 1], read[k, 2:] = value, state
                 found[k] = value = float(read[k] @ self.weights_out)
-        states = {"input": inputs, "state before": before, "read": read}
-        return found, states | {"reservoir": read[:, 2:], "output": found[:, None]}
+        seen: dict[str, Floats] = {"input": inputs, "state before": before, "read": read}
+        return found, seen | {"reservoir": read[:, 2:], "output": found[:, None]}
 
     def synapses(self) -> tuple[Synapses, ...]:
         """Return the connections."""
@@ -149,9 +149,9 @@ def step(shape: Shape, weights_in: Floats, weights: Floats, state: Floats, value
 def weights_of(shape: Shape, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Draw the weights that are not learnt, shapes (2, neurons) and (neurons, neurons)."""
     n, used = shape.neurons, round(shape.density * shape.neurons**2)
-    weights_in, weights = rng.uniform(-1.0, 1.0, (2, n)), np.zeros(n * n)
-    weights[rng.choice(n * n, used, replace=False)] = rng.normal(size=used)
-    weights = weights.reshape(n, n)
+    weights_in, flat = rng.uniform(-1.0, 1.0, (2, n)), np.zeros(n * n)
+    flat[rng.choice(n * n, used, replace=False)] = rng.normal(size=used)
+    weights = flat.reshape(n, n)
     radius = float(np.abs(np.linalg.eigvals(weights)).max())
     return weights_in, weights * (shape.spectral_radius / radius if radius > 0 else 1.0)
 
@@ -163,7 +163,8 @@ def trained(shape: Shape, series: Floats, rng: np.random.Generator) -> Trained:
     """
     n = shape.neurons
     weights_in, weights = weights_of(shape, rng)
-    states, state = np.ones((len(series), n + 2)), np.zeros(n)
+    state: Floats = np.zeros(n)
+    states = np.ones((len(series), n + 2))
     for k, value in enumerate(series[:-1]):
         state = step(shape, weights_in, weights, state, float(value))
         states[k, 1], states[k, 2:] = value, state

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.types import Floats
+from rig.types import Floats, Indices
 
 BETA, GAMMA, POWER = 0.2, 0.1, 10
 STEP = 0.05
@@ -95,7 +95,7 @@ def _weights(step: float) -> tuple[float, tuple[float, float], float]:
     return stepped(1, 0, 0, 0), (stepped(0, 1, 0, 0), stepped(0, 0, 0, 1)), stepped(0, 0, 1, 0)
 
 
-def _between(x: Floats, slope: Floats, index: np.ndarray, share: Floats, step: float) -> Floats:  # type: ignore[type-arg]
+def _between(x: Floats, slope: Floats, index: Indices, share: Floats, step: float) -> Floats:
     """The cubic through values and derivatives, at a share of the step after each index."""
     rest = 1.0 - share
     left, right = x[index], x[index + 1]
