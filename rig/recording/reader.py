@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Lin
 from rig.recording.layout import EVENTS, is_recorded, payload_path, read_files
 from rig.recording.log import check_files, read_log
 from rig.recording.records import ErrorRecord
+from rig.recording.stored import Batches, GridTicks, Stored, Unmarked, batches_of
 from rig.recording.tables import TABLES
 from rig.types import Bracket, ClockInfo, Floats, Rail
 
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
 
 L = TypeVar("L", bound=Line)
 
+AT_ONCE = 1 << 20
+"""Readings of a trace up to which it is read into memory; a longer one stays in its file."""
+
 
 @dataclass(frozen=True)
 class Trace:
     """Raw readings of one rail, shapes (n,).
 
     Ticks are on ``clock``. Counters are as they were read. ``overload`` is True where the instrument flagged a reading.
+    The columns of a long trace are not arrays but ``rig.recording.stored`` ones, which are read when they are sliced.
     """
 
     rail: Rail
@@ -43,6 +48,13 @@ class Trace:
     value: Floats
     overload: NDArray[np.bool_]
     uniform: bool
+
+    def part(self, first: int, last: int) -> Trace:
+        """Return the readings ``first`` to ``last`` as arrays, values in double precision."""
+        ticks = (np.asarray(t[first:last]) for t in (self.start_tick, self.end_tick))
+        value = np.asarray(self.value[first:last], dtype=np.float64)
+        return replace(self, **dict(zip(("start_tick", "end_tick"), ticks, strict=True)), value=value,
+                       overload=np.asarray(self.overload[first:last]))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,10 +138,11 @@ class Run:
         return frames
 
 
-def open_run(path: Path | str, *, traces: bool = True) -> Run:
+def open_run(path: Path | str, *, traces: bool = True, at_once: int = AT_ONCE) -> Run:
     """Read and verify a run directory.
 
-    Without ``traces``, the trace files are verified, but their readings are not read into memory.
+    Without ``traces``, the trace files are verified, but their readings are not read into memory. A trace of more
+    than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
 
     Raises ``StoreError`` if it is not a run directory, ``IntegrityError`` if a byte was changed after recording, and
     ``DataError`` if a stretch of time runs backwards.
@@ -143,7 +156,7 @@ def open_run(path: Path | str, *, traces: bool = True) -> Run:
     """
     path = Path(path)
     try:
-        return _opened(path, traces)
+        return _opened(path, traces, at_once)
     except OSError as error:
         raise StoreError(
             f"cannot read {path}: {error}",
@@ -153,7 +166,7 @@ def open_run(path: Path | str, *, traces: bool = True) -> Run:
         ) from error
 
 
-def _opened(path: Path, with_traces: bool) -> Run:
+def _opened(path: Path, with_traces: bool, at_once: int) -> Run:
     if not is_recorded(path, EVENTS):
         raise StoreError(
             f"{path} is not a run directory: it has no {EVENTS}",
@@ -170,7 +183,7 @@ def _opened(path: Path, with_traces: bool) -> Run:
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
     read = {name: _table(file, name, truncated) for name, file in tables.items()}
     read["replies"], left_out = validation.without_bad_spans(read["replies"])
-    found = [_trace(p, truncated, hz) for p in traces if with_traces]
+    found = [_trace(p, truncated, hz, at_once) for p in traces if with_traces]
     return Run(
         path=path,
         **vars(log),
@@ -227,28 +240,41 @@ def _by_rail(path: Path, traces: list[Trace | None]) -> dict[str, Trace]:
     return found
 
 
-def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> tuple[Trace | None, tuple[str, ...]]:
-    table = _read_stream(file, truncated)
-    if table is None:
+def _trace(
+    file: Path, truncated: list[str], hz: Mapping[str, float], at_once: int
+) -> tuple[Trace | None, tuple[str, ...]]:
+    torn: list[str] = []
+    batches = batches_of(file, torn) if file.stat().st_size > at_once else None
+    long = batches is not None and int(batches.row[-1]) > at_once
+    table = None if long else _read_stream(file, truncated)
+    schema = batches.schema if long and batches is not None else None if table is None else table.schema
+    if schema is None:
         return None, ()
     name = f"traces/{file.name}"
-    lost: tuple[str, ...] = ()
-    columns = {column: table[column] for column in table.column_names}
-    uniform = "start_tick" not in columns and "end_tick" not in columns
+    uniform = "start_tick" not in schema.names and "end_tick" not in schema.names
     try:
-        meta = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
+        meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
         check_texts(meta, name)
         rail, clock = validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
+        grid = validation.grid_of(meta) if uniform else None
+        if batches is not None and long and rail.kind != "edges":
+            truncated += torn
+            trace = _stored(batches, name, Trace(rail, meta.get("meter", ""), clock, *_NONE, uniform), grid)
+            few = trace.part(0, LOOKED_AT)
+            validation.check_ticks(rail, few.start_tick, few.end_tick, hz.get(clock))
+            return trace, ()
+        table = _read_stream(file, truncated) if table is None else table
+        columns = {column: table[column] for column in schema.names} if table is not None else {}
         value = validation.reals(columns["value"], name, "value")
         flags = (
             validation.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
         )
-        if uniform:
-            grid = validation.grid_of(meta)
+        if grid is not None:
             start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
             end: NDArray[Any] = start + grid.aperture_tick
         else:
             start, end = (validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
+        lost: tuple[str, ...] = ()
         keep = None if rail.kind == "edges" else validation.good_readings(rail, start, end, value)
         if keep is not None:
             bad = int(len(keep) - keep.sum())
@@ -266,3 +292,31 @@ def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> tuple[T
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise StoreError(f"{name} has no valid description: {what}", field=name, value=what, remedy=REMEDY) from error
     return Trace(rail, meta.get("meter", ""), clock, start, end, value, flags != 0, uniform), lost
+
+
+LOOKED_AT = 1 << 16
+"""Readings of a long trace whose spacing is compared with its rate when it is opened; the analysis checks their order."""
+_NONE = tuple(np.zeros(0, kind) for kind in (np.int64, np.int64, np.float64, bool))
+
+
+def _stored(batches: Batches, name: str, trace: Trace, grid: validation.Grid | None) -> Trace:
+    """The trace with columns that stay in its file. Raises ``KeyError`` and ``StoreError``."""
+    rows, kinds = int(batches.row[-1]), {field.name: field.type for field in batches.schema}
+    for column in ("value", "flags", "start_tick", "end_tick"):
+        if column in kinds:
+            none = pa.chunked_array([], type=kinds[column])
+            (validation.reals if column == "value" else validation.integers)(none, name, column)
+    start, end = Stored(batches, "start_tick"), Stored(batches, "end_tick")
+    if grid is not None:
+        start, end = (GridTicks(grid.t0_tick, grid.period_tick, rows, w) for w in (None, grid.aperture_tick))
+    elif missing := [column for column in ("start_tick", "end_tick") if column not in kinds]:
+        raise KeyError(missing[0])
+    if "value" not in kinds:
+        raise KeyError("value")
+    return replace(
+        trace,
+        start_tick=cast(Any, start),
+        end_tick=cast(Any, end),
+        value=cast(Any, Stored(batches, "value")),
+        overload=cast(Any, Stored(batches, "flags", marks=True) if "flags" in kinds else Unmarked(rows)),
+    )
