@@ -134,7 +134,7 @@ class Run:
         frames = {name: getattr(self, name).to_pandas() for name in TABLES}
         columns = ("start_tick", "end_tick", "value", "overload")
         for name, trace in self.traces.items():
-            frames[f"trace.{name}"] = pd.DataFrame({column: getattr(trace, column) for column in columns})
+            frames[f"trace.{name}"] = pd.DataFrame({column: np.asarray(getattr(trace, column)) for column in columns})
         return frames
 
 

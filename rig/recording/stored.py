@@ -84,6 +84,8 @@ class Stored:
         if not isinstance(key, slice):
             return self._at(_positive(key, len(self)))
         first, last, step = key.indices(len(self))
+        if last <= first:
+            return np.zeros(0, self.dtype)
         row = self.batches.row
         numbers = range(int(np.searchsorted(row, first, side="right")) - 1, int(np.searchsorted(row, last)))
         parts = [self._part(k, max(first - int(row[k]), 0), min(last, int(row[k + 1])) - int(row[k])) for k in numbers]
@@ -98,7 +100,7 @@ class Stored:
         number = np.searchsorted(self.batches.row, index.ravel(), side="right") - 1
         found = np.empty(index.size, self.dtype)
         for k in np.unique(number):
-            mine = number == k
+            mine = np.flatnonzero(number == k)
             rows = index.ravel()[mine] - self.batches.row[k]
             low = int(rows.min())
             found[mine] = self._part(int(k), low, int(rows.max()) + 1)[rows - low]

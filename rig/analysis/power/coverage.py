@@ -131,8 +131,8 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
     if bad:
         yield f"Rail {rail}: {bad} of {of} readings are not numbers and are left out"
     pace = np.diff(r.start_s) - (r.many[:-1] - 1.0) * r.period_s
-    gaps = np.flatnonzero(pace > GAP_PERIODS * r.period_s) if r.period_s > 0 and not bad else np.zeros(0, dtype=int)
-    if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY * r.period_s:
+    gaps = np.flatnonzero(pace > GAP_PERIODS * r.period_s) if r.period_s > 0 else np.zeros(0, dtype=int)
+    if len(gaps) and not (bad and r.pool) and float(np.quantile(pace, 0.9)) < STEADY * r.period_s:
         lost_s = float(np.sum(pace[gaps] - r.period_s))
         busy = merged(windows_s)
         within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0

@@ -2,22 +2,21 @@
 
 The estimators ask on which side of a few moments a reading lies: the ends of spans and of idle windows, and these moved
 by the uncertainty of the clock and by the settling of the filter. A piece ends at each reading that holds such a moment,
-so a sum over pieces is the same sum over single readings. No piece is longer than ``1 / FINEST`` of the trace.
+so a sum over pieces is the same sum over single readings. Besides, the whole trace is divided evenly.
 Readings at the end of the range stay apart, with their neighbours, because their errors depend on these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s, merged
 from rig.analysis.timing.range_end import Ends
-from rig.analysis.timing.stretches import first_not
+from rig.analysis.timing.stretches import Seconds, before
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Pool, Readings, numbers, volts_of
@@ -29,14 +28,8 @@ from rig.types import Bools, Floats, Indices, Rail
 
 BLOCK = 1 << 17
 """Readings that are summed together; a block in double precision fits into the second-level cache."""
-FINEST = 1 << 18
-"""Pieces into which the whole trace is divided evenly, besides those at the moments that matter."""
 MOST_APART = 1 << 18
 """Stretches of readings at the end of the range that stay apart; after so many, a piece that holds one counts as one."""
-
-Seconds = Callable[[NDArray[np.int64]], Floats]
-"""From ticks of the meter to run seconds on the device's time, shape kept."""
-
 
 def moments_s(activity: Activity, sigma_s: float, host_sigma_s: float, tau_s: float) -> Floats:
     """Return the moments that the estimators ask for, shape (k,), in any order.
@@ -62,13 +55,17 @@ def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
     return math.hypot(sigma_s, 0.5 * activity.step_s, 0.5 * unseen_s)
 
 
-def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, finest: int = FINEST) -> Indices:
-    """Return the numbers of readings at which pieces begin: 0 first, the number of all readings last."""
+def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Indices:
+    """Return the numbers of readings at which pieces begin: 0 first, the number of all readings last.
+
+    Pieces end at ``moments``, and at as many places as divide the trace ``evenly``.
+    """
     n = len(trace.value)
     moments = np.unique(moments)
-    before = first_not(lambda k: seconds(trace.end_tick[k]) <= moments, n, len(moments))
-    after = first_not(lambda k: seconds(trace.start_tick[k]) < moments, n, len(moments))
-    return np.unique(np.concatenate([[0, n], before, after, np.arange(0, n, -(-n // finest))]))
+    # a reading that holds a moment begins a piece and ends it
+    first = before(trace.end_tick, seconds, moments, also_at=True)
+    last = before(trace.start_tick, seconds, moments)
+    return np.unique(np.concatenate([[0, n], first, last, np.arange(0, n, -(-n // evenly))]))
 
 
 @dataclass(frozen=True)
@@ -92,8 +89,7 @@ class Beside:
         start, end = (self.own.seconds(t) for t in (part.start_tick, part.end_tick))
         start = end if amperes.rail.kind == "point" else start
         n, reach_s, seconds = len(self.trace.value), 4.0 * supply.window_s, self.timebase.seconds
-        low = first_not(lambda k: seconds(self.trace.end_tick[k]) < start[0] - reach_s, n, 1)[0]
-        high = first_not(lambda k: seconds(self.trace.start_tick[k]) <= end[-1] + reach_s, n, 1)[0]
+        low, high = before(self.trace.start_tick, seconds, np.array([start[0] - reach_s, end[-1] + reach_s]))
         shown = volts_of(self.trace.part(max(int(low) - 2, 0), min(int(high) + 2, n)), self.timebase)
         volts, known, over = mean_volts(shown, start, end)
         sag = None
@@ -180,7 +176,7 @@ def _blocks(
     beside: Beside | None,
     block: int,
 ) -> Iterator[_Sums]:
-    n, apart, before = len(trace.value), 0, -np.inf
+    n, apart, last_s = len(trace.value), 0, -np.inf
     for a in range(0, n, block):
         b = min(a + block, n)
         low, high = np.searchsorted(cuts, [a, b])
@@ -191,8 +187,8 @@ def _blocks(
         weight = None
         if not trace.uniform:
             on_s, off_s = (seconds(t[a:b]) for t in (trace.start_tick, trace.end_tick))
-            _check_order(trace, on_s, before)
-            before = float(on_s[-1])
+            _check_order(trace, on_s, last_s)
+            last_s = float(on_s[-1])
             if trace.rail.kind != "point":
                 weight = (off_s - on_s) / max(like.aperture_s, 1e-300)
                 ok = (numbers(raw) if ok is None else ok) & (weight > 0.0)

@@ -12,17 +12,22 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, merged
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
 from rig.recording.reader import Trace
+from rig.recording.stored import Stored
 from rig.types import Bools, Floats, Indices
 
-OF_IDLE, OF_MARKS, OF_SPANS = 0.25, 0.125, 0.5
+BLOCK = 1 << 16
+Seconds = Callable[[NDArray[np.int64]], Floats]
+"""From ticks of the meter to run seconds on the device's time, shape kept."""
+OF_IDLE, OF_MARKS, OF_SPANS = 0.25, 0.125, 0.25
 """Parts of the readings that may be looked at, for idle windows, marks and spans."""
-IDLE_WINDOWS, GROUPS = 4, 16
-"""Idle windows, and groups of successive spans, that are looked at."""
+IDLE_WINDOWS, LEAST_GROUPS, GROUPS = 4, 8, 16
+"""Idle windows that are looked at, and groups of successive spans, at least and at most."""
 LEAST, INSIDE, ENDS = 256, 1024, 64
 """Readings on either side of an edge at least, those within a long span, and those at both ends of the trace."""
 GOLDEN = 0.618034
@@ -45,7 +50,7 @@ def stretches(
     idle = _evenly(merged(np.clip(activity.idle_s, first_s, last_s)), IDLE_WINDOWS)
     half = 0.5 * np.minimum(idle[:, 1] - idle[:, 0], OF_IDLE * most_s / max(len(idle), 1))
     found.append(idle.mean(axis=1)[:, None] + half[:, None] * np.array([-1.0, 1.0]))
-    reach_s = min(reach_s + 2.0 * period_s + SETTLE_TAU * trace.rail.filter_tau_s, OF_SPANS * most_s / (4.0 * GROUPS))
+    reach_s = min(reach_s + 2.0 * period_s + SETTLE_TAU * trace.rail.filter_tau_s, OF_SPANS * most_s / (4.0 * LEAST_GROUPS))
     reach_s = max(reach_s, LEAST * period_s)
     marks = _evenly(activity.marks_s, max(int(OF_MARKS * most_s / (4.0 * reach_s)), 1))
     found.append(marks + np.array([-reach_s, reach_s]))
@@ -63,12 +68,29 @@ def stretches(
 
 def single(trace: Trace, meter: Timebase, windows_s: Floats) -> Trace:
     """Return the readings that begin in the disjoint windows as a trace in memory, each with its ticks."""
-    n, at_s = len(trace.value), windows_s.ravel()
-    ranges = first_not(lambda k: meter.seconds(trace.start_tick[k]) < at_s, n, len(at_s)).reshape(-1, 2)
+    ranges = before(trace.start_tick, meter.seconds, windows_s.ravel()).reshape(-1, 2)
     parts = [trace.part(a, b) for a, b in ranges.tolist() if b > a]
     columns = ("start_tick", "end_tick", "value", "overload")
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
     return replace(trace, **joined, uniform=False)
+
+
+def before(ticks: NDArray[np.int64], seconds: Seconds, moments_s: Floats, *, also_at: bool = False) -> Indices:
+    """Return how many of the rising ticks, shape (n,), lie before each of the sorted moments, shape (k,).
+
+    With ``also_at``, those at the moment count too.
+    """
+    n, side = len(ticks), "right" if also_at else "left"
+    if not isinstance(ticks, Stored):
+        lies = np.less_equal if also_at else np.less
+        return first_not(lambda k: np.asarray(lies(seconds(ticks[k]), moments_s)), n, len(moments_s))
+    found, done = np.full(len(moments_s), n), 0
+    for a in range(0, n, BLOCK):
+        at_s = seconds(ticks[a : a + BLOCK])
+        upto = int(np.searchsorted(moments_s, at_s[-1], "left" if also_at else "right"))
+        found[done:upto] = a + np.searchsorted(at_s, moments_s[done:upto], side)
+        done = max(done, upto)
+    return found
 
 
 def first_not(holds: Callable[[Indices], Bools], n: int, size: int) -> Indices:
@@ -109,8 +131,10 @@ def _groups(cost: Floats, most: float) -> Indices:
     k = len(cost)
     if cost.sum() <= most:
         return np.arange(k)
-    each = max(int(most / (GROUPS * float(np.mean(cost)))), 1)
-    first = np.unique(np.round(np.linspace(0, max(k - each, 0), GROUPS)).astype(np.int64))
+    affordable = most / float(np.mean(cost))
+    groups = int(np.clip(affordable, LEAST_GROUPS, GROUPS))
+    each = max(int(affordable / groups), 1)
+    first = np.unique(np.round(np.linspace(0, max(k - each, 0), groups)).astype(np.int64))
     return np.unique(np.minimum(first[:, None] + np.arange(each), k - 1))
 
 

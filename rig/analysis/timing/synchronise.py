@@ -171,7 +171,7 @@ def _looked_into(
     if any(p.contradictions for p in placed) and all(proportional(t.rail) for t in own):
         means = [in_means(t, at_once) for t in own]
         return _as_a_whole(run, means, first, activity, device, baseline, end_s)
-    return [_summed(run, t, p, activity) for t, p in zip(own, placed, strict=True)]
+    return [_summed(run, t, p, activity, at_once // 4) for t, p in zip(own, placed, strict=True)]
 
 
 def _supplies(run: Run, own: list[Trace]) -> list[Trace]:
@@ -184,7 +184,7 @@ def _clock_of(run: Run, volts: Trace, own: Timebase) -> Timebase:
     return own if volts.clock == own.clock.name else timebase_of(run, volts.clock, volts.rail.name)
 
 
-def _summed(run: Run, trace: Trace, placed: AlignedRail, activity: Activity) -> AlignedRail:
+def _summed(run: Run, trace: Trace, placed: AlignedRail, activity: Activity, evenly: int) -> AlignedRail:
     """The rail with all readings as means, and those that it was placed by as single ones."""
     r, timebase, shift = placed.readings, placed.timebase, placed.followed
 
@@ -193,7 +193,7 @@ def _summed(run: Run, trace: Trace, placed: AlignedRail, activity: Activity) -> 
         return at_s if shift is None else shift.moved(at_s)
 
     sigma_s = span_sigma_s(r, activity, placed.sigma_s)
-    cuts = cuts_of(trace, seconds, moments_s(activity, sigma_s, placed.host_sigma_s, r.tau_s))
+    cuts = cuts_of(trace, seconds, moments_s(activity, sigma_s, placed.host_sigma_s, r.tau_s), evenly)
     beside = [Beside(t, _clock_of(run, t, timebase), timebase) for t in _supplies(run, [trace])]
     means = pooled(trace, r, apparent_ends(r.raw), seconds, cuts, *beside)
     return replace(placed, readings=means, single=r)
