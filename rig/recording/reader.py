@@ -295,7 +295,7 @@ def _trace(
 
 
 LOOKED_AT = 1 << 16
-"""Readings of a long trace whose spacing is compared with its rate when it is opened; the analysis checks their order."""
+"""Readings of a long trace whose spacing is compared with its rate when it is opened."""
 _NONE = tuple(np.zeros(0, kind) for kind in (np.int64, np.int64, np.float64, bool))
 
 

@@ -136,8 +136,10 @@ class Unmarked:
         return self.count
 
     def __getitem__(self, key: Key) -> Any:
-        return np.zeros(self.count if isinstance(key, slice) else 0, bool)[key] if isinstance(key, int) else (
-            np.zeros(len(range(*key.indices(self.count))) if isinstance(key, slice) else len(key), bool)
+        return (
+            np.zeros(self.count if isinstance(key, slice) else 0, bool)[key]
+            if isinstance(key, int)
+            else (np.zeros(len(range(*key.indices(self.count))) if isinstance(key, slice) else len(key), bool))
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ from rig.recording.stored import GridTicks, Stored, batches_of
 N = 500
 
 
-def written(path: Path, cuts: list[int], compression: str | None, absent: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def written(
+    path: Path, cuts: list[int], compression: str | None, absent: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(len(cuts))
     value, flags = rng.normal(size=N).astype(np.float32), (rng.random(N) < 0.1).astype(np.uint8)
     missing = rng.random(N) < 0.05 if absent else np.zeros(N, bool)
@@ -23,7 +26,7 @@ def written(path: Path, cuts: list[int], compression: str | None, absent: bool =
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(str(path), schema, options=options) as stream:
         edges = [0, *sorted(cuts), N]
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
+        for a, b in itertools.pairwise(edges):
             columns = [pa.array(value[a:b], mask=missing[a:b]), pa.array(flags[a:b])]
             stream.write_batch(pa.record_batch(columns, schema=schema))
     return np.where(missing, np.nan, value), flags != 0

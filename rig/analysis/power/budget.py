@@ -48,7 +48,9 @@ def idle_power(model: RailModel, e: Estimate) -> Quantity:
     parts.append(Component("idle drift off a straight line", -model.bend_w))
     parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
     bias_w = floor_bias_w(model.readings, e.idle)
-    return _quantity(e.idle_w, parts, bias_w, model.readings.count(model.idle), "straight line through the idle windows")
+    return _quantity(
+        e.idle_w, parts, bias_w, model.readings.count(model.idle), "straight line through the idle windows"
+    )
 
 
 def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:

@@ -1,8 +1,8 @@
 """Every reading of a long trace, summed into means over pieces that the estimators never divide.
 
-The estimators ask on which side of a few moments a reading lies: the ends of spans and of idle windows, and these moved
-by the uncertainty of the clock and by the settling of the filter. A piece ends at each reading that holds such a moment,
-so a sum over pieces is the same sum over single readings. Besides, the whole trace is divided evenly.
+The estimators ask on which side of a few moments a reading lies: the ends of spans and of idle windows, and these
+moved by the uncertainty of the clock and by the settling of the filter. A reading that holds such a moment is a piece
+by itself, so a sum over pieces is the same sum over single readings. Besides, the whole trace is divided evenly.
 Readings at the end of the range stay apart, with their neighbours, because their errors depend on these.
 """
 
@@ -29,7 +29,8 @@ from rig.types import Bools, Floats, Indices, Rail
 BLOCK = 1 << 17
 """Readings that are summed together; a block in double precision fits into the second-level cache."""
 MOST_APART = 1 << 18
-"""Stretches of readings at the end of the range that stay apart; after so many, a piece that holds one counts as one."""
+"""Runs of readings at the end of the range that stay apart; after so many, a piece that holds one counts as one."""
+
 
 def moments_s(activity: Activity, sigma_s: float, host_sigma_s: float, tau_s: float) -> Floats:
     """Return the moments that the estimators ask for, shape (k,), in any order.
@@ -183,7 +184,7 @@ def _blocks(
         start, begins = cuts[low:high], bool(cuts[low] == a)
         raw = np.asarray(trace.value[a:b]).astype(np.float64)
         least, most = float(raw.min()), float(raw.max())
-        ok = None if -PLAUSIBLE <= least and most <= PLAUSIBLE else numbers(raw)
+        ok = None if least >= -PLAUSIBLE and most <= PLAUSIBLE else numbers(raw)
         weight = None
         if not trace.uniform:
             on_s, off_s = (seconds(t[a:b]) for t in (trace.start_tick, trace.end_tick))
@@ -277,13 +278,14 @@ def proportional(rail: Rail) -> bool:
     return rail.conversion.supply_rail is None and rail.conversion.burden_ohm == 0.0
 
 
-def in_means(trace: Trace, at_once: int, block: int = BLOCK) -> Trace:
+def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) -> Trace:
     """Return a trace on a uniform grid as means of as many successive readings as make it ``at_once`` long or less.
 
-    A mean is NaN if any of its readings is not a number, and an overload if any is.
+    A mean is NaN if any of its readings is not a number, and an overload if any is. If each reading was delivered
+    ``copies`` times, the means stand where one of each stands.
     """
     n = len(trace.value)
-    many = -(-n // at_once)
+    many = -(-n // (at_once * copies)) * copies
     whole = n // many * many
     step = max(block // many, 1) * many
     values, overloads = list[Floats](), list[Bools]()
@@ -291,8 +293,8 @@ def in_means(trace: Trace, at_once: int, block: int = BLOCK) -> Trace:
         part = trace.part(a, min(a + step, whole))
         values.append(np.where(numbers(part.value), part.value, np.nan).reshape(-1, many).mean(axis=1))
         overloads.append(part.overload.reshape(-1, many).any(axis=1))
-    first = np.arange(0, whole, many)
-    start, end = np.asarray(trace.start_tick[first]), np.asarray(trace.end_tick[first + many - 1])
-    rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / many)
+    first = np.arange(0, whole, many) // copies
+    start, end = np.asarray(trace.start_tick[first]), np.asarray(trace.end_tick[first + many // copies - 1])
+    rail = replace(trace.rail, rate_hz=trace.rail.rate_hz * copies / many)
     return replace(trace, rail=rail, start_tick=start, end_tick=end, value=np.concatenate(values),
                    overload=np.concatenate(overloads))  # fmt: skip

@@ -50,7 +50,9 @@ def stretches(
     idle = _evenly(merged(np.clip(activity.idle_s, first_s, last_s)), IDLE_WINDOWS)
     half = 0.5 * np.minimum(idle[:, 1] - idle[:, 0], OF_IDLE * most_s / max(len(idle), 1))
     found.append(idle.mean(axis=1)[:, None] + half[:, None] * np.array([-1.0, 1.0]))
-    reach_s = min(reach_s + 2.0 * period_s + SETTLE_TAU * trace.rail.filter_tau_s, OF_SPANS * most_s / (4.0 * LEAST_GROUPS))
+    reach_s = min(
+        reach_s + 2.0 * period_s + SETTLE_TAU * trace.rail.filter_tau_s, OF_SPANS * most_s / (4.0 * LEAST_GROUPS)
+    )
     reach_s = max(reach_s, LEAST * period_s)
     marks = _evenly(activity.marks_s, max(int(OF_MARKS * most_s / (4.0 * reach_s)), 1))
     found.append(marks + np.array([-reach_s, reach_s]))

@@ -146,10 +146,11 @@ def covariance_w(s: Supply, busy: Bools, whole: Bools, beside: Bools | np.bool_,
     """Return the mean product of current and voltage minus the product of their means, while busy, in watts.
 
     ``busy`` are the readings that touch a span, ``whole`` those inside one, shapes (n,), and ``beside`` says which
-    follow the one before, shape (n - 1,), or that all do. ``length_s`` is the aperture of a reading. Current and voltage are assumed to change together inside an aperture as they do from one reading to
-    the next. The estimate is half the mean product of their differences, in which independent noise averages out. If
-    one reading of the volts spans several of the amperes and does not show the resistance of the supply, what it shows
-    of this resistance times the variance of these amperes is added.
+    follow the one before, shape (n - 1,), or that all do. ``length_s`` is the aperture of a reading. Current and
+    voltage are assumed to change together inside an aperture as they do from one reading to the next. The estimate is
+    half the mean product of their differences, in which independent noise averages out. If one reading of the volts
+    spans several of the amperes and does not show the resistance of the supply, what it shows of this resistance times
+    the variance of these amperes is added.
     """
     pair = whole[1:] & whole[:-1] & beside
     together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]

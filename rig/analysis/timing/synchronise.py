@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.bridging import Bridged, bridged, fits
-from rig.analysis.timing.consistency import after_end, displaced
+from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered, fits
+from rig.analysis.timing.consistency import after_end, displaced, doubtful
 from rig.analysis.timing.following import Followed, followed
 from rig.analysis.timing.gpio_alignment import match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
@@ -121,11 +121,15 @@ def _as_a_whole(
     device: Timebase,
     baseline: FindBaseline,
     end_s: float,
+    step_s: float = 0.0,
 ) -> list[AlignedRail]:
-    """Align the rails of one clock by all their readings, with the times that the spans prove where they must."""
+    """Align the rails of one clock by all their readings, with the times that the spans prove where they must.
+
+    ``step_s`` is how long readings are that are means, which show to about a part of it where they stand.
+    """
     placed = _on_one_clock(run, own, first, activity, device, baseline, end_s)
     bridges = {p.readings.rail.name: b for t, p in zip(own, placed, strict=True)
-               if (b := _bridged(run, t, first, p, activity, device, end_s)) is not None}  # fmt: skip
+               if (b := _bridged(run, t, first, p, activity, device, end_s, step_s > 0.0)) is not None}  # fmt: skip
     if not bridges:
         return placed
     own = [bridges[t.rail.name].trace if t.rail.name in bridges else t for t in own]
@@ -133,13 +137,14 @@ def _as_a_whole(
     began_s = min(float(first.seconds(t.start_tick[:1])[0]) for t in own)
     first = replace(
         first,
-        sigma_s=math.hypot(first.sigma_s, rate_sigma * (first.ref_s - began_s)),
+        sigma_s=math.hypot(first.sigma_s, rate_sigma * (first.ref_s - began_s), step_s / math.sqrt(12.0)),
         rate_sigma=math.hypot(first.rate_sigma, rate_sigma),
     )
     again = _on_one_clock(run, own, first, activity, device, baseline, end_s)
     if any(p.contradictions for p in again):
         return placed
-    return [_with(p, bridges.get(p.readings.rail.name)) for p in again]
+    found = [(p, bridges.get(p.readings.rail.name)) for p in again]
+    return [p if b is None else _with(p, b.check, b.note) for p, b in found]
 
 
 # ---- long traces --------------------------------------------------------------------------
@@ -157,8 +162,8 @@ def _looked_into(
 ) -> list[AlignedRail]:
     """Align the rails of one clock by single readings in stretches of their traces, and sum all readings.
 
-    If these contradict the spans, means of successive readings are looked at as a whole instead, where power is
-    proportional to a reading: what was lost, and where, shows in them too.
+    If either leaves a doubt that readings and spans fit, means of successive readings are looked at as a whole, where
+    power is proportional to a reading. What was lost, and where, shows in them too.
     """
     against = _against_device(first, device)
     windows_s = np.concatenate([activity.busy_windows_s(), activity.excluded_s(), activity.idle_s])
@@ -168,10 +173,19 @@ def _looked_into(
     beside = {t.rail.name: single(t, _clock_of(run, t, first), looked_at_s) for t in _supplies(run, own)}
     some = replace(run, traces={**run.traces, **beside})
     placed = _on_one_clock(some, near, first, part, device, baseline, end_s)
-    if any(p.contradictions for p in placed) and all(proportional(t.rail) for t in own):
-        means = [in_means(t, at_once) for t in own]
-        return _as_a_whole(run, means, first, activity, device, baseline, end_s)
-    return [_summed(run, t, p, activity, at_once // 4) for t, p in zip(own, placed, strict=True)]
+    found = [_summed(run, t, p, activity, at_once // 4) for t, p in zip(own, placed, strict=True)]
+    against_s = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
+    sure = not any(p.contradictions or doubtful(p.readings, against_s) for p in found)
+    if sure or not all(t.uniform and t.rail.rate_hz > 0.0 and proportional(t.rail) for t in own):
+        return found
+    late = any(check for p in placed for check in after_end(p.readings, end_s))
+    copies = copies_of(own[0].part(0, at_once).value) if late else 1
+    means = [in_means(t, at_once, copies) for t in own]
+    step_s = max(first.rate / t.rail.rate_hz for t in means)
+    whole = _as_a_whole(run, means, first, activity, device, baseline, end_s, step_s)
+    if copies > 1:
+        whole = [_with(p, *delivered(p.readings.rail.name, copies)) for p in whole]
+    return whole if any(p.contradictions or p.bridged for p in (*whole, *found)) else found
 
 
 def _supplies(run: Run, own: list[Trace]) -> list[Trace]:
@@ -260,15 +274,29 @@ def _with_followed(placed: AlignedRail, activity: Activity, device: Timebase) ->
 
 
 def _bridged(
-    run: Run, trace: Trace, first: Timebase, placed: AlignedRail, activity: Activity, device: Timebase, end_s: float
+    run: Run,
+    trace: Trace,
+    first: Timebase,
+    placed: AlignedRail,
+    activity: Activity,
+    device: Timebase,
+    end_s: float,
+    means: bool,
 ) -> Bridged | None:
-    """The trace with the times that its spans prove, if they contradict those recorded."""
+    """The trace with the times that its spans prove, if they contradict those recorded.
+
+    Spans that seem to wander along ``means`` by more than both clocks may stand elsewhere altogether.
+    """
     windows_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
     if (
         not trace.uniform
         or len(windows_s) < 2
         or not np.any(placed.readings.ok)
-        or not (placed.contradictions or (placed.followed is None and not fits(placed.readings, windows_s).all()))
+        or not (
+            placed.contradictions
+            or (means and placed.bridged)
+            or (placed.followed is None and not fits(placed.readings, windows_s).all())
+        )
     ):
         return None
     against = _against_device(first, device)
@@ -277,10 +305,8 @@ def _bridged(
     return bridged(trace, readings, windows_s, reach_s, end_s, bool(placed.contradictions))
 
 
-def _with(placed: AlignedRail, bridge: Bridged | None) -> AlignedRail:
-    if bridge is None:
-        return placed
-    return replace(placed, notes=(*placed.notes, bridge.note), bridged=(*placed.bridged, bridge.check))
+def _with(placed: AlignedRail, check: Check, note: str) -> AlignedRail:
+    return replace(placed, notes=(*placed.notes, note), bridged=(*placed.bridged, check))
 
 
 def _volts(run: Run, trace: Trace, own: Timebase) -> Volts | None:

@@ -35,6 +35,8 @@ MOST_RATES = 16
 """Rates on either side of the bracketed rate from which fits begin."""
 COARSE_POINTS = 1 << 18
 """With more readings than this, the coarse search averages neighbours, as far as the spans allow."""
+KNOWN = 0.5
+"""Part of a shift that slopes must show beside levels."""
 EMPTY = 4096
 """Successive slots without a reading from which stretches are looked at one by one."""
 MOST_LONGER = 0.5
@@ -282,8 +284,11 @@ def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: f
     scale = max(noise, float(np.sqrt(np.mean(residual[edge] ** 2))))
     design = np.column_stack([*columns, both, both * lever])
     known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
-    cov = np.linalg.pinv(design.T @ design + np.outer(known, known))
+    information = design.T @ design + np.outer(known, known)
+    cov = np.linalg.pinv(information)
     if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace that consists of rounding errors has no edges
+        return None
+    if (information @ cov)[-2, -2] < KNOWN:  # spans in step with the readings change level and place alike
         return None
     sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
     split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]

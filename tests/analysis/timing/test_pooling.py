@@ -1,4 +1,4 @@
-"""All readings of a long trace in means: sums over pieces are those over readings, whatever the pieces and the blocks."""
+"""All readings of a long trace in means: sums over pieces are those over readings, however they are divided."""
 
 from __future__ import annotations
 
