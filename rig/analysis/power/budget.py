@@ -188,7 +188,7 @@ def _aperture_u(model: RailModel, e: Estimate) -> float:
         )
     scatter = max(float(np.var(one.readings.watts[seen])) - noise, 0.0) if np.any(seen) else 0.0
     pace = np.diff(r.start_s) / r.period_s
-    taken = len(pace) if r.pool is None else float(r.pool.many[:-1].sum())
+    taken = len(pace) if r.pool is None else float(r.pool.of[:-1].sum())
     missing = 1.0 - taken / max(float(np.sum(np.round(pace))), 1.0)
     return math.sqrt((steps * blind**2 / 6.0 + scatter * max(missing, 0.0)) / n)
 

@@ -85,7 +85,7 @@ def _lost_at(r: Readings, spans: Floats) -> float:
 
     A few readings at the begin of each span are few of all, and may lie before the span where clocks are uncertain.
     """
-    pace = np.diff(r.start_s) / r.period_s
+    pace = r.pace()
     at = np.flatnonzero(pace > GAP_PERIODS)
     lost = pace[at] - 1.0
     late = float(pace.sum() - len(pace)) < 0.5 * float(lost.sum())
@@ -126,14 +126,14 @@ def overload_note(rail: str, model: RailModel) -> str | None:
 
 def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
     """Yield notes on readings that are not numbers, on missing readings, and on windows outside the trace."""
-    of = len(r.ok) if r.pool is None else r.pool.readings
+    of = len(r.ok) if r.pool is None else round(float(r.pool.of.sum()))
     bad = of - r.count(r.ok)
     if bad:
         yield f"Rail {rail}: {bad} of {of} readings are not numbers and are left out"
-    pace = np.diff(r.start_s) - (r.many[:-1] - 1.0) * r.period_s
-    gaps = np.flatnonzero(pace > GAP_PERIODS * r.period_s) if r.period_s > 0 else np.zeros(0, dtype=int)
-    if len(gaps) and not (bad and r.pool) and float(np.quantile(pace, 0.9)) < STEADY * r.period_s:
-        lost_s = float(np.sum(pace[gaps] - r.period_s))
+    pace = r.pace() if r.period_s > 0 else np.zeros(0)
+    gaps = np.flatnonzero(pace > GAP_PERIODS)
+    if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY:
+        lost_s = float(np.sum(pace[gaps] - 1.0)) * r.period_s
         busy = merged(windows_s)
         within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
         places = f"{len(gaps)} places, {within} of them while busy"

@@ -164,7 +164,7 @@ def pooled(
         overload=clipped > 0.0,
         floor=floor,
         supply=supply,
-        pool=Pool(many, weight, len(trace.value), like.aperture_s),
+        pool=Pool(np.diff(np.append(start, len(trace.value))).astype(np.float64), many, weight, like.aperture_s),
     )
 
 

@@ -79,13 +79,13 @@ class Activity:
 class Pool:
     """What stands behind readings of a long trace, each of which is the mean of successive single ones; shapes (n,).
 
-    ``many`` are the single readings that are numbers, and ``weight`` is their length over that of one. The trace has
-    ``readings`` single ones, each of which lasts ``aperture_s``.
+    ``of`` is the number of single readings, ``many`` of those that are numbers, and ``weight`` is the length of these
+    over that of one, which is ``aperture_s``.
     """
 
+    of: Floats
     many: Floats
     weight: Floats
-    readings: int
     aperture_s: float
 
 
@@ -143,6 +143,11 @@ class Readings:
     def count(self, which: Bools) -> int:
         """Return the number of single readings behind those that are marked, shape (n,)."""
         return int(np.count_nonzero(which)) if self.pool is None else round(float(self.pool.many[which].sum()))
+
+    def pace(self) -> Floats:
+        """Return the time from each reading to the next in periods, less the single ones behind it but one."""
+        of = 1.0 if self.pool is None else self.pool.of[:-1]
+        return np.asarray(np.diff(self.start_s) / self.period_s - (of - 1.0))
 
     def shares(self, which: Bools) -> Floats:
         """Return weights that make the mean of the readings that are marked, shape (n,)."""
