@@ -51,10 +51,13 @@ class Trace:
 
     def part(self, first: int, last: int) -> Trace:
         """Return the readings ``first`` to ``last`` as arrays, values in double precision."""
-        ticks = (np.asarray(t[first:last]) for t in (self.start_tick, self.end_tick))
-        value = np.asarray(self.value[first:last], dtype=np.float64)
-        return replace(self, **dict(zip(("start_tick", "end_tick"), ticks, strict=True)), value=value,
-                       overload=np.asarray(self.overload[first:last]))  # fmt: skip
+        return replace(
+            self,
+            start_tick=np.asarray(self.start_tick[first:last]),
+            end_tick=np.asarray(self.end_tick[first:last]),
+            value=np.asarray(self.value[first:last], dtype=np.float64),
+            overload=np.asarray(self.overload[first:last]),
+        )
 
 
 @dataclass(frozen=True)
@@ -245,78 +248,82 @@ def _trace(
 ) -> tuple[Trace | None, tuple[str, ...]]:
     torn: list[str] = []
     batches = batches_of(file, torn) if file.stat().st_size > at_once else None
-    long = batches is not None and int(batches.row[-1]) > at_once
-    table = None if long else _read_stream(file, truncated)
-    schema = batches.schema if long and batches is not None else None if table is None else table.schema
+    if batches is not None and int(batches.row[-1]) <= at_once:
+        batches = None
+    table = None if batches is not None else _read_stream(file, truncated)
+    schema = batches.schema if batches is not None else None if table is None else table.schema
     if schema is None:
         return None, ()
     name = f"traces/{file.name}"
     uniform = "start_tick" not in schema.names and "end_tick" not in schema.names
+    none = np.zeros(0)
     try:
         meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
         check_texts(meta, name)
         rail, clock = validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
-        grid = validation.grid_of(meta) if uniform else None
-        if batches is not None and long and rail.kind != "edges":
+        empty = Trace(rail, meta.get("meter", ""), clock, none, none, none, none.astype(bool), uniform)
+        if batches is not None and rail.kind != "edges":
             truncated += torn
-            trace = _stored(batches, name, Trace(rail, meta.get("meter", ""), clock, *_NONE, uniform), grid)
-            few = trace.part(0, LOOKED_AT)
-            validation.check_ticks(rail, few.start_tick, few.end_tick, hz.get(clock))
-            return trace, ()
+            return _stored(batches, name, empty, meta, hz.get(clock)), ()
         table = _read_stream(file, truncated) if table is None else table
         columns = {column: table[column] for column in schema.names} if table is not None else {}
-        value = validation.reals(columns["value"], name, "value")
-        flags = (
-            validation.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
-        )
-        if grid is not None:
-            start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
-            end: NDArray[Any] = start + grid.aperture_tick
-        else:
-            start, end = (validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
-        lost: tuple[str, ...] = ()
-        keep = None if rail.kind == "edges" else validation.good_readings(rail, start, end, value)
-        if keep is not None:
-            bad = int(len(keep) - keep.sum())
-            lost = (f"{bad} of {len(keep)} readings of rail {rail.name}, which are out of bounds or out of order",)
-            if uniform:
-                value = np.where(keep, value, np.nan)
-            else:
-                start, end, value, flags = start[keep], end[keep], value[keep], flags[keep]
-        validation.check_ticks(rail, start, end, hz.get(clock))
-        if rail.kind == "edges":
-            validation.check_edges(rail, value, start, end, uniform)
+        return _in_memory(columns, name, empty, meta, hz.get(clock))
     except RigError:
         raise
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise StoreError(f"{name} has no valid description: {what}", field=name, value=what, remedy=REMEDY) from error
-    return Trace(rail, meta.get("meter", ""), clock, start, end, value, flags != 0, uniform), lost
+
+
+def _in_memory(
+    columns: Mapping[str, pa.ChunkedArray], name: str, trace: Trace, meta: Mapping[str, str], tick_hz: float | None
+) -> tuple[Trace, tuple[str, ...]]:
+    """The trace with its columns as arrays, and what was left out of them."""
+    rail = trace.rail
+    value = validation.reals(columns["value"], name, "value")
+    flags = validation.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
+    if trace.uniform:
+        grid = validation.grid_of(meta)
+        start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
+        end: NDArray[Any] = start + grid.aperture_tick
+    else:
+        start, end = (validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
+    lost: tuple[str, ...] = ()
+    keep = None if rail.kind == "edges" else validation.good_readings(rail, start, end, value)
+    if keep is not None:
+        bad = int(len(keep) - keep.sum())
+        lost = (f"{bad} of {len(keep)} readings of rail {rail.name}, which are out of bounds or out of order",)
+        if trace.uniform:
+            value = np.where(keep, value, np.nan)
+        else:
+            start, end, value, flags = start[keep], end[keep], value[keep], flags[keep]
+    validation.check_ticks(rail, start, end, tick_hz)
+    if rail.kind == "edges":
+        validation.check_edges(rail, value, start, end, trace.uniform)
+    return replace(trace, start_tick=start, end_tick=end, value=value, overload=flags != 0), lost
 
 
 LOOKED_AT = 1 << 16
 """Readings of a long trace whose spacing is compared with its rate when it is opened."""
-_NONE = tuple(np.zeros(0, kind) for kind in (np.int64, np.int64, np.float64, bool))
 
 
-def _stored(batches: Batches, name: str, trace: Trace, grid: validation.Grid | None) -> Trace:
-    """The trace with columns that stay in its file. Raises ``KeyError`` and ``StoreError``."""
+def _stored(batches: Batches, name: str, trace: Trace, meta: Mapping[str, str], tick_hz: float | None) -> Trace:
+    """The trace with columns that stay in its file."""
     rows, kinds = int(batches.row[-1]), {field.name: field.type for field in batches.schema}
+    if missing := [c for c in ("value", *(() if trace.uniform else ("start_tick", "end_tick"))) if c not in kinds]:
+        raise KeyError(missing[0])
     for column in ("value", "flags", "start_tick", "end_tick"):
         if column in kinds:
             none = pa.chunked_array([], type=kinds[column])
             (validation.reals if column == "value" else validation.integers)(none, name, column)
-    start, end = Stored(batches, "start_tick"), Stored(batches, "end_tick")
-    if grid is not None:
+    start: Any = Stored(batches, "start_tick")
+    end: Any = Stored(batches, "end_tick")
+    if trace.uniform:
+        grid = validation.grid_of(meta)
         start, end = (GridTicks(grid.t0_tick, grid.period_tick, rows, w) for w in (None, grid.aperture_tick))
-    elif missing := [column for column in ("start_tick", "end_tick") if column not in kinds]:
-        raise KeyError(missing[0])
-    if "value" not in kinds:
-        raise KeyError("value")
-    return replace(
-        trace,
-        start_tick=cast(Any, start),
-        end_tick=cast(Any, end),
-        value=cast(Any, Stored(batches, "value")),
-        overload=cast(Any, Stored(batches, "flags", marks=True) if "flags" in kinds else Unmarked(rows)),
-    )
+    flags = Stored(batches, "flags", marks=True) if "flags" in kinds else Unmarked(rows)
+    value = cast(Any, Stored(batches, "value"))
+    found = replace(trace, start_tick=start, end_tick=end, value=value, overload=cast(Any, flags))
+    few = found.part(0, LOOKED_AT)
+    validation.check_ticks(trace.rail, few.start_tick, few.end_tick, tick_hz)
+    return found

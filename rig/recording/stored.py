@@ -136,11 +136,7 @@ class Unmarked:
         return self.count
 
     def __getitem__(self, key: Key) -> Any:
-        return (
-            np.zeros(self.count if isinstance(key, slice) else 0, bool)[key]
-            if isinstance(key, int)
-            else (np.zeros(len(range(*key.indices(self.count))) if isinstance(key, slice) else len(key), bool))
-        )
+        return np.zeros(len(range(*key.indices(self.count))) if isinstance(key, slice) else np.shape(key), bool)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.zeros(self.count, dtype or bool)

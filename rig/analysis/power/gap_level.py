@@ -124,9 +124,9 @@ def _follows(model: RailModel, spans: Floats, seen: Bools, gap: Bools) -> bool |
 def _means(model: RailModel, number: Indices, use: Bools, count: int) -> tuple[Floats, Floats]:
     """Number and mean of the readings in use of each span, or of the gap after it."""
     many = model.readings.many[use]
-    n = np.bincount(number[use], weights=many, minlength=count)
+    n = np.bincount(number[use], weights=many, minlength=count).astype(float)
     total = np.bincount(number[use], weights=many * model.readings.watts[use], minlength=count)
-    return n, np.asarray(total / np.maximum(n, 1.0))
+    return np.asarray(n), np.asarray(total / np.maximum(n, 1.0))
 
 
 def _off_a_line_w(model: RailModel, gap: Bools) -> float:

@@ -25,7 +25,7 @@ def lift_w(r: Readings, idle: Bools) -> float | None:
 
     ``idle`` marks the readings at idle, shape (n,). It is None if they need not move, or if too many would have to.
     """
-    at_floor = idle & r.floor if len(r.floor) else idle[:0]
+    at_floor = idle & (r.floor > 0) if len(r.floor) else idle[:0]
     share = float(np.count_nonzero(at_floor)) / max(int(np.count_nonzero(idle)), 1)
     if not 0.0 < share <= MOST:
         return None

@@ -194,17 +194,13 @@ def _blocks(
                 weight = (off_s - on_s) / max(like.aperture_s, 1e-300)
                 ok = (numbers(raw) if ok is None else ok) & (weight > 0.0)
         clipped, floor = _clipped(trace, ends, raw, (a, b), (least, most))
-        of = dict[str, Floats]()
         if beside is None:
-            of["watts"] = to_watts(raw if ok is None else np.where(ok, raw, 0.0), trace.rail.conversion)
+            of = {"watts": to_watts(raw if ok is None else np.where(ok, raw, 0.0), trace.rail.conversion)}
         else:
             supply, known, over = beside.of(trace, like, a, b)
-            good = known if ok is None else ok & known
-            ok, clipped = good, over if clipped is None else clipped | over
-            amperes, v = np.where(good, raw, 0.0), np.where(good, supply.volts, 0.0)
-            of = {"watts": to_watts(amperes, trace.rail.conversion, v), "amperes": amperes, "volts": v}
-            if supply.sag is not None:
-                of["lever"] = supply.sag.lever
+            ok = known if ok is None else ok & known
+            clipped = over if clipped is None else clipped | over
+            of = _products(trace, supply, raw, ok)
         if clipped is not None and clipped.any():
             if apart < MOST_APART:
                 alone = _alone(clipped) + a
@@ -215,15 +211,25 @@ def _blocks(
             of["floor"] = floor.astype(np.float64)
         if not begins:
             start = np.append(a, start)
-        if ok is not None or weight is not None:
-            good = np.ones(len(raw)) if ok is None else ok.astype(np.float64)
-            of["weight"] = good if weight is None else weight * good
-            of = {k: v * of["weight"] if k in ("watts", "amperes", "volts", "lever") else v for k, v in of.items()}
-            of["many"] = good
-        sums = {name: np.add.reduceat(values, start - a) for name, values in of.items()}
-        sums.setdefault("many", np.diff(np.append(start, b)).astype(np.float64))
-        sums.setdefault("weight", sums["many"])
-        yield _Sums(start, sums, begins)
+        yield _Sums(start, _sums(of, start - a, len(raw), ok, weight), begins)
+
+
+def _products(trace: Trace, supply: Supply, raw: Floats, ok: Bools) -> dict[str, Floats]:
+    """What amperes and the volts beside them add up to, by name, for each reading."""
+    amperes, volts = np.where(ok, raw, 0.0), np.where(ok, supply.volts, 0.0)
+    of = {"watts": to_watts(amperes, trace.rail.conversion, volts), "amperes": amperes, "volts": volts}
+    return of if supply.sag is None else of | {"lever": supply.sag.lever}
+
+
+def _sums(of: dict[str, Floats], start: Indices, n: int, ok: Bools | None, weight: Floats | None) -> dict[str, Floats]:
+    """Sums by name over pieces that begin at ``start``; ``weight`` are lengths of readings, if these differ."""
+    if ok is None and weight is None:
+        many = np.diff(np.append(start, n)).astype(np.float64)
+        return {name: np.add.reduceat(x, start) for name, x in of.items()} | {"many": many, "weight": many}
+    good = np.ones(n) if ok is None else ok.astype(np.float64)
+    each = good if weight is None else weight * good
+    weighted = {name: x if name in ("clipped", "floor") else x * each for name, x in of.items()}
+    return {name: np.add.reduceat(x, start) for name, x in (weighted | {"many": good, "weight": each}).items()}
 
 
 def _clipped(
@@ -269,8 +275,14 @@ def thinned(trace: Trace, at_once: int) -> Trace:
     if n <= at_once or trace.rail.kind != "cumulative":
         return trace
     kept = np.append(np.arange(0, n - 1, -(-n // at_once)), n - 1)
-    columns = ("start_tick", "end_tick", "value", "overload")
-    return replace(trace, **{name: np.asarray(getattr(trace, name)[kept]) for name in columns}, uniform=False)
+    return replace(
+        trace,
+        start_tick=np.asarray(trace.start_tick[kept]),
+        end_tick=np.asarray(trace.end_tick[kept]),
+        value=np.asarray(trace.value[kept]),
+        overload=np.asarray(trace.overload[kept]),
+        uniform=False,
+    )
 
 
 def proportional(rail: Rail) -> bool:
@@ -292,7 +304,7 @@ def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) ->
     for a in range(0, whole, step):
         part = trace.part(a, min(a + step, whole))
         values.append(np.where(numbers(part.value), part.value, np.nan).reshape(-1, many).mean(axis=1))
-        overloads.append(part.overload.reshape(-1, many).any(axis=1))
+        overloads.append(np.asarray(part.overload.reshape(-1, many).any(axis=1)))
     first = np.arange(0, whole, many) // copies
     start, end = np.asarray(trace.start_tick[first]), np.asarray(trace.end_tick[first + many // copies - 1])
     rail = replace(trace.rail, rate_hz=trace.rail.rate_hz * copies / many)

@@ -114,7 +114,7 @@ def _every(activity: Activity) -> Floats:
 
 
 def _evenly(windows: Floats, most: int) -> Floats:
-    return windows[np.unique(np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(int))]
+    return np.asarray(windows[np.unique(np.linspace(0, len(windows) - 1, min(len(windows), most)).astype(int))])
 
 
 def _around(windows: Floats, reach: float, within: float) -> tuple[Floats, Floats]:

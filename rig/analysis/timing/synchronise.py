@@ -208,8 +208,9 @@ def _summed(run: Run, trace: Trace, placed: AlignedRail, activity: Activity, eve
 
     sigma_s = span_sigma_s(r, activity, placed.sigma_s)
     cuts = cuts_of(trace, seconds, moments_s(activity, sigma_s, placed.host_sigma_s, r.tau_s), evenly)
-    beside = [Beside(t, _clock_of(run, t, timebase), timebase) for t in _supplies(run, [trace])]
-    means = pooled(trace, r, apparent_ends(r.raw), seconds, cuts, *beside)
+    volts = next(iter(_supplies(run, [trace])), None)
+    beside = None if volts is None else Beside(volts, _clock_of(run, volts, timebase), timebase)
+    means = pooled(trace, r, apparent_ends(r.raw), seconds, cuts, beside)
     return replace(placed, readings=means, single=r)
 
 

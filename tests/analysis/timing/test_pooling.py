@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -22,9 +23,10 @@ CLOCK = host_timebase(0)
 
 
 def trace_of(value: Floats, rail: Rail | None = None, overload: np.ndarray | None = None) -> Trace:
-    ticks = [GridTicks(0, 1_000_000, len(value), within) for within in (None, 1_000_000)]
+    start: Any = GridTicks(0, 1_000_000, len(value))
+    end: Any = GridTicks(0, 1_000_000, len(value), 1_000_000)
     over = np.zeros(len(value), bool) if overload is None else overload
-    return Trace(rail or Rail("core", rate_hz=HZ), "meter", "host", *ticks, value, over, True)  # type: ignore[arg-type]
+    return Trace(rail or Rail("core", rate_hz=HZ), "meter", "host", start, end, value, over, True)
 
 
 def single_of(trace: Trace) -> Readings:
@@ -144,9 +146,9 @@ def test_stretches_hold_the_idle_windows_the_first_and_the_last_span_and_both_en
 
 
 def test_a_long_trace_costs_no_more_readings_than_may_be_looked_at() -> None:
-    ticks = [GridTicks(0, 1000, 10**9, within) for within in (None, 1000)]
-    none = np.zeros(0)
-    trace = Trace(Rail("core", rate_hz=1e6), "meter", "host", *ticks, ticks[0], none, True)  # type: ignore[arg-type]
+    start: Any = GridTicks(0, 1000, 10**9)
+    end: Any = GridTicks(0, 1000, 10**9, 1000)
+    trace = Trace(Rail("core", rate_hz=1e6), "meter", "host", start, end, start, np.zeros(0, bool), True)
     on = 50.0 + 0.05 * np.arange(18_000)
     ones = np.ones(len(on), dtype=np.int64)
     phases = {"inference": Phase(np.column_stack([on, on + 0.03]), ones, ones, ones)}
