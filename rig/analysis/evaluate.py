@@ -11,6 +11,7 @@ from rig.analysis.complexity.workload import complexity_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.forecast import forecasts_of
+from rig.analysis.memory_check import check_limit
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
@@ -52,7 +53,8 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     """Compute all figures of a run.
 
     Of a trace with more than ``at_once`` readings, so many are looked at one by one; all enter the sums.
-    Raises ``DataError`` if the recording contradicts itself.
+    Raises ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if the process gets no
+    memory for its libraries.
 
     Example::
 
@@ -62,6 +64,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         for key, quantity in result.quantities.items():
             print(key, quantity.value, quantity.unit)
     """
+    check_limit()
     # the recording, in seconds of the run
     run, device = on_device_clock(run)
     terms, activity, queries = terms_of(run), activity_of(run, device), queries_of(run)

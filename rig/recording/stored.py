@@ -143,7 +143,10 @@ class Unmarked:
 
 
 def batches_of(path: Path, truncated: list[str]) -> Batches | None:
-    """Return where the batches of a file stand, or None without a schema; an incomplete batch is left out and named."""
+    """Return where the batches of a file stand, or None without a schema that can be read.
+
+    An incomplete batch is left out and named in ``truncated``.
+    """
     rows, at, schema = [0], list[int](), None
     places: dict[str, list[int]] = {}
     try:
@@ -172,6 +175,8 @@ def batches_of(path: Path, truncated: list[str]) -> Batches | None:
                         places.pop(name, None)
                 rows.append(rows[-1] + batch.num_rows)
                 at.append(begin)
+    except UnicodeDecodeError:  # in the name of a column
+        return None
     except (pa.ArrowException, EOFError, OSError, MemoryError):
         truncated.append(path.name)
     if schema is None:
