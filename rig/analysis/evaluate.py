@@ -11,7 +11,7 @@ from rig.analysis.complexity.workload import complexity_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.forecast import forecasts_of
-from rig.analysis.memory_check import check_memory
+from rig.analysis.memory_check import check_limit
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
@@ -46,14 +46,15 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Readings, activity_of
 from rig.analysis.validity import judge
 from rig.analysis.verdict import Check
-from rig.recording.reader import Run
+from rig.recording.reader import AT_ONCE, Run
 
 
-def evaluate(run: Run) -> Result:
+def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     """Compute all figures of a run.
 
-    Raises ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if its traces need more
-    memory than is available.
+    Of a trace with more than ``at_once`` readings, so many are looked at one by one; all enter the sums.
+    Raises ``DataError`` if the recording contradicts itself, and ``MeasurementRefusedError`` if the process gets no
+    memory for its libraries.
 
     Example::
 
@@ -63,13 +64,13 @@ def evaluate(run: Run) -> Result:
         for key, quantity in result.quantities.items():
             print(key, quantity.value, quantity.unit)
     """
-    check_memory([len(t.value) for t in run.traces.values() if t.rail.kind != "edges"])
+    check_limit()
     # the recording, in seconds of the run
     run, device = on_device_clock(run)
     terms, activity, queries = terms_of(run), activity_of(run, device), queries_of(run)
     stream, solves = stream_of(run, queries), solves_of(run, device)
     # readings on the device's time, then the model of each rail
-    rails = aligned_rails(run, activity, device, alignment_baseline, terms.end_s)
+    rails = aligned_rails(run, activity, device, alignment_baseline, terms.end_s, at_once)
     readings = [r.readings for r in rails]
     against, mended = _contradictions(rails, arrival_checks(run))
     sound = [r for r in rails if not against[r.readings.rail.name]]

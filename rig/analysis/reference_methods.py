@@ -36,6 +36,7 @@ def recorder_figures(run: Run) -> Figures:
         trace = run.traces.get(given.rail)
         if trace is None or len(trace.value) < 2:
             raise _bad("rail", given.rail, "names no trace of this run")
+        trace = trace.part(0, len(trace.value))
         figures |= method(given, trace, _tick_hz(run, trace))
     return Figures(figures)
 

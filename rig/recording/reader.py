@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Lin
 from rig.recording.layout import EVENTS, is_recorded, payload_path, read_files
 from rig.recording.log import check_files, read_log
 from rig.recording.records import ErrorRecord
+from rig.recording.stored import Batches, GridTicks, Stored, Unmarked, batches_of
 from rig.recording.tables import TABLES
 from rig.types import Bracket, ClockInfo, Floats, Rail
 
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
 
 L = TypeVar("L", bound=Line)
 
+AT_ONCE = 1 << 20
+"""Readings of a trace up to which it is read into memory; a longer one stays in its file."""
+
 
 @dataclass(frozen=True)
 class Trace:
     """Raw readings of one rail, shapes (n,).
 
     Ticks are on ``clock``. Counters are as they were read. ``overload`` is True where the instrument flagged a reading.
+    The columns of a long trace are not arrays but ``rig.recording.stored`` ones, which are read when they are sliced.
     """
 
     rail: Rail
@@ -43,6 +48,16 @@ class Trace:
     value: Floats
     overload: NDArray[np.bool_]
     uniform: bool
+
+    def part(self, first: int, last: int) -> Trace:
+        """Return the readings ``first`` to ``last`` as arrays, values in double precision."""
+        return replace(
+            self,
+            start_tick=np.asarray(self.start_tick[first:last]),
+            end_tick=np.asarray(self.end_tick[first:last]),
+            value=np.asarray(self.value[first:last], dtype=np.float64),
+            overload=np.asarray(self.overload[first:last]),
+        )
 
 
 @dataclass(frozen=True)
@@ -122,14 +137,15 @@ class Run:
         frames = {name: getattr(self, name).to_pandas() for name in TABLES}
         columns = ("start_tick", "end_tick", "value", "overload")
         for name, trace in self.traces.items():
-            frames[f"trace.{name}"] = pd.DataFrame({column: getattr(trace, column) for column in columns})
+            frames[f"trace.{name}"] = pd.DataFrame({column: np.asarray(getattr(trace, column)) for column in columns})
         return frames
 
 
-def open_run(path: Path | str, *, traces: bool = True) -> Run:
+def open_run(path: Path | str, *, traces: bool = True, at_once: int = AT_ONCE) -> Run:
     """Read and verify a run directory.
 
-    Without ``traces``, the trace files are verified, but their readings are not read into memory.
+    Without ``traces``, the trace files are verified, but their readings are not read into memory. A trace of more
+    than ``at_once`` readings stays in its file, and its columns are read when they are sliced.
 
     Raises ``StoreError`` if it is not a run directory, ``IntegrityError`` if a byte was changed after recording, and
     ``DataError`` if a stretch of time runs backwards.
@@ -143,7 +159,7 @@ def open_run(path: Path | str, *, traces: bool = True) -> Run:
     """
     path = Path(path)
     try:
-        return _opened(path, traces)
+        return _opened(path, traces, at_once)
     except OSError as error:
         raise StoreError(
             f"cannot read {path}: {error}",
@@ -153,7 +169,7 @@ def open_run(path: Path | str, *, traces: bool = True) -> Run:
         ) from error
 
 
-def _opened(path: Path, with_traces: bool) -> Run:
+def _opened(path: Path, with_traces: bool, at_once: int) -> Run:
     if not is_recorded(path, EVENTS):
         raise StoreError(
             f"{path} is not a run directory: it has no {EVENTS}",
@@ -170,7 +186,7 @@ def _opened(path: Path, with_traces: bool) -> Run:
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
     read = {name: _table(file, name, truncated) for name, file in tables.items()}
     read["replies"], left_out = validation.without_bad_spans(read["replies"])
-    found = [_trace(p, truncated, hz) for p in traces if with_traces]
+    found = [_trace(p, truncated, hz, at_once) for p in traces if with_traces]
     return Run(
         path=path,
         **vars(log),
@@ -227,42 +243,87 @@ def _by_rail(path: Path, traces: list[Trace | None]) -> dict[str, Trace]:
     return found
 
 
-def _trace(file: Path, truncated: list[str], hz: Mapping[str, float]) -> tuple[Trace | None, tuple[str, ...]]:
-    table = _read_stream(file, truncated)
-    if table is None:
+def _trace(
+    file: Path, truncated: list[str], hz: Mapping[str, float], at_once: int
+) -> tuple[Trace | None, tuple[str, ...]]:
+    torn: list[str] = []
+    batches = batches_of(file, torn) if file.stat().st_size > at_once else None
+    if batches is not None and int(batches.row[-1]) <= at_once:
+        batches = None
+    table = None if batches is not None else _read_stream(file, truncated)
+    schema = batches.schema if batches is not None else None if table is None else table.schema
+    if schema is None:
         return None, ()
     name = f"traces/{file.name}"
-    lost: tuple[str, ...] = ()
-    columns = {column: table[column] for column in table.column_names}
-    uniform = "start_tick" not in columns and "end_tick" not in columns
+    uniform = "start_tick" not in schema.names and "end_tick" not in schema.names
+    none = np.zeros(0)
     try:
-        meta = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items()}
+        meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
         check_texts(meta, name)
         rail, clock = validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
-        value = validation.reals(columns["value"], name, "value")
-        flags = (
-            validation.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
-        )
-        if uniform:
-            grid = validation.grid_of(meta)
-            start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
-            end: NDArray[Any] = start + grid.aperture_tick
-        else:
-            start, end = (validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
-        keep = None if rail.kind == "edges" else validation.good_readings(rail, start, end, value)
-        if keep is not None:
-            bad = int(len(keep) - keep.sum())
-            lost = (f"{bad} of {len(keep)} readings of rail {rail.name}, which are out of bounds or out of order",)
-            if uniform:
-                value = np.where(keep, value, np.nan)
-            else:
-                start, end, value, flags = start[keep], end[keep], value[keep], flags[keep]
-        validation.check_ticks(rail, start, end, hz.get(clock))
-        if rail.kind == "edges":
-            validation.check_edges(rail, value, start, end, uniform)
+        empty = Trace(rail, meta.get("meter", ""), clock, none, none, none, none.astype(bool), uniform)
+        if batches is not None and rail.kind != "edges":
+            truncated += torn
+            return _stored(batches, name, empty, meta, hz.get(clock)), ()
+        table = _read_stream(file, truncated) if table is None else table
+        columns = {column: table[column] for column in schema.names} if table is not None else {}
+        return _in_memory(columns, name, empty, meta, hz.get(clock))
     except RigError:
         raise
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise StoreError(f"{name} has no valid description: {what}", field=name, value=what, remedy=REMEDY) from error
-    return Trace(rail, meta.get("meter", ""), clock, start, end, value, flags != 0, uniform), lost
+
+
+def _in_memory(
+    columns: Mapping[str, pa.ChunkedArray], name: str, trace: Trace, meta: Mapping[str, str], tick_hz: float | None
+) -> tuple[Trace, tuple[str, ...]]:
+    """The trace with its columns as arrays, and what was left out of them."""
+    rail = trace.rail
+    value = validation.reals(columns["value"], name, "value")
+    flags = validation.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
+    if trace.uniform:
+        grid = validation.grid_of(meta)
+        start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
+        end: NDArray[Any] = start + grid.aperture_tick
+    else:
+        start, end = (validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
+    lost: tuple[str, ...] = ()
+    keep = None if rail.kind == "edges" else validation.good_readings(rail, start, end, value)
+    if keep is not None:
+        bad = int(len(keep) - keep.sum())
+        lost = (f"{bad} of {len(keep)} readings of rail {rail.name}, which are out of bounds or out of order",)
+        if trace.uniform:
+            value = np.where(keep, value, np.nan)
+        else:
+            start, end, value, flags = start[keep], end[keep], value[keep], flags[keep]
+    validation.check_ticks(rail, start, end, tick_hz)
+    if rail.kind == "edges":
+        validation.check_edges(rail, value, start, end, trace.uniform)
+    return replace(trace, start_tick=start, end_tick=end, value=value, overload=flags != 0), lost
+
+
+LOOKED_AT = 1 << 16
+"""Readings of a long trace whose spacing is compared with its rate when it is opened."""
+
+
+def _stored(batches: Batches, name: str, trace: Trace, meta: Mapping[str, str], tick_hz: float | None) -> Trace:
+    """The trace with columns that stay in its file."""
+    rows, kinds = int(batches.row[-1]), {field.name: field.type for field in batches.schema}
+    if missing := [c for c in ("value", *(() if trace.uniform else ("start_tick", "end_tick"))) if c not in kinds]:
+        raise KeyError(missing[0])
+    for column in ("value", "flags", "start_tick", "end_tick"):
+        if column in kinds:
+            none = pa.chunked_array([], type=kinds[column])
+            (validation.reals if column == "value" else validation.integers)(none, name, column)
+    start: Any = Stored(batches, "start_tick")
+    end: Any = Stored(batches, "end_tick")
+    if trace.uniform:
+        grid = validation.grid_of(meta)
+        start, end = (GridTicks(grid.t0_tick, grid.period_tick, rows, w) for w in (None, grid.aperture_tick))
+    flags = Stored(batches, "flags", marks=True) if "flags" in kinds else Unmarked(rows)
+    value = cast(Any, Stored(batches, "value"))
+    found = replace(trace, start_tick=start, end_tick=end, value=value, overload=cast(Any, flags))
+    few = found.part(0, LOOKED_AT)
+    validation.check_ticks(trace.rail, few.start_tick, few.end_tick, tick_hz)
+    return found

@@ -29,13 +29,16 @@ def scatter_of_spans(model: RailModel, e: Estimate) -> tuple[float, float]:
     It is the largest one of groups of 1, 2, 4, ... neighbouring spans, because neighbours may miss the same. As far as
     spans begin at the same place between two readings, they miss the same, and their scatter is their own.
     """
-    r = model.readings
-    blind = 1.0 - float(np.median(r.end_s - r.start_s)) / r.period_s if r.period_s > 0.0 else 0.0
-    used = np.flatnonzero((e.dynamic > 0.0) & model.held & r.ok)
+    one = model.single
+    r = one.readings
+    blind = 1.0 - r.aperture_s / r.period_s if r.period_s > 0.0 else 0.0
+    counted = one.held & r.ok
+    used = np.flatnonzero(counted & (e.dynamic > 0.0) if model.looked_at is None else counted)
     if r.counter or blind <= SEEN or len(used) < 2 * LEAST:
         return 0.0, math.inf
     spans = model.all_busy_s
-    owner = np.searchsorted(spans[:, 0], model.middle_s[used], side="right") - 1
+    middle_s = 0.5 * (r.start_s[used] + r.end_s[used])
+    owner = np.searchsorted(spans[:, 0], middle_s, side="right") - 1
     count = np.bincount(owner, minlength=len(spans))
     mean = np.bincount(owner, weights=r.watts[used], minlength=len(spans)) / np.maximum(count, 1)
     several = count[owner] > 1
@@ -43,7 +46,7 @@ def scatter_of_spans(model: RailModel, e: Estimate) -> tuple[float, float]:
     noise = model.noise.busy_w**2
     if free < LEAST or float(np.sum((r.watts[used] - mean[owner])[several] ** 2)) < UNEVEN * noise * free:
         return 0.0, math.inf
-    seen = spans[count > 0]
+    seen = spans[count > 0] if model.looked_at is None else spans
     watts, length = span_watts(model, seen), seen[:, 1] - seen[:, 0]
     moved = (watts - np.average(watts, weights=length)) * length / length.mean()
     each = noise * r.period_s * float(np.median(np.diff(seen[:, 0]))) / float(np.mean(length)) ** 2

@@ -48,7 +48,9 @@ def idle_power(model: RailModel, e: Estimate) -> Quantity:
     parts.append(Component("idle drift off a straight line", -model.bend_w))
     parts += [*_calibration_parts(model, e, e.idle_w, {"idle": 1.0}), _rounding(e)]
     bias_w = floor_bias_w(model.readings, e.idle)
-    return _quantity(e.idle_w, parts, bias_w, int(np.sum(model.idle)), "straight line through the idle windows")
+    return _quantity(
+        e.idle_w, parts, bias_w, model.readings.count(model.idle), "straight line through the idle windows"
+    )
 
 
 def active_power(model: RailModel, e: Estimate, dynamic: Quantity) -> Quantity:
@@ -89,7 +91,9 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
     rail, r = model.rail, model.readings
     if model.jitter is not None:
         return [Component("resolution", math.sqrt(model.variances(weight)["step"]))]
-    resolution = max(rail.resolution or 0.0, apparent_step(r.raw[r.ok]))
+    one = model.single
+    raw = one.readings.raw
+    resolution = max(rail.resolution or 0.0, apparent_step(raw[one.readings.ok]))
     if not resolution:
         return []
     step_w = resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
@@ -97,12 +101,12 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
         volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok])))
         step_w = math.hypot(step_w * abs(float(np.mean(s.volts[r.ok]))), volts_step)
     noise = model.noise
-    at = {"busy": (model.held & r.ok, noise.busy_w), "idle": (model.idle, noise.white_w)}
+    at = {"busy": (one.held & one.readings.ok, noise.busy_w), "idle": (one.idle, noise.white_w)}
     lines = [amplitude * resolution / step_w for _, amplitude, _ in noise.lines]
     parts = []
     for level in levels:
         of_level, noise_w = at[level]
-        left = undithered(r.raw, of_level, resolution, noise_w * resolution / step_w, lines)
+        left = undithered(raw, of_level, resolution, noise_w * resolution / step_w, lines)
         u = step_w / math.sqrt(12.0) * left
         parts.append(Component("resolution", u, shared=f"resolution, {level} level:{rail.name}"))
     return parts
@@ -146,9 +150,10 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
 
 
 def _within_parts(model: RailModel, s: Supply, weight: Floats) -> list[Component]:
-    r = model.readings
+    one = model.single
     ohm_u = s.sag.ohm_u * abs(float(weight @ s.sag.lever)) if s.sag is not None else 0.0
-    u = covariance_w(s, model.busy, model.held & r.ok, float(np.median(r.end_s - r.start_s)))
+    r, of_one = one.readings, one.readings.supply or s
+    u = covariance_w(of_one, one.busy, one.held & r.ok, one.beside, r.aperture_s)
     return [
         Component("current and voltage within one aperture", u),
         Component("resistance of the supply", ohm_u, shared=f"sag:{s.rail.name}"),
@@ -167,28 +172,32 @@ def _aperture_u(model: RailModel, e: Estimate) -> float:
     if r.counter:  # a counter misses nothing between two reads
         return 0.0
     used = (e.dynamic != 0) & model.held
-    n = int(np.count_nonzero(used))
+    n = r.count(used)
     if n < 3:
         return 0.0
     noise = model.noise.busy_w**2
-    pair = used[1:] & used[:-1]
-    blind = max(1.0 - float(np.median(r.end_s - r.start_s)) / r.period_s, 0.0)
+    one = model.single
+    seen = used if model.looked_at is None else one.held & one.readings.ok
+    pair = seen[1:] & seen[:-1] & one.beside
+    blind = max(1.0 - r.aperture_s / r.period_s, 0.0)
     steps = 0.0
     if blind > SEEN and np.any(pair):
-        mean_square, alike = float(np.mean(np.diff(r.watts)[pair] ** 2)), _alike(model, pair)
+        mean_square, alike = float(np.mean(np.diff(one.readings.watts)[pair] ** 2)), _alike(model, pair)
         steps = max(mean_square - 2.0 * noise, 0.0) + alike * max(
             in_step(model.all_busy_s[:, 0], r.period_s) * len(model.all_busy_s) - 1.0, 0.0
         )
-    scatter = max(float(np.var(r.watts[used])) - noise, 0.0)
+    scatter = max(float(np.var(one.readings.watts[seen])) - noise, 0.0) if np.any(seen) else 0.0
     pace = np.diff(r.start_s) / r.period_s
-    missing = 1.0 - len(pace) / max(float(np.sum(np.round(pace))), 1.0)
+    taken = len(pace) if r.pool is None else float(r.pool.of[:-1].sum())
+    missing = 1.0 - taken / max(float(np.sum(np.round(pace))), 1.0)
     return math.sqrt((steps * blind**2 / 6.0 + scatter * max(missing, 0.0)) / n)
 
 
 def _alike(model: RailModel, pair: Bools) -> float:
     """Mean square of the steps between neighbouring readings that come at the same place of all spans."""
-    r, first = model.readings, np.flatnonzero(pair)
-    on_s = model.all_busy_s[np.searchsorted(model.all_busy_s[:, 0], model.middle_s[first]) - 1, 0]
+    r, first = model.single.readings, np.flatnonzero(pair)
+    middle_s = 0.5 * (r.start_s[first] + r.end_s[first])
+    on_s = model.all_busy_s[np.searchsorted(model.all_busy_s[:, 0], middle_s) - 1, 0]
     place = np.maximum((r.start_s[first] - on_s) / r.period_s, 0.0).astype(np.int64)
     step_w = r.watts[first + 1] - r.watts[first]
     count = np.bincount(place)

@@ -46,7 +46,8 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     beside = np.maximum(padded[first], padded[last + 1])
     top = np.maximum.reduceat(np.where(flagged, r.watts, -np.inf), first)
     above = np.where(beside > top + NOISE_WIDTHS * width, UNSEEN * (beside - top), 0.0)
-    noise = (last - first <= NOISE_RUN) & (beside >= top - NOISE_WIDTHS * width) | (above > 0.0)
+    long = np.add.reduceat(np.where(flagged, r.many, 0.0), first)
+    noise = (long <= NOISE_RUN) & (beside >= top - NOISE_WIDTHS * width) | (above > 0.0)
     begins = np.zeros(len(r.watts), dtype=np.int64)
     begins[first] = 1
     run = np.cumsum(begins) - 1
@@ -67,12 +68,12 @@ def missing_while_busy(r: Readings, windows_s: Floats) -> float:
     spans = spans[(spans[:, 1] > spans[:, 0]) & ~lost_in_a_block(r, spans)]
     if r.counter or not len(spans) or r.period_s <= 0.0:
         return 0.0
-    held = int(np.count_nonzero((inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0) & r.ok))
+    held = r.count((inside(spans, middle := 0.5 * (r.start_s + r.end_s), middle) >= 0) & r.ok)
     due = float(np.sum(spans[:, 1] - spans[:, 0])) / r.period_s
     due_elsewhere = float(r.end_s[-1] - r.start_s[0]) / r.period_s - due
     if due_elsewhere <= 0.0:
         return 0.0
-    elsewhere = max(1.0 - (int(np.count_nonzero(r.ok)) - held) / due_elsewhere, 0.0)
+    elsewhere = max(1.0 - (r.count(r.ok) - held) / due_elsewhere, 0.0)
     missing = 1.0 - held / due
     sigma = np.sqrt(max(elsewhere, 1.0 / due) / due) + np.sqrt(len(spans) / 6.0) / due
     share = missing if missing - elsewhere > CHANCE * sigma + LEAST_MISSING else 0.0
@@ -84,7 +85,7 @@ def _lost_at(r: Readings, spans: Floats) -> float:
 
     A few readings at the begin of each span are few of all, and may lie before the span where clocks are uncertain.
     """
-    pace = np.diff(r.start_s) / r.period_s
+    pace = r.pace()
     at = np.flatnonzero(pace > GAP_PERIODS)
     lost = pace[at] - 1.0
     late = float(pace.sum() - len(pace)) < 0.5 * float(lost.sum())
@@ -110,11 +111,11 @@ def lost_in_a_block(r: Readings, spans: Floats) -> Bools:
 def overload_note(rail: str, model: RailModel) -> str | None:
     """Return a note if readings were at the end of the range during spans or idle windows."""
     used = (model.busy | model.idle) & model.readings.overload
-    count = int(np.count_nonzero(used))
+    count = model.readings.count(used)
     if not count:
         return None
-    share = count / max(int(np.count_nonzero(model.busy | model.idle)), 1)
-    beyond = int(np.count_nonzero(used & hidden_w(model)[1]))
+    share = count / max(model.readings.count(model.busy | model.idle), 1)
+    beyond = model.readings.count(used & hidden_w(model)[1])
     more = (
         f"; noise does not explain {beyond} of them, and the true value of each may be up to twice as high"
         if beyond
@@ -125,13 +126,14 @@ def overload_note(rail: str, model: RailModel) -> str | None:
 
 def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[str]:
     """Yield notes on readings that are not numbers, on missing readings, and on windows outside the trace."""
-    bad = int(np.count_nonzero(~r.ok))
+    of = len(r.ok) if r.pool is None else round(float(r.pool.of.sum()))
+    bad = of - r.count(r.ok)
     if bad:
-        yield f"Rail {rail}: {bad} of {len(r.ok)} readings are not numbers and are left out"
-    pace = np.diff(r.start_s)
-    gaps = np.flatnonzero(pace > GAP_PERIODS * r.period_s) if r.period_s > 0 else np.zeros(0, dtype=int)
-    if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY * r.period_s:
-        lost_s = float(np.sum(pace[gaps] - r.period_s))
+        yield f"Rail {rail}: {bad} of {of} readings are not numbers and are left out"
+    pace = r.pace() if r.period_s > 0 else np.zeros(0)
+    gaps = np.flatnonzero(pace > GAP_PERIODS)
+    if len(gaps) and float(np.quantile(pace, 0.9)) < STEADY:
+        lost_s = float(np.sum(pace[gaps] - 1.0)) * r.period_s
         busy = merged(windows_s)
         within = int(np.count_nonzero(touches(busy, r.end_s[gaps], r.start_s[gaps + 1]))) if len(busy) else 0
         places = f"{len(gaps)} places, {within} of them while busy"

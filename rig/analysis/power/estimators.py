@@ -115,13 +115,12 @@ def trimmed(model: RailModel, windows_s: Floats) -> Estimate | TooShort:
     share = float(np.count_nonzero(count)) / len(merged_s)
     length = merged_s[:, 1] - merged_s[:, 0]
     if share < MIN_SHARE:
-        aperture = float(np.median(r.end_s - r.start_s))
-        return TooShort(float(np.median(length)), aperture + r.period_s + lead + tail, share)
+        return TooShort(float(np.median(length)), r.aperture_s + r.period_s + lead + tail, share)
     held = count.astype(float)
-    if r.counter:  # by length, so that the sum over a window is the rise of the counter
+    if r.uneven:  # by length, so that the sum over a window is the rise of a counter
         held = np.bincount(where[where >= 0], weights=model.weight[where >= 0], minlength=len(count))
     each = length[usable] / np.where(count > 0, held, 1.0) * (count > 0)
-    weight = np.where(where >= 0, each[np.clip(where, 0, None)] * (model.weight if r.counter else 1.0), 0.0)
+    weight = np.where(where >= 0, each[np.clip(where, 0, None)] * (model.weight if r.uneven else 1.0), 0.0)
     weight = weight / weight.sum()
     at = float(np.sum(weight * model.middle_s))
     used = merged_s[usable][count > 0]
@@ -183,8 +182,8 @@ def gaps_differ(model: RailModel) -> tuple[bool, float]:
     if count == 0:
         return False, 0.0
     at = float(model.middle_s[gap].mean())
-    share = model.weight[gap].sum() if r.counter else count
-    weight = np.where(gap, model.weight if r.counter else 1.0, 0.0) / share - model.idle_weights(at)
+    share = model.weight[gap].sum() if r.uneven else count
+    weight = np.where(gap, model.weight if r.uneven else 1.0, 0.0) / share - model.idle_weights(at)
     level = float(weight @ r.watts)
     u = model.noise_u_w(weight)
     allowance = (
@@ -233,7 +232,8 @@ def idle_moved_w(model: RailModel) -> float:
         return abs(level_w) if abs(level_w) <= MOVED * abs(model.drift_w) else 0.0
     r, gap = model.readings, in_gaps(model)
     t = model.middle_s[gap] - float(model.middle_s[model.idle].mean())
-    (slope, start_w), cov = np.polyfit(t, r.watts[gap] - float(np.mean(r.watts[model.idle])), 1, cov=True)
+    root = None if r.pool is None else np.sqrt(r.pool.many[gap])
+    (slope, start_w), cov = np.polyfit(t, r.watts[gap] - float(r.shares(model.idle) @ r.watts), 1, w=root, cov=True)
     leaves = abs(slope) > CONTRAST * math.sqrt(cov[0, 0]) and abs(start_w) < BEGINS_AT_IDLE * abs(level_w)
     return abs(level_w) if leaves else 0.0
 
@@ -253,11 +253,12 @@ def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
     above = np.where(r.ok, r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), 0.0)
     margin = margin_s(model.sigma_s, r.tau_s)
     near = touches(merged(spans + margin), r.start_s, r.end_s) & r.ok
-    power = float(np.sum(above[near]) / np.sum(fill[near])) if np.any(fill[near] > 0) else 0.0
+    many = r.many[near]
+    power = float(np.sum(many * above[near]) / np.sum(many * fill[near])) if np.any(fill[near] > 0) else 0.0
     if power == 0.0:
         return math.inf
     owner = np.searchsorted(0.5 * (spans[1:, 0] + spans[:-1, 1]), model.middle_s[near])
-    each_s = r.end_s - r.start_s if r.counter else np.full(len(r.watts), r.period_s)
+    each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
 
     def unexplained(level: Floats | float) -> float:
         left = (above[near] - level * fill[near]) * (each_s[near] / power)
@@ -265,7 +266,7 @@ def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
 
     # spans of one power, or each of its own above the gaps; what is not so in truth only adds to what is left
     scatter = unexplained(power)
-    whole = fill[near] > WHOLE
+    whole = (fill[near] > WHOLE) * many
     count = np.bincount(owner, weights=whole, minlength=len(spans))
     if np.all(count > 0):
         above[near] -= gaps_differ(model)[1] * (1.0 - fill[near])

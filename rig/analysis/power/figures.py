@@ -361,7 +361,8 @@ def _stated(
 
 def _beyond_range(model: RailModel, e: Estimate) -> Refusal | None:
     """A refusal if too many readings are at the end of the range, or hide too much that noise does not explain."""
-    clipped = float(np.mean(model.readings.overload[model.busy])) if np.any(model.busy) else 0.0
+    r = model.readings
+    clipped = r.count(r.overload & model.busy) / max(r.count(model.busy), 1)
     hidden, unexplained = hidden_w(model)
     lost = float(np.abs(e.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(e.value_w), 1e-300)
     if clipped <= MAX_CLIPPED and lost <= MAX_HIDDEN:

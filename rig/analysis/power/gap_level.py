@@ -59,7 +59,7 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     seen, gap = model.held & model.readings.ok & among, in_gaps(model) & among
     if not np.any(seen) or len(np.unique(np.searchsorted(spans[:, 0], t[gap]))) < GAPS_SEEN * (len(spans) - 1):
         return model
-    busy = seen / np.count_nonzero(seen)
+    busy = model.readings.shares(seen)
     line = busy - model.idle_weights(float(t[seen].mean()))
     v = model.variances(line)
     follows = _follows(model, spans, seen, gap)
@@ -123,9 +123,10 @@ def _follows(model: RailModel, spans: Floats, seen: Bools, gap: Bools) -> bool |
 
 def _means(model: RailModel, number: Indices, use: Bools, count: int) -> tuple[Floats, Floats]:
     """Number and mean of the readings in use of each span, or of the gap after it."""
-    n = np.bincount(number[use], minlength=count).astype(float)
-    total = np.bincount(number[use], weights=model.readings.watts[use], minlength=count)
-    return n, np.asarray(total / np.maximum(n, 1.0))
+    many = model.readings.many[use]
+    n = np.bincount(number[use], weights=many, minlength=count).astype(float)
+    total = np.bincount(number[use], weights=many * model.readings.watts[use], minlength=count)
+    return np.asarray(n), np.asarray(total / np.maximum(n, 1.0))
 
 
 def _off_a_line_w(model: RailModel, gap: Bools) -> float:
@@ -148,11 +149,11 @@ def _goes_on(model: RailModel, gap: Bools) -> float | None:
 
     It goes on at its level or along its slope, as far as white noise shows, or by no more than gaps mostly change.
     """
-    watts, white, t = model.readings.watts, model.noise.white_w, model.middle_s
+    watts, t = model.readings.watts, model.middle_s
     ends = [end for share in BESIDE[1:] for end in _ends(model, gap, share) or ()]
     found = []
     for weight in (each for end in ends for each in (end, _along(end, t))):
-        u = white * math.sqrt(float(weight @ weight))
+        u = model.white_u_w(weight)
         if abs(float(weight @ watts)) <= AGREE * u:
             found.append(u)
     if found or not ends:
@@ -176,20 +177,24 @@ def _moves_w(model: RailModel, gap: Bools, reach_s: float) -> float:
     t = model.middle_s[gap]
     block = ((t - t[0]) / reach_s).astype(np.int64)
     _, block = np.unique(block, return_inverse=True)
-    level = np.bincount(block, weights=model.readings.watts[gap]) / np.bincount(block)
+    many = model.readings.many[gap]
+    level = np.bincount(block, weights=many * model.readings.watts[gap]) / np.bincount(block, weights=many)
     return 1.4826 * float(np.median(np.abs(np.diff(level)))) if len(level) > 2 else float(np.ptp(level))
 
 
 def _steady(model: RailModel, gap: Bools) -> float | None:
     """Return the uncertainty, in watts, of steady gaps as idle, if enough of the idle windows is at their level."""
     watts, white = model.readings.watts, model.noise.white_w
-    readings, n = np.flatnonzero(model.idle), np.count_nonzero(gap)
-    apart = np.flatnonzero(np.diff(model.middle_s[readings]) > 2.0 * model.readings.period_s) + 1
+    many, readings, n = model.readings.many, np.flatnonzero(model.idle), model.readings.count(gap)
+    gap_w = float(model.readings.shares(gap) @ watts) if model.readings.pool else float(watts[gap].mean())
+    r = model.readings
+    pause_s = r.start_s[readings[1:]] - r.end_s[readings[:-1]]
+    apart = np.flatnonzero(pause_s > 2.0 * r.period_s - r.aperture_s) + 1
     at, us = list[Bools](), list[Floats]()
     for window in np.split(readings, apart):
         parts = [part for part in np.array_split(window, BLOCKS) if len(part)]
-        off_w = np.array([float(watts[part].mean()) for part in parts]) - float(watts[gap].mean())
-        u = white * np.sqrt(1.0 / np.array([len(part) for part in parts]) + 1.0 / n)
+        off_w = np.array([float(np.average(watts[part], weights=many[part])) for part in parts]) - gap_w
+        u = white * np.sqrt(1.0 / np.array([float(many[part].sum()) for part in parts]) + 1.0 / n)
         at.append(np.abs(off_w) <= AGREE * u)
         us.append(u[at[-1]])
         if np.count_nonzero(np.diff(at[-1].astype(np.int8), prepend=1) < 0) > ONCE:
@@ -212,5 +217,5 @@ def _ends(model: RailModel, gap: Bools, share: float) -> tuple[Floats, Floats] |
         idle = model.idle & (way * (t - idle_s) >= 0.0) & (way * (t - idle_s) <= reach_s)
         within_s = min(reach_s, share * float(last_s - first_s))
         near = gap & (way * (gap_s - t) >= 0.0) & (way * (gap_s - t) <= within_s)
-        out.append(idle / np.count_nonzero(idle) - near / np.count_nonzero(near))
+        out.append(model.readings.shares(idle) - model.readings.shares(near))
     return out[0], out[1]

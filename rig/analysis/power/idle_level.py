@@ -46,17 +46,17 @@ def idle_weights(idle: Bools, weight: Floats, middle_s: Floats, at_s: float, *, 
     return g
 
 
-def gap_weights(gap: Bools, middle_s: Floats, windows_s: Floats) -> Floats:
+def gap_weights(gap: Bools, many: Floats, middle_s: Floats, windows_s: Floats) -> Floats:
     """Return weights that make of the readings the level of the gaps beside windows, shape (n,).
 
     The level under a window, shape (k, 2), lies on the line between the gaps before and after it, which are marked
-    ``gap``. Each window counts by its length.
+    ``gap``. Each window counts by its length, and each reading of a gap by the ``many`` that it stands for.
     """
     spans = merged(windows_s)
     at = np.flatnonzero(gap)
     _, number = np.unique(np.searchsorted(spans[:, 0], middle_s[at]), return_inverse=True)
-    count = np.bincount(number)
-    gap_s = np.bincount(number, weights=middle_s[at]) / count
+    count = np.bincount(number, weights=many[at])
+    gap_s = np.bincount(number, weights=many[at] * middle_s[at]) / count
     middle, length = spans.mean(axis=1), spans[:, 1] - spans[:, 0]
     place = np.interp(middle, gap_s, np.arange(float(len(gap_s))))
     before = np.minimum(place.astype(np.int64), max(len(gap_s) - 2, 0))
@@ -64,27 +64,33 @@ def gap_weights(gap: Bools, middle_s: Floats, windows_s: Floats) -> Floats:
     share = length / length.sum()
     each = np.bincount(before, share * (1.0 - part), len(gap_s)) + np.bincount(after, share * part, len(gap_s))
     weight = np.zeros(len(middle_s))
-    weight[at] = (each / count)[number]
+    weight[at] = (each / count)[number] * many[at]
     return weight
 
 
 def idle_line(r: Readings, middle: Floats, idle: Bools, drift_u: float) -> Floats:
     """Return the idle level over time, as a straight line."""
-    watts, weight = r.watts, (r.end_s - r.start_s)[idle] if r.counter else None
+    watts, weight = r.watts, (r.end_s - r.start_s)[idle] if r.counter else r.many[idle] if r.pool else None
     if not math.isfinite(drift_u):
         return np.full(len(watts), float(np.average(watts[idle], weights=weight)))
     root = None if weight is None else np.sqrt(weight)
     return np.asarray(np.polyval(np.polyfit(middle[idle], watts[idle], 1, w=root), middle))
 
 
-def drift_w(watts: Floats, idle: Bools, where: Indices, middle: Floats) -> tuple[float, float]:
+def drift_w(r: Readings, idle: Bools, where: Indices) -> tuple[float, float]:
     """Change of the idle level from the first window to the last, and its sigma; inf if there is only one window."""
     numbers = np.unique(where[idle])
     if len(numbers) < 2:
         return 0.0, math.inf
-    parts = [watts[idle & (where == k)] for k in (numbers[0], numbers[-1])]
-    u = math.sqrt(sum(float(np.var(p)) / max(len(p), 1) for p in parts))
-    return float(parts[1].mean() - parts[0].mean()), u
+    windows = [idle & (where == k) for k in (numbers[0], numbers[-1])]
+    parts = [r.watts[use] for use in windows]
+    if r.pool is None:
+        u = math.sqrt(sum(float(np.var(p)) / max(len(p), 1) for p in parts))
+        return float(parts[1].mean() - parts[0].mean()), u
+    many = [r.pool.many[use] for use in windows]
+    level = [float(np.average(p, weights=m)) for p, m in zip(parts, many, strict=True)]
+    u2 = [float(m @ (p - at) ** 2) / len(p) / float(m.sum()) for p, m, at in zip(parts, many, level, strict=True)]
+    return level[1] - level[0], math.sqrt(sum(u2))
 
 
 def counted_drift_w(r: Readings, idle: Bools, where: Indices) -> tuple[float, float]:

@@ -101,22 +101,35 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between)
 
 
-def variances(noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_]) -> dict[str, float]:
+def variances(
+    noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_], many: Floats | None = None
+) -> dict[str, float]:
     """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines, walk.
 
-    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy.
+    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many`` of how
+    many successive ones each is the mean, if of any.
     """
-    white = float(noise.busy_w**2 * np.sum(weight[busy] ** 2) + noise.white_w**2 * np.sum(weight[~busy] ** 2))
+    each = weight if many is None else weight / np.sqrt(np.maximum(many, 1.0))
+    white = float(noise.busy_w**2 * np.sum(each[busy] ** 2) + noise.white_w**2 * np.sum(each[~busy] ** 2))
     used = np.flatnonzero(weight)
     if not len(used):
         return {"white": 0.0, "flicker": 0.0, "lines": 0.0, "walk": 0.0}
     t, w = (t_s, weight) if len(used) == len(weight) else (t_s[used], weight[used])
+    of = None if many is None else many[used]
     del used
     flicker = noise.flicker_w2 * _flicker_gain(t, w, noise.period_s) if noise.flicker_w2 > 0 else 0.0
-    lines = sum(0.5 * a * a * _line_gain(t, w, f, df) for f, a, df in noise.lines)
+    lines = sum(
+        0.5 * a * a * _line_gain(t, w if of is None else w * _passed(f * noise.period_s, of), f, df)
+        for f, a, df in noise.lines
+    )
     lines += _peak_variance(noise.peaks, *_gain(t, w, noise.period_s)) if noise.peaks else 0.0
     walk = noise.walk_w2_per_s * _walk_gain(t, w, float(t_s[0])) if noise.walk_w2_per_s > 0 else 0.0
     return {"white": white, "flicker": flicker, "lines": lines, "walk": walk}
+
+
+def _passed(turns: float, many: Floats) -> Floats:
+    """How much of a line is left in means of successive readings, from one to the next of which it turns by so much."""
+    return np.asarray(np.sin(np.pi * turns * many) / (np.sin(np.pi * turns) * many) if turns % 1.0 else np.ones(1))
 
 
 def _walk_gain(t_s: Floats, weight: Floats, from_s: float) -> float:

@@ -12,8 +12,9 @@ from rig.analysis.power.counter import variances as counter_variances
 from rig.analysis.power.idle_level import counted_drift_w, drift_w, gap_weights, idle_line, idle_weights, idle_window_of
 from rig.analysis.power.noise import Noise, variances
 from rig.analysis.power.rail_noise import rail_noise, slow_residual
-from rig.analysis.power.range_floor import lifted
-from rig.analysis.timing.activity_signal import edges_of, in_step, inside, mean_signal, merged, touches
+from rig.analysis.power.range_floor import lift_w, lifted
+from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
+from rig.analysis.timing.pooling import span_sigma_s
 from rig.analysis.timing.synchronise import AlignedRail
 from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Bools, Floats, Indices, Rail
@@ -22,6 +23,20 @@ DIFFERENCE = 1e-6
 """Sum of weights, of the sum of their sizes, below which a sum of readings is a difference of levels."""
 BEND_PRIOR = 0.12
 """The share of the idle drift that counts as uncertainty of dynamic power if noise hides the bend."""
+
+
+@dataclass(frozen=True)
+class Single:
+    """Single readings of a rail, shapes (n,): which of them are in idle windows, touch a span, and are within one.
+
+    ``beside`` says which follow the one before without a pause, shape (n - 1,), or that all do.
+    """
+
+    readings: Readings
+    idle: Bools
+    busy: Bools
+    held: Bools
+    beside: Bools | np.bool_
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,13 @@ class RailModel:
     """Readings between spans, if idle under the spans is taken from them; shape (n,)."""
     beside: Floats | None = None
     """Weights of idle over the gaps beside the idle windows, shape (n,), with ``gap``."""
+    looked_at: Single | None = None
+    """For a long trace: some single readings; None if ``readings`` are single themselves."""
+
+    @property
+    def single(self) -> Single:
+        """Return single readings, for what means of several do not show: all of a short trace, some of a long one."""
+        return self.looked_at or Single(self.readings, self.idle, self.busy, self.held, np.True_)
 
     @property
     def rail(self) -> Rail:
@@ -74,7 +96,8 @@ class RailModel:
             and abs(weight.sum()) < DIFFERENCE * np.abs(weight).sum()
         ):
             noise = noise.between_spans()
-        found = variances(noise, weight, self.middle_s, self.busy)
+        pool = self.readings.pool
+        found = variances(noise, weight, self.middle_s, self.busy, None if pool is None else pool.many)
         if self.jitter is None or self.at_looks is None:
             return found
         length = self.readings.end_s - self.readings.start_s
@@ -83,6 +106,12 @@ class RailModel:
     def noise_u_w(self, weight: Floats) -> float:
         """Standard uncertainty of ``sum(weight * watts)`` from noise alone, in watts."""
         return math.sqrt(sum(self.variances(weight).values()))
+
+    def white_u_w(self, weight: Floats) -> float:
+        """Standard uncertainty of ``sum(weight * watts)`` from white noise at idle alone, in watts."""
+        pool = self.readings.pool
+        each = weight if pool is None else weight / np.sqrt(np.maximum(pool.many, 1.0))
+        return self.noise.white_w * math.sqrt(float(each @ each))
 
     def reading_u_w(self, busy: bool) -> float:
         """Return the standard deviation of one reading from noise, in watts."""
@@ -100,7 +129,7 @@ class RailModel:
         """
         if self.gap is None or self.beside is None:
             return self.idle_weights(at_s)
-        return gap_weights(self.gap, self.middle_s, windows_s) + self.beside
+        return gap_weights(self.gap, self.readings.many, self.middle_s, windows_s) + self.beside
 
     def idle_level_w(self, at_s: float) -> float:
         """Return idle power at a moment, in watts."""
@@ -110,7 +139,8 @@ class RailModel:
 def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     """Return the model of an aligned rail, or None if no reading lies in an idle window."""
     timebase = rail.timebase
-    return model_of(rail.readings, activity, timebase.clock.name, rail.sigma_s, rail.host_sigma_s, timebase.rate_sigma)
+    clock, rate_sigma = timebase.clock.name, timebase.rate_sigma
+    return model_of(rail.readings, activity, clock, rail.sigma_s, rail.host_sigma_s, rate_sigma, rail.single)
 
 
 def baseline(readings: Readings, activity: Activity, clock: str, sigma_s: float) -> RailModel | None:
@@ -122,30 +152,50 @@ def baseline(readings: Readings, activity: Activity, clock: str, sigma_s: float)
 
 
 def model_of(
-    r: Readings, activity: Activity, clock: str, sigma_s: float, host_sigma_s: float, rate_sigma: float = 0.0
+    r: Readings,
+    activity: Activity,
+    clock: str,
+    sigma_s: float,
+    host_sigma_s: float,
+    rate_sigma: float = 0.0,
+    looked_at: Readings | None = None,
 ) -> RailModel | None:
     """Return the model of readings on the device's time, or None if no reading lies in an idle window.
 
     ``clock`` is the name of the meter's clock. ``host_sigma_s`` is the uncertainty between this clock and the host's
-    clock, on which the idle windows are known.
+    clock, on which the idle windows are known. If the readings are means, ``looked_at`` are single ones.
     """
     everything = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
     busy_s = merged(everything)
-    sigma_s = math.hypot(sigma_s, 0.5 * activity.step_s, 0.5 * _unseen_s(r, busy_s))
-    where = idle_window_of(r, activity.idle_s, everything, sigma_s, host_sigma_s)
+    sigma_s = span_sigma_s(r, activity, sigma_s)
+
+    def at_idle(some: Readings) -> Indices:
+        return idle_window_of(some, activity.idle_s, everything, sigma_s, host_sigma_s)
+
+    where = at_idle(r)
     idle = where >= 0
-    if np.count_nonzero(idle) < 2:
+    one = r if looked_at is None else looked_at
+    of_one = where if looked_at is None else at_idle(one)
+    if np.count_nonzero(idle) < 2 or np.count_nonzero(of_one >= 0) < 2:
         return None
-    r = lifted(r, idle)
+    moved_w = lift_w(one, of_one >= 0)
+    r, one = lifted(r, moved_w), lifted(one, moved_w)
     weight = _weight(r)
     middle = 0.5 * (r.start_s + r.end_s)
-    drift, drift_u = counted_drift_w(r, idle, where) if r.counter else drift_w(r.watts, idle, where, middle)
+    drift, drift_u = counted_drift_w(r, idle, where) if r.counter else drift_w(r, idle, where)
     held = inside(busy_s, r.start_s, r.end_s)
     residual = r.watts - idle_line(r, middle, idle, drift_u)
     fill = mean_signal(edges_of(busy_s), r.start_s, r.end_s, r.tau_s)
-    level = _level(residual, fill, weight if r.counter else r.ok.astype(float))
+    level = _level(residual, fill, weight if r.uneven else r.ok.astype(float))
     slow = slow_residual(r, _left(r, residual, fill, level), busy_s)
-    noise, jitter = rail_noise(r, residual, idle, where, held, slow)
+    single = None
+    if looked_at is None:
+        noise, jitter = rail_noise(r, residual, idle, where, held, True, slow)
+    else:
+        within, beside = inside(busy_s, one.start_s, one.end_s), one.adjacent()
+        noise, jitter = rail_noise(one, one.watts, of_one >= 0, of_one, within, beside, slow)
+        touched = touches(busy_s, one.start_s, one.end_s)
+        single = Single(one, of_one >= 0, touched, within >= 0, beside)
     steady = held >= 0
     del held
     model = RailModel(
@@ -165,21 +215,17 @@ def model_of(
         bend_w=0.0,
         jitter=jitter,
         at_looks=_at_looks(r, busy_s) if r.counter else None,
+        looked_at=single,
     )
     bend_w = _bend(model, _left(r, residual, fill, level), fill)
     del fill
     return replace(model, bend_w=math.hypot(bend_w, _unsettled(model, residual, where)))
 
 
-def _unseen_s(r: Readings, busy_s: Floats) -> float:
-    """Time between apertures in which the ends of spans stay hidden, as far as spans keep step with the readings."""
-    if r.counter:
-        return 0.0
-    return max(r.period_s - float(np.median(r.end_s - r.start_s)), 0.0) * in_step(busy_s[:, 0], r.period_s)
-
-
 def _weight(r: Readings) -> Floats:
     """How much each reading counts in a mean, shape (n,); one shared number if all count alike, to save memory."""
+    if r.pool is not None:
+        return r.pool.weight
     length = r.end_s - r.start_s
     # the intervals of a counter differ, so each counts by its length
     uneven = r.counter or (len(length) > 1 and float(length.max()) > 1.5 * float(length.min()))
@@ -220,7 +266,7 @@ def _bend(model: RailModel, left: Floats, fill: Floats) -> float:
     first, last = float(t[model.idle].min()), float(t[model.idle].max())
     t = (t - first) / (last - first)
     parts = np.array_split(used, 12)
-    length = model.weight if model.readings.counter else np.ones(len(fill))
+    length = model.weight if model.readings.uneven else np.ones(len(fill))
     weight = np.array([float((length * fill)[p].sum()) for p in parts])
     level = np.array([float((length * left)[p].sum()) for p in parts]) / weight
     bow = np.array([float(np.mean(t[p] * (t[p] - 1.0))) for p in parts])
@@ -244,7 +290,7 @@ def _unsettled(model: RailModel, residual: Floats, where: Indices) -> float:
     last = np.flatnonzero(model.idle & (where == numbers[-1]))
     near = np.concatenate([first[-max(len(first) // 4, 1) :], last[: max(len(last) // 4, 1)]])
     weight = np.zeros(len(residual))
-    weight[near] = model.weight[near] / model.weight[near].sum() if model.readings.counter else 1.0 / len(near)
+    weight[near] = model.weight[near] / model.weight[near].sum() if model.readings.uneven else 1.0 / len(near)
     off = float(weight @ residual)
     weight = weight - model.idle_weights(float(model.middle_s[near].mean()))
     u = model.noise_u_w(weight)

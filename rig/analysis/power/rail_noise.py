@@ -14,14 +14,21 @@ from rig.types import Bools, Floats, Indices
 
 
 def rail_noise(
-    r: Readings, residual: Floats, idle: Bools, where: Indices, held: Indices, slow: tuple[Floats, float]
+    r: Readings,
+    residual: Floats,
+    idle: Bools,
+    where: Indices,
+    held: Indices,
+    beside: Bools | bool,
+    slow: tuple[Floats, float],
 ) -> tuple[Noise, Jitter | None]:
     """Return the noise of a rail and the jitter of a counter's readings; arrays have the shape of the readings, (n,).
 
     ``residual`` is in watts above the idle line. ``where`` is the number of the idle window that holds a reading, and
-    ``held`` the number of the span; -1 means none. ``slow`` comes from ``slow_residual``.
+    ``held`` the number of the span; -1 means none. ``beside`` says which readings follow the one before, shape
+    (n - 1,), if not all do. ``slow`` comes from ``slow_residual``.
     """
-    pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1]
+    pair = (held[1:] >= 0) & (held[1:] == held[:-1]) & r.ok[1:] & r.ok[:-1] & beside
     if r.counter:
         return _counted(r, residual, idle, where, pair, slow)
     stretches = []
@@ -82,12 +89,15 @@ def slow_residual(r: Readings, left: Floats, busy_s: Floats) -> tuple[Floats, fl
         return np.zeros(0), 0.0
     step_s = (r.end_s[-1] - r.start_s[0]) / bins
     slot = np.clip(((r.start_s - r.start_s[0]) / step_s).astype(np.int64), 0, bins - 1)
-    if r.counter:
-        share_s = np.where(r.ok, r.end_s - r.start_s, 0.0)
+    if r.uneven:
+        share_s = r.many if r.pool is not None else np.where(r.ok, r.end_s - r.start_s, 0.0)
         total_s = np.bincount(slot, weights=share_s, minlength=bins)
-        return np.bincount(slot, weights=left * share_s, minlength=bins) / np.maximum(total_s, 1e-300), float(step_s)
-    count = np.bincount(slot, minlength=bins)
-    level = np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1)
+        level = np.bincount(slot, weights=left * share_s, minlength=bins) / np.maximum(total_s, 1e-300)
+        if r.counter:
+            return level, float(step_s)
+    else:
+        count = np.bincount(slot, minlength=bins)
+        level = np.bincount(slot, weights=left, minlength=bins) / np.maximum(count, 1)
     return _by_gaps(r, left, busy_s, bins) or (_straightened(level, np.arange(float(bins))), float(step_s))
 
 
@@ -101,8 +111,9 @@ def _by_gaps(r: Readings, left: Floats, busy_s: Floats, most: int) -> tuple[Floa
     margin = np.array([0.0, 1.5 * SETTLE_TAU * r.tau_s])
     use = r.ok & (r.start_s > first_s) & (r.end_s < last_s) & ~touches(merged(busy_s + margin), r.start_s, r.end_s)
     slot = ((r.start_s[use] - first_s) / step_s).astype(np.int64)
-    count = np.bincount(slot, minlength=bins)
+    many = r.many[use]
+    count = np.bincount(slot, weights=many, minlength=bins)
     if np.any(count == 0):
         return None
-    level = np.bincount(slot, weights=left[use], minlength=bins) / count
+    level = np.bincount(slot, weights=many * left[use], minlength=bins) / count
     return _straightened(level, np.arange(float(bins))), step_s

@@ -20,22 +20,28 @@ TRUSTED = 0.75
 """Part of the correction that holds whatever the shape of the noise; the rest is stated as bias."""
 
 
-def lifted(r: Readings, idle: Bools) -> Readings:
-    """Return the readings with those at the low end of the range at what they hide on average, as idle shows it.
+def lift_w(r: Readings, idle: Bools) -> float | None:
+    """Return by how many watts readings at the low end of the range are moved to what they hide, as idle shows it.
 
-    ``idle`` marks the readings at idle, shape (n,).
+    ``idle`` marks the readings at idle, shape (n,). It is None if they need not move, or if too many would have to.
     """
-    at_floor = idle & r.floor if len(r.floor) else idle[:0]
+    at_floor = idle & (r.floor > 0) if len(r.floor) else idle[:0]
     share = float(np.count_nonzero(at_floor)) / max(int(np.count_nonzero(idle)), 1)
     if not 0.0 < share <= MOST:
-        return r
+        return None
     normal = NormalDist()
     level = -normal.inv_cdf(share)  # above the floor, in widths of the noise, as the density below
     floor_w = float(np.mean(r.watts[at_floor]))
     mean_w = float(np.mean(r.watts[idle])) - floor_w
     noise_w = mean_w / (level * normal.cdf(level) + normal.pdf(level))
-    moved_w = noise_w * (level - normal.pdf(level) / share)
-    by_w = np.where(r.floor, moved_w, 0.0)
+    return noise_w * (level - normal.pdf(level) / share)
+
+
+def lifted(r: Readings, moved_w: float | None) -> Readings:
+    """Return the readings with those at the low end of the range moved."""
+    if moved_w is None or not len(r.floor):
+        return r
+    by_w = r.floor * moved_w if r.pool is not None else np.where(r.floor, moved_w, 0.0)
     return replace(r, watts=r.watts + by_w, lifted_w=by_w)
 
 
@@ -49,7 +55,7 @@ def floor_note(r: Readings) -> str | None:
     if not np.any(r.lifted_w):
         return None
     return (
-        f"Rail {r.rail.name}: {np.count_nonzero(r.floor)} readings are at the low end of the meter's range, where "
+        f"Rail {r.rail.name}: {round(float(r.floor @ r.many))} readings are at the low end of the meter's range, where "
         f"noise is cut off. They count {abs(float(r.lifted_w.min())):.3g} W lower, as their share at idle shows for "
         f"Gaussian noise; {1.0 - TRUSTED:.0%} of this correction is stated as bias"
     )

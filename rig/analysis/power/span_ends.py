@@ -31,7 +31,7 @@ def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
     watts, gap = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), in_gaps(model)
     above = r.ok & (watts - (float(np.median(watts[gap])) if np.any(gap) else 0.0) > least_w)
     first, last = around(model, spans)
-    count = np.concatenate([[0], np.cumsum(above)])
+    count = np.concatenate([[0.0], np.cumsum(above * r.many)])
     length_s = spans[:, 1] - spans[:, 0] + 1.5 * SETTLE_TAU * r.tau_s
     more = float(np.mean(count[last] - count[first] - length_s / r.period_s)) - 1.0
     return more if more > 1.0 else 0.0

@@ -52,7 +52,7 @@ def span_watts(model: RailModel, spans: Floats) -> Floats:
     """Return the energy above idle around each of the disjoint sorted spans over its length, in watts, shape (k,)."""
     r = model.readings
     above = np.where(r.ok, r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), 0.0)
-    each_s = r.end_s - r.start_s if r.counter else np.full(len(above), r.period_s)
+    each_s = r.end_s - r.start_s if r.counter else r.many * r.period_s
     energy = np.concatenate([[0.0], np.cumsum(above * each_s)])
     first, last = around(model, spans)
     return np.asarray((energy[last] - energy[first]) / (spans[:, 1] - spans[:, 0]))

@@ -116,7 +116,7 @@ def bridged(
     if not trace.uniform or not LEAST_SPANS <= len(windows_s) <= MOST_SPANS or r.period_s <= 0.0 or r.counter:
         return None
     spare_s = end_s + allowed_after_end_s(r, end_s) - float(r.end_s[-1])
-    if spare_s < 0.0 and (copies := _copies(trace.value)) > 1:
+    if spare_s < 0.0 and (copies := copies_of(trace.value)) > 1:
         return _thinned(trace, copies)
     spans = _spans((windows_s - r.start_s[0]) / r.period_s)
     watts, sums = _summed(r)
@@ -215,8 +215,8 @@ class _Seen:
 # ---- readings that arrived several times ----------------------------------------------------
 
 
-def _copies(value: Floats) -> int:
-    """How often each reading stands in the trace: 1, or more if readings change at every so many places only."""
+def copies_of(value: Floats) -> int:
+    """Return how often each reading stands in a trace: more than once if readings change at every so many places."""
     change = np.flatnonzero(np.diff(value) != 0.0) + 1
     for copies in reversed(COPIES):
         if len(change) >= LEAST_CHANGES and not np.any(change % copies):
@@ -233,13 +233,15 @@ def _thinned(trace: Trace, copies: int) -> Bridged:
         value=trace.value[::copies],
         overload=trace.overload[::copies],
     )
-    name = trace.rail.name
+    return Bridged(mended, *delivered(trace.rail.name, copies))
+
+
+def delivered(name: str, copies: int) -> tuple[Check, str]:
+    """Return the failed check and the note for a rail whose readings were delivered several times."""
     check = Check(f"deliveries of each reading of rail {name}", str(copies), "1", False)
-    return Bridged(
-        mended,
-        check,
+    return check, (
         f"Rail {name}: every reading was delivered {copies} times, and its readings reach beyond the end of the "
-        "recording. One of each is used, on the declared grid",
+        "recording. One of each is used, on the declared grid"
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import Edges, edges_of, levelled, mean_signal, merged
+from rig.analysis.timing.activity_signal import Edges, edges_of, inside, levelled, mean_signal, merged, touches
 from rig.analysis.timing.timeline import Readings
 from rig.analysis.verdict import Check
 from rig.types import Floats
@@ -33,6 +33,8 @@ APART = 2.0
 """Reading intervals by which stretches may be displaced against each other; a shape of its own displaces all alike."""
 WORSE = 1.5
 """Times as much variance that the displacement of the others leaves unexplained, in a stretch that is displaced."""
+RISES, SEEN = 0.1, 0.5
+"""Part of the usual rise by which that of a stretch may differ, and of the range of the readings that it must reach."""
 AFTER_END_S, AFTER_END_SHARE = 0.5, 0.01
 """Time after the last stamp of the host, absolute and of the run, that the last readings of a meter may cover."""
 
@@ -93,6 +95,36 @@ def displaced(readings: Readings, phases_s: Sequence[Floats]) -> Iterator[Check]
             "0",
             False,
         )
+
+
+def doubtful(r: Readings, windows_s: Floats) -> bool:
+    """Return whether means over spans and gaps leave a doubt that the spans stand where they were recorded.
+
+    Spans that stand elsewhere, also a part of them, rise less above the gaps beside them. Other spans, whose power
+    differs, do too, so this is only a reason to look closer.
+    """
+    spans = merged(windows_s)
+    count = min(GROUPS, len(spans) // LEAST_SPANS)
+    if r.counter or count < 3:
+        return False
+    within = inside(spans, r.start_s, r.end_s)
+    gap = np.searchsorted(spans[:, 0], r.start_s)
+    free = r.ok & ~touches(spans, r.start_s, r.end_s) & (gap > 0) & (gap < len(spans))
+    held = r.ok & (within >= 0)
+    many = [
+        np.bincount(k, weights=r.many[use], minlength=len(spans))
+        for k, use in ((within[held], held), (gap[free], free))
+    ]
+    of, at = (np.bincount(k, weights=(r.many * r.watts)[use], minlength=len(spans)) / np.maximum(n, 1.0)
+              for k, use, n in ((within[held], held, many[0]), (gap[free], free, many[1])))  # fmt: skip
+    seen = np.flatnonzero((many[0][1:-1] > 0) & (many[1][1:-1] > 0) & (many[1][2:] > 0)) + 1
+    if len(seen) < count:
+        return False
+    rise = of[seen] - 0.5 * (at[seen] + at[seen + 1])
+    each = np.array([np.median(part) for part in np.array_split(rise, count)])
+    usual = float(np.median(each))
+    low, high = np.quantile(r.watts[r.ok & (r.many >= np.median(r.many))], [0.05, 0.95])
+    return bool(np.any(np.abs(each - usual) > RISES * abs(usual)) or abs(usual) < SEEN * (high - low))
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,12 @@ class Followed:
     """The largest change of the shift over time between two tenths of the activity."""
     tau_s: float | None = None
     """The time constant of a filter that the edges show and nobody declared."""
+    knots_s: tuple[Floats, Floats] | None = None
+    """Moments as the clocks say, and the shift at each, which is to be subtracted; None if nothing was moved."""
+
+    def moved(self, t_s: Floats) -> Floats:
+        """Return where the spans say that moments are, shape kept."""
+        return t_s if self.knots_s is None else np.asarray(t_s - np.interp(t_s, *self.knots_s))
 
 
 def followed(r: Readings, windows_s: Floats) -> Followed | None:
@@ -119,6 +125,7 @@ def _moved(r: Readings, edges: _Edges) -> Followed | None:
         math.hypot(u_s, left_s, shape_s),
         (float(np.min(shift_s)), float(np.max(shift_s))),
         steepest,
+        knots_s=(at_s + shift_s, shift_s),
     )
 
 

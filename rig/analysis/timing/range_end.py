@@ -6,6 +6,8 @@ show no more, or no less, or had not yet changed its range.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from rig.types import Bools, Floats
@@ -22,23 +24,31 @@ MOST_VALUES = 3
 LOOKED_AT = 1 << 18
 
 
-def apparent_ends(values: Floats) -> tuple[Bools, Bools]:
-    """Return which readings are only a lower bound, and which only an upper bound, shapes (n,).
+@dataclass(frozen=True)
+class Ends:
+    """Values at which readings stop: ``upper`` from above, ``floor`` from below."""
 
-    ``values`` has shape (n,). Readings stop at their lowest value from below; at any other value they stop from above.
-    """
+    upper: tuple[float, ...] = ()
+    floor: float | None = None
+
+    def clipped(self, values: Floats) -> tuple[Bools, Bools]:
+        """Return which readings are only a lower bound, and which only an upper bound, shapes (n,)."""
+        none = np.zeros(len(values), bool)
+        floor = none if self.floor is None else values == self.floor
+        return (np.isin(values, self.upper) if self.upper else none), floor
+
+
+def apparent_ends(values: Floats) -> Ends:
+    """Return the values at which readings, shape (n,), stop: their lowest from below, any other from above."""
     finite = np.isfinite(values)
-    none = np.zeros(len(values), bool)
     known = values if finite.all() else values[finite]
     if len(known) < LEAST:
-        return none, none
+        return Ends()
     low, high = float(known.min()), float(known.max())
     shared = _shared(known)
     if high not in shared and _holds(known, high):
         shared.append(high)
-    floor = values == low if low in shared and _cut(known, low) else none
-    upper = [v for v in shared if v != low]
-    return (np.isin(values, upper) if upper else none), floor
+    return Ends(tuple(v for v in shared if v != low), low if low in shared and _cut(known, low) else None)
 
 
 def _shared(known: Floats) -> list[float]:

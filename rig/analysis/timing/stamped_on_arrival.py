@@ -14,8 +14,8 @@ import numpy as np
 from rig.recording.reader import Trace
 from rig.types import Floats
 
-LEAST = 64
-"""Readings of a trace that is looked at."""
+LEAST, LOOKED_AT = 64, 1 << 20
+"""The least and the most readings of a trace that are looked at."""
 OVERLAP, OFTEN = 0.02, 0.05
 """Part of a reading by which it must overlap the one before, and share of the readings that do."""
 FINE = 100.0
@@ -48,17 +48,18 @@ def on_grid(traces: Sequence[Trace], tick_hz: float) -> Arrivals:
         if not _on_arrival(trace, period := tick_hz / rail.rate_hz if rail.rate_hz > 0.0 else 0.0):
             found.append(trace)
             continue
-        grid, miss = _grid(trace.end_tick, period)
-        behind = trace.end_tick - grid
+        whole = trace.part(0, len(trace.value))  # all stamps are needed, also of a long trace
+        grid, miss = _grid(whole.end_tick, period)
+        behind = whole.end_tick - grid
         delay = period + float(np.mean(np.abs(behind)))
         what = "their irregular stamps are used, since readings are missing"
         if miss <= OFF_GRID * period:
-            length = np.median(trace.end_tick - trace.start_tick).astype(grid.dtype)
-            found.append(replace(trace, start_tick=grid - length, end_tick=grid))
+            length = np.median(whole.end_tick - whole.start_tick).astype(grid.dtype)
+            found.append(replace(whole, start_tick=grid - length, end_tick=grid))
             what = "the earliest of them show the grid of the meter, which is used"
         else:
             delay += float(np.std(behind))
-            found.append(trace)
+            found.append(whole)
         late = max(late, delay)
         notes.append(
             f"Rail {rail.name}: readings overlap, so they were stamped on arrival, on average "
@@ -70,7 +71,7 @@ def on_grid(traces: Sequence[Trace], tick_hz: float) -> Arrivals:
 
 def _on_arrival(trace: Trace, period: float) -> bool:
     """Whether means of one interval overlap, which only the stamps of their arrival can."""
-    start, end = trace.start_tick, trace.end_tick
+    start, end = trace.start_tick[:LOOKED_AT], trace.end_tick[:LOOKED_AT]
     if trace.uniform or trace.rail.kind != "mean" or period <= 0.0 or len(start) < LEAST:
         return False
     length = float(np.median(end - start))

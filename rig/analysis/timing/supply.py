@@ -99,29 +99,37 @@ def mean_volts(v: Volts, start_s: Floats, end_s: Floats) -> tuple[Floats, Bools,
     return volts, near, over[last] > over[first]
 
 
-def sagging(v: Volts, volts: Floats, amperes: Volts) -> tuple[Floats, Sag | None]:
+def sagging(v: Volts, volts: Floats, amperes: Volts, known: Sag | None = None) -> tuple[Floats, Sag | None]:
     """Return volts that follow the amperes within each reading of the volts, if it spans several of the amperes.
 
     ``volts`` are those of ``mean_volts``, shape (n,), and ``amperes`` the readings of the current. The resistance of
-    the supply is the slope of volts over the mean current of the same aperture, beside a straight line over time.
+    the supply is the slope of volts over the mean current of the same aperture, beside a straight line over time, or
+    the one that is ``known``.
     """
     length_s = float(np.median(amperes.end_s - amperes.start_s)) if len(volts) else 0.0
     if length_s <= 0.0 or round(float(np.median(v.end_s - v.start_s)) / length_s) < MANY:
         return volts, None
-    seen, known, _ = mean_volts(amperes, v.start_s, v.end_s)
-    use = known & v.ok & (v.start_s >= amperes.start_s[0]) & (v.end_s <= amperes.end_s[-1])
+    seen, shown, _ = mean_volts(amperes, v.start_s, v.end_s)
+    sag = known if known is not None else _sag(v, amperes, seen, shown)
+    if sag is None:
+        return volts, None
+    over, _, _ = mean_volts(replace(v, value=seen, ok=v.ok & shown), amperes.start_s, amperes.end_s)
+    above = np.where(amperes.ok, amperes.value - over, 0.0)
+    return volts - sag.ohm * above, replace(sag, lever=-above * amperes.value)
+
+
+def _sag(v: Volts, amperes: Volts, seen: Floats, shown: Bools) -> Sag | None:
+    """The resistance that volts show; ``seen`` are the mean amperes of each, where they are ``shown``."""
+    use = shown & v.ok & (v.start_s >= amperes.start_s[0]) & (v.end_s <= amperes.end_s[-1])
     count = int(np.count_nonzero(use))
     if count < LEAST or not np.ptp(seen[use]) > 0.0:
-        return volts, None
+        return None
     t = v.start_s[use] - v.start_s[use].mean()
     design = np.column_stack([np.ones(count), t / max(float(np.ptp(t)), 1e-300), seen[use] - seen[use].mean()])
     solution, *_ = np.linalg.lstsq(design, v.value[use], rcond=None)
     left = v.value[use] - design @ solution
-    ohm = -float(solution[2])
     variance = float(left @ left) / (count - 3) * float(np.linalg.pinv(design.T @ design)[2, 2])
-    over, _, _ = mean_volts(replace(v, value=seen, ok=v.ok & known), amperes.start_s, amperes.end_s)
-    above = np.where(amperes.ok, amperes.value - over, 0.0)
-    return volts - ohm * above, Sag(ohm, math.sqrt(max(variance, 0.0)), -above * amperes.value)
+    return Sag(-float(solution[2]), math.sqrt(max(variance, 0.0)), np.zeros(0))
 
 
 def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
@@ -134,16 +142,17 @@ def _area(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
     return np.asarray(area[k] + level[k] * past + 0.5 * rise * past**2)
 
 
-def covariance_w(s: Supply, busy: Bools, whole: Bools, length_s: float) -> float:
+def covariance_w(s: Supply, busy: Bools, whole: Bools, beside: Bools | np.bool_, length_s: float) -> float:
     """Return the mean product of current and voltage minus the product of their means, while busy, in watts.
 
-    ``busy`` are the readings that touch a span, ``whole`` those inside one, shapes (n,). ``length_s`` is the aperture
-    of a reading. Current and voltage are assumed to change together inside an aperture as they do from one reading to
-    the next. The estimate is half the mean product of their differences, in which independent noise averages out. If
-    one reading of the volts spans several of the amperes and does not show the resistance of the supply, what it shows
-    of this resistance times the variance of these amperes is added.
+    ``busy`` are the readings that touch a span, ``whole`` those inside one, shapes (n,), and ``beside`` says which
+    follow the one before, shape (n - 1,), or that all do. ``length_s`` is the aperture of a reading. Current and
+    voltage are assumed to change together inside an aperture as they do from one reading to the next. The estimate is
+    half the mean product of their differences, in which independent noise averages out. If one reading of the volts
+    spans several of the amperes and does not show the resistance of the supply, what it shows of this resistance times
+    the variance of these amperes is added.
     """
-    pair = whole[1:] & whole[:-1]
+    pair = whole[1:] & whole[:-1] & beside
     together = np.diff(s.amperes)[pair] * np.diff(s.volts)[pair]
     within = 0.5 * abs(float(np.mean(together))) if len(together) > 2 else 0.0
     if s.sag is not None:

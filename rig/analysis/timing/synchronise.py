@@ -8,21 +8,34 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
-from rig.analysis.timing.bridging import Bridged, bridged, fits
-from rig.analysis.timing.consistency import after_end, displaced
-from rig.analysis.timing.following import followed
+from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered, fits
+from rig.analysis.timing.consistency import after_end, displaced, doubtful
+from rig.analysis.timing.following import Followed, followed
 from rig.analysis.timing.gpio_alignment import match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
+from rig.analysis.timing.pooling import (
+    Beside,
+    cuts_of,
+    in_means,
+    moments_s,
+    pooled,
+    proportional,
+    span_sigma_s,
+    thinned,
+)
+from rig.analysis.timing.range_end import apparent_ends
 from rig.analysis.timing.stamped_on_arrival import on_grid
+from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.supply import Volts
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Readings, readings_of, timebase_of, volts_of
 from rig.analysis.timing.trace_alignment import Excess, align
 from rig.analysis.verdict import Check
 from rig.errors import DataError
-from rig.recording.reader import Run, Trace
+from rig.recording.reader import AT_ONCE, Run, Trace
 from rig.types import Bools, Floats
 
 DISAGREE = 4.0
@@ -49,8 +62,10 @@ class AlignedRail:
     notes: tuple[str, ...] = ()
     contradictions: tuple[Check, ...] = ()
     bridged: tuple[Check, ...] = ()
-    followed: bool = False
-    """Whether the readings were moved along the run to where the spans are."""
+    followed: Followed | None = None
+    """How the readings were moved along the run to where the spans are, if they were."""
+    single: Readings | None = None
+    """For a long trace: some single readings, on the same time; ``readings`` are means of all. Else None."""
 
 
 class Baseline(Protocol):
@@ -68,39 +83,135 @@ FindBaseline = Callable[[Readings, Activity, str, float], Baseline | None]
 
 
 def aligned_rails(
-    run: Run, activity: Activity, device: Timebase, baseline: FindBaseline, end_s: float = math.inf
+    run: Run,
+    activity: Activity,
+    device: Timebase,
+    baseline: FindBaseline,
+    end_s: float = math.inf,
+    at_once: int = AT_ONCE,
 ) -> list[AlignedRail]:
     """Return every rail of power, sorted by name; the recording ended at ``end_s``.
 
     Rails on one clock are aligned together, by the rail that shows the spans best. Where readings contradict the spans,
-    they get the times that the spans prove, if they prove any.
+    they get the times that the spans prove, if they prove any. Of a trace with more than ``at_once`` readings, that
+    many are looked at one by one, and all enter the readings of its rail as means (``rig.analysis.timing.pooling``).
     """
     held = [t for t in run.traces.values() if len(t.value) >= 2 and t.rail.kind != "edges"]
     traces = [t for t in held if t.rail.conversion.unit != "V"]
     rails: list[AlignedRail] = []
     for clock in dict.fromkeys(t.clock for t in traces):
-        own = [t for t in traces if t.clock == clock]
+        own = [thinned(t, at_once) for t in traces if t.clock == clock]
         first = timebase_of(run, clock, own[0].rail.name)
         arrivals = on_grid(own, first.clock.tick_hz)
         own = list(arrivals.traces)
         first = replace(first, sigma_s=math.hypot(first.sigma_s, arrivals.late_ticks / first.clock.tick_hz))
-        placed = _on_one_clock(run, own, first, activity, device, baseline, end_s)
-        bridges = {p.readings.rail.name: b for t, p in zip(own, placed, strict=True)
-                   if (b := _bridged(run, t, first, p, activity, device, end_s)) is not None}  # fmt: skip
-        if bridges:
-            own = [bridges[t.rail.name].trace if t.rail.name in bridges else t for t in own]
-            rate_sigma = max(b.rate_sigma for b in bridges.values())
-            began_s = min(float(first.seconds(t.start_tick[:1])[0]) for t in own)
-            first = replace(
-                first,
-                sigma_s=math.hypot(first.sigma_s, rate_sigma * (first.ref_s - began_s)),
-                rate_sigma=math.hypot(first.rate_sigma, rate_sigma),
-            )
-            again = _on_one_clock(run, own, first, activity, device, baseline, end_s)
-            if not any(p.contradictions for p in again):
-                placed = [_with(p, bridges.get(p.readings.rail.name)) for p in again]
+        if any(len(t.value) > at_once for t in (*own, *_supplies(run, own))):
+            placed = _looked_into(run, own, first, activity, device, baseline, end_s, at_once)
+        else:
+            placed = _as_a_whole(run, own, first, activity, device, baseline, end_s)
         rails += [replace(p, notes=(*arrivals.notes, *p.notes)) for p in placed]
     return sorted(rails, key=lambda r: r.readings.rail.name)
+
+
+def _as_a_whole(
+    run: Run,
+    own: list[Trace],
+    first: Timebase,
+    activity: Activity,
+    device: Timebase,
+    baseline: FindBaseline,
+    end_s: float,
+    step_s: float = 0.0,
+) -> list[AlignedRail]:
+    """Align the rails of one clock by all their readings, with the times that the spans prove where they must.
+
+    ``step_s`` is how long readings are that are means, which show to about a part of it where they stand.
+    """
+    placed = _on_one_clock(run, own, first, activity, device, baseline, end_s)
+    bridges = {p.readings.rail.name: b for t, p in zip(own, placed, strict=True)
+               if (b := _bridged(run, t, first, p, activity, device, end_s, step_s > 0.0)) is not None}  # fmt: skip
+    if not bridges:
+        return placed
+    own = [bridges[t.rail.name].trace if t.rail.name in bridges else t for t in own]
+    rate_sigma = max(b.rate_sigma for b in bridges.values())
+    began_s = min(float(first.seconds(t.start_tick[:1])[0]) for t in own)
+    first = replace(
+        first,
+        sigma_s=math.hypot(first.sigma_s, rate_sigma * (first.ref_s - began_s), step_s / math.sqrt(12.0)),
+        rate_sigma=math.hypot(first.rate_sigma, rate_sigma),
+    )
+    again = _on_one_clock(run, own, first, activity, device, baseline, end_s)
+    if any(p.contradictions for p in again):
+        return placed
+    found = [(p, bridges.get(p.readings.rail.name)) for p in again]
+    return [p if b is None else _with(p, b.check, b.note) for p, b in found]
+
+
+# ---- long traces --------------------------------------------------------------------------
+
+
+def _looked_into(
+    run: Run,
+    own: list[Trace],
+    first: Timebase,
+    activity: Activity,
+    device: Timebase,
+    baseline: FindBaseline,
+    end_s: float,
+    at_once: int,
+) -> list[AlignedRail]:
+    """Align the rails of one clock by single readings in stretches of their traces, and sum all readings.
+
+    If either leaves a doubt that readings and spans fit, means of successive readings are looked at as a whole, where
+    power is proportional to a reading. What was lost, and where, shows in them too.
+    """
+    against = _against_device(first, device)
+    windows_s = np.concatenate([activity.busy_windows_s(), activity.excluded_s(), activity.idle_s])
+    reach_s = 3.0 * max((against.sigma_at(float(t)) for t in (windows_s.min(), windows_s.max())), default=0.0)
+    looked_at_s, part = stretches(max(own, key=lambda t: len(t.value)), first, activity, reach_s, at_once)
+    near = [single(t, first, looked_at_s) for t in own]
+    beside = {t.rail.name: single(t, _clock_of(run, t, first), looked_at_s) for t in _supplies(run, own)}
+    some = replace(run, traces={**run.traces, **beside})
+    placed = _on_one_clock(some, near, first, part, device, baseline, end_s)
+    found = [_summed(run, t, p, activity, at_once // 4) for t, p in zip(own, placed, strict=True)]
+    against_s = np.concatenate([activity.busy_windows_s(), activity.excluded_s()])
+    sure = not any(p.contradictions or doubtful(p.readings, against_s) for p in found)
+    if sure or not all(t.uniform and t.rail.rate_hz > 0.0 and proportional(t.rail) for t in own):
+        return found
+    late = any(check for p in placed for check in after_end(p.readings, end_s))
+    copies = copies_of(own[0].part(0, at_once).value) if late else 1
+    means = [in_means(t, at_once, copies) for t in own]
+    step_s = max(first.rate / t.rail.rate_hz for t in means)
+    whole = _as_a_whole(run, means, first, activity, device, baseline, end_s, step_s)
+    if copies > 1:
+        whole = [_with(p, *delivered(p.readings.rail.name, copies)) for p in whole]
+    return whole if any(p.contradictions or p.bridged for p in (*whole, *found)) else found
+
+
+def _supplies(run: Run, own: list[Trace]) -> list[Trace]:
+    """The traces of volts that these rails name and the recording holds."""
+    names = dict.fromkeys(t.rail.conversion.supply_rail for t in own)
+    return [run.traces[n] for n in names if n is not None and n in run.traces]
+
+
+def _clock_of(run: Run, volts: Trace, own: Timebase) -> Timebase:
+    return own if volts.clock == own.clock.name else timebase_of(run, volts.clock, volts.rail.name)
+
+
+def _summed(run: Run, trace: Trace, placed: AlignedRail, activity: Activity, evenly: int) -> AlignedRail:
+    """The rail with all readings as means, and those that it was placed by as single ones."""
+    r, timebase, shift = placed.readings, placed.timebase, placed.followed
+
+    def seconds(ticks: NDArray[np.int64]) -> Floats:
+        at_s = timebase.seconds(ticks)
+        return at_s if shift is None else shift.moved(at_s)
+
+    sigma_s = span_sigma_s(r, activity, placed.sigma_s)
+    cuts = cuts_of(trace, seconds, moments_s(activity, sigma_s, placed.host_sigma_s, r.tau_s), evenly)
+    volts = next(iter(_supplies(run, [trace])), None)
+    beside = None if volts is None else Beside(volts, _clock_of(run, volts, timebase), timebase)
+    means = pooled(trace, r, apparent_ends(r.raw), seconds, cuts, beside)
+    return replace(placed, readings=means, single=r)
 
 
 def _on_one_clock(
@@ -123,13 +234,13 @@ def _on_one_clock(
         readings = readings_of(trace, final, _volts(run, trace, final))
         phases_s = [p.windows_s for p in activity.phases.values()]
         aligned = AlignedRail(readings, final, sigma_s, host_sigma_s, notes)
-        aligned = _followed(aligned, activity, device)
+        aligned = _with_followed(aligned, activity, device)
         checks = (*after_end(readings, end_s), *displaced(aligned.readings, phases_s))
         rails.append(replace(aligned, contradictions=checks))
     return rails
 
 
-def _followed(placed: AlignedRail, activity: Activity, device: Timebase) -> AlignedRail:
+def _with_followed(placed: AlignedRail, activity: Activity, device: Timebase) -> AlignedRail:
     """The rail with its readings where the edges of the spans are, if the clocks miss them."""
     windows_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
     r = placed.readings
@@ -159,20 +270,34 @@ def _followed(placed: AlignedRail, activity: Activity, device: Timebase) -> Alig
         host_sigma_s=math.hypot(placed.host_sigma_s, far_s),
         notes=(*placed.notes, note),
         bridged=checks,
-        followed=True,
+        followed=found,
     )
 
 
 def _bridged(
-    run: Run, trace: Trace, first: Timebase, placed: AlignedRail, activity: Activity, device: Timebase, end_s: float
+    run: Run,
+    trace: Trace,
+    first: Timebase,
+    placed: AlignedRail,
+    activity: Activity,
+    device: Timebase,
+    end_s: float,
+    means: bool,
 ) -> Bridged | None:
-    """The trace with the times that its spans prove, if they contradict those recorded."""
+    """The trace with the times that its spans prove, if they contradict those recorded.
+
+    Spans that seem to wander along ``means`` by more than both clocks may stand elsewhere altogether.
+    """
     windows_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
     if (
         not trace.uniform
         or len(windows_s) < 2
         or not np.any(placed.readings.ok)
-        or not (placed.contradictions or (not placed.followed and not fits(placed.readings, windows_s).all()))
+        or not (
+            placed.contradictions
+            or (means and placed.bridged)
+            or (placed.followed is None and not fits(placed.readings, windows_s).all())
+        )
     ):
         return None
     against = _against_device(first, device)
@@ -181,10 +306,8 @@ def _bridged(
     return bridged(trace, readings, windows_s, reach_s, end_s, bool(placed.contradictions))
 
 
-def _with(placed: AlignedRail, bridge: Bridged | None) -> AlignedRail:
-    if bridge is None:
-        return placed
-    return replace(placed, notes=(*placed.notes, bridge.note), bridged=(*placed.bridged, bridge.check))
+def _with(placed: AlignedRail, check: Check, note: str) -> AlignedRail:
+    return replace(placed, notes=(*placed.notes, note), bridged=(*placed.bridged, check))
 
 
 def _volts(run: Run, trace: Trace, own: Timebase) -> Volts | None:
@@ -201,7 +324,7 @@ def _volts(run: Run, trace: Trace, own: Timebase) -> Volts | None:
             value=name,
             remedy="Record the voltage as a rail in V, or state it as supply_v",
         )
-    return volts_of(found, own if found.clock == trace.clock else timebase_of(run, found.clock, name))
+    return volts_of(found, _clock_of(run, found, own))
 
 
 def _sigma_over(meter: Timebase, activity: Activity) -> float:

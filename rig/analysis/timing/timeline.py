@@ -76,10 +76,26 @@ class Activity:
 
 
 @dataclass(frozen=True)
+class Pool:
+    """What stands behind readings of a long trace, each of which is the mean of successive single ones; shapes (n,).
+
+    ``of`` is the number of single readings, ``many`` of those that are numbers, and ``weight`` is the length of these
+    over that of one, which is ``aperture_s``.
+    """
+
+    of: Floats
+    many: Floats
+    weight: Floats
+    aperture_s: float
+
+
+@dataclass(frozen=True)
 class Readings:
     """One rail in watts on the run's axis, shapes (n,).
 
-    ``ok`` is False where a reading is not a number. ``overload`` is True where a reading is only a lower bound.
+    ``ok`` is False where a reading is not a number. ``overload`` is True where a reading is only a lower bound. A
+    reading of a long trace is the mean of successive ones (``pool``); ``period_s`` and ``aperture_s`` are of single
+    ones in any case.
     """
 
     rail: Rail
@@ -102,10 +118,46 @@ class Readings:
     """The step of a counter in joules; 0 if it is not stated."""
     supply: Supply | None = None
     """For a rail of amperes: the volts that were measured beside it."""
-    floor: Bools = field(default_factory=lambda: np.zeros(0, bool))
-    """True where a reading is only an upper bound, shape (n,), or empty."""
+    floor: Bools | Floats = field(default_factory=lambda: np.zeros(0, bool))
+    """True where a reading is only an upper bound, or the share of single ones that are, shape (n,), or empty."""
     lifted_w: Floats = field(default_factory=lambda: np.zeros(0))
     """How far such readings were moved to what they hide on average, shape (n,), or empty."""
+    pool: Pool | None = None
+    """For a long trace: the single readings behind each; None if each stands for itself."""
+
+    @property
+    def aperture_s(self) -> float:
+        """Return the median length of a single reading."""
+        return float(np.median(self.end_s - self.start_s)) if self.pool is None else self.pool.aperture_s
+
+    @property
+    def uneven(self) -> bool:
+        """Return whether readings count by their length: the intervals of a counter, and means of single readings."""
+        return self.counter or self.pool is not None
+
+    @property
+    def many(self) -> Floats:
+        """Return the single readings behind each, shape (n,)."""
+        return np.ones(len(self.watts)) if self.pool is None else self.pool.many
+
+    def count(self, which: Bools) -> int:
+        """Return the number of single readings behind those that are marked, shape (n,)."""
+        return int(np.count_nonzero(which)) if self.pool is None else round(float(self.pool.many[which].sum()))
+
+    def pace(self) -> Floats:
+        """Return the time from each reading to the next in periods, less the single ones behind it but one."""
+        of = 1.0 if self.pool is None else self.pool.of[:-1]
+        return np.asarray(np.diff(self.start_s) / self.period_s - (of - 1.0))
+
+    def shares(self, which: Bools) -> Floats:
+        """Return weights that make the mean of the readings that are marked, shape (n,)."""
+        if self.pool is None:
+            return np.asarray(which / np.count_nonzero(which))
+        return np.asarray(np.where(which, self.pool.many, 0.0) / self.pool.many[which].sum())
+
+    def adjacent(self) -> Bools:
+        """Return which readings follow the one before without a pause, shape (n - 1,)."""
+        return np.asarray(np.diff(self.start_s) < 1.5 * self.period_s)
 
 
 def timebase_of(run: Run, clock: str, rail: str | None = None) -> Timebase:
@@ -215,7 +267,7 @@ def volts_of(trace: Trace, timebase: Timebase) -> Volts:
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
     start = end if trace.rail.kind == "point" else start
     over = trace.overload | (trace.value >= trace.rail.range_max if trace.rail.range_max is not None else False)
-    return Volts(trace.rail, start, end, trace.value, _numbers(trace.value), over)
+    return Volts(trace.rail, start, end, trace.value, numbers(trace.value), over)
 
 
 def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) -> Readings:
@@ -226,11 +278,11 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     """
     rail, c = trace.rail, trace.rail.conversion
     start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
-    raw, ok, overload = trace.value, _numbers(trace.value), trace.overload
+    raw, ok, overload = trace.value, numbers(trace.value), trace.overload
     counter = rail.kind == "cumulative"
     floor = np.zeros(len(raw), bool)
     if not counter:
-        ended, floor = apparent_ends(raw)
+        ended, floor = apparent_ends(raw).clipped(raw)
         overload = overload | ended
     if rail.range_max is not None:
         overload = overload | (raw >= rail.range_max)
@@ -270,8 +322,8 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     )
 
 
-def _numbers(values: Floats) -> Bools:
-    """Which readings are numbers that an instrument can mean; shape (n,)."""
+def numbers(values: Floats) -> Bools:
+    """Return which readings are numbers that an instrument can mean; shape (n,)."""
     return np.asarray(np.abs(values) <= PLAUSIBLE)
 
 

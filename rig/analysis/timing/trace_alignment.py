@@ -35,6 +35,10 @@ MOST_RATES = 16
 """Rates on either side of the bracketed rate from which fits begin."""
 COARSE_POINTS = 1 << 18
 """With more readings than this, the coarse search averages neighbours, as far as the spans allow."""
+KNOWN = 0.5
+"""Part of a shift that slopes must show beside levels."""
+EMPTY = 4096
+"""Successive slots without a reading from which stretches are looked at one by one."""
 MOST_LONGER = 0.5
 """Part of a gap up to which activity beside the spans is looked for."""
 LEAST_BEYOND, LEAST_GAIN = 0.1, 0.1
@@ -199,13 +203,17 @@ def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tu
     steps = math.ceil(reach_s / period_s)
     if steps == 0:
         return [(1.0, 0.0)]
-    values = np.bincount(slot, weights=e.watts)
-    if joined > 1:
-        values = values / np.maximum(np.bincount(slot), 1)
-    start = e.start_s[0] + period_s * np.arange(-steps, len(values) + steps)
     length = float(np.median(e.end_s - e.start_s)) if joined == 1 else period_s
-    train = mean_signal(activity, start, start + length, e.tau_s)
-    score = correlate(train, values, mode="valid", method="fft")
+    score = np.zeros(2 * steps + 1)
+    # where a long trace is looked at in stretches, most slots are empty
+    for part in np.split(np.arange(len(slot)), np.flatnonzero(np.diff(slot) > EMPTY + 4 * steps) + 1):
+        at = slot[part] - slot[part[0]]
+        values = np.bincount(at, weights=e.watts[part])
+        if joined > 1:
+            values = values / np.maximum(np.bincount(at), 1)
+        start = e.start_s[0] + period_s * (slot[part[0]] + np.arange(-steps, len(values) + steps))
+        train = mean_signal(activity, start, start + length, e.tau_s)
+        score += correlate(train, values, mode="valid", method="fft")
     if score.max() <= 0:
         return []
     peaks, _ = find_peaks(np.concatenate([[-np.inf], score, [-np.inf]]), height=RIVAL * float(score.max()))
@@ -276,8 +284,11 @@ def _judged(e: Excess, trains: list[Edges], fit: _Fit, ref: float, rate_reach: f
     scale = max(noise, float(np.sqrt(np.mean(residual[edge] ** 2))))
     design = np.column_stack([*columns, both, both * lever])
     known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
-    cov = np.linalg.pinv(design.T @ design + np.outer(known, known))
+    information = design.T @ design + np.outer(known, known)
+    cov = np.linalg.pinv(information)
     if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace that consists of rounding errors has no edges
+        return None
+    if (information @ cov)[-2, -2] < KNOWN:  # spans in step with the readings change level and place alike
         return None
     sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
     split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]

@@ -73,7 +73,7 @@ def test_a_line_through_neighbouring_gaps_gives_the_level_under_a_span() -> None
     gap = (middle_s % 2.0) > 1.0
     windows_s = np.array([[2.0, 3.0], [4.0, 5.0], [6.0, 7.0]])
 
-    weight = gap_weights(gap, middle_s, windows_s)
+    weight = gap_weights(gap, np.ones(len(gap)), middle_s, windows_s)
 
     assert weight.sum() == pytest.approx(1.0)
     assert weight @ middle_s == pytest.approx(4.5)

@@ -15,7 +15,7 @@ NOISE = RNG.normal(0.0, 0.01, len(LEVEL))
 
 def ends(values: Floats) -> list[list[float]]:
     """The values at which readings stop from above, and from below."""
-    return [np.unique(values[stopped]).tolist() for stopped in apparent_ends(values)]
+    return [np.unique(values[stopped]).tolist() for stopped in apparent_ends(values).clipped(values)]
 
 
 @pytest.mark.parametrize("end", [1.5, 2.9, 3.0])

@@ -1,0 +1,312 @@
+"""Every reading of a long trace, summed into means over pieces that the estimators never divide.
+
+The estimators ask on which side of a few moments a reading lies: the ends of spans and of idle windows, and these
+moved by the uncertainty of the clock and by the settling of the filter. A reading that holds such a moment is a piece
+by itself, so a sum over pieces is the same sum over single readings. Besides, the whole trace is divided evenly.
+Readings at the end of the range stay apart, with their neighbours, because their errors depend on these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s, merged
+from rig.analysis.timing.range_end import Ends
+from rig.analysis.timing.stretches import Seconds, before
+from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
+from rig.analysis.timing.timebase import Timebase
+from rig.analysis.timing.timeline import Activity, Pool, Readings, numbers, volts_of
+from rig.errors import DataError
+from rig.recording.conversion import PLAUSIBLE, to_watts
+from rig.recording.reader import Trace
+from rig.recording.stored import GridTicks
+from rig.types import Bools, Floats, Indices, Rail
+
+BLOCK = 1 << 17
+"""Readings that are summed together; a block in double precision fits into the second-level cache."""
+MOST_APART = 1 << 18
+"""Runs of readings at the end of the range that stay apart; after so many, a piece that holds one counts as one."""
+
+
+def moments_s(activity: Activity, sigma_s: float, host_sigma_s: float, tau_s: float) -> Floats:
+    """Return the moments that the estimators ask for, shape (k,), in any order.
+
+    ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, ``host_sigma_s`` that of idle windows.
+    """
+    windows = [*(p.windows_s for p in activity.phases.values()), activity.excluded_s()]
+    on, off = np.concatenate(windows).T
+    reach, settled = margin_s(sigma_s, tau_s), margin_s(0.0, tau_s)
+    quiet = activity.idle_s + np.array([2.0 * host_sigma_s + SETTLE_TAU * tau_s, -2.0 * host_sigma_s])
+    inner = (on + (2.0 * sigma_s + SETTLE_TAU * tau_s), off - 2.0 * sigma_s)
+    return np.concatenate([on + reach[0], on, *inner, off, off + settled[1], off + reach[1], quiet.ravel()])
+
+
+def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
+    """Return the uncertainty of the ends of spans among the readings; ``sigma_s`` is that between both clocks.
+
+    It includes the step of the stamps, and the time between apertures in which ends stay hidden, as far as spans keep
+    step with the readings.
+    """
+    on_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))[:, 0]
+    unseen_s = 0.0 if r.counter else max(r.period_s - r.aperture_s, 0.0) * in_step(on_s, r.period_s)
+    return math.hypot(sigma_s, 0.5 * activity.step_s, 0.5 * unseen_s)
+
+
+def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Indices:
+    """Return the numbers of readings at which pieces begin: 0 first, the number of all readings last.
+
+    Pieces end at ``moments``, and at as many places as divide the trace ``evenly``.
+    """
+    n = len(trace.value)
+    moments = np.unique(moments)
+    # a reading that holds a moment begins a piece and ends it
+    first = before(trace.end_tick, seconds, moments, also_at=True)
+    last = before(trace.start_tick, seconds, moments)
+    return np.unique(np.concatenate([[0, n], first, last, np.arange(0, n, -(-n // evenly))]))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A trace of volts and its clock, and the clock of the amperes."""
+
+    trace: Trace
+    timebase: Timebase
+    own: Timebase
+
+    def of(self, amperes: Trace, like: Readings, a: int, b: int) -> tuple[Supply, Bools, Bools]:
+        """Return the supply at the readings ``a`` to ``b``, where it is known, and where it is an overload."""
+        supply = like.supply
+        assert supply is not None
+        if self._on_one_grid(amperes):
+            part = self.trace.part(a, b)
+            return replace(supply, volts=part.value, sag=None), numbers(part.value), part.overload
+        more = 0 if supply.sag is None else int(4.0 * supply.window_s / like.period_s) + 2
+        first, last = max(a - more, 0), min(b + more, len(amperes.value))
+        part = amperes.part(first, last)
+        start, end = (self.own.seconds(t) for t in (part.start_tick, part.end_tick))
+        start = end if amperes.rail.kind == "point" else start
+        n, reach_s, seconds = len(self.trace.value), 4.0 * supply.window_s, self.timebase.seconds
+        low, high = before(self.trace.start_tick, seconds, np.array([start[0] - reach_s, end[-1] + reach_s]))
+        shown = volts_of(self.trace.part(max(int(low) - 2, 0), min(int(high) + 2, n)), self.timebase)
+        volts, known, over = mean_volts(shown, start, end)
+        sag = None
+        if supply.sag is not None:
+            own = Volts(amperes.rail, start, end, part.value, numbers(part.value), part.overload)
+            volts, sag = sagging(shown, volts, own, supply.sag)
+        mine = slice(a - first, b - first)
+        sag = sag and replace(sag, lever=sag.lever[mine])
+        return replace(supply, volts=volts[mine], sag=sag), known[mine], over[mine]
+
+    def _on_one_grid(self, amperes: Trace) -> bool:
+        both = (self.trace, amperes)
+        ticks = [(t.clock, t.rail.kind, t.start_tick, t.end_tick) for t in both if isinstance(t.start_tick, GridTicks)]
+        return len(ticks) == 2 and ticks[0] == ticks[1]
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over pieces of one block, by name, and the number of the reading at which each piece begins."""
+
+    start: Indices
+    of: dict[str, Floats]
+    begins: bool
+    """Whether the first piece begins at a cut, and not in the block before."""
+
+
+def pooled(
+    trace: Trace,
+    like: Readings,
+    ends: Ends,
+    seconds: Seconds,
+    cuts: Indices,
+    beside: Beside | None = None,
+    block: int = BLOCK,
+) -> Readings:
+    """Return the whole trace as means over the pieces between ``cuts``.
+
+    ``like`` are single readings of it, on the same time, whose conversion holds for all. ``ends`` are the values at
+    which its readings stop. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings that are
+    not in order of time.
+    """
+    found = list(_blocks(trace, like, ends, seconds, cuts, beside, block))
+    start = np.concatenate([sums.start for sums in found])
+    first = np.ones(len(start), bool)
+    first[np.cumsum([0, *(len(sums.start) for sums in found[:-1])])] = [sums.begins for sums in found]
+    at = np.flatnonzero(first)
+    start = start[at]
+    total = {
+        name: np.add.reduceat(np.concatenate([sums.of.get(name, np.zeros(len(sums.start))) for sums in found]), at)
+        for name in {key: None for sums in found for key in sums.of}
+    }
+    last = np.append(start[1:], len(trace.value)) - 1
+    many, weight = total["many"], total.get("weight", total["many"])
+    held = np.maximum(weight, 1e-300)
+    clipped = total.get("clipped", np.zeros(len(start)))
+    floor = total["floor"] / np.maximum(many, 1.0) if "floor" in total else np.zeros(0, bool)
+    watts = total["watts"] / held
+    supply = like.supply and replace(
+        like.supply,
+        amperes=total["amperes"] / held,
+        volts=total["volts"] / held,
+        sag=like.supply.sag and replace(like.supply.sag, lever=total["lever"] / held),
+    )
+    return replace(
+        like,
+        start_s=seconds(trace.start_tick[start]),
+        end_s=seconds(trace.end_tick[last]),
+        watts=watts,
+        raw=watts,
+        ok=many > 0.0,
+        overload=clipped > 0.0,
+        floor=floor,
+        supply=supply,
+        pool=Pool(np.diff(np.append(start, len(trace.value))).astype(np.float64), many, weight, like.aperture_s),
+    )
+
+
+def _blocks(
+    trace: Trace,
+    like: Readings,
+    ends: Ends,
+    seconds: Seconds,
+    cuts: Indices,
+    beside: Beside | None,
+    block: int,
+) -> Iterator[_Sums]:
+    n, apart, last_s = len(trace.value), 0, -np.inf
+    for a in range(0, n, block):
+        b = min(a + block, n)
+        low, high = np.searchsorted(cuts, [a, b])
+        start, begins = cuts[low:high], bool(cuts[low] == a)
+        raw = np.asarray(trace.value[a:b]).astype(np.float64)
+        least, most = float(raw.min()), float(raw.max())
+        ok = None if least >= -PLAUSIBLE and most <= PLAUSIBLE else numbers(raw)
+        weight = None
+        if not trace.uniform:
+            on_s, off_s = (seconds(t[a:b]) for t in (trace.start_tick, trace.end_tick))
+            _check_order(trace, on_s, last_s)
+            last_s = float(on_s[-1])
+            if trace.rail.kind != "point":
+                weight = (off_s - on_s) / max(like.aperture_s, 1e-300)
+                ok = (numbers(raw) if ok is None else ok) & (weight > 0.0)
+        clipped, floor = _clipped(trace, ends, raw, (a, b), (least, most))
+        if beside is None:
+            of = {"watts": to_watts(raw if ok is None else np.where(ok, raw, 0.0), trace.rail.conversion)}
+        else:
+            supply, known, over = beside.of(trace, like, a, b)
+            ok = known if ok is None else ok & known
+            clipped = over if clipped is None else clipped | over
+            of = _products(trace, supply, raw, ok)
+        if clipped is not None and clipped.any():
+            if apart < MOST_APART:
+                alone = _alone(clipped) + a
+                start = np.union1d(start, alone[(alone > a) & (alone < b)])
+                apart += len(alone) // 4
+            of["clipped"] = clipped.astype(np.float64)
+        if floor is not None:
+            of["floor"] = floor.astype(np.float64)
+        if not begins:
+            start = np.append(a, start)
+        yield _Sums(start, _sums(of, start - a, len(raw), ok, weight), begins)
+
+
+def _products(trace: Trace, supply: Supply, raw: Floats, ok: Bools) -> dict[str, Floats]:
+    """What amperes and the volts beside them add up to, by name, for each reading."""
+    amperes, volts = np.where(ok, raw, 0.0), np.where(ok, supply.volts, 0.0)
+    of = {"watts": to_watts(amperes, trace.rail.conversion, volts), "amperes": amperes, "volts": volts}
+    return of if supply.sag is None else of | {"lever": supply.sag.lever}
+
+
+def _sums(of: dict[str, Floats], start: Indices, n: int, ok: Bools | None, weight: Floats | None) -> dict[str, Floats]:
+    """Sums by name over pieces that begin at ``start``; ``weight`` are lengths of readings, if these differ."""
+    if ok is None and weight is None:
+        many = np.diff(np.append(start, n)).astype(np.float64)
+        return {name: np.add.reduceat(x, start) for name, x in of.items()} | {"many": many, "weight": many}
+    good = np.ones(n) if ok is None else ok.astype(np.float64)
+    each = good if weight is None else weight * good
+    weighted = {name: x if name in ("clipped", "floor") else x * each for name, x in of.items()}
+    return {name: np.add.reduceat(x, start) for name, x in (weighted | {"many": good, "weight": each}).items()}
+
+
+def _clipped(
+    trace: Trace, ends: Ends, raw: Floats, at: tuple[int, int], extent: tuple[float, float]
+) -> tuple[Bools | None, Bools | None]:
+    """Which readings of a block are only a lower bound, and which only an upper bound; None for none."""
+    (a, b), (least, most) = at, extent
+    flagged = np.asarray(trace.overload[a:b])
+    top = trace.rail.range_max
+    over = flagged if flagged.any() else None
+    if top is not None and not most < top:
+        over = (raw >= top) if over is None else over | (raw >= top)
+    inner = [v for v in ends.upper if not (v < least or v > most)]
+    floored = ends.floor is not None and not least > ends.floor
+    if not inner and not floored:
+        return over, None
+    upper, floor = ends.clipped(raw)
+    return (upper if over is None else over | upper), floor if floored else None
+
+
+def _alone(clipped: Bools) -> Indices:
+    """Where pieces begin that hold a run of clipped readings, or the reading before or after one."""
+    change = np.flatnonzero(np.diff(np.concatenate([[False], clipped, [False]]).astype(np.int8))).reshape(-1, 2)
+    return np.unique((change[:, [0, 0, 1, 1]] + np.array([-1, 0, 0, 1])).ravel())
+
+
+def _check_order(trace: Trace, start_s: Floats, before_s: float) -> None:
+    if np.any(np.diff(start_s, prepend=before_s) <= 0.0):
+        raise DataError(
+            f"the readings of rail {trace.rail.name} do not move forward in time",
+            field="start_tick",
+            value=trace.rail.name,
+            remedy="Check the trace for wrapped or repeated time stamps",
+        )
+
+
+# ---- traces that are not looked into --------------------------------------------------------
+
+
+def thinned(trace: Trace, at_once: int) -> Trace:
+    """Return a long trace of a counter with as many of its readings as may be looked at; others as they are."""
+    n = len(trace.value)
+    if n <= at_once or trace.rail.kind != "cumulative":
+        return trace
+    kept = np.append(np.arange(0, n - 1, -(-n // at_once)), n - 1)
+    return replace(
+        trace,
+        start_tick=np.asarray(trace.start_tick[kept]),
+        end_tick=np.asarray(trace.end_tick[kept]),
+        value=np.asarray(trace.value[kept]),
+        overload=np.asarray(trace.overload[kept]),
+        uniform=False,
+    )
+
+
+def proportional(rail: Rail) -> bool:
+    """Return whether the mean of readings gives the mean of power."""
+    return rail.conversion.supply_rail is None and rail.conversion.burden_ohm == 0.0
+
+
+def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) -> Trace:
+    """Return a trace on a uniform grid as means of as many successive readings as make it ``at_once`` long or less.
+
+    A mean is NaN if any of its readings is not a number, and an overload if any is. If each reading was delivered
+    ``copies`` times, the means stand where one of each stands.
+    """
+    n = len(trace.value)
+    many = -(-n // (at_once * copies)) * copies
+    whole = n // many * many
+    step = max(block // many, 1) * many
+    values, overloads = list[Floats](), list[Bools]()
+    for a in range(0, whole, step):
+        part = trace.part(a, min(a + step, whole))
+        values.append(np.where(numbers(part.value), part.value, np.nan).reshape(-1, many).mean(axis=1))
+        overloads.append(np.asarray(part.overload.reshape(-1, many).any(axis=1)))
+    first = np.arange(0, whole, many) // copies
+    start, end = np.asarray(trace.start_tick[first]), np.asarray(trace.end_tick[first + many // copies - 1])
+    rail = replace(trace.rail, rate_hz=trace.rail.rate_hz * copies / many)
+    return replace(trace, rail=rail, start_tick=start, end_tick=end, value=np.concatenate(values),
+                   overload=np.concatenate(overloads))  # fmt: skip

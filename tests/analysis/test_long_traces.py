@@ -1,0 +1,107 @@
+"""A trace that is too long to be looked at reading by reading gives the figures that it gives as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fixtures.worlds.lab_kinds import KINDS
+from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from fixtures.worlds.more_lab_kinds import KINDS as MORE
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
+from rig.recording.reader import Run, open_run
+
+POWERS = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
+ALIKE = 0.3
+"""Half-widths by which a figure of stretches and sums may differ from that of single readings."""
+
+
+def recorded(seed: int, kind: str, folder: Path, block: int | None = None) -> tuple[Lab, Run]:
+    lab = plain_lab(seed, kind)
+    {"plain": lambda _: None, **KINDS, **MORE}[kind](lab)
+    write(lab, folder / "run", block)
+    return lab, open_run(folder / "run")
+
+
+def readings(run: Run) -> int:
+    return len(run.traces["core"].value)
+
+
+def agree(whole: Result, looked_into: Result, alike: float = ALIKE) -> None:
+    for name in POWERS:
+        first, second = whole.quantities[name], looked_into.quantities[name]
+        assert abs(second.value - first.value) <= alike * first.half_width(), name
+        assert 0.8 < second.half_width() / first.half_width() < 1.3, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("plain", 2),
+        ("gated_at_once", 1),
+        ("class_of_powers", 0),
+        ("filter_declared", 1),
+        ("clips_at_zero", 0),
+        ("range_switch_lags", 0),
+        ("volts_read_slowly", 0),
+        ("stamps_on_arrival", 1),
+        ("synchronous_part_aperture", 0),
+    ],
+)
+def test_stretches_and_sums_agree_with_the_whole(kind: str, seed: int, tmp_path: Path) -> None:
+    lab, run = recorded(seed, kind, tmp_path)
+    looked_into = evaluate(run, at_once=readings(run) // 4)
+    agree(evaluate(run), looked_into)
+    for name, true in lab.truth().items():
+        low, high = looked_into.quantities[name].interval()
+        assert low <= true <= high, name
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("lost_block", 0), ("wrong_rate", 2), ("every_reading_twice", 1)])
+def test_what_contradicts_the_grid_is_found_in_means_of_the_whole(kind: str, seed: int, tmp_path: Path) -> None:
+    _, run = recorded(seed, kind, tmp_path)
+    agree(evaluate(run), evaluate(run, at_once=readings(run) // 4))
+
+
+def test_a_trace_that_stays_in_its_file_gives_the_same_figures(tmp_path: Path) -> None:
+    _, run = recorded(3, "plain", tmp_path)
+    at_once = readings(run) // 3
+    stored = open_run(tmp_path / "run", at_once=at_once)
+    assert not isinstance(stored.traces["core"].value, np.ndarray)
+    assert evaluate(stored, at_once).to_json() == evaluate(run, at_once).to_json()
+
+
+def test_the_number_of_readings_is_that_of_the_trace(tmp_path: Path) -> None:
+    _, run = recorded(2, "plain", tmp_path)
+    idle = [evaluate(run, at_once).quantities["idle_power_w"].n for at_once in (10**6, readings(run) // 4)]
+    assert idle[0] == idle[1]
+
+
+@pytest.mark.parametrize("blocks", [1 << 10, 1 << 14])
+def test_a_recording_written_by_blocks_has_the_truth_inside(blocks: int, tmp_path: Path) -> None:
+    lab, run = recorded(4, "plain", tmp_path, blocks)
+    found = evaluate(run, at_once=readings(run) // 4)
+    for name, true in lab.truth().items():
+        low, high = found.quantities[name].interval()
+        assert low <= true <= high, name
+
+
+def spread(of: Callable[[int], tuple[float, float]], seeds: range) -> float:
+    """Root mean square of differences in units of half a 95 % interval."""
+    return math.sqrt(float(np.mean([(d / half) ** 2 for d, half in map(of, seeds)])))
+
+
+def test_over_many_benches_stretches_add_little_to_what_is_stated(tmp_path: Path) -> None:
+    def difference(seed: int) -> tuple[float, float]:
+        _, run = recorded(seed, "plain", tmp_path / str(seed))
+        first, second = (
+            evaluate(run, at_once).quantities["dynamic_power_w"] for at_once in (10**6, readings(run) // 4)
+        )
+        return second.value - first.value, first.half_width()
+
+    assert spread(difference, range(10, 14)) < 0.1

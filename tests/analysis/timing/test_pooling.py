@@ -1,0 +1,182 @@
+"""All readings of a long trace in means: sums over pieces are those over readings, however they are divided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.analysis.timing.pooling import cuts_of, in_means, moments_s, pooled
+from rig.analysis.timing.range_end import apparent_ends
+from rig.analysis.timing.stretches import first_not, single, stretches
+from rig.analysis.timing.timebase import Timebase, host_timebase
+from rig.analysis.timing.timeline import Activity, Phase, Readings, readings_of
+from rig.recording.reader import Trace
+from rig.recording.stored import GridTicks
+from rig.types import Conversion, Floats, Rail
+
+N, HZ = 3000, 1000.0
+CLOCK = host_timebase(0)
+
+
+def trace_of(value: Floats, rail: Rail | None = None, overload: np.ndarray | None = None) -> Trace:
+    start: Any = GridTicks(0, 1_000_000, len(value))
+    end: Any = GridTicks(0, 1_000_000, len(value), 1_000_000)
+    over = np.zeros(len(value), bool) if overload is None else overload
+    return Trace(rail or Rail("core", rate_hz=HZ), "meter", "host", start, end, value, over, True)
+
+
+def single_of(trace: Trace) -> Readings:
+    return readings_of(trace.part(0, len(trace.value)), CLOCK)
+
+
+def means_of(trace: Trace, like: Readings, cuts: np.ndarray, block: int = 700) -> Readings:
+    return pooled(trace, like, apparent_ends(like.raw), CLOCK.seconds, cuts, block=block)
+
+
+def lost(value: Floats, seed: int, share: float) -> Floats:
+    gone = np.random.default_rng(seed).random(len(value)) < share
+    return np.where(gone, np.nan, value)
+
+
+values = st.integers(0, 2**32 - 1).map(lambda seed: lost(np.random.default_rng(seed).normal(1.0, 0.3, N), seed, 0.02))
+places = st.lists(st.integers(0, N), max_size=12).map(lambda found: np.unique([0, N, *found]))
+
+
+@settings(deadline=None, max_examples=30)
+@given(value=values, cuts=places, blocks=st.tuples(st.integers(1, N), st.integers(50, 2 * N)))
+def test_blocks_of_any_size_give_the_same_sums(value: Floats, cuts: np.ndarray, blocks: tuple[int, int]) -> None:
+    trace = trace_of(value)
+    like = single_of(trace)
+    small, large = (means_of(trace, like, cuts, max(block, 40)) for block in blocks)
+    for name in ("start_s", "end_s", "ok", "overload"):
+        np.testing.assert_array_equal(getattr(small, name), getattr(large, name))
+    np.testing.assert_array_equal(small.many, large.many)
+    np.testing.assert_allclose(small.watts, large.watts, rtol=1e-12)
+
+
+@settings(deadline=None, max_examples=30)
+@given(value=values, cuts=places, fewer=places)
+def test_energy_adds_up_over_adjacent_windows(value: Floats, cuts: np.ndarray, fewer: np.ndarray) -> None:
+    trace = trace_of(value)
+    like = single_of(trace)
+    fine, coarse = means_of(trace, like, np.union1d(cuts, fewer)), means_of(trace, like, fewer)
+    at = np.searchsorted(fine.start_s, coarse.start_s)
+    np.testing.assert_allclose(np.add.reduceat(fine.many * fine.watts, at), coarse.many * coarse.watts, rtol=1e-11)
+    assert np.isclose(float(fine.many @ fine.watts), float(np.nansum(value)), rtol=1e-12)
+    assert fine.many.sum() == np.count_nonzero(like.ok)
+
+
+def test_a_piece_of_one_reading_is_that_reading() -> None:
+    value = lost(np.random.default_rng(3).normal(1.0, 0.3, N), 3, 0.01)
+    rail = Rail("core", rate_hz=HZ, range_max=1.8, conversion=Conversion("A", supply_v=1.2, burden_ohm=0.05))
+    trace = trace_of(value, rail)
+    like = single_of(trace)
+    found = means_of(trace, like, np.arange(N + 1))
+    for name in ("start_s", "end_s", "ok", "overload", "watts"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(like, name))
+
+
+def test_power_of_a_shunt_is_the_mean_of_squares_not_the_square_of_the_mean() -> None:
+    value = np.tile([0.5, 1.5], N // 2)
+    trace = trace_of(value, Rail("core", rate_hz=HZ, conversion=Conversion("A", supply_v=1.0, burden_ohm=0.1)))
+    found = means_of(trace, single_of(trace), np.array([0, N]))
+    np.testing.assert_allclose(found.watts, 1.0 - 0.1 * np.mean(value**2))
+
+
+def test_readings_at_the_end_of_the_range_stay_apart_with_their_neighbours() -> None:
+    value = np.random.default_rng(1).normal(1.0, 0.01, N)
+    value[[100, 101, 2000]] = 3.0
+    trace = trace_of(value, Rail("core", rate_hz=HZ, range_max=3.0))
+    found = means_of(trace, single_of(trace), np.array([0, N]))
+    begin = np.round(found.start_s * HZ).astype(int).tolist()
+    assert begin == [0, 99, 100, 102, 103, 1999, 2000, 2001, 2002]
+    assert np.flatnonzero(found.overload).tolist() == [2, 6]
+    np.testing.assert_allclose(found.watts[found.overload], 3.0)
+
+
+def test_a_clock_between_readings_counts_by_its_stamps() -> None:
+    rng = np.random.default_rng(5)
+    edges = np.cumsum(rng.integers(500_000, 1_500_000, N + 1))
+    value = rng.normal(1.0, 0.2, N)
+    trace = Trace(Rail("core"), "meter", "host", edges[:-1], edges[1:], value, np.zeros(N, bool), False)
+    found = means_of(trace, single_of(trace), np.array([0, 10, 1234, N]))
+    np.testing.assert_allclose(found.watts[1], np.average(value[10:1234], weights=np.diff(edges)[10:1234]))
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 1000), sigma_s=st.floats(1e-5, 0.02), tau_s=st.sampled_from([0.0, 0.003]))
+def test_pieces_lie_on_one_side_of_every_moment_that_is_asked_for(seed: int, sigma_s: float, tau_s: float) -> None:
+    rng = np.random.default_rng(seed)
+    trace, busy = trace_of(rng.normal(size=N)), activity(rng)
+    moments = moments_s(busy, sigma_s, 0.001, tau_s)
+    cuts = cuts_of(trace, CLOCK.seconds, moments, 10)
+    assert cuts[0] == 0
+    assert cuts[-1] == N
+    begin, end = CLOCK.seconds(trace.start_tick[cuts[:-1]]), CLOCK.seconds(trace.end_tick[cuts[1:] - 1])
+    within = (moments[:, None] > begin) & (moments[:, None] < end)
+    several = np.diff(cuts) > 1
+    assert not np.any(within[:, several])
+
+
+def activity(rng: np.random.Generator, spans: int = 20) -> Activity:
+    on = 0.5 + np.cumsum(rng.uniform(0.06, 0.1, spans))
+    windows = np.column_stack([on, on + rng.uniform(0.01, 0.05, spans)])
+    ones = np.ones(spans, dtype=np.int64)
+    none = np.zeros((0, 2))
+    phases = {"inference": Phase(windows, ones, ones, np.arange(spans))}
+    return Activity(phases, none, none, np.array([[0.05, 0.4], [2.6, 2.95]]), False)
+
+
+def test_stretches_hold_the_idle_windows_the_first_and_the_last_span_and_both_ends() -> None:
+    rng = np.random.default_rng(2)
+    trace, busy = trace_of(rng.normal(size=N)), activity(rng)
+    windows_s, part = stretches(trace, CLOCK, busy, 0.005, 1500)
+    shown = single(trace, CLOCK, windows_s)
+    spans = busy.phases["inference"].windows_s
+    kept = part.phases["inference"].windows_s
+    assert len(shown.value) < N
+    assert kept[0].tolist() == spans[0].tolist()
+    assert kept[-1].tolist() == spans[-1].tolist()
+    for moment in (0.001, 0.225, 2.775, N / HZ - 0.002, *kept.ravel()):
+        assert np.any((windows_s[:, 0] <= moment) & (windows_s[:, 1] >= moment)), moment
+
+
+def test_a_long_trace_costs_no_more_readings_than_may_be_looked_at() -> None:
+    start: Any = GridTicks(0, 1000, 10**9)
+    end: Any = GridTicks(0, 1000, 10**9, 1000)
+    trace = Trace(Rail("core", rate_hz=1e6), "meter", "host", start, end, start, np.zeros(0, bool), True)
+    on = 50.0 + 0.05 * np.arange(18_000)
+    ones = np.ones(len(on), dtype=np.int64)
+    phases = {"inference": Phase(np.column_stack([on, on + 0.03]), ones, ones, ones)}
+    none = np.zeros((0, 2))
+    busy = Activity(phases, none, none, np.array([[1.0, 49.0], [951.0, 999.0]]), False)
+    windows_s, part = stretches(trace, CLOCK, busy, 0.003, 1 << 20)
+    assert np.sum(windows_s[:, 1] - windows_s[:, 0]) * 1e6 < 1 << 20
+    assert len(part.phases["inference"].windows_s) >= 8
+
+
+@given(limits=st.lists(st.floats(-10.0, N + 10.0), min_size=1, max_size=20))
+def test_first_not_is_a_search_in_sorted_numbers(limits: list[float]) -> None:
+    at = np.array(limits)
+    np.testing.assert_array_equal(first_not(lambda k: k < at, N, len(at)), np.searchsorted(np.arange(N), at))
+
+
+def test_means_of_a_whole_trace_keep_its_time_and_its_mean() -> None:
+    trace = trace_of(np.random.default_rng(4).normal(1.0, 0.1, N))
+    found = in_means(trace, 400, block=1000)
+    assert len(found.value) == 375
+    np.testing.assert_allclose(found.value, np.asarray(trace.value).reshape(-1, 8).mean(axis=1))
+    assert found.end_tick[-1] == trace.end_tick[-1]
+    assert found.rail.rate_hz == HZ / 8
+
+
+def test_a_clock_that_is_moved_moves_the_means() -> None:
+    trace = trace_of(np.random.default_rng(4).normal(1.0, 0.1, N))
+    late: Timebase = replace(CLOCK, ref_s=0.25)
+    like = readings_of(trace.part(0, N), late)
+    found = pooled(trace, like, apparent_ends(like.raw), late.seconds, np.array([0, 100, N]))
+    np.testing.assert_allclose(found.start_s, [0.25, 0.35])

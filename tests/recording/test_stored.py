@@ -1,0 +1,80 @@
+"""Columns that stay in their file say what the file holds, however it is divided, stored and asked."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.recording.stored import GridTicks, Stored, batches_of
+
+N = 500
+
+
+def written(
+    path: Path, cuts: list[int], compression: str | None, absent: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(len(cuts))
+    value, flags = rng.normal(size=N).astype(np.float32), (rng.random(N) < 0.1).astype(np.uint8)
+    missing = rng.random(N) < 0.05 if absent else np.zeros(N, bool)
+    schema = pa.schema([("value", pa.float32()), ("flags", pa.uint8())])
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(str(path), schema, options=options) as stream:
+        edges = [0, *sorted(cuts), N]
+        for a, b in itertools.pairwise(edges):
+            columns = [pa.array(value[a:b], mask=missing[a:b]), pa.array(flags[a:b])]
+            stream.write_batch(pa.record_batch(columns, schema=schema))
+    return np.where(missing, np.nan, value), flags != 0
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    cuts=st.lists(st.integers(0, N), max_size=6),
+    compression=st.sampled_from([None, "lz4", "zstd"]),
+    absent=st.booleans(),
+    ends=st.tuples(st.integers(-N, N), st.integers(-N, N)),
+    places=st.lists(st.integers(-N, N - 1), min_size=1, max_size=20),
+)
+def test_slices_and_places_are_those_of_the_array(
+    tmp_path_factory: pytest.TempPathFactory,
+    cuts: list[int],
+    compression: str | None,
+    absent: bool,
+    ends: tuple[int, int],
+    places: list[int],
+) -> None:
+    path = tmp_path_factory.mktemp("stored") / "core.arrows"
+    value, flagged = written(path, cuts, compression, absent)
+    batches = batches_of(path, [])
+    assert batches is not None
+    for column, array in ((Stored(batches, "value"), value), (Stored(batches, "flags", marks=True), flagged)):
+        assert len(column) == N
+        np.testing.assert_array_equal(column[slice(*ends)], array[slice(*ends)])
+        np.testing.assert_array_equal(column[np.array(places)], array[np.array(places)])
+        np.testing.assert_array_equal(np.asarray(column), array)
+        assert np.array_equal(column[places[0]], array[places[0]], equal_nan=not column.marks)
+
+
+def test_what_a_crash_tore_is_left_out_and_named(tmp_path: Path) -> None:
+    value, _ = written(path := tmp_path / "core.arrows", [200], None)
+    path.write_bytes(path.read_bytes()[:-200])
+    torn: list[str] = []
+    batches = batches_of(path, torn)
+    assert batches is not None
+    np.testing.assert_array_equal(Stored(batches, "value")[:], value[:200])
+    assert torn == ["core.arrows"]
+
+
+@pytest.mark.parametrize(("first", "period", "within"), [(7, 3, None), (7.25, 1.5, 0.5), (2**60, 1000, 999)])
+def test_ticks_of_a_grid_are_those_of_its_array(first: float, period: float, within: float | None) -> None:
+    ticks = GridTicks(first, period, N, within)
+    array = first + period * np.arange(N) + (0 if within is None else within)
+    np.testing.assert_array_equal(ticks[10:300], array[10:300])
+    np.testing.assert_array_equal(ticks[np.array([3, -1])], array[[3, -1]])
+    assert ticks[-1] == array[-1]
+    assert np.asarray(ticks).dtype == array.dtype
