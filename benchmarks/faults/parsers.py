@@ -92,7 +92,7 @@ def parsers(golden: Path) -> Iterator[Parser]:
     yield Parser("windows of an import", (table,), importer_windows.read_windows, "windows.csv")
     yield Parser("windows of a trace", (table,), trace_windows.read_windows, "windows.csv")
     yield Parser("trace", tuple(f.read_bytes() for f in sorted((run / "traces").iterdir())),
-                 lambda f: reader._trace(f, [], {"meter": 1e6}))  # fmt: skip
+                 lambda f: reader._trace(f, [], {"meter": 1e6}, reader.AT_ONCE))  # fmt: skip
     for name in TABLES:
         if (file := run / f"{name}.arrows").is_file():
             yield Parser(f"table {name}", (file.read_bytes(),), partial(_table, name))
