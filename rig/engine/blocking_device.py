@@ -26,7 +26,7 @@ class BlockingDevice:
     one span of the first declared phase in host nanoseconds.
     """
 
-    def __init__(self, run: Run, info: DeviceInfo, load: Load | None, count: Count | None) -> None:
+    def __init__(self, run: Run, info: DeviceInfo, load: Load | None, count: Count | None = None) -> None:
         self._run, self._info, self._load, self._count = run, info, load, count
         self._todo: queue.SimpleQueue[tuple[Sample, int] | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Reply | Exception] = queue.SimpleQueue()
