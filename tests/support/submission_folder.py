@@ -87,5 +87,15 @@ def altered(run: Path, change: Callable[[list[Json]], None], session: Path | Non
         seal.unlink(missing_ok=True)
 
 
+def chained(session: Path, name: str) -> None:
+    """Give the runs of an older session the links that sessions have today."""
+    runs = json.loads((session / "session.json").read_text())["runs"]
+    previous = "0" * 64
+    for number, run in enumerate(runs, start=1):
+        link = {"id": name, "number": number, "of": len(runs), "previous": previous}
+        altered(session / run["path"], lambda lines, link=link: lines[0].update(session=link), session)
+        previous = _sha(session / run["path"] / "events.jsonl")
+
+
 def _sha(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
