@@ -38,7 +38,10 @@ def recording(out: Path, idle_w: float, gap_w: float) -> Path:
         table = pa.table(columns).replace_schema_metadata(about if "core" in name else None)
         with pa.ipc.new_stream(str(out / f"{name}.arrows"), table.schema) as stream:
             stream.write_table(table)
-    files = {f"{n}.arrows": hashlib.sha256((out / f"{n}.arrows").read_bytes()).hexdigest() for n in ("samples", "replies", "traces/core")}
+    files = {
+        f"{n}.arrows": hashlib.sha256((out / f"{n}.arrows").read_bytes()).hexdigest()
+        for n in ("samples", "replies", "traces/core")
+    }
     clocks = [{"name": "host", "tick_hz": 1e9}]
     device = {"name": "square", "mode": "simulator", "clock": None, "phases": ["inference"], "description": "a wave"}
     start = {"type": "start", "schema": "neurorig-run/1", "run_id": out.name, "t0_ns": 0, "clocks": clocks}

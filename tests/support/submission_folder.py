@@ -38,7 +38,13 @@ def submission(folder: Path, session: Path, class_: str = "simulated") -> Path:
     for key, one in results["quantities"].items():
         if one["value"] is not None:
             low, high = one["interval_95"] or (None, None)
-            claims[key] = {"value": one["value"], "unit": one["unit"], "low": low, "high": high, "trials": [one["value"]]}
+            claims[key] = {
+                "value": one["value"],
+                "unit": one["unit"],
+                "low": low,
+                "high": high,
+                "trials": [one["value"]],
+            }
             claims[key]["runs"] = 1
     fields = ("title", "organization", "contact", "date", "availability", "system", "model", "tuning", "split")
     about = dict.fromkeys((*fields, "components", "host", "software", "licence"), "told") | {"notes": ""}
