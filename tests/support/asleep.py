@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +51,9 @@ def recording(out: Path, idle_w: float, gap_w: float) -> Path:
     windows = [(0.05, 2.05), (end_s - 2.1, end_s - 0.05)]
     idle = [{"type": "idle", "on_ns": int(1e9 * a), "off_ns": int(1e9 * b)} for a, b in windows]
     whole, previous = b"", "0" * 64
-    for seq, event in enumerate([start, *idle, {"type": "stop", "error": None, "files": files}]):
+    stop = {"type": "stop", "error": None, "files": files}
+    events: list[dict[str, Any]] = [start, *idle, stop]
+    for seq, event in enumerate(events):
         line = json.dumps({"seq": seq, "prev": previous} | event).encode()
         whole, previous = whole + line + b"\n", hashlib.sha256(line).hexdigest()
     (out / "events.jsonl").write_bytes(whole)

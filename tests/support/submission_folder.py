@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import json
@@ -99,8 +100,12 @@ def chained(session: Path, name: str) -> None:
     previous = "0" * 64
     for number, run in enumerate(runs, start=1):
         link = {"id": name, "number": number, "of": len(runs), "previous": previous}
-        altered(session / run["path"], lambda lines, link=link: lines[0].update(session=link), session)
+        altered(session / run["path"], functools.partial(_linked, link), session)
         previous = _sha(session / run["path"] / "events.jsonl")
+
+
+def _linked(link: Json, lines: list[Json]) -> None:
+    lines[0]["session"] = link
 
 
 def _sha(path: Path) -> str:
