@@ -39,72 +39,83 @@ KEYS = (
 BUGS = (
     (
         "a unit: amperes times 1001 millivolts",
+        "current-burden",
         "rig/recording/conversion.py",
         "return raw * conversion.supply_v",
         "return raw * 1.001 * 1.01 * conversion.supply_v",
     ),
     (
         "a sign: the loss in the shunt is added",
+        "current-burden",
         "rig/recording/conversion.py",
         "conversion.supply_v - raw * raw",
         "conversion.supply_v + raw * raw",
     ),
     (
         "a window edge: no reading after a span",
+        "truth-14",
         "rig/analysis/power/estimators.py",
         "    regions = merged(windows_s + margin)\n",
         "    regions = merged(windows_s + margin * np.array([1.0, -1.0]))\n",
     ),
     (
         "busy time counts the margins",
+        "single-session",
         "rig/analysis/power/estimators.py",
         "    busy = float(np.sum(z * fill))\n",
         "    busy = float(np.sum(z * fill)) * 1.005\n",
     ),
     (
         "a rail is left out of the total",
+        "two-rails",
         "rig/analysis/power/figures.py",
         "totals(figures, [r.rail.name for r in readings],",
         "totals(figures, [r.rail.name for r in readings][:1],",
     ),
     (
         "a clock rate: nominal plus 1e-3",
+        "two-rails",
         "rig/analysis/timing/timebase.py",
         "x, y, h = ticks[quick], middle[quick], half[quick]",
         "x, y, h = ticks[quick], middle[quick] * 1.001, half[quick]",
     ),
     (
         "a percentile: one rank too low",
+        "server-together",
         "rig/analysis/service/early_stopping.py",
         "len(ordered) * percentile), 1)) - 1]",
         "len(ordered) * percentile), 1)) - 2]",
     ),
     (
         "latency from the issue, not from the due time",
+        "server-together",
         "rig/analysis/service/queries.py",
         "np.where(np.isnan(self.due_s), self.issued_s, self.due_s)",
         "self.issued_s",
     ),
     (
         "energy of dynamic power by the wrong time",
+        "single-session",
         "rig/analysis/power/energy.py",
         'above = product(dynamic, time_s, "J"',
         'above = product(dynamic, active, "J"',
     ),
     (
         "execution time over one sample too few",
+        "single-session",
         "rig/analysis/timing/execution_time.py",
         "phase.busy_s / max(phase.n, 1)",
         "phase.busy_s / max(phase.n - 1, 1)",
     ),
     (
         "the idle line bends away from its first window",
+        "truth-14",
         "rig/analysis/power/idle_level.py",
         "    g = np.where(idle, weight, 0.0)\n",
         "    g = np.where(idle, weight, 0.0)\n    g[: len(g) // 2] *= 0.0\n",
     ),
 )
-RECORDINGS = ("current-burden", "server-together", "two-rails", "single-session", "truth-14")
+"""Each: what it is, the golden recording that shows it, the file, the line, and what it becomes."""
 
 
 def agreement(count: int, seed: int) -> list[dict[str, Any]]:
@@ -127,30 +138,38 @@ def _row(number: int, one: Compared) -> dict[str, Any]:
     return {"plant": number, "key": one.key, "apart": apart, "bound": bound, "sharp": one.sharp, "ok": one.ok}
 
 
-def planted(name: str, old: str, new: str, folder: Path) -> bool:
-    """Copy the sources with one line changed. False if the line is not there."""
-    for part in ("rig", "reports", "scenarios", "drivers", "fixtures"):
-        shutil.copytree(HERE / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-    text = (folder / name).read_text()
-    (folder / name).write_text(text.replace(old, new))
-    return old in text
+def caught(sources: Path, name: str) -> list[str]:
+    """Report a golden recording by some sources, audit it, and name the figures that disagree."""
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(HERE / "tests" / "golden" / f"{name}.tar.gz") as archive:
+            archive.extractall(place, filter="data")
+        own = os.environ | {"PYTHONPATH": str(sources), "OPENBLAS_NUM_THREADS": "1"}
+        code = "import sys; from rig.commands.main import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", code, "report", f"{place}/{name}"]
+        subprocess.run(command, env=own, cwd=sources, capture_output=True, check=False)
+        found = audit(Path(place) / name)
+        return [c.key for c in found.compared if not c.ok] + ["no claim at all"] * (not found.compared)
 
 
-def caught(folder: Path | None) -> list[str]:
-    """Report the golden recordings by the sources in ``folder``, audit them, and name what disagrees."""
-    noticed = []
-    for name in RECORDINGS:
-        with tempfile.TemporaryDirectory() as place:
-            with tarfile.open(HERE / "tests" / "golden" / f"{name}.tar.gz") as archive:
-                archive.extractall(place, filter="data")
-            own = os.environ | {"PYTHONPATH": str(folder or HERE), "OPENBLAS_NUM_THREADS": "1"}
-            code = "import sys; from rig.commands.main import main; sys.exit(main(sys.argv[1:]))"
-            command = [sys.executable, "-c", code, "report", f"{place}/{name}"]
-            subprocess.run(command, env=own, cwd=folder or HERE, capture_output=True, check=False)
-            found = audit(Path(place) / name)
-            noticed += [f"{name}: {c.key}" for c in found.compared if not c.ok]
-            noticed += [] if found.compared else [f"{name}: nothing could be compared"]
-    return noticed
+def bugs() -> dict[str, list[str]]:
+    """Plant each bug in a copy of the sources, and name what disagrees then; "" is the copy without a bug."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in ("rig", "reports", "scenarios", "drivers", "fixtures"):
+            shutil.copytree(HERE / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__"))
+        found[""] = [key for name in sorted({bug[1] for bug in BUGS}) for key in caught(Path(folder), name)]
+        for what, name, file, old, new in BUGS:
+            place = Path(folder) / file
+            text = place.read_text()
+            if old not in text:
+                raise SystemExit(f"{what}: {file} has no line {old!r}")
+            place.write_text(text.replace(old, new))
+            found[what] = caught(Path(folder), name)
+            place.write_text(text)
+            print(
+                f"{what:55} " + (f"caught: {', '.join(found[what][:3])}" if found[what] else "NOT caught"), flush=True
+            )
+    return found
 
 
 def flips(folder: Path, count: int, seed: int) -> list[str]:
@@ -200,20 +219,14 @@ def main() -> int:
         for row in told["apart"]:
             print(f"plant {row['plant']}: {row['key']} {row['apart']:.3%} apart, bound {row['bound']:.3%}")
     if args.bugs:
-        told["unchanged"], told["bugs"] = caught(None), {}
-        print(f"{'no bug':60} {len(told['unchanged'])} figures disagree")
-        for name, file, old, new in BUGS:
-            with tempfile.TemporaryDirectory() as folder:
-                there = planted(file, old, new, Path(folder))
-                noticed = caught(Path(folder)) if there and old != new else []
-            told["bugs"][name] = len(noticed)
-            print(f"{name:60} " + (f"caught, {len(noticed)} times, such as {noticed[0]}" if noticed else "NOT caught"))
+        told["bugs"] = {what: len(noticed) for what, noticed in bugs().items()}
+        print(f"without a bug {told['bugs']['']} figures disagree")
     if args.flips:
         told["flips"], told["missed"] = args.flips, flips(args.folder, args.flips, args.seed)
         print(f"{args.flips} bits flipped, {len(told['missed'])} not noticed: {told['missed'][:5]}")
     print(json.dumps(told))
-    missed = 0 in told.get("bugs", {}).values()
-    return int(bool(told.get("apart") or told.get("missed") or told.get("unchanged") or missed))
+    missed = [what for what, count in told.get("bugs", {}).items() if bool(what) != bool(count)]
+    return int(bool(told.get("apart") or told.get("missed") or missed))
 
 
 if __name__ == "__main__":
