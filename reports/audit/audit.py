@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -64,6 +65,17 @@ def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), 
             return audit(unpack(path, Path(folder)), signers=signers, roots=roots, quick=quick)
     if not path.is_dir():
         refuse(path.name or path, "is neither a folder nor an archive (.zip, .tar.gz)")
+    try:
+        return _audit(path, signers, roots, quick)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, OSError) as error:
+        what = f"{clean(path.name)} holds a value of a kind that no recording has: {clean(error)}"
+        remedy = "Ask for the original; `python -X dev` shows where it stands"
+        if sys.flags.dev_mode:
+            raise
+        raise StoreError(what, field="audit", value=clean(path.name), remedy=remedy) from error
+
+
+def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -> Audit:
     subject = open_subject(path)
     if not quick:
         for part in subject.parts:
@@ -105,8 +117,6 @@ def _claims(subject: Subject) -> dict[str, dict[str, Claim]]:
             (run.path.name, run.path) for run in part.runs if part.bound
         ]:
             found |= {clean(name): own} if (own := claims_in(folder)) else {}
-        return found
-    if subject.faults:
         return found
     for one in subject.submission["configurations"]:
         for number, session in enumerate(one["sessions"]):

@@ -196,7 +196,7 @@ def _signature(e: Evidence) -> Verdict:
 def _rule_set(e: Evidence) -> Verdict:
     faults = _each(e, lambda run: values_of(run)[1])
     names = {clean((run.start.get("rules") or {}).get("name")) for _, run in e.subject.runs}
-    if e.subject.submission is not None and not e.subject.faults:
+    if e.subject.submission is not None:
         claimed = {one["rules"] for one in e.subject.submission["configurations"]}
         faults += [f"the submission names the rules {n!r}, its runs do not" for n in sorted(claimed - names) if n]
     if names == {"None"}:
@@ -385,7 +385,7 @@ def _accuracy(e: Evidence) -> Verdict:
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
 def _from_system(e: Evidence) -> Verdict:
     marked = e.subject.submission is None or all(
-        one["class"] != "measured" for one in e.subject.submission["configurations"] if not e.subject.faults
+        one["class"] != "measured" for one in e.subject.submission["configurations"]
     )
     official = any((run.start.get("rules") or {}).get("hardware_only") for _, run in e.subject.runs)
     if marked and not official:
@@ -402,7 +402,7 @@ def _trials(e: Evidence) -> Verdict:
         if "of each trial from the mean" in r.rule and not r.ok
     ]
     counted = sum("of each trial from the mean" in r.rule for r in e.rules)
-    for one in (e.subject.submission or {}).get("configurations", []) if not e.subject.faults else []:
+    for one in (e.subject.submission or {}).get("configurations", []):
         for key, claim in one["claims"].items():
             mean = sum(claim["trials"]) / len(claim["trials"])
             apart = abs(claim["value"] - mean)
@@ -652,7 +652,7 @@ def _cache(e: Evidence) -> Verdict:
 
 @check(29, "estimated, simulated and measured apart", "NeuroBench P1; shared rule of this project")
 def _classes(e: Evidence) -> Verdict:
-    if e.subject.submission is None or e.subject.faults:
+    if e.subject.submission is None:
         raise NotApplicable("only a submission has classes")
     by_folder = {part.folder: part for part in e.subject.parts}
     faults = []
@@ -674,7 +674,7 @@ def _classes(e: Evidence) -> Verdict:
 
 @check(30, "rows of the leaderboard are the claims", "MLPerf inference#1342")
 def _rows(e: Evidence) -> Verdict:
-    if e.subject.submission is None or e.subject.faults:
+    if e.subject.submission is None:
         raise NotApplicable("only a submission has rows")
     text = read_bytes(e.subject.path / "results.csv").decode("utf-8", "replace")
     rows = list(csv.DictReader(io.StringIO(text), restkey="", restval=""))

@@ -244,7 +244,7 @@ def _whole_run(run: Run, shift: float) -> Floats:
 
 
 def _shortened(window: Floats, head: float, tail: float) -> Floats:
-    cut = window + np.array([head, -tail])
+    cut: Floats = window + np.array([head, -tail])
     return cut[cut[:, 1] > cut[:, 0]]
 
 

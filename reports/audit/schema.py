@@ -45,8 +45,9 @@ def _faults(value: Any, rule: Any, whole: dict[str, Any], where: str) -> list[st
         wrong += _faults(value, rule.get("then", True), whole, where)
     if "not" in rule and not _faults(value, rule["not"], whole, where):
         wrong.append(f"{where} has a value that is not allowed here")
-    if "anyOf" in rule and all(_faults(value, part, whole, where) for part in rule["anyOf"]):
-        wrong += min([_faults(value, part, whole, where) for part in rule["anyOf"]], key=len)
+    ways = [_faults(value, part, whole, where) for part in rule.get("anyOf", [])]
+    if ways and all(ways):
+        wrong += sorted(ways, key=len)[0]
     if isinstance(value, dict):
         known = rule.get("properties", {})
         for key, inner in value.items():

@@ -9,7 +9,6 @@ import base64
 import fnmatch
 import hashlib
 import re
-import shlex
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +19,8 @@ from rig.errors import StoreError, missing_extra
 NAMESPACE = "neurorig-submission"
 _BEGIN, _END = "-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----"
 _KEY = b"ssh-ed25519"
-_OPTION = re.compile(r"namespaces=[^ ]*?(?=,[a-z-]+(?:=|,|$)| |$)|[^ ,]+")
+_LINE = re.compile(r'\s*(?P<who>"[^"]*"|[^\s#]\S*)\s+(?P<options>\S.*?\s+)?ssh-ed25519\s+(?P<key>\S+)')
+_OPTION = re.compile(r'([a-z-]+)(?:="([^"]*)")?')
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,10 @@ def _allowed(key: bytes, signers: str) -> tuple[str, str]:
     """Who of the file of signers has a key; or else why no one may sign with it."""
     why = "no line of the signers has its key"
     for line in signers.splitlines():
-        try:
-            words = shlex.split(line, comments=True)
-            place = words.index(_KEY.decode())
-            known = base64.b64decode(words[place + 1])
-        except (ValueError, IndexError):
+        found = _LINE.match(line)
+        if found is None or found["key"] != base64.b64encode(key).decode():
             continue
-        if known != key or place < 1:
-            continue
-        options = dict(word.partition("=")[::2] for word in _OPTION.findall(" ".join(words[1:place])))
+        options = dict(_OPTION.findall(found["options"] or ""))
         spaces = options.get("namespaces", "*").split(",")
         if "cert-authority" in options or not any(fnmatch.fnmatchcase(NAMESPACE, space) for space in spaces):
             why = "its key is not allowed for submissions"
@@ -108,7 +103,7 @@ def _allowed(key: bytes, signers: str) -> tuple[str, str]:
         ):
             why = "its key is not valid today"
         else:
-            return words[0], ""
+            return found["who"].strip('"'), ""
     return "", why
 
 

@@ -94,8 +94,10 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
     if root is None:
         ledger.faults.append(f"there is no {MANIFEST}")
     document = parse_json(read_bytes(path / SUBMISSION), SUBMISSION)
-    faults = schema.faults(document, "submission") or _shape(document)
-    names = [] if faults else [name for one in document["configurations"] for name in one["sessions"]]
+    faults, unusable = schema.faults(document, "submission"), _shape(document)
+    if unusable:
+        faults, document = faults or unusable, {"configurations": [], "about": {}}
+    names = [name for one in document["configurations"] for name in one["sessions"]]
     parts, sealed = [], True
     for name in dict.fromkeys(names):
         part, own_seal = _part(inside(path, name), name.rpartition("/")[2], ledger)
@@ -110,6 +112,7 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
 def _shape(document: Any) -> list[str]:
     """What the auditor itself needs of ``submission.json`` and does not find."""
     try:
+        document["about"].items()
         for one in document["configurations"]:
             keys = ("name", "scenario", "workload", "rules", "device", "class")
             texts = [*(one[key] for key in keys), *one["sessions"]]

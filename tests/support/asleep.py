@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,10 @@ def recording(out: Path, idle_w: float, gap_w: float) -> Path:
         table = pa.table(columns).replace_schema_metadata(about if "core" in name else None)
         with pa.ipc.new_stream(str(out / f"{name}.arrows"), table.schema) as stream:
             stream.write_table(table)
-    files = {f"{n}.arrows": hashlib.sha256((out / f"{n}.arrows").read_bytes()).hexdigest() for n in ("samples", "replies", "traces/core")}
+    files = {
+        f"{n}.arrows": hashlib.sha256((out / f"{n}.arrows").read_bytes()).hexdigest()
+        for n in ("samples", "replies", "traces/core")
+    }
     clocks = [{"name": "host", "tick_hz": 1e9}]
     device = {"name": "square", "mode": "simulator", "clock": None, "phases": ["inference"], "description": "a wave"}
     start = {"type": "start", "schema": "neurorig-run/1", "run_id": out.name, "t0_ns": 0, "clocks": clocks}
@@ -47,7 +51,9 @@ def recording(out: Path, idle_w: float, gap_w: float) -> Path:
     windows = [(0.05, 2.05), (end_s - 2.1, end_s - 0.05)]
     idle = [{"type": "idle", "on_ns": int(1e9 * a), "off_ns": int(1e9 * b)} for a, b in windows]
     whole, previous = b"", "0" * 64
-    for seq, event in enumerate([start, *idle, {"type": "stop", "error": None, "files": files}]):
+    stop = {"type": "stop", "error": None, "files": files}
+    events: list[dict[str, Any]] = [start, *idle, stop]
+    for seq, event in enumerate(events):
         line = json.dumps({"seq": seq, "prev": previous} | event).encode()
         whole, previous = whole + line + b"\n", hashlib.sha256(line).hexdigest()
     (out / "events.jsonl").write_bytes(whole)

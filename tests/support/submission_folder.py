@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import json
@@ -38,7 +39,13 @@ def submission(folder: Path, session: Path, class_: str = "simulated") -> Path:
     for key, one in results["quantities"].items():
         if one["value"] is not None:
             low, high = one["interval_95"] or (None, None)
-            claims[key] = {"value": one["value"], "unit": one["unit"], "low": low, "high": high, "trials": [one["value"]]}
+            claims[key] = {
+                "value": one["value"],
+                "unit": one["unit"],
+                "low": low,
+                "high": high,
+                "trials": [one["value"]],
+            }
             claims[key]["runs"] = 1
     fields = ("title", "organization", "contact", "date", "availability", "system", "model", "tuning", "split")
     about = dict.fromkeys((*fields, "components", "host", "software", "licence"), "told") | {"notes": ""}
@@ -85,6 +92,20 @@ def altered(run: Path, change: Callable[[list[Json]], None], session: Path | Non
         (session / "session.json").write_text(json.dumps(document))
         seal = session / "session.json.sha256"
         seal.unlink(missing_ok=True)
+
+
+def chained(session: Path, name: str) -> None:
+    """Give the runs of an older session the links that sessions have today."""
+    runs = json.loads((session / "session.json").read_text())["runs"]
+    previous = "0" * 64
+    for number, run in enumerate(runs, start=1):
+        link = {"id": name, "number": number, "of": len(runs), "previous": previous}
+        altered(session / run["path"], functools.partial(_linked, link), session)
+        previous = _sha(session / run["path"] / "events.jsonl")
+
+
+def _linked(link: Json, lines: list[Json]) -> None:
+    lines[0]["session"] = link
 
 
 def _sha(path: Path) -> str:

@@ -1,0 +1,236 @@
+"""Does the auditor agree with right estimators, and does it notice wrong ones?
+
+    python -m benchmarks.audit --plants 300 --seed 1000     agreement over random plants
+    python -m benchmarks.audit --bugs                        bugs that are planted in the estimators, one at a time
+    python -m benchmarks.audit --flips 2000 FOLDER           one bit at each of so many positions of a folder
+
+A bug is a change of one line of a copy of the sources; the copy reports golden recordings, and the auditor, which is
+not changed, audits them. Prints a table and, last, one JSON line; exits 1 when something disagrees or is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fixtures.worlds.random_draw import draw, measured
+from reports.audit.audit import audit
+from reports.audit.compare import Compared
+from rig.analysis.evaluate import evaluate
+from rig.errors import StoreError
+from rig.recording.reader import open_run
+
+HERE = Path(__file__).parents[1]
+KEYS = (
+    "idle_power_w", "dynamic_power_w", "active_power_w", "average_power_w", "energy_per_inference_j",
+    "execution_time_s",
+)  # fmt: skip
+BUGS = (
+    (
+        "a unit: amperes times 1001 millivolts",
+        "current-burden",
+        "rig/recording/conversion.py",
+        "return raw * conversion.supply_v",
+        "return raw * 1.001 * 1.01 * conversion.supply_v",
+    ),
+    (
+        "a sign: the loss in the shunt is added",
+        "current-burden",
+        "rig/recording/conversion.py",
+        "conversion.supply_v - raw * raw",
+        "conversion.supply_v + raw * raw",
+    ),
+    (
+        "a window edge: no reading after a span",
+        "by-hand-example",
+        "rig/analysis/power/estimators.py",
+        "    regions = merged(windows_s + margin)\n",
+        "    regions = merged(windows_s + margin * np.array([1.0, -1.0]))\n",
+    ),
+    (
+        "busy time counts the margins",
+        "single-session",
+        "rig/analysis/power/estimators.py",
+        "    busy = float(np.sum(z * fill))\n",
+        "    busy = float(np.sum(z * fill)) * 1.005\n",
+    ),
+    (
+        "a rail is left out of the total",
+        "two-rails",
+        "rig/analysis/power/figures.py",
+        "totals(figures, [r.rail.name for r in readings],",
+        "totals(figures, [r.rail.name for r in readings][:1],",
+    ),
+    (
+        "a clock rate: nominal plus 1e-3",
+        "two-rails",
+        "rig/analysis/timing/timebase.py",
+        "x, y, h = ticks[quick], middle[quick], half[quick]",
+        "x, y, h = ticks[quick], middle[quick] * 1.001, half[quick]",
+    ),
+    (
+        "a percentile: one rank too low",
+        "server-together",
+        "rig/analysis/service/early_stopping.py",
+        "len(ordered) * percentile), 1)) - 1]",
+        "len(ordered) * percentile), 1)) - 2]",
+    ),
+    (
+        "latency from the issue, not from the due time",
+        "server-together",
+        "rig/analysis/service/queries.py",
+        "np.where(np.isnan(self.due_s), self.issued_s, self.due_s)",
+        "self.issued_s",
+    ),
+    (
+        "energy of dynamic power by the wrong time",
+        "single-session",
+        "rig/analysis/power/energy.py",
+        'above = product(dynamic, time_s, "J"',
+        'above = product(dynamic, active, "J"',
+    ),
+    (
+        "execution time over one sample too few",
+        "single-session",
+        "rig/analysis/timing/execution_time.py",
+        "phase.busy_s / max(phase.n, 1)",
+        "phase.busy_s / max(phase.n - 1, 1)",
+    ),
+    (
+        "the idle line bends away from its first window",
+        "truth-14",
+        "rig/analysis/power/idle_level.py",
+        "    g = np.where(idle, weight, 0.0)\n",
+        "    g = np.where(idle, weight, 0.0)\n    g[: len(g) // 2] *= 0.0\n",
+    ),
+)
+"""Each: what it is, the golden recording that shows it, the file, the line, and what it becomes."""
+
+BEYOND = ("the idle line bends away from its first window",)
+"""Half of the idle readings give the same level where idle does not drift, as in this recording: no figure changes."""
+
+
+def agreement(count: int, seed: int) -> list[dict[str, Any]]:
+    """Compare the estimators with the plain methods over random plants: a row for each figure."""
+    rows = []
+    for number in range(seed, seed + count):
+        with tempfile.TemporaryDirectory() as folder:
+            run = Path(folder) / "run"
+            measured(draw(number), run)
+            (run / "derived").mkdir(exist_ok=True)
+            (run / "derived" / "results.json").write_text(json.dumps(evaluate(open_run(run)).to_json()))
+            found = {c.key: c for c in audit(run).compared}
+            rows += [_row(number, found[key]) for key in KEYS if key in found]
+    return rows
+
+
+def _row(number: int, one: Compared) -> dict[str, Any]:
+    scale = abs(one.plain) or 1.0
+    apart, bound = abs(one.claimed - one.plain) / scale, one.bound / scale
+    return {"plant": number, "key": one.key, "apart": apart, "bound": bound, "sharp": one.sharp, "ok": one.ok}
+
+
+def caught(sources: Path, name: str) -> list[str]:
+    """Report a golden recording by some sources, audit it, and name the figures that disagree."""
+    with tempfile.TemporaryDirectory() as place:
+        with tarfile.open(HERE / "tests" / "golden" / f"{name}.tar.gz") as archive:
+            archive.extractall(place, filter="data")
+        own = os.environ | {"PYTHONPATH": str(sources), "OPENBLAS_NUM_THREADS": "1"}
+        code = "import sys; from rig.commands.main import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", code, "report", f"{place}/{name}"]
+        subprocess.run(command, env=own, cwd=sources, capture_output=True, check=False)
+        found = audit(Path(place) / name)
+        return [c.key for c in found.compared if not c.ok] + ["no claim at all"] * (not found.compared)
+
+
+def bugs() -> dict[str, list[str]]:
+    """Plant each bug in a copy of the sources, and name what disagrees then; "" is the copy without a bug."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for part in ("rig", "reports", "scenarios", "drivers", "fixtures"):
+            shutil.copytree(HERE / part, Path(folder) / part, ignore=shutil.ignore_patterns("__pycache__"))
+        found[""] = [key for name in sorted({bug[1] for bug in BUGS}) for key in caught(Path(folder), name)]
+        for what, name, file, old, new in BUGS:
+            place = Path(folder) / file
+            text = place.read_text()
+            if old not in text:
+                raise SystemExit(f"{what}: {file} has no line {old!r}")
+            place.write_text(text.replace(old, new))
+            found[what] = caught(Path(folder), name)
+            place.write_text(text)
+            print(
+                f"{what:55} " + (f"caught: {', '.join(found[what][:3])}" if found[what] else "NOT caught"), flush=True
+            )
+    return found
+
+
+def flips(folder: Path, count: int, seed: int) -> list[str]:
+    """Flip one bit at each of ``count`` places of a folder, and name those that no check noticed."""
+    chance, missed = random.Random(seed), []
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and "derived" not in p.parts)
+    sizes = np.array([p.stat().st_size for p in files], dtype=np.int64)
+    ends = np.cumsum(sizes)
+    for _ in range(count):
+        at = chance.randrange(int(ends[-1]))
+        which = int(np.searchsorted(ends, at, "right"))
+        place, offset = files[which], at - int(ends[which] - sizes[which])
+        before = place.read_bytes()
+        content = bytearray(before)
+        content[offset] ^= 1 << chance.randrange(8)
+        place.write_bytes(content)
+        try:
+            if all(c.number not in (1, 2, 3) for c in audit(folder, quick=True).failed):
+                missed.append(f"{place.relative_to(folder)} at {offset}")
+        except StoreError:
+            pass
+        finally:
+            place.write_bytes(before)
+    return missed
+
+
+def main() -> int:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--plants", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1000)
+    parser.add_argument("--bugs", action="store_true")
+    parser.add_argument("--flips", type=int, default=0)
+    parser.add_argument("folder", type=Path, nargs="?")
+    args = parser.parse_args()
+    told: dict[str, Any] = {}
+    if args.plants:
+        rows = agreement(args.plants, args.seed)
+        for key in KEYS:
+            mine = [r for r in rows if r["key"] == key]
+            apart = np.array([r["apart"] for r in mine])
+            agree, sharp = sum(r["ok"] for r in mine), sum(r["sharp"] for r in mine)
+            far = f"median {np.median(apart):.4%}, p99 {np.percentile(apart, 99):.3%}"
+            print(f"{key:26} {len(mine):4} plants, {agree:4} agree, {sharp:4} known to 0.2 %, apart: {far}")
+            told[key] = {"plants": len(mine), "agree": agree, "sharp": sharp, "p99": float(np.percentile(apart, 99))}
+        told["apart"] = [r for r in rows if not r["ok"]]
+        for row in told["apart"]:
+            print(f"plant {row['plant']}: {row['key']} {row['apart']:.3%} apart, bound {row['bound']:.3%}")
+    if args.bugs:
+        told["bugs"] = {what: len(noticed) for what, noticed in bugs().items()}
+        print(f"without a bug {told['bugs']['']} figures disagree")
+    if args.flips:
+        told["flips"], told["missed"] = args.flips, flips(args.folder, args.flips, args.seed)
+        print(f"{args.flips} bits flipped, {len(told['missed'])} not noticed: {told['missed'][:5]}")
+    print(json.dumps(told))
+    missed = [what for what, n in told.get("bugs", {}).items() if bool(what) != bool(n) and what not in BEYOND]
+    return int(bool(told.get("apart") or told.get("missed") or missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Whatever a folder or archive holds, the auditor refuses it with a typed error and writes nothing outside --out."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from reports.audit.archive import unpack
+from reports.audit.audit import audit
+from reports.audit.files import clean, inside, parse_json
+from reports.audit.rules import known_values
+from rig.commands.main import main
+from rig.errors import StoreError
+from scenarios.rules import SETS, rules
+from tests.support.submission_folder import unpacked
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//b", "", ".", "a\0b", "c:x", "a\\b"])
+def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StoreError, match="leads outside"):
+        inside(tmp_path, name)
+
+
+def test_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("/etc")
+    with pytest.raises(StoreError, match="link"):
+        inside(tmp_path, "a/passwd")
+
+
+@pytest.mark.parametrize(
+    "text", ["NaN", "[1e999]", '{"a": 1, "a": 2}', "[" * 100_000, "9" * 10_000, "{", "[" * 80 + "]" * 80]
+)
+def test_json_that_no_recording_holds_is_refused(text: str) -> None:
+    with pytest.raises(StoreError):
+        parse_json(text, "a file")
+
+
+def test_control_characters_are_not_shown() -> None:
+    assert clean("a\x1b[31m\u202eb\nc") == "a [31m b c"
+
+
+def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        entry = tarfile.TarInfo("../out")
+        entry.size = 1
+        archive.addfile(entry, io.BytesIO(b"x"))
+    with tarfile.open(tmp_path / "link.tar.gz", "w:gz") as archive:
+        entry = tarfile.TarInfo("link")
+        entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(entry)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
+        packed.writestr("../out", "x")
+    for name in ("a.tar.gz", "link.tar.gz", "a.zip"):
+        with pytest.raises(StoreError):
+            unpack(tmp_path / name, tmp_path / "into")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_archive_that_is_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reports.audit.archive.SMALL", 1 << 20)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("zeros", bytes(8 << 20))
+    with pytest.raises(StoreError, match="unpacks to more"):
+        unpack(tmp_path / "a.zip", tmp_path / "into")
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="neither"):
+        audit(tmp_path)
+    (tmp_path / "events.jsonl").write_text(json.dumps({"seq": 0}) + "\n")
+    with pytest.raises(StoreError, match="start line"):
+        audit(tmp_path)
+
+
+def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = unpacked("by-hand-example", tmp_path)
+    code = main(["audit", str(run), "--out", str(tmp_path / "out")])
+    assert code == 32  # its device has no description
+    assert "self-consistent, not anchored" in capsys.readouterr().out
+    document = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert {c["number"] for c in document["audits"][0]["checks"]} == set(range(1, 31))
+    assert "<script" not in (tmp_path / "out" / "audit.html").read_text()
+    assert main(["audit", str(run), "--out", str(run / "inside")]) == 3
+    assert main(["audit", str(run), "--quick", "--json"]) == 32
+    assert json.loads(capsys.readouterr().out)["audits"][0]["quick"]
+
+
+@pytest.mark.parametrize("name", sorted(SETS))
+def test_the_auditor_holds_the_sets_of_today(name: str) -> None:
+    for scenario in SETS[name][2]:
+        values = known_values(name, scenario)[-1]
+        today = rules(name, scenario)
+        assert {k: list(v) if isinstance(v := getattr(today, k), tuple) else v for k in values} == values
