@@ -52,11 +52,11 @@ BUGS = (
         "conversion.supply_v + raw * raw",
     ),
     (
-        "a window edge: no reading after a span",
+        "a window edge: busy time ends a reading late",
         "by-hand-example",
         "rig/analysis/power/estimators.py",
-        "    regions = merged(windows_s + margin)\n",
-        "    regions = merged(windows_s + margin * np.array([1.0, -1.0]))\n",
+        "    counted = merged(windows_s[member])\n",
+        "    counted = merged(windows_s[member] + np.array([0.0, r.period_s]))\n",
     ),
     (
         "busy time counts the margins",
