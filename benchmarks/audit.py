@@ -227,7 +227,7 @@ def main() -> int:
     if args.flips:
         told["flips"], told["missed"] = args.flips, flips(args.folder, args.flips, args.seed)
         print(f"{args.flips} bits flipped, {len(told['missed'])} not noticed: {told['missed'][:5]}")
-    print(json.dumps(told))
+    print(json.dumps(told, default=float))
     missed = [what for what, n in told.get("bugs", {}).items() if bool(what) != bool(n) and what not in BEYOND]
     return int(bool(told.get("apart") or told.get("missed") or missed))
 

@@ -27,12 +27,12 @@ class Compared:
     @property
     def ok(self) -> bool:
         """Whether they agree; what is no number never does."""
-        return abs(self.claimed - self.plain) <= self.allowed
+        return bool(abs(self.claimed - self.plain) <= self.allowed)
 
     @property
     def sharp(self) -> bool:
         """Whether the plain method alone decides, whatever interval the claim has."""
-        return self.allowed == self.bound
+        return bool(self.allowed == self.bound)
 
 
 def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Compared]:

@@ -12,8 +12,11 @@ from reports.audit.reading import Run, Trace, traces
 from reports.audit.windows import Facts, Sums, sums
 from rig.types import Bools, Floats
 
-SEARCHED = 300
-"""How many spans place the readings, and at most how many shifts are tried for each."""
+SEARCHED, SHIFTS = 300, 4000
+"""How many spans place the readings, and at most how many shifts are tried for each.
+
+A coarser step could take a neighbour of the true place, a whole span away, for the better one.
+"""
 SETTLED = 5.0
 """After so many time constants a filter has settled within 1 %."""
 PAD = 2.0
@@ -96,7 +99,7 @@ def _shift(run: Run, rails: dict[str, Trace], clock: str, stamped: Spans, quiet:
     best = (-1.0, 0.0, 0.0)
     for trace in (t for t in rails.values() if t.clock == clock):
         rest, facts = sums(run, trace, quiet)
-        step = max(facts.period_s / 4, 2 * most / SEARCHED)
+        step = max(facts.period_s / 4, 2 * most / SHIFTS)
         tried = np.arange(-most - step, most + 2 * step, step)
         level = _levels(run, trace, window, tried)
         clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + 1e-300))
