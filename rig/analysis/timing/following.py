@@ -34,7 +34,7 @@ FINE = 0.1
 LEAST_SHIFT = 0.1
 """In readings; less than this is not followed."""
 LEAST_SEEN = 0.95
-"""Share of the spans whose edges must be seen; where more are not, readings of whole spans are missing."""
+"""Share of the spans with room for levels whose edges must be seen; else readings of whole spans are missing."""
 NEAR = 2.0
 """Guards beside an edge within which it is found at last."""
 STEEPEST, MOST_STEP = 0.015, 4.0
@@ -267,9 +267,11 @@ class _Edges:
 def _edges(cells: _Cells, lag_s: Floats, near_s: float = math.inf) -> _Edges | None:
     """The edges from the areas within ``near_s`` of the places ``lag_s``, and from the levels on both sides.
 
-    This is exact for spans of even power and readings that are means.
+    This is exact for spans of even power and readings that are means. Spans so close to each other that no level shows
+    between them have no edges.
     """
     found = []
+    wide = np.minimum(np.minimum(cells.before_s, cells.after_s), cells.inward_s) > cells.guard_s
     for stamp, sign in ((cells.on_s, 1.0), (cells.off_s, -1.0)):
         at = stamp + lag_s + cells.tau_s
         # before: low level; after: high level; mirrored at the end
@@ -282,10 +284,13 @@ def _edges(cells: _Cells, lag_s: Floats, near_s: float = math.inf) -> _Edges | N
         safe = np.where(rise == 0.0, 1.0, rise)
         edge = last - (mean - left) / safe * (last - first)
         near = (edge > first) & (edge < last)
-        found.append(np.where(near & (sign * rise > 0.0), edge - stamp - cells.tau_s, np.nan))
+        found.append(np.where(wide & near & (sign * rise > 0.0), edge - stamp - cells.tau_s, np.nan))
     explained = cells.explained(lag_s[:, None] + cells.tau_s)[:, 0]
     seen = np.isfinite(found[0]) & np.isfinite(found[1]) & (explained > 0.5 * CLEAR)
-    if np.count_nonzero(seen) < max(LEAST_SPANS, LEAST_SEEN * len(seen)) or float(np.median(explained)) < CLEAR:
+    if (
+        np.count_nonzero(seen) < max(LEAST_SPANS, LEAST_SEEN * np.count_nonzero(wide))
+        or float(np.median(explained)) < CLEAR
+    ):
         return None
     return _Edges(cells.on_s, cells.off_s, *found)
 
