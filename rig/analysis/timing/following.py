@@ -34,7 +34,7 @@ FINE = 0.1
 LEAST_SHIFT = 0.1
 """In readings; less than this is not followed."""
 LEAST_SEEN = 0.95
-"""Share of the spans with room for levels whose edges must be seen; else readings of whole spans are missing."""
+"""Share of the spans whose edges must be seen; where more are not, readings of whole spans are missing."""
 NEAR = 2.0
 """Guards beside an edge within which it is found at last."""
 STEEPEST, MOST_STEP = 0.015, 4.0
@@ -176,7 +176,8 @@ def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
         return None
     gap = spans[1:, 0] - spans[:-1, 1]
     typical = float(np.median(gap))
-    before, after = np.append(typical, gap), np.append(gap, typical)
+    lead_s, tail_s = spans[0, 0] - r.start_s[0], r.end_s[-1] - spans[-1, 1]
+    before, after = np.append(min(typical, lead_s), gap), np.append(gap, min(typical, tail_s))
     thin = np.unique(np.linspace(0, len(spans) - 1, min(len(spans), MOST_SPANS)).astype(int))
     half = 0.5 * np.minimum(np.minimum(before, after), 2.0 * (spans[:, 1] - spans[:, 0]))
     # beside short spans the levels are not settled, which the readings near the edge then make up for
