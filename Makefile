@@ -41,7 +41,7 @@ truth: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audio,xylo,nir,qubo,visa,serial,joulescope,nvml,dask,loihi2,docs,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[audio,audit,xylo,nir,qubo,visa,serial,joulescope,nvml,dask,loihi2,docs,dev]'
 	touch $@
 
 clean:
