@@ -5,7 +5,6 @@ It is built in one pass over blocks of any length. No figure is computed from it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,14 +73,6 @@ class PyramidBuilder:
             columns, step = _gathered(*columns), step * FACTOR
             found.append(_level(step, *columns))
         return tuple(found)
-
-
-def pyramid_of(blocks: Iterable[NDArray[Any]]) -> tuple[Level, ...]:
-    """Return the levels of a trace that comes in blocks, the finest first; without readings there is none."""
-    builder = PyramidBuilder()
-    for block in blocks:
-        builder.add(block)
-    return builder.levels()
 
 
 def _reduced(rows: NDArray[Any]) -> tuple[NDArray[Any], ...]:

@@ -14,7 +14,7 @@ import pytest
 
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
-from fixtures.bench.true_power import SimPlant, open_plant
+from fixtures.bench.true_power import SimPlant
 from rig.engine.acquisition import Bench
 from rig.engine.collect import collect
 from rig.engine.record import environment, start_document
@@ -26,13 +26,6 @@ from tests.support.toy_bench import Blank, Log, Looping, S, Toy, Watched, Witnes
 
 Played = tuple[Run, Log]
 Play = Callable[..., Played]
-
-
-@pytest.fixture
-def plant() -> SimPlant:
-    plant = open_plant()
-    plant.install({"core": 1e-3}, {})
-    return plant
 
 
 @pytest.fixture

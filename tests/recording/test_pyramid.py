@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rig.recording.pyramid import FACTOR, FINEST, Level, pyramid_of
+from rig.recording.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 
 LENGTHS = st.sampled_from([0, 1, FINEST - 1, FINEST, FINEST + 1, 3 * FINEST + 7, FACTOR * FINEST + 1])
+
+
+def pyramid_of(blocks: Iterable[NDArray[Any]]) -> tuple[Level, ...]:
+    builder = PyramidBuilder()
+    for block in blocks:
+        builder.add(block)
+    return builder.levels()
 
 
 def trace(length: int, seed: int, lost: float = 0.0, kind: str = "f4") -> NDArray[Any]:
