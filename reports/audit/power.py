@@ -111,15 +111,14 @@ def _shift(run: Run, rails: dict[str, Trace], clock: str, stamped: Spans, quiet:
     return best[1], most
 
 
-def _drift(run: Run, trace: Trace, stamped: Spans, shift: float) -> float:
+def _drift(run: Run, trace: Trace, stamped: Spans, shift: float, period: float) -> float:
     """By how much the first and the last third of the spans lie apart in the trace, within the rates of the clocks."""
     device, meter = device_line(run), line(run, trace.clock)
     slack = (device.rate_bound + meter.rate_bound) * float(stamped.off.max() - stamped.on.min())
-    _, facts = sums(run, trace, np.empty((0, 2)))
-    if slack <= facts.period_s or len(stamped.on) < 6:
+    if slack <= period or len(stamped.on) < 6:
         return 0.0
     window = np.stack([stamped.on, stamped.off], axis=1)
-    tried = shift + np.arange(-slack, slack, max(facts.period_s / 2, slack / SEARCHED))
+    tried = shift + np.arange(-slack, slack, max(period / 2, slack / SEARCHED))
     ends = (window[: len(window) // 3], window[-(len(window) // 3) :])
     level = [_levels(run, trace, end, tried) for end in ends]
     sign = 1.0 if level[0].mean() + level[1].mean() <= level[0].max() + level[1].max() else -1.0
@@ -185,7 +184,7 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     active = abs(area + idle_w)
     unknown = facts.volts_step * active + facts.overload * period / max(length, 1e-300) * active
     unknown += MET * met * period / max(length, 1e-300) * abs(area)
-    apart_s = max(0.0, _drift(run, trace, stamped, shift) - 2 * period)
+    apart_s = max(0.0, _drift(run, trace, stamped, shift, period) - 2 * period)
     unknown += abs(area) * min(1.0, apart_s * len(window) / max(length, 1e-300))
     edges = unknown + EDGE_NOISE * facts.noise_w * np.sqrt(2 * len(window)) * period / max(length, 1e-300)
     wider = max(widened / max(length, 1e-300), 1.0)
