@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from reports.audit.archive import is_archive, unpack
-from reports.audit.checks import Anchor, Check, Evidence, run_checks
+from reports.audit.checks import run_checks
 from reports.audit.compare import Compared, compared
+from reports.audit.evidence import Anchor, Check, Evidence
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
 from reports.audit.rules import Rule, judge_run, judge_session, values_of

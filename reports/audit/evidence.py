@@ -1,0 +1,102 @@
+"""What the checks look at, and how one of them comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from reports.audit.compare import Compared
+from reports.audit.reading import Run
+from reports.audit.rules import Rule
+from reports.audit.subject import Subject
+
+Outcome = Literal["passed", "failed", "not applicable"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check as it came out. ``why`` says what is missing where it does not apply."""
+
+    number: int
+    name: str
+    outcome: Outcome
+    found: str
+    allowed: str
+    source: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """What ties the recording to someone: a good signature of an allowed signer, or a published root hash."""
+
+    signer: str = ""
+    fingerprint: str = ""
+    published: bool = False
+    faults: tuple[str, ...] = ()
+    asked: bool = False
+    """Whether a file of signers or a root hash was given."""
+
+    @property
+    def words(self) -> str:
+        """In one line."""
+        if self.faults:
+            return "; ".join(self.faults)
+        by = [f"signed by {self.signer} ({self.fingerprint})"] * bool(self.signer) + [
+            "root hash as published"
+        ] * self.published
+        return "; ".join(by) or "self-consistent, not anchored"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the checks look at."""
+
+    subject: Subject
+    rules: tuple[Rule, ...]
+    compared: tuple[Compared, ...]
+    anchor: Anchor
+    quick: bool
+    claims: dict[str, dict[str, float]] = field(default_factory=dict)
+    """The values that are claimed, by what they are about."""
+
+
+class NotApplicable(Exception):
+    """A check cannot be answered; the message says what is missing."""
+
+
+Verdict = tuple[list[str], str, str]
+"""Faults, what was found if there are none, and what is allowed."""
+Checker = Callable[[Evidence], Verdict]
+
+
+def each(evidence: Evidence, faults_of: Callable[[Run], list[str] | Iterator[str]]) -> list[str]:
+    return [f"{name}: {fault}" for name, run in evidence.subject.runs for fault in faults_of(run)]
+
+
+def by_rule(evidence: Evidence, *begins: str) -> tuple[list[str], str, str]:
+    """The rules of these names, as one check. Raises ``NotApplicable`` if the set has none of them."""
+    mine = [r for r in evidence.rules if r.rule.startswith(begins)]
+    if not mine:
+        raise NotApplicable("no rule of the recorded set asks for it")
+    faults = [f"{r.run + ': ' if r.run else ''}{r.rule} {r.found}, allowed {r.allowed}" for r in mine if not r.ok]
+    least = next((r for r in mine if r.found), mine[0])
+    return faults, f"{len(mine)} times as allowed, such as {least.rule}: {least.found}", least.allowed
+
+
+def comparisons(evidence: Evidence, *words: str) -> Verdict:
+    """The claims whose names hold one of the words, beside the plain figures."""
+    if evidence.quick:
+        raise NotApplicable("left out by --quick")
+    mine = [c for c in evidence.compared if not words or any(w in c.key for w in words)]
+    if not mine:
+        raise NotApplicable("no such figure is claimed, or the auditor has no method of its own for it")
+    faults = [
+        f"{c.scope}: {c.key} is {c.claimed:.6g}, derived {c.plain:.6g} +- {c.allowed:.2g} {c.unit}"
+        for c in mine
+        if not c.ok
+    ]
+    far = max(mine, key=lambda c: abs(c.claimed - c.plain) / c.allowed if c.allowed else 0.0)
+    found = f"{len(mine)} figures agree; nearest to its limit is {far.key}"
+    return faults, found, "claims within the bounds of the table of figures"

@@ -1,0 +1,166 @@
+"""Checks of what a folder holds and declares: files, hashes, signature, device, report, rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, each
+from reports.audit.files import clean, read_bytes, walk
+from reports.audit.reading import Run
+from reports.audit.rules import modes_of, values_of
+
+FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
+SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")
+BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
+
+
+def layout(e: Evidence) -> Verdict:
+    faults = list(e.subject.faults)
+    for part in e.subject.parts:
+        faults += [f"{part.name}: {text}" for text in part.unread]
+    if e.subject.submission is not None:
+        held = {name: place.stat().st_size for name, place in walk(e.subject.path)}
+        faults += [f"{name} is missing or empty" for name in FILES if not held.get(name)]
+    for name, run in e.subject.runs:
+        faults += [
+            f"{name}: {table}.arrows has no row" for table in ("samples", "replies") if not run.tables[table].num_rows
+        ]
+    return faults, f"{len(e.subject.runs)} runs", "every file of the layout, with content"
+
+
+def digests_fit(e: Evidence) -> Verdict:
+    seals = "sealed" if e.subject.sealed or e.subject.root else "without a seal of the last line"
+    return (
+        e.subject.ledger.faults,
+        f"{e.subject.ledger.files} files as hashed, {seals}",
+        "no file differs from its hash",
+    )
+
+
+def signature(e: Evidence) -> Verdict:
+    if e.anchor.faults:
+        return list(e.anchor.faults), "", "a good signature of an allowed signer, or the published hash"
+    if not e.anchor.asked:
+        raise NotApplicable(f"{e.anchor.words}; give --signers FILE or --root HASH")
+    return [], e.anchor.words, "a good signature of an allowed signer, or the published hash"
+
+
+def rule_set(e: Evidence) -> Verdict:
+    faults = each(e, lambda run: values_of(run)[1])
+    names = {clean((run.start.get("rules") or {}).get("name")) for _, run in e.subject.runs}
+    if e.subject.submission is not None:
+        claimed = {one["rules"] for one in e.subject.submission["configurations"]}
+        faults += [f"the submission names the rules {n!r}, its runs do not" for n in sorted(claimed - names) if n]
+    if names == {"None"}:
+        raise NotApplicable("the recording names no set of rules")
+    return faults, ", ".join(sorted(names)), "a revision that the auditor holds, unchanged"
+
+
+def one_device(e: Evidence) -> Verdict:
+    faults = []
+    for part in e.subject.parts:
+        for key in ("name", "mode", "versions", "artifacts"):
+            values = {json.dumps(run.start["device"].get(key), sort_keys=True) for run in part.runs}
+            faults += [f"{part.name}: {key} of the device differs between runs"] if len(values) > 1 else []
+        names = {str(run.start.get("configuration", "")) for run in part.runs}
+        faults += [f"{part.name}: runs of {len(names)} configurations"] if len(names) > 1 else []
+    return faults, clean({run.start["device"].get("name") for _, run in e.subject.runs}), "one device in one state"
+
+
+def description(e: Evidence) -> Verdict:
+    def faults_of(run: Run) -> Iterator[str]:
+        device = run.start["device"]
+        yield from (f"the device declares no {key}" for key in ("name", "description") if not device.get(key))
+        for meter in run.start["meters"]:
+            yield from (f"a meter declares no {key}" for key in ("name", "description") if not meter.get(key))
+
+    faults = list(dict.fromkeys(fault.partition(": ")[2] for fault in each(e, faults_of)))
+    about = (e.subject.submission or {}).get("about") or {}
+    if e.subject.submission is not None:
+        faults += [f"about: {key} is empty" for key, text in about.items() if key != "notes" and not str(text).strip()]
+    return faults, "declared", "a description of device, meters, software and availability"
+
+
+def report(e: Evidence) -> Verdict:
+    if e.subject.submission is None:
+        raise NotApplicable("only a submission holds a report")
+    text = read_bytes(e.subject.path / "report.md", 64 << 20).decode("utf-8", "replace").lower()
+    headings = [row.lstrip("# ") for row in text.splitlines() if row.startswith("#")]
+    faults = [f"no section about {word}" for word in SECTIONS if not any(word in h for h in headings)]
+    words = set(text.replace(":", " ").replace("*", " ").split())
+    faults += [f"the report holds {word!r}" for word in BLANKS if word in words]
+    return faults, f"{len(SECTIONS)} sections", "architecture, algorithm, workflow, timing, power, results"
+
+
+def digests(e: Evidence) -> Verdict:
+    bare = [
+        name
+        for name, run in e.subject.runs
+        if not run.start["device"].get("artifacts") and not run.start["device"].get("versions")
+    ]
+    if bare:
+        raise NotApplicable(f"the device of {bare[0]} declares no artifact and no version")
+    return [], "declared in every run", "a version or digest of what the device runs"
+
+
+def software(e: Evidence) -> Verdict:
+    told = [(name, run.start.get("environment") or {}) for name, run in e.subject.runs]
+    if any(one.get("dirty") is None for _, one in told):
+        raise NotApplicable("a run does not say whether its software was changed")
+    commits = {str(one.get("commit")) for _, one in told}
+    faults = [f"{name}: the source had uncommitted changes" for name, one in told if one["dirty"]]
+    return faults, f"commit {', '.join(sorted(commits))}", "a clean commit"
+
+
+def classes(e: Evidence) -> Verdict:
+    if e.subject.submission is None:
+        raise NotApplicable("only a submission has classes")
+    by_folder = {part.folder: part for part in e.subject.parts}
+    faults = []
+    for one in e.subject.submission["configurations"]:
+        runs = [run for name in one["sessions"] for run in by_folder[e.subject.path / name].runs]
+        modes = set().union(*(modes_of(run) for run in runs)) if runs else set()
+        imported = any(run.start.get("imported") for run in runs)
+        right = (
+            {"imported"}
+            if imported
+            else {"measured", "estimated"}
+            if modes == {"hardware"}
+            else {"simulated", "estimated"}
+        )
+        if one["class"] not in right:
+            faults.append(f"{one['name']} is called {one['class']}, and its runs are {', '.join(sorted(modes))}")
+    return faults, "each by its own class", "measured only where device and meters are hardware"
+
+
+def leaderboard_rows(e: Evidence) -> Verdict:
+    if e.subject.submission is None:
+        raise NotApplicable("only a submission has rows")
+    text = read_bytes(e.subject.path / "results.csv").decode("utf-8", "replace")
+    rows = list(csv.DictReader(io.StringIO(text), restkey="", restval=""))
+    wanted = {one["name"]: one for one in e.subject.submission["configurations"]}
+    faults = (
+        [] if [row.get("name") for row in rows] == list(wanted) else ["the rows are not the configurations, in order"]
+    )
+    counted = 0
+    for row in rows:
+        one = wanted.get(str(row.get("name")), {})
+        for key, shown in row.items():
+            claim = one.get("claims", {}).get(key.removesuffix(".low").removesuffix(".high"))
+            part = "low" if key.endswith(".low") else "high" if key.endswith(".high") else "value"
+            expected = (
+                claim.get(part)
+                if claim is not None
+                else one.get(key)
+                if key in one
+                else {"trials": len(one.get("sessions", []))}.get(key)
+            )
+            if expected is None and (not shown or key == "runs"):
+                continue
+            counted += 1
+            if shown != ("" if expected is None else repr(expected) if isinstance(expected, float) else str(expected)):
+                faults.append(f"{row.get('name')}: {key} is {shown}, not {expected}")
+    return faults, f"{counted} cells", "equal to submission.json, digit for digit"

@@ -1,0 +1,202 @@
+"""Checks of what was measured: idle, windows, clocks, readings, instruments, rails, arithmetic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import date
+
+import numpy as np
+
+from reports.audit.clocks import line
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, comparisons, each
+from reports.audit.figures import spans
+from reports.audit.files import clean
+from reports.audit.power import idle_windows, power_rails
+from reports.audit.reading import Run, traces
+
+LOST_MOST, OVER_MOST = 0.05, 0.01
+"""The largest shares of readings that may be missing or at the end of the range."""
+ASLEEP = 0.03
+"""By so much of dynamic power may idle windows lie below the gaps between spans."""
+CALIBRATED_DAYS = 730
+
+
+def _metered(e: Evidence) -> list[tuple[str, Run]]:
+    found = [(name, run) for name, run in e.subject.runs if power_rails(run)]
+    if not found:
+        raise NotApplicable("no power was recorded")
+    return found
+
+
+def idle(e: Evidence) -> Verdict:
+    _metered(e)
+    faults = [
+        f"{r.run}: {r.rule} {r.found}, allowed {r.allowed}"
+        for r in e.rules
+        if r.rule == "shortest idle window" and not r.ok
+    ]
+    for name, run in _metered(e):
+        if not run.events["idle"]:
+            faults.append(f"{name}: no idle window")
+    for part in e.subject.parts:
+        for own, rails in part.rails.items():
+            gap = sum(rail.gap_w or 0.0 for rail in rails.values())
+            dynamic = sum(rail.area_w for rail in rails.values())
+            if any(rail.apart for rail in rails.values()) and gap > ASLEEP * abs(dynamic):
+                faults.append(f"{part.name}/{own}: asleep in idle, {gap:.3g} W below the gaps between spans")
+    return (
+        faults,
+        "idle windows as ready as the gaps between spans" if not e.quick else "long enough",
+        "at least as long as the rule; not below the gaps",
+    )
+
+
+def window_places(e: Evidence) -> Verdict:
+    def faults_of(run: Run) -> Iterator[str]:
+        idle = idle_windows(run)
+        idle = idle[np.argsort(idle[:, 0])]
+        if np.any(idle[1:, 0] < idle[:-1, 1]) or np.any(idle[:, 1] < idle[:, 0]):
+            yield "idle windows overlap"
+        stamped = spans(run)
+        if len(stamped.on) and len(idle):
+            clock = run.start["device"].get("clock")
+            slack = line(run, clock["name"] if clock else None).bound_s + 1e-6
+            first = np.searchsorted(np.sort(stamped.off), idle[:, 0] + slack, "right")
+            after = np.searchsorted(np.sort(stamped.on), idle[:, 1] - slack, "left")
+            if np.any(after > first):
+                yield "a span lies in an idle window"
+
+    faults = each(e, faults_of)
+    faults += [f"{r.run}: {r.rule} {r.found}" for r in e.rules if r.rule.startswith("spans that") and not r.ok]
+    for part in e.subject.parts:
+        for own, rails in part.rails.items():
+            run = next(r for r in part.runs if r.path.name == own)
+            ended = run.stop is not None and not run.stop.get("error")
+            stamped = spans(run)
+            for name, rail in rails.items():
+                margin = rail.clock_bound_s + 2 * rail.facts.period_s
+                if ended and (
+                    stamped.on.min() < rail.facts.first_s - margin or stamped.off.max() > rail.facts.last_s + margin
+                ):
+                    faults.append(f"{part.name}/{own}: spans lie outside the trace of {name}")
+    return faults, "inside", "spans between issue and answer, inside the trace, outside of idle windows"
+
+
+def clocks(e: Evidence) -> Verdict:
+    worst = (0.0, "")
+
+    def faults_of(run: Run) -> Iterator[str]:
+        nonlocal worst
+        for name, rows in run.brackets.items():
+            clock = line(run, name)
+            t0 = int(run.start["t0_ns"])
+            at = clock.seconds(rows[:, 1])
+            slack = clock.bound_s + clock.rate_bound * float(np.ptp(at)) + 1e-6
+            out = np.maximum((rows[:, 0] - t0) * 1e-9 - at, at - (rows[:, 2] - t0) * 1e-9)
+            worst = max(worst, (float(out.max()) if len(out) else 0.0, f"{run.path.name}, clock {name}"))
+            if np.any(out > slack):
+                yield f"the clock {name!r} leaves its brackets by {out.max():.3g} s, allowed {slack:.3g} s"
+
+    faults = each(e, faults_of)
+    if not any(run.brackets for _, run in e.subject.runs):
+        raise NotApplicable("every stamp is of the host's clock")
+    return (
+        faults,
+        f"at most {max(worst[0], 0.0):.2g} s outside of a bracket ({worst[1]})",
+        "half of the quickest round trip, and the rate",
+    )
+
+
+def readings(e: Evidence) -> Verdict:
+    _metered(e)
+    if e.quick:
+        raise NotApplicable("left out by --quick")
+    faults, least = [], math.inf
+    for part in e.subject.parts:
+        faults += [f"{part.name}/{own}: {why}" for own, why in part.refused.items()]
+        for own, rails in part.rails.items():
+            for name, rail in rails.items():
+                facts = rail.facts
+                least = min(least, rail.readings_per_span)
+                share = rail.unseen
+                over = facts.overload / max(1, facts.count)
+                where = f"{part.name}/{own}, rail {name}"
+                faults += [f"{where}: {share:.1%} of the readings are missing"] if share > LOST_MOST else []
+                faults += (
+                    [f"{where}: {over:.1%} of the readings are at the end of the range"] if over > OVER_MOST else []
+                )
+    return (
+        faults,
+        f"{least:.3g} readings in a span, or more",
+        f"at most {LOST_MOST:.0%} missing and {OVER_MOST:.0%} clipped",
+    )
+
+
+def ranging(e: Evidence) -> Verdict:
+    raise NotApplicable("a recording holds no range of the instrument, and no ranging run; ask the submitter")
+
+
+def instrument(e: Evidence) -> Verdict:
+    faults, without = [], 0
+    for name, run in _metered(e):
+        for meter in run.start["meters"]:
+            own = meter.get("calibration") or {}
+            try:
+                age = (
+                    date.fromisoformat(str(run.start.get("created_utc"))[:10])
+                    - date.fromisoformat(str(own.get("date"))[:10])
+                ).days
+            except ValueError:
+                without += 1
+                continue
+            if not 0 <= age <= CALIBRATED_DAYS:
+                faults.append(f"{name}: {clean(meter.get('name'))} was calibrated {age} days before the run")
+    if not faults and without:
+        raise NotApplicable("no date of a calibration certificate is recorded")
+    return faults, "calibrated", f"at most {CALIBRATED_DAYS} days before the run"
+
+
+def rails(e: Evidence) -> Verdict:
+    def faults_of(run: Run) -> Iterator[str]:
+        declared = {clean(rail.get("name")) for meter in run.start["meters"] for rail in meter.get("rails") or []}
+        recorded = {clean(name) for name in traces(run)}
+        if missing := sorted(declared - recorded):
+            yield f"no trace of the declared rails {', '.join(missing)}"
+        if declared and (extra := sorted(recorded - declared)):
+            yield f"traces of undeclared rails {', '.join(extra)}"
+
+    _metered(e)
+    faults = each(e, faults_of)
+    for part in e.subject.parts:
+        sets = {tuple(sorted(traces(run))) for run in part.runs if run.purpose == "power"}
+        faults += [f"{part.name}: power runs have different rails"] if len(sets) > 1 else []
+    try:
+        more, found, allowed = comparisons(e, "power_w")
+    except NotApplicable as missing:
+        if faults:
+            return faults, "", "every declared rail"
+        raise NotApplicable(f"every declared rail has its trace; {missing}") from None
+    return faults + more, found, allowed
+
+
+def arithmetic(e: Evidence) -> Verdict:
+    faults, counted = [], 0
+    for scope, values in e.claims.items():
+        for prefix in ("", "literal."):
+            get = {
+                k: values.get(f"{prefix}{k}") for k in ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
+            }
+            idle, time = values.get("idle_power_w"), values.get("execution_time_s")
+            active, dynamic, joules = get.values()
+            if None not in (active, dynamic, idle):
+                counted += 1
+                if abs(active - dynamic - idle) > 1e-6 * abs(active):  # type: ignore[operator,arg-type]
+                    faults.append(f"{scope}: {prefix}dynamic_power_w is not active less idle power")
+            if None not in (active, joules, time):
+                counted += 1
+                if abs(joules - active * time) > 1e-6 * abs(joules):  # type: ignore[operator,arg-type]
+                    faults.append(f"{scope}: {prefix}energy_per_inference_j is not power times time")
+    if not counted:
+        raise NotApplicable("no power and energy are claimed together")
+    return faults, f"{counted} sums and products", "equal within one in a million"

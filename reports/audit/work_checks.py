@@ -1,0 +1,193 @@
+"""Checks of what was asked and answered: workload, seeds, durations, latency, accuracy, trials."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, by_rule, comparisons, each
+from reports.audit.figures import issues
+from reports.audit.files import clean
+from reports.audit.qubo import drawn, problem, problem_names
+from reports.audit.reading import Run, column
+from reports.audit.rules import modes_of
+
+CLAIM_MOST = 0.05
+"""How far a claim may lie from the mean of its trials (NeuroBench, rules.md of system_benchmarks)."""
+
+
+def workload(e: Evidence) -> Verdict:
+    def faults_of(run: Run) -> Iterator[str]:
+        ids = column(run.tables["samples"], "id")
+        declared = run.start["workload"].get("samples")
+        if len(set(ids)) != len(ids):
+            yield "a sample stands twice"
+        unknown = {i.sample for i in issues(run)} - set(ids)
+        if unknown:
+            yield f"{len(unknown)} issued samples are not recorded"
+        streamed = run.start["scenario"].get("name") in ("server", "real-time")
+        whole = run.stop is not None and not run.stop.get("error") and not _other_data(run)
+        if declared and whole and not streamed and declared != len(set(ids)):
+            yield f"{len(set(ids))} samples, declared {declared}"
+        counts = Counter(i.sample for i in issues(run) if not i.warmup)
+        if counts and whole and not streamed and max(counts.values()) > min(counts.values()):
+            yield f"samples were issued {min(counts.values())} to {max(counts.values())} times"
+
+    faults = each(e, faults_of)
+    for part in e.subject.parts if not any(p.searched for p in e.subject.parts) else []:
+        digests = {str(run.start["workload"].get("digest_sha256")) for run in part.runs if not _other_data(run)}
+        faults += [f"{part.name}: runs of {len(digests)} data sets"] if len(digests) > 1 else []
+    return (
+        faults,
+        f"{sum(r.tables['samples'].num_rows for _, r in e.subject.runs)} samples",
+        "one data set, as declared",
+    )
+
+
+def _other_data(run: Run) -> bool:
+    """Whether a run plays other samples than its session on purpose: longer sequences, or repeated ones."""
+    return bool(run.start["scenario"].get("amortise_s")) or run.purpose in ("compliance", "probe")
+
+
+def tuning_seeds(e: Evidence) -> Verdict:
+    def faults_of(run: Run) -> Iterator[str]:
+        details = run.start["workload"].get("details") or {}
+        kinds = set((details.get("seed_kinds") or {}).values()) | {details.get("seed_kind")}
+        official = (run.start.get("rules") or {}).get("submittable")
+        if official and "tuning" in kinds:
+            yield "tuning seeds in an evaluation"
+        seeds = set(map(str, column(run.tables["samples"], "seed"))) - {"None"}
+        told = run.start["device"].get("algorithm") or {}
+        tuned = told.get("tuning") if isinstance(told.get("tuning"), dict) else told.get("training")
+        used = tuned.get("seeds") if isinstance(tuned, dict) else None
+        if isinstance(used, list) and (both := seeds & set(map(str, used))):
+            yield f"seeds {', '.join(sorted(both)[:5])} were used in tuning"
+
+    faults = each(e, faults_of)
+    about = ((e.subject.submission or {}).get("about") or {}).get("split")
+    if e.subject.submission is not None and not str(about or "").strip():
+        faults.append("the submission does not say how test data were kept out of tuning")
+    return (
+        faults,
+        "no tuning seed, and no seed that the device declares for its tuning",
+        "evaluation seeds and the test split only",
+    )
+
+
+def seeds(e: Evidence) -> Verdict:
+    counted = [0]
+
+    def faults_of(run: Run) -> Iterator[str]:
+        details = run.start["workload"].get("details") or {}
+        seeds = dict(zip(column(run.tables["samples"], "id"), column(run.tables["samples"], "seed"), strict=True))
+        if run.start["workload"].get("task") != "qubo-mis":
+            return
+        densities = details.get("densities") or []
+        for name in sorted(problem_names(run)):
+            nodes, edges = problem(run, name)
+            drawings = (
+                [drawn(nodes, float(d), int(seeds[name])) for d in densities] if seeds.get(name) is not None else []
+            )
+            held = {(int(min(u, v)), int(max(u, v))) for u, v in edges}
+            if drawings and None not in drawings:
+                counted[0] += 1
+                if held not in drawings:
+                    yield f"{name} is not the graph of its seed"
+
+    faults = [] if e.quick else each(e, faults_of)
+    if not faults and not counted[0]:
+        raise NotApplicable("no problem that the auditor can draw again from its seed is stored")
+    return faults, f"{counted[0]} graphs drawn again", "edge for edge"
+
+
+def duration(e: Evidence) -> Verdict:
+    return by_rule(e, "duration")
+
+
+def queries(e: Evidence) -> Verdict:
+    return by_rule(e, "queries", "runs for")
+
+
+def latency(e: Evidence) -> Verdict:
+    try:
+        faults, found, allowed = comparisons(
+            e, "latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped"
+        )
+    except NotApplicable:
+        return by_rule(e, "p90", "p99", "frames answered")
+    named = [r for r in e.rules if r.rule.startswith(("p90", "p99", "frames answered")) and not r.ok]
+    return faults + [f"{r.run}: {r.rule} {r.found}, allowed {r.allowed}" for r in named], found, allowed
+
+
+def clean_end(e: Evidence) -> Verdict:
+    def faults_of(run: Run) -> Iterator[str]:
+        if run.stop is None:
+            yield "no stop line"
+        elif run.stop.get("error") is not None:
+            yield f"ended with {clean((run.stop['error'] or {}).get('error'))}"
+        lost = sum(i.issued_s is not None and i.answered_s is None and i.output is None for i in issues(run))
+        if lost and run.start.get("imported") is None:
+            yield f"{lost} samples without an answer"
+        if run.events["gap"]:
+            yield f"the host stood still {len(run.events['gap'])} times"
+
+    return each(e, faults_of), "every run to its end", "to the end, each sample answered"
+
+
+def accuracy(e: Evidence) -> Verdict:
+    faults, found, allowed = comparisons(e, "accuracy", "gap_", "cost_")
+    wrong = [r for r in e.rules if r.rule.startswith(("solves whose costs", "samples answered otherwise")) and not r.ok]
+    return faults + [f"{r.run}: {r.rule} {r.found}" for r in wrong], found, allowed
+
+
+def from_system(e: Evidence) -> Verdict:
+    marked = e.subject.submission is None or all(
+        one["class"] != "measured" for one in e.subject.submission["configurations"]
+    )
+    official = any((run.start.get("rules") or {}).get("hardware_only") for _, run in e.subject.runs)
+    if marked and not official:
+        raise NotApplicable("nothing here claims to be measured on hardware under rules that ask for it")
+    faults = each(e, lambda run: [f"{', '.join(sorted(modes_of(run)))}"] if modes_of(run) != {"hardware"} else [])
+    return faults, "hardware", "hardware in every run"
+
+
+def trials(e: Evidence) -> Verdict:
+    faults = [
+        f"{r.rule} {r.found}, allowed {r.allowed}"
+        for r in e.rules
+        if "of each trial from the mean" in r.rule and not r.ok
+    ]
+    counted = sum("of each trial from the mean" in r.rule for r in e.rules)
+    for one in (e.subject.submission or {}).get("configurations", []):
+        for key, claim in one["claims"].items():
+            mean = sum(claim["trials"]) / len(claim["trials"])
+            apart = abs(claim["value"] - mean)
+            counted += 1
+            if apart > CLAIM_MOST * abs(mean) or not math.isfinite(apart):
+                faults.append(
+                    f"{one['name']}: {key} is {apart / abs(mean) if mean else math.inf:.1%} off the mean of its trials"
+                )
+            elif apart > 1e-9 * abs(mean):
+                faults.append(f"{one['name']}: {key} is not the mean of its trials")
+    if not counted:
+        raise NotApplicable("neither trials nor claims")
+    return faults, f"{counted} times", "each within 5 % of the mean; a claim is the mean"
+
+
+def cache(e: Evidence) -> Verdict:
+    def faults_of(run: Run) -> Iterator[str]:
+        options = run.start["scenario"].get("options") or {}
+        most = max((n or 1 for n in column(run.tables["replies"], "executions")), default=1)
+        if most > 1 and not options.get("repeat") and not options.get("window_s") and run.start.get("imported") is None:
+            yield f"a span holds {most} executions, and no repeat is declared"
+
+    faults = each(e, faults_of)
+    faults += [f"{r.rule}: {r.found}" for r in e.rules if r.rule.startswith("samples answered otherwise") and not r.ok]
+    faster = []
+    for part in e.subject.parts:
+        times = {run.purpose: part.plain.get(run.path.name, {}).get("execution_time_s") for run in part.runs}
+        plain, again = times.get("performance"), times.get("compliance")
+        if plain and again and again.value < 0.9 * plain.value:
+            faster.append(f"{part.name}: repeated samples take {again.value / plain.value:.0%} of the time of others")
+    return faults + faster, "repeats as declared", "no faster on samples that were asked before"
