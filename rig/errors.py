@@ -5,7 +5,11 @@ Exit codes are part of the command line's contract; 1 is left to Python itself, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+DISTRIBUTION = "neurorig"
+MOST_NAMES = 20
+"""The longest list of names that an error shows where something else can show it."""
 
 
 class RigError(Exception):
@@ -52,13 +56,22 @@ class UnknownNameError(UsageError):
     """A device, meter, scenario, workload or option has a name that is not registered."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(
-            f"unknown {kind} {name!r}",
-            field=kind,
-            value=name,
-            remedy=f"Known: {', '.join(sorted(set(known))) or 'none'}",
-        )
+        super().__init__(f"unknown {kind} {name!r}", field=kind, value=name, remedy=closest(name, known))
         self.known = tuple(known)
+
+
+def closest(name: str, known: Iterable[str], where: str = "") -> str:
+    """Return the remedy for a name that is not known: the names that are near it, and a list of all.
+
+    A name without its unit (``rate`` for ``rate_hz``) is near. ``where`` stands in place of a list that is long.
+    """
+    import difflib  # only a mistake needs it
+
+    names = sorted(set(known))
+    longer = [other for other in names if name and other.startswith(f"{name}_")]
+    near = list(dict.fromkeys(longer + difflib.get_close_matches(name, names, 3)))[:3]
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    return f"{hint}{where}" if where and len(names) > MOST_NAMES else f"{hint}Known: {', '.join(names) or 'none'}"
 
 
 class SetupError(RigError):
@@ -86,7 +99,7 @@ def missing_extra(
         f"{what} needs {getattr(error, 'name', None) or error}, which is not installed",
         field=field,
         value=extra if value is None else value,
-        remedy=f"pip install 'neurorig[{extra}]'",
+        remedy=f"pip install '{DISTRIBUTION}[{extra}]'",
     )
 
 

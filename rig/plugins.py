@@ -20,7 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from rig.errors import RigError, SetupError, UnknownNameError, UsageError, missing_extra, refused
+from rig.errors import DISTRIBUTION, RigError, SetupError, UnknownNameError, UsageError, closest, missing_extra, refused
 
 Factory = Callable[..., Any]
 GROUPS = (
@@ -37,28 +37,59 @@ class Option:
     default: Any
     optional: bool
 
+    @property
+    def required(self) -> bool:
+        """Whether it has no default, so that the user must give it."""
+        return self.default is inspect.Parameter.empty
+
+
+def registered(group: str) -> list[EntryPoint]:
+    """The registered plugins of a group, sorted by name. Nothing is imported."""
+    return sorted(entry_points(group=f"rig.{group}"), key=lambda e: e.name)
+
 
 def names(group: str) -> dict[str, EntryPoint]:
-    """The registered plugins of a group by name. Nothing is imported."""
-    return {e.name: e for e in sorted(entry_points(group=f"rig.{group}"), key=lambda e: e.name)}
+    """The registered plugins of a group by name; of two that share one, the last."""
+    return {e.name: e for e in registered(group)}
+
+
+def owner(entry: EntryPoint) -> str:
+    """The name of the package that registered a plugin."""
+    return str(entry.dist.name) if entry.dist is not None else "an unknown package"
 
 
 def load(group: str, name: str) -> Factory:
     """Find a factory by its registered name or as ``path.py:name``.
 
-    Raises ``UnknownNameError`` that lists the known names, ``MissingExtraError`` when its stack is not installed.
+    Raises ``UnknownNameError`` for a name that is not registered, ``MissingExtraError`` when its stack is not
+    installed, ``SetupError`` when two packages registered it or its package cannot be loaded.
     """
     if ".py:" in name:
         return _from_file(group, name)
     known = names(group)
     if name not in known:
         raise UnknownNameError(group.removesuffix("s"), name, [*known, "./file.py:function"])
-    entry = known[name]
+    kind, entry = group.removesuffix("s"), known[name]
+    if len(packages := sorted({owner(e) for e in registered(group) if e.name == name})) > 1:
+        what = f"{kind} {name!r} is registered by {' and '.join(packages)}"
+        raise SetupError(
+            what, field=kind, value=name, remedy="Uninstall all but one, or write path/to/file.py:function"
+        )
     try:
         return typing.cast(Factory, entry.load())
     except ImportError as error:
-        kind, extras = group.removesuffix("s"), ", ".join(entry.extras) or name
-        raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
+        if owner(entry) == DISTRIBUTION:
+            extras = ", ".join(entry.extras) or name
+            raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
+        raise _broken(kind, entry, error) from error
+    except (Exception, SystemExit) as error:
+        raise _broken(kind, entry, error) from error
+
+
+def _broken(kind: str, entry: EntryPoint, error: BaseException) -> SetupError:
+    what = f"{kind} {entry.name!r} is {entry.value} of the package {owner(entry)}, which cannot be loaded"
+    remedy = f"Correct the package or its entry point, or uninstall it: pip uninstall {owner(entry)}"
+    return SetupError(f"{what}: {type(error).__name__}: {error}", field=kind, value=entry.name, remedy=remedy)
 
 
 PROGRAMS = ("interpreter", "path", "arguments")
@@ -100,8 +131,8 @@ INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases", "rules
 def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:
     """Call a factory with the parameters that it names and with its own options.
 
-    Raises ``UsageError`` for a value of the wrong type, and ``SetupError`` for a required parameter that is not
-    available or when the factory raises anything but a ``RigError``.
+    Raises ``UsageError`` for a value of the wrong type or a required option that is missing, and ``SetupError`` for a
+    parameter that is not available or when the factory raises anything but a ``RigError``.
     """
     declared = options_of(factory)
     arguments: dict[str, Any] = {}
@@ -109,6 +140,9 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
     for p in inspect.signature(factory).parameters.values():
         if p.name in declared:
             continue
+        if p.kind is inspect.Parameter.POSITIONAL_ONLY:
+            what = f"{_called(factory)} has the positional-only parameter {p.name}"
+            raise SetupError(what, field=p.name, remedy="Remove the / from its signature: the rig passes names")
         if p.name in given and given[p.name] is not None:
             if plain_hint(hints.get(p.name)) and not isinstance(given[p.name], (str, int, float)):
                 raise _reserved(factory, p.name)
@@ -116,6 +150,10 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
         elif p.default is inspect.Parameter.empty and p.kind not in _VARIADIC:
             raise _unmet(factory, p.name)
     arguments |= {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
+    if missing := [option for option in declared.values() if option.required and option.name not in arguments]:
+        name, kind = missing[0].name, missing[0].kind.__name__
+        what = f"{_called(factory)} needs the option {name}"
+        raise UsageError(what, field=name, remedy=f"Add --option {name}=VALUE, of type {kind}")
     try:
         return factory(**arguments)
     except RigError:
@@ -170,7 +208,7 @@ def _unmet(factory: Factory, name: str) -> SetupError:
 def values_of(factory: Factory, options: Mapping[str, str]) -> dict[str, Any]:
     """Every declared option with the value it will have, converted."""
     declared = options_of(factory)
-    defaults = {name: option.default for name, option in declared.items()}
+    defaults = {name: option.default for name, option in declared.items() if not option.required}
     return defaults | {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
 
 
@@ -201,17 +239,22 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
         chosen = [who] if dot and who in declared else [w for w, known in declared.items() if key in known]
         name = bare if dot and who in declared else key
         if not chosen or name not in declared[chosen[0]]:
-            raise _unknown_option(key, {w: declared[w] for w in (chosen or declared)})
+            raise _unknown_option(key, chosen or list(declared), declared)
         for w in chosen:
             _converted(declared[w][name], value, w)
             out[w][name] = value
     return out
 
 
-def _unknown_option(key: str, declared: Mapping[str, Mapping[str, Option]]) -> UnknownNameError:
-    error = UnknownNameError("option", key, sorted({k for options in declared.values() for k in options}))
-    by_taker = "; ".join(f"{who}: {', '.join(sorted(options))}" for who, options in declared.items() if options)
-    error.remedy = f"Known: {by_taker or 'none'}"
+def _unknown_option(key: str, asked: Sequence[str], declared: Mapping[str, Mapping[str, Option]]) -> UnknownNameError:
+    """The error for an option that none of the ``asked`` takers declares."""
+    error = UnknownNameError("option", key, sorted({k for who in asked for k in declared[who]}))
+    bare = key.rpartition(".")[2]
+    if takers := [who for who, options in declared.items() if bare in options]:
+        error.remedy = f"It is an option of the {takers[0]}: write {takers[0]}.{bare}"
+    else:
+        where = "`rig list NAME` shows the options of a device, meter, scenario or workload"
+        error.remedy = closest(bare, error.known, where)
     return error
 
 
@@ -287,7 +330,7 @@ def _converted(option: Option, text: str, who: str = "") -> Any:
 
 
 def _bad(option: Option, text: str, wanted: str, who: str) -> UsageError:
-    remedy = f"Give {wanted} (default {option.default})"
+    remedy = f"Give {wanted}" + ("" if option.required else f" (default {option.default})")
     if who:
         other = "device" if who.startswith("meter") else "meter"
         remedy += f". This option goes to the {who}; for another, write {other}.{option.name}={text[:40]}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rig.bench.plugin_list import describe
 from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError, missing_extra
 from rig.plugins import (
     GROUPS,
@@ -202,3 +204,69 @@ def test_a_package_that_finds_no_memory_is_not_called_missing() -> None:
     error = missing_extra("device 'mock'", ImportError("libx.so: failed to map segment from shared object"), "mock")
     assert not isinstance(error, MissingExtraError)
     assert "memory" in error.remedy
+
+
+# ---- what others wrote ---------------------------------------------------------------------
+
+
+def registering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, line: str) -> None:
+    """Install a package that registers one meter."""
+    folder = tmp_path / f"{package.replace('-', '_')}-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(f"[rig.meters]\n{line}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("no_such_module:open_it", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("json:open_it", "AttributeError: module 'json' has no attribute 'open_it'"),
+    ],
+)
+def test_a_package_of_others_that_cannot_be_loaded_is_named_with_its_attribute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str, says: str
+) -> None:
+    registering(tmp_path, monkeypatch, "lab-meters", f"bench-meter = {target}")
+    with pytest.raises(SetupError) as caught:
+        load("meters", "bench-meter")
+    assert caught.value.message == (
+        f"meter 'bench-meter' is {target} of the package lab-meters, which cannot be loaded: {says}"
+    )
+    assert "pip uninstall lab-meters" in caught.value.remedy
+
+
+def test_a_name_that_two_packages_registered_is_refused_because_either_could_be_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registering(tmp_path, monkeypatch, "lab-meters", "ppk2 = json:loads")
+    with pytest.raises(SetupError, match="'ppk2' is registered by lab-meters and neurorig"):
+        load("meters", "ppk2")
+
+
+def test_the_list_says_whose_plug_in_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registering(tmp_path, monkeypatch, "lab-meters", "bench-meter = json:loads")
+    rows = {row["name"]: row["package"] for row in describe() if row["group"] == "meters"}
+    assert (rows["bench-meter"], rows["ppk2"]) == ("lab-meters", "neurorig")
+
+
+# ---- signatures that cannot be served ------------------------------------------------------
+
+
+def test_a_required_option_that_is_missing_is_asked_for() -> None:
+    def needs_port(*, port: str) -> str:
+        return port
+
+    assert options_of(needs_port)["port"].required
+    with pytest.raises(UsageError, match=r"needs the option port\. Add --option port=VALUE, of type str"):
+        build(needs_port, {}, {})
+    assert build(needs_port, {}, {"port": "COM3"}) == "COM3"
+
+
+def test_a_positional_only_parameter_is_refused_because_the_rig_passes_names() -> None:
+    def old_fashioned(clock: object, /) -> object:
+        return clock
+
+    with pytest.raises(SetupError, match="positional-only parameter clock"):
+        build(old_fashioned, {"clock": "tick"}, {})

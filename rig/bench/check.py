@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
-from rig.bench.fields import closest
 from rig.bench.lines import Where, line_of
 from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value
 from rig.bench.values import clashes, wrong_value
-from rig.errors import MissingExtraError, RigError, UnknownNameError
+from rig.errors import MissingExtraError, RigError, UnknownNameError, closest
 from rig.plugins import Factory, Option, load, located, options_of
 
 Entry = DeviceEntry | MeterEntry
@@ -144,7 +143,8 @@ def _check_options(notes: Notes, entry: Entry, declared: Mapping[str, Option], d
                 f"Write it as {key} = ... in [{'.'.join(above[:2])}]",
             )
         elif key not in declared:
-            notes.add((*above, key), f"is not an option of {driver}", value, closest(key, {*declared} - {*own}))
+            remedy = closest(key, {*declared} - {*own}, f"`rig list {driver}` shows them")
+            notes.add((*above, key), f"is not an option of {driver}", value, remedy)
         elif wrong := wrong_value(declared[key], value):
             notes.add((*above, key), f"is {value!r}", value, f"Give {wrong}")
     if isinstance(entry, MeterEntry):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from rig.errors import closest
 
 
 class Field(NamedTuple):
@@ -41,13 +42,6 @@ def check_table(table: Mapping[str, Any], fields: Mapping[str, Field]) -> Checke
         else:
             found.problems.append((name, "is unknown here", value, closest(name, fields)))
     return found
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The remedy for a name that is not known."""
-    near = difflib.get_close_matches(name, sorted(known), 1)
-    hint = f"Did you mean {near[0]}? " if near else ""
-    return f"{hint}Known: {', '.join(sorted(known)) or 'none'}"
 
 
 def of(kind: type, *, empty: bool = True) -> Callable[[Any], Any]:

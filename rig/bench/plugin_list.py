@@ -9,23 +9,25 @@ import re
 from pathlib import Path
 from typing import Any
 
+from rig.errors import DISTRIBUTION
+
 SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
-DISTRIBUTION = "neurorig"
 
 
 def describe() -> list[dict[str, Any]]:
-    """One row per plugin: group, name, modes, extra, whether its packages are installed, and its first line."""
-    from rig.plugins import names  # not needed for ``source_facts``, which `rig --help` waits for
+    """One row per plugin: group, name, package, modes, extra, what of it is not installed, and the first line."""
+    from rig.plugins import owner, registered  # not needed for ``source_facts``, which `rig --help` waits for
 
     rows = []
     for group in SHOWN:
-        for name, entry in names(group).items():
+        for entry in registered(group):
             modes, line = source_facts(entry.module)
             missing = [p for extra in entry.extras for p in _packages(extra) if not _installed(p)]
             rows.append(
                 {
                     "group": group,
-                    "name": name,
+                    "name": entry.name,
+                    "package": owner(entry),
                     "modes": modes,
                     "extra": ", ".join(entry.extras),
                     "installed": not missing,

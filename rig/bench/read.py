@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rig.bench import fields
-from rig.bench.fields import Field, check_table, closest
+from rig.bench.fields import Field, check_table
 from rig.bench.lines import Where, line_of, lines_of
-from rig.errors import DataError, refused
+from rig.errors import DataError, closest, refused
 from rig.plugins import code_in
 from rig.recording.bounded import read_bounded, written_by_others
 

@@ -10,8 +10,8 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
-from rig.errors import UnknownNameError, UsageError
-from rig.plugins import Factory, load, names, options_of
+from rig.errors import DISTRIBUTION, UnknownNameError, UsageError
+from rig.plugins import Factory, Option, load, names, options_of
 from rig.terminal import say, say_json
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         for r in (r for r in rows if r["group"] == group):
             missing = "" if r["installed"] else f"[not installed: pip install 'neurorig[{r['extra']}]'] "
             simulated = "[simulator] " if r["modes"] == ["simulator"] else ""
-            text = shorten(f"{missing}{simulated}{r['description']}", WIDTH - 19, placeholder=" ...")
+            others = "" if r["package"] == DISTRIBUTION else f"[of {r['package']}] "
+            text = shorten(f"{missing}{others}{simulated}{r['description']}", WIDTH - 19, placeholder=" ...")
             lines.append(f"  {r['name']:16} {text}")
     lines.append("\n`rig list NAME` shows the options of NAME. For your own file, write path.py:function as NAME.")
     return "\n".join(lines) + "\n"
@@ -68,7 +69,7 @@ def options_text(name: str, as_json: bool) -> str:
     if not found:
         raise UnknownNameError("name", name, sorted({n for group in SHOWN for n in names(group)}))
     options = {
-        group: {o.name: {"type": o.kind.__name__, "default": o.default} for o in options_of(factory).values()}
+        group: {o.name: _option(o) for o in options_of(factory).values()}
         for group, factory in found.items()
         if group != "rules"
     }
@@ -85,8 +86,17 @@ def options_text(name: str, as_json: bool) -> str:
         if group == "rules":
             lines += _asked(factory)
             continue
-        lines += [f"  {key:20} {o['type']:6} default {o['default']}" for key, o in options[group].items()]
+        lines += [f"  {key:20} {o['type']:6} {_default(o)}" for key, o in options[group].items()]
     return "\n".join(lines) + "\n"
+
+
+def _option(option: Option) -> dict[str, Any]:
+    kind = {"type": option.kind.__name__, "required": option.required}
+    return kind if option.required else kind | {"default": option.default}
+
+
+def _default(option: dict[str, Any]) -> str:
+    return "required" if option["required"] else f"default {option['default']}"
 
 
 def _rules_of(factory: Factory) -> list[Rules]:

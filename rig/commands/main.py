@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from rig.errors import Interrupted, RigError, SetupError
+from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError
 from rig.terminal import say, say_json
 
 COMMANDS = {
@@ -69,6 +69,7 @@ def parser(command: str = "") -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="rig", description="Measure latency, power and energy of neuromorphic systems, and state the uncertainty."
     )
+    top.add_argument("--version", action="version", version=_version() if command == "--version" else "")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     known = COMMANDS if command in COMMANDS else COMMANDS | _registered()
     for name, (module, text) in known.items():
@@ -92,6 +93,12 @@ def _registered() -> dict[str, tuple[str, str]]:
         line = source_facts(entry.module)[1].rstrip(".")
         found[entry.name] = (entry.module, line[:1].lower() + line[1:])
     return found
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"rig {version(DISTRIBUTION)}"
 
 
 def _loaded(name: str) -> Any:

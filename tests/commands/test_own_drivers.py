@@ -133,7 +133,7 @@ def m():
     ("name", "code", "says"),
     [
         ("absent.py:f", 3, "absent.py is not a file. Write path/to/file.py:function"),
-        ("board.py:close_board", 3, "unknown function in board.py 'close_board'. Known: "),
+        ("board.py:close_board", 3, "unknown function in board.py 'close_board'. Did you mean open_board? Known: "),
         ("board.py:TYPE_CHECKING", 3, "unknown function in board.py 'TYPE_CHECKING'. Known: "),
     ],
 )
