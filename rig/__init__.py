@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from rig.analysis.result import Result
     from rig.conformance.device import check_device
     from rig.conformance.meter import check_meter
+    from rig.conformance.workload import check_workload
     from rig.engine.blocking_device import blocking
+    from rig.engine.own_workload import workload
     from rig.errors import RigError
     from rig.recording.reader import Run, open_run
     from rig.session.measure import measure
@@ -69,7 +71,8 @@ __all__ = [
     "Device", "DeviceInfo", "Exports", "Idle", "Issue", "Mark", "Marks", "Meter", "MeterInfo",
     "Plant", "Problem", "Progress", "Quantity", "Rail", "Repeats", "Reply", "Report", "Request", "Result",
     "RigError", "Rules", "Run", "Sample", "SampleSet", "Sequenced", "Span", "Step", "Streams", "Workload",
-    "blocking", "check_device", "check_meter", "evaluate", "measure", "open_run", "report",
+    "blocking", "check_device", "check_meter", "check_workload", "evaluate", "measure", "open_run", "report",
+    "workload",
 ]  # fmt: skip
 
 _MODULES = {
@@ -82,10 +85,12 @@ _MODULES = {
     "blocking": "rig.engine.blocking_device",
     "check_device": "rig.conformance.device",
     "check_meter": "rig.conformance.meter",
+    "check_workload": "rig.conformance.workload",
     "evaluate": "rig.analysis.evaluate",
     "measure": "rig.session.measure",
     "open_run": "rig.recording.reader",
     "report": "rig.session.report",
+    "workload": "rig.engine.own_workload",
 }
 """Where a public name stands; the others stand in ``rig.types``."""
 

@@ -6,6 +6,7 @@ Exit codes are part of the command line's contract; 1 is left to Python itself, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 DISTRIBUTION = "neurorig"
 MOST_NAMES = 20
@@ -167,6 +168,33 @@ class AuditFailedError(RigError):
     """A check of an audit failed; the exit code of such an audit."""
 
     exit_code = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFailure:
+    """One rule that a driver fails: what was found, and what is required."""
+
+    rule: str
+    found: str
+    asked: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: found {self.found}; required is {self.asked}"
+
+
+class ConformanceError(RigError):
+    """A driver or workload that fails rules. ``failures`` has one entry for each, ``kept`` names the other rules."""
+
+    exit_code = 33
+
+    def __init__(self, name: str, failures: Sequence[RuleFailure], kept: Sequence[str] = ()) -> None:
+        super().__init__(
+            f"{name} fails {len(failures)} rule{'s' * (len(failures) > 1)}:\n"
+            + "\n".join(f"  {failure}" for failure in failures),
+            field="driver",
+            value=name,
+        )
+        self.failures, self.kept = tuple(failures), tuple(kept)
 
 
 class Interrupted(RigError):

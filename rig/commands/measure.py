@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,30 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--like", type=Path, metavar="PATH",
         help="repeat a submission, session or run of others: its scenario, its rules, and the options of its workload",
     )  # fmt: skip
-    add(
-        "--bench",
-        type=Path,
-        metavar="FILE",
-        help="bench file with the instruments of this lab; default: $RIG_BENCH, or ./bench.toml",
-    )
-    add(
-        "--meter", action="append",
-        help="a meter of `rig list` or of the bench file, or `none`; may be repeated; default: the device's own meter",
-    )  # fmt: skip
-    add("--scenario", default="single-stream", help="a scenario of `rig list`; default: %(default)s")
-    add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
-    add("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
-    add("--data", metavar="DIR", help="folder with the data set of the workload; default: synthetic samples")
+    add_bench_arguments(parser)
     add("--amortise", type=float, metavar="SECONDS", help="power and execution time of sequences this long")
     add("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
     add("--per-phase", "--apart", action="store_true", help="issue each phase by itself, and measure its power")
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set an option that `rig list NAME` shows; may be repeated",
-    )
     add(
         "--rules",
         default="quick",
@@ -85,8 +66,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep-identity", action="store_true", help="also record home directories and absolute paths")
     add("--verbose", action="store_true", help="print every figure and every note")
     add("--allow-invalid", action="store_true", help="exit with 0 also if the verdict is INVALID")
-    add("--trust", action="store_true", help="run code that a file of others names by its path")
     add("--out", type=Path, metavar="DIR", help="the new directory for the recording; default: runs/NAME")
+
+
+def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what names the parts of a bench beside the device, and their options."""
+    add = parser.add_argument
+    add(
+        "--bench",
+        type=Path,
+        metavar="FILE",
+        help="bench file with the instruments of this lab; default: $RIG_BENCH, or ./bench.toml",
+    )
+    add(
+        "--meter", action="append",
+        help="a meter of `rig list` or of the bench file, or `none`; may be repeated; default: the device's own meter",
+    )  # fmt: skip
+    add("--scenario", default="single-stream", help="a scenario of `rig list`; default: %(default)s")
+    add("--workload", help="a workload of `rig list`; default: asc, or qubo-mis for the scenario optimization")
+    add("--simulate", action="store_true", help="use the device's simulator; results say SIMULATED")
+    add("--data", metavar="DIR", help="folder with the data set of the workload; default: synthetic samples")
+    add(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set an option that `rig list NAME` shows; may be repeated",
+    )
+    add("--trust", action="store_true", help="run code that a file of others names by its path")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -129,15 +136,16 @@ def _repeated(args: argparse.Namespace) -> Like:
     return taken
 
 
-def _request(args: argparse.Namespace) -> Request:
+def bench_request(args: argparse.Namespace) -> Request:
+    """The part of a request that names the bench, from ``--device`` and the arguments beside it."""
     from rig.bench.bench_file import find_bench, request_of
     from rig.session.setup import Request, workload_for
 
-    taken = None if args.like is None else _repeated(args)
     chosen = request_of(find_bench(args.bench), args.device, tuple(args.meter or ()), tuple(args.option), args.trust)
     return Request(
         device=chosen.device,
         meters=chosen.meters,
+        options=chosen.options,
         artifacts=chosen.artifacts,
         places=chosen.places,
         exclusive=True,
@@ -145,8 +153,16 @@ def _request(args: argparse.Namespace) -> Request:
         workload=workload_for(args.scenario, args.workload),
         simulate=args.simulate,
         data=args.data,
+    )
+
+
+def _request(args: argparse.Namespace) -> Request:
+    taken = None if args.like is None else _repeated(args)
+    asked = bench_request(args)
+    return replace(
+        asked,
         amortise_s=args.amortise,
-        options=chosen.options
+        options=asked.options
         + (() if taken is None else taken.options)
         + ((f"scenario.repeat={args.repeat}",) if args.repeat is not None else ())
         + (("scenario.apart=true",) if args.per_phase else ())

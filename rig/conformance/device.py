@@ -20,8 +20,6 @@ from itertools import pairwise
 from rig.conformance.meter import check_meter
 from rig.conformance.rule_failures import (
     Checks,
-    ConformanceError,
-    RuleFailure,
     clock_info,
     close,
     identity,
@@ -30,7 +28,7 @@ from rig.conformance.rule_failures import (
     read_timer,
 )
 from rig.engine.clock import HostClock
-from rig.errors import RigError, UsageError
+from rig.errors import ConformanceError, RigError, RuleFailure, UsageError
 from rig.network.description import Activity, activity_faults, activity_rows, network_faults
 from rig.recording.rows import as_list
 from rig.types import (

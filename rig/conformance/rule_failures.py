@@ -4,42 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from rig.errors import RigError
+from rig.errors import ConformanceError, RuleFailure
 from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo, Mode
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class RuleFailure:
-    """One rule that a driver fails: what was found, and what is required."""
-
-    rule: str
-    found: str
-    asked: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: found {self.found}; required is {self.asked}"
-
-
-class ConformanceError(RigError):
-    """A driver that fails rules. ``failures`` has one entry for each."""
-
-    def __init__(self, name: str, failures: Sequence[RuleFailure]) -> None:
-        super().__init__(
-            f"driver {name} fails {len(failures)} rule{'s' * (len(failures) > 1)}:\n"
-            + "\n".join(f"  {failure}" for failure in failures),
-            field="driver",
-            value=name,
-        )
-        self.failures = tuple(failures)
 
 
 class Checks:
@@ -85,7 +60,7 @@ class Checks:
         """The rules that were checked. Raises ``ConformanceError`` where one failed."""
         failures = [f for f in self._checked.values() if f is not None]
         if failures:
-            raise ConformanceError(self.name, failures)
+            raise ConformanceError(self.name, failures, [rule for rule, f in self._checked.items() if f is None])
         return tuple(self._checked)
 
 

@@ -1,0 +1,83 @@
+"""``rig check``: whether a device, its meters and a workload keep the rules of a driver, before anything is measured.
+
+    rig check --device NAME [--meter NAME] [--workload NAME] [--option KEY=VALUE]
+
+It takes the bench as ``rig measure`` does, and needs seconds. The exit code is 0, or that of ``ConformanceError``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from rig.errors import ConformanceError, RuleFailure
+from rig.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from rig.session.setup import BenchSetup, Request
+
+SAMPLES = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig check --device NAME ...``."""
+    from rig.commands.measure import add_bench_arguments
+
+    parser.add_argument(
+        "--device", required=True, help="a device of `rig list` or of the bench file, or path.py:function"
+    )
+    add_bench_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check each part and print what it keeps and fails. Raises a ``RigError`` for a bench that cannot be opened."""
+    from rig.commands.measure import bench_request
+    from rig.session.live_line import LiveLine
+    from rig.session.setup import set_up_bench
+
+    request = bench_request(args)
+    rows: list[dict[str, Any]] = []
+    live = LiveLine(args.json)
+    with set_up_bench(request) as setup:
+        for what, check in _checks(setup, request):
+            live.show(f"... {what}")
+            kept, failures = _outcome(check)
+            rows.append({"checked": what, "kept": kept, "failed": [asdict(failure) for failure in failures]})
+            live.clear()
+            if not args.json:
+                say(*_lines(what, kept, failures))
+    if args.json:
+        say_json(json.dumps(rows))
+    return ConformanceError.exit_code if any(row["failed"] for row in rows) else 0
+
+
+def _outcome(check: Callable[[], tuple[str, ...]]) -> tuple[list[str], list[RuleFailure]]:
+    try:
+        return list(check()), []
+    except ConformanceError as error:
+        return list(error.kept), list(error.failures)
+
+
+def _lines(what: str, kept: Sequence[str], failures: Sequence[RuleFailure]) -> list[str]:
+    if not failures:
+        return [f"✓ {what} keeps {len(kept)} rules"]
+    return [f"✗ {what} keeps {len(kept)} rules and fails {len(failures)}:", *(f"    {failure}" for failure in failures)]
+
+
+def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable[[], tuple[str, ...]]]]:
+    """What is checked, and how. The device comes last, because its check closes it."""
+    from rig.conformance.device import check_device
+    from rig.conformance.meter import check_meter
+    from rig.conformance.workload import check_workload
+
+    bench = setup.bench
+    yield f"workload {request.workload}", partial(check_workload, setup.workload)
+    for meter in bench.meters:
+        yield f"meter {meter.info().name}", partial(check_meter, meter, clock=bench.clock)
+    samples = list(islice(setup.workload.samples, SAMPLES))
+    yield f"device {request.device}", partial(check_device, bench.device, samples, clock=bench.clock)

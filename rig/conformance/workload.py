@@ -1,0 +1,78 @@
+"""``check_workload``: see ``rig.conformance.device``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from rig.conformance.rule_failures import Checks, raised
+from rig.engine.clock import HostClock
+from rig.engine.record import check_ids
+from rig.errors import RigError
+from rig.types import Sample, Workload
+
+ATTRIBUTES = ("name", "task", "version", "digest_sha256", "samples", "details")
+LOOKED_AT = 20
+
+
+def check_workload(workload: Workload) -> tuple[str, ...]:
+    """Check what a workload declares, and its first samples. Raises ``ConformanceError``.
+
+    Example, of the workload in ``examples/my_workload.py``::
+
+        import rig
+        from examples.my_workload import open_workload
+
+        rig.check_workload(open_workload())
+    """
+    c = Checks(HostClock(), prompt_s=0.1)
+    lacks = [name for name in ATTRIBUTES if not hasattr(workload, name)]
+    asked = f"an opened workload with {', '.join(ATTRIBUTES)}"
+    if c.rule("attributes", not lacks, f"{type(workload).__name__} without {', '.join(lacks)}", asked):
+        c.name = str(workload.name)
+        with c.calling("name, details and samples"):
+            _declared(c, workload)
+            _samples(c, workload.samples)
+    return c.verdict()
+
+
+def _declared(c: Checks, workload: Workload) -> None:
+    texts = {name: getattr(workload, name) for name in ("name", "task", "version")}
+    empty = [name for name, text in texts.items() if not (isinstance(text, str) and text)]
+    c.rule("workload.texts", not empty, f"{empty}", "a name, a task and a version as texts")
+    digest = workload.digest_sha256
+    c.rule("workload.digest", bool(re.fullmatch("[0-9a-f]{64}", str(digest))), repr(digest), "64 hexadecimal digits")
+    error = raised(lambda: json.dumps(dict(workload.details), allow_nan=False))
+    c.rule("workload.details", error is None, f"{error}", "a mapping that JSON can hold, no NaN")
+    error = raised(lambda: check_ids(workload))
+    c.rule("samples.ids", error is None, error.message if isinstance(error, RigError) else f"{error}", "unique ids")
+
+
+def _samples(c: Checks, samples: Sequence[Sample]) -> None:
+    if not c.rule("samples.count", len(samples) > 0, "none", "one sample or more"):
+        return
+    for k in range(min(len(samples), LOOKED_AT)):
+        sample = samples[k]
+        if not c.rule("samples.type", isinstance(sample, Sample), f"a {type(sample).__name__}", "a rig.Sample"):
+            return
+        _sample(c, sample)
+    once, again = samples[0], samples[0]
+    same = once.id == again.id and once.label == again.label and np.array_equal(once.payload, again.payload)
+    c.rule("samples.steady", same, "another first sample the second time", "the same each time")
+
+
+def _sample(c: Checks, sample: Sample) -> None:
+    payload, name = np.asarray(sample.payload), f"sample {sample.id}"
+    numeric = payload.size > 0 and payload.dtype.kind in "biufc"
+    asked = "an array of numbers"
+    c.rule("sample.payload", numeric, f"{name}: {payload.dtype} of shape {payload.shape}", asked)
+    finite = not numeric or bool(np.isfinite(payload).all())
+    c.rule("sample.finite", finite, f"{name} holds NaN or infinity", "finite numbers")
+    label = sample.label is None or isinstance(sample.label, str)
+    c.rule("sample.label", label, f"{name}: {sample.label!r}", "a text, or None if there is no right answer")
+    timed = sample.duration_s >= 0 and (sample.rate_hz is None or sample.rate_hz > 0) and sample.inferences >= 1
+    found = f"{name}: duration_s {sample.duration_s}, rate_hz {sample.rate_hz}, inferences {sample.inferences}"
+    c.rule("sample.numbers", timed, found, "0 s or longer, a rate above zero, 1 inference or more")
