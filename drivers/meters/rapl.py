@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from drivers.failures import meter_failed
 from drivers.meters.polled import HOST, Polled, polled_meter
+from rig.bench.connected import Connected
 from rig.bench.options import parts_of, positive
 from rig.errors import MeterError, SetupError, refused
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
@@ -167,6 +168,13 @@ def _declared(zone: Zone, rate_hz: float) -> Rail:
     return Rail(
         zone.rail, "cumulative", Conversion("J"), rate_hz, filter_tau_s=age_s, resolution=step_j, gain_id=zone.rail
     )
+
+
+def connected(addresses: Sequence[str], root: str = ROOT) -> Iterator[Connected]:
+    """The counters of this processor, where it has any."""
+    with contextlib.suppress(SetupError):
+        zones = zones_of(Path(root))
+        yield Connected(f"RAPL counters: {', '.join(zone.rail for zone in zones)}", {})
 
 
 def zones_of(root: Path) -> list[Zone]:

@@ -17,6 +17,7 @@ COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter watches, then report"),
     "report": ("rig.commands.report", "compute and render the figures of a run directory or session"),
     "list": ("rig.commands.list", "list every device, meter, scenario and workload"),
+    "init": ("rig.commands.init", "find what is connected, and write a bench file to complete"),
     "check": ("rig.commands.check", "check whether a device, its meters and a workload keep the rules of a driver"),
     "doctor": ("rig.commands.doctor", "open every device and meter and report what is wrong"),
     "import": ("rig.commands.import_", "make a run directory from a trace that another program recorded"),

@@ -8,6 +8,7 @@ the rate from the instrument's own; the filter that it uses is recorded where th
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from drivers.cleanup import released_on_error
@@ -15,6 +16,7 @@ from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.joulescope.inputs import Input, check_input
 from drivers.meters.joulescope.stream import JoulescopeStream, let_go
 from drivers.meters.sampled import sampled_meter
+from rig.bench.connected import Connected
 from rig.bench.options import one_of, positive
 from rig.errors import SetupError, refused
 from rig.plugins import imported
@@ -102,6 +104,16 @@ def open_meter(
         most = round(hold_s * rate_hz)
         source = JoulescopeStream(driver, path, SIGNALS[signal], info, marks, timeout_s, most)
         return sampled_meter(info, source, clock, timeout_s + 2.0, most)
+
+
+def connected(addresses: Sequence[str]) -> Iterator[Connected]:
+    """Every Joulescope on this computer."""
+    _, driver = _driver()
+    try:
+        for path in driver.device_paths():
+            yield Connected(f"Joulescope {path}", {"instrument": str(path)})
+    finally:
+        driver.finalize()
 
 
 def _driver() -> tuple[Any, Any]:

@@ -7,15 +7,18 @@ often the sensors measure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from drivers.cleanup import released_on_error
 from drivers.meters.nvml.gpu import Energy, Gpu, averages, gpus_of, open_nvml, part_time, text_of, update_s
 from drivers.meters.polled import HOST, Polled, polled_meter
+from rig.bench.connected import Connected
 from rig.bench.options import one_of, positive
 from rig.errors import SetupError, refused
+from rig.plugins import imported
 from rig.types import Clock, Conversion, Meter, MeterInfo, Rail
 
 MODES = ("hardware",)
@@ -32,6 +35,16 @@ PART_TIME = (
     "sensors of A100 and H100 GPUs were found to look at 25 ms of every 100 ms only (arXiv 2312.02741): what happens "
     "between is not in any of these figures, the energy counter included"
 )
+
+
+def connected(addresses: Sequence[str]) -> Iterator[Connected]:
+    """Every GPU that NVML lists."""
+    imported("pynvml", "an NVIDIA GPU", "nvml", value="nvidia-ml-py")
+    with suppress(SetupError):  # a host without this kind of GPU
+        nvml = open_nvml()
+        for index in range(int(nvml.nvmlDeviceGetCount())):
+            gpu = gpus_of(nvml, str(index))[0]
+            yield Connected(gpu.name, {"gpus": gpu.uuid})
 
 
 def open_meter(

@@ -69,6 +69,17 @@ def silence(line: SerialLine, timeout_s: float) -> None:
         time.sleep(1e-3)
 
 
+def ports() -> dict[str, str]:
+    """The first port of each Power Profiler Kit II on USB, by serial number; newer firmware has two."""
+    from serial.tools.list_ports import comports
+
+    found: dict[str, str] = {}
+    for port in sorted(comports(), key=lambda port: port.device):
+        if port.product == "PPK2" or (port.description or "").startswith("nRF Connect USB CDC ACM"):
+            found.setdefault(str(port.serial_number), port.device)
+    return found
+
+
 def serial_number(line: SerialLine) -> str:
     """The serial number of the USB device at this port; empty where the system does not tell."""
     from serial.tools.list_ports import comports

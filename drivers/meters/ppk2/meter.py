@@ -9,6 +9,7 @@ the times of arrival show (``loss_detection``). A loss that can be neither found
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, get_args
 
@@ -19,13 +20,22 @@ from drivers.meters.ppk2 import commands
 from drivers.meters.ppk2.acquisition import EMPTY_EVERY_S, Ppk2Meter, Ppk2Source
 from drivers.meters.ppk2.words import RANGE_MOST_A, RATE_HZ, Modifiers
 from drivers.meters.threaded import ThreadedMeter
+from rig.bench.connected import Connected
 from rig.bench.options import one_of, positive, within
+from rig.plugins import imported
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Mode, Pin, Rail
 
 MODES = ("hardware",)
 
 SOURCE_V = (0.8, 5.0)
 POWERS = ("on", "off-at-close", "keep")
+
+
+def connected(addresses: Sequence[str]) -> Iterator[Connected]:
+    """Every kit on USB, by what its port says of itself."""
+    imported("serial", "a serial port", "serial")
+    for serial_number, port in commands.ports().items():
+        yield Connected(f"Power Profiler Kit II, serial {serial_number}", {"port": port})
 
 
 def open_meter(

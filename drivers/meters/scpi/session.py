@@ -7,15 +7,19 @@ busy loop.
 
 from __future__ import annotations
 
+import re
 import select
 import socket
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from drivers.failures import meter_failed
+from rig.bench.connected import Connected
 from rig.bench.options import positive
-from rig.errors import MeterError, SetupError, UsageError
+from rig.errors import MeterError, RigError, SetupError, UsageError
 from rig.plugins import imported
 
 ADDRESS = "TCPIP::192.0.2.7::5025::SOCKET"
@@ -223,6 +227,28 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
         raise _unreachable(address, error) from error
     codes = pyvisa.constants.StatusCode  # successes that pyvisa warns of; they mean nothing here
     return ScpiSession(resource, address, timeout_s, (codes.success_device_not_present, codes.success_max_count_read))
+
+
+def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
+    """The instruments on USB, and those at ``addresses``, whose model matches a pattern. Each is asked ``*IDN?``.
+
+    The network is not searched: that would ask every host on it. Raises ``MissingExtraError`` without pyvisa-py, and
+    as ``open_session`` does for an instrument at ``addresses``.
+    """
+    sessions = imported("pyvisa_py.sessions", "a VISA instrument", "visa", value="pyvisa-py")
+    kinds = sessions.Session.iter_valid_session_classes()
+    usb = [kind for (interface, resource), kind in kinds if (interface.name, resource) == ("usb", "INSTR")]
+    listed = [address for kind in usb for address in kind.list_resources()]
+    for address in dict.fromkeys([*listed, *addresses]):
+        try:
+            with closing(open_session(address)) as session:
+                who = session.identity()
+        except RigError:
+            if address in addresses:
+                raise
+            continue
+        if re.search(model, who.model):
+            yield Connected(f"{who.maker} {who.model}, serial {who.serial}", {"address": address})
 
 
 def await_state(session: ScpiSession, line: str, mask: int, wanted: int, timeout_s: float) -> float:

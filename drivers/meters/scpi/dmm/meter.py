@@ -11,6 +11,7 @@ reading by reading. Otherwise the second one measures the mean voltage when it i
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from typing import Any
@@ -30,7 +31,8 @@ from drivers.meters.scpi.dmm.truevolt import (
     Truevolt,
     range_for,
 )
-from drivers.meters.scpi.session import await_state, open_session
+from drivers.meters.scpi.session import await_state, identified, open_session
+from rig.bench.connected import Connected
 from rig.bench.options import one_of, positive
 from rig.errors import SetupError, refused
 from rig.types import Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
@@ -40,6 +42,11 @@ MODES = ("hardware",)
 TICK_HZ = 1e9
 SUPPLY_READINGS, SUPPLY_APERTURE_S, SUPPLY_PERIOD_S = 10, 0.02, 0.021
 TOGETHER = "measured reading by reading by the second multimeter, on one trigger; the timers of both run free"
+
+
+def connected(addresses: Sequence[str]) -> Iterator[Connected]:
+    """Every 34465A and 34470A on USB or at the addresses."""
+    yield from identified(addresses, r"344(65|70)A")
 
 
 def open_meter(

@@ -25,8 +25,9 @@ from drivers.cleanup import released_on_error
 from drivers.failures import meter_failed
 from drivers.meters.calibrated import calibrated, calibration_details
 from drivers.meters.sampled import sampled_meter
-from drivers.meters.scpi.session import Identity, ScpiSession, open_session
+from drivers.meters.scpi.session import Identity, ScpiSession, identified, open_session
 from drivers.meters.threaded import Batch
+from rig.bench.connected import Connected
 from rig.bench.options import positive
 from rig.errors import MeterError, refused
 from rig.types import Bracket, Chunk, Clock, ClockInfo, Conversion, Meter, MeterInfo, Rail
@@ -118,6 +119,11 @@ class Elog:
             remedy = "Check that no other program changes what is logged"
             raise meter_failed(what, "address", self.session.address, remedy)
         return np.frombuffer(payload, ">f4").astype(np.float64).reshape(-1, len(self.columns))
+
+
+def connected(addresses: Sequence[str]) -> Iterator[Connected]:
+    """Every N6700, N6705 and N6900 on USB or at the addresses."""
+    yield from identified(addresses, r"N6[79]\d\d")
 
 
 def open_meter(

@@ -1,0 +1,91 @@
+"""What is connected to this computer, as the drivers find it, and the bench file that names it.
+
+The module of a driver may have ``connected(addresses) -> Iterable[Connected]``. It lists what the driver could open,
+and changes no setting of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rig.errors import MissingExtraError, RigError
+from rig.plugins import load, names
+
+GROUPS = ("devices", "meters")
+HEAD = """\
+# The devices and meters of this bench. Lines that begin with # do nothing: complete those that apply, and remove the #.
+#
+#     rig doctor                       opens everything and reports what is wrong
+#     rig measure --device board       measures it with the meters that see it
+#
+# lab = "Room 12"
+# operator = "A. Person"
+
+# [devices.board]                      # the system under test
+# driver = "my_device.py:open_device"  # a name from `rig list`, or path.py:function
+# rails = ["core"]
+"""
+WIRING = """\
+# sees = "board"     # the device whose supply it measures
+# rail = "core"
+# supply_v = 3.3     # the voltage before the meter
+"""
+
+
+@dataclass(frozen=True)
+class Connected:
+    """One instrument or board: what it is in words, and the options that open it.
+
+    Without ``sure``, something is there that the driver may not be able to open.
+    """
+
+    what: str
+    options: Mapping[str, str | int]
+    sure: bool = True
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one driver found. ``problem`` says why it could not look; empty if it could."""
+
+    group: str
+    driver: str
+    items: tuple[Connected, ...] = ()
+    problem: str = ""
+
+
+def find(addresses: Sequence[str]) -> Iterator[Found]:
+    """Ask every driver that is installed and can look, in the order of their names.
+
+    ``addresses`` are of instruments that no search finds, such as those on the network.
+    """
+    for group in GROUPS:
+        for driver in names(group):
+            try:
+                module = sys.modules.get(getattr(load(group, driver), "__module__", ""))
+                look = getattr(module, "connected", None)
+                if look is not None:
+                    yield Found(group, driver, tuple(look(addresses)))
+            except MissingExtraError as error:
+                yield Found(group, driver, problem=str(error))
+            except RigError as error:
+                yield Found(group, driver, problem=error.message)
+
+
+def bench_text(found: Sequence[Found]) -> str:
+    """A bench file with an entry for all that was found; what is unsure stands in comments."""
+    entries = []
+    for each in found:
+        for k, item in enumerate(each.items):
+            name = each.driver if k == 0 else f"{each.driver}-{k + 1}"
+            lines = [
+                f"[{each.group}.{name}]  # {' '.join(item.what.split())}",
+                f"driver = {json.dumps(each.driver)}",
+                f"options = {{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in item.options.items())} }}",
+            ]
+            text = "".join(f"{line}\n" if item.sure else f"# {line}\n" for line in lines)
+            entries.append(text + (WIRING if each.group == "meters" else ""))
+    return "\n".join([HEAD, *entries])

@@ -1,0 +1,57 @@
+"""``rig init``: find what is connected to this computer, and write a bench file to complete.
+
+rig init [--address VISA ...] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rig.bench.connected import Found, bench_text, find
+from rig.bench.read import FILE
+from rig.errors import StoreError
+from rig.session.live_line import LiveLine
+from rig.terminal import say, say_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``rig init``."""
+    parser.add_argument(
+        "--address",
+        action="append",
+        default=[],
+        metavar="VISA",
+        help="also ask the instrument at this address, such as TCPIP::192.0.2.7::5025::SOCKET; may be repeated",
+    )
+    parser.add_argument("--out", type=Path, default=Path(FILE), metavar="FILE", help="default: %(default)s")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, write the file, and print what was found. Raises ``StoreError`` for a file that is there already."""
+    if args.out.exists():
+        remedy = "Name another with --out, or move it away; a bench file is never overwritten"
+        raise StoreError(f"{args.out} is there already", field="out", value=str(args.out), remedy=remedy)
+    live = LiveLine(args.json)
+    live.show("... looking for instruments and boards")
+    found = list(find(args.address))
+    live.clear()
+    try:
+        with args.out.open("x", encoding="utf-8") as file:
+            file.write(bench_text(found))
+    except OSError as error:
+        what, remedy = f"{args.out} cannot be written: {error}", "Name a file in a folder that you can write to"
+        raise StoreError(what, field="out", value=str(args.out), remedy=remedy) from error
+    if args.json:
+        say_json(json.dumps({"file": str(args.out), "found": [asdict(each) for each in found]}))
+    else:
+        say(*_lines(found), f"wrote {args.out}: complete it, then run `rig doctor`")
+    return 0
+
+
+def _lines(found: list[Found]) -> list[str]:
+    there = [f"  {each.driver:14} {item.what}" for each in found for item in each.items]
+    unable = [f"  {each.driver:14} not looked for: {each.problem}" for each in found if each.problem]
+    return [*(there or ["  nothing was found"]), *unable]

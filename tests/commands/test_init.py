@@ -1,0 +1,98 @@
+"""`rig init` writes down what is connected as a bench file, and never overwrites one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from drivers.meters import rapl
+from drivers.meters.ppk2 import commands
+from drivers.meters.scpi.dmm import meter as dmm
+from drivers.meters.scpi.smu import meter as smu
+from fixtures.bench.live_plant import live_plant
+from fixtures.instruments.powercap_tree import PowercapTree
+from fixtures.instruments.scpi_dmm_sim import TruevoltSim
+from fixtures.instruments.scpi_server import ScpiServer
+from rig.bench.bench_file import examine
+from rig.bench.connected import Connected, Found, bench_text, find
+from rig.commands.main import main
+from rig.errors import StoreError
+from tests.support.powercap_zones import DESKTOP
+
+
+def test_what_was_found_is_a_bench_file_without_problems(tmp_path: Path) -> None:
+    found = [
+        Found("meters", "nvml", (Connected("H100", {"gpus": "GPU-1"}), Connected("H100", {"gpus": "GPU-2"}))),
+        Found("meters", "ppk2", (Connected('a "kit"\nof two lines', {"port": "/dev/ttyACM0"}),)),
+        Found("devices", "mlperf-tiny", (Connected("Nano 33 BLE", {"port": "/dev/ttyACM1"}, sure=False),)),
+    ]
+    (path := tmp_path / "bench.toml").write_text(bench_text(found))
+    bench, problems = examine(path)
+
+    assert not problems
+    assert [*bench.meters] == ["nvml", "nvml-2", "ppk2"]
+    assert bench.meters["nvml-2"].options == {"gpus": "GPU-2"}
+    assert not bench.devices
+
+
+def test_the_file_that_is_written_is_read_by_the_rig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(("init", "--json")) == 0
+    said = json.loads(capsys.readouterr().out)
+
+    assert said["file"] == "bench.toml"
+    assert not examine(tmp_path / "bench.toml")[1]
+
+
+def test_a_bench_file_that_is_there_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bench.toml").write_text("lab = 'mine'\n")
+
+    assert main(("init",)) == StoreError.exit_code
+    assert "never overwritten" in capsys.readouterr().err
+    assert Path("bench.toml").read_text() == "lab = 'mine'\n"
+
+
+def test_an_instrument_at_an_address_is_found_by_the_driver_of_its_model_alone() -> None:
+    pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+    with ScpiServer(TruevoltSim(live_plant())) as server:
+        multimeters = list(dmm.connected([server.address]))
+        supplies = list(smu.connected([server.address]))
+
+    assert [item.options for item in multimeters] == [{"address": server.address}]
+    assert "34465A" in multimeters[0].what
+    assert not supplies
+
+
+def test_an_address_where_nothing_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
+    said = {each.driver: each for each in find(["TCPIP::127.0.0.1::1::SOCKET"])}
+
+    assert "TCPIP::127.0.0.1::1::SOCKET" in said["scpi-dmm"].problem
+
+
+def test_a_kit_with_two_ports_is_one_kit(monkeypatch: pytest.MonkeyPatch) -> None:
+    list_ports = pytest.importorskip("serial.tools.list_ports", reason="extra serial is not installed")
+
+    def port(device: str, product: str | None, serial: str | None) -> SimpleNamespace:
+        return SimpleNamespace(device=device, product=product, serial_number=serial, description="")
+
+    ports = [port("/dev/ttyACM1", "PPK2", "F21"), port("/dev/ttyACM0", "PPK2", "F21"), port("/dev/ttyS0", None, None)]
+    monkeypatch.setattr(list_ports, "comports", lambda: ports)
+
+    assert commands.ports() == {"F21": "/dev/ttyACM0"}
+
+
+def test_the_counters_of_a_processor_are_one_meter(tmp_path: Path) -> None:
+    assert not list(rapl.connected((), str(tmp_path)))
+    plant = live_plant()
+    plant.install({"core": 0.1}, {})
+    with PowercapTree(tmp_path, plant, DESKTOP):
+        assert "package-0" in next(iter(rapl.connected((), str(tmp_path)))).what
