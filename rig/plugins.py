@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +79,21 @@ def load(group: str, name: str) -> Factory:
         return typing.cast(Factory, entry.load())
     except ImportError as error:
         if owner(entry) == DISTRIBUTION:
+            _check_ours(entry.module.partition(".")[0])
             extras = ", ".join(entry.extras) or name
             raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
         raise _broken(kind, entry, error) from error
     except (Exception, SystemExit) as error:
         raise _broken(kind, entry, error) from error
+
+
+def _check_ours(package: str) -> None:
+    """Raise ``SetupError`` if another distribution put its own package in place of ours, whose name is a common one."""
+    others = [name for name in packages_distributions().get(package, ()) if name != DISTRIBUTION]
+    if others:
+        what = f"the package {package} of {DISTRIBUTION} was overwritten by {others[0]}"
+        remedy = f"Install {DISTRIBUTION} again in an environment of its own (a new venv, or `pipx install`)"
+        raise SetupError(what, field="installation", value=others[0], remedy=remedy)
 
 
 def _broken(kind: str, entry: EntryPoint, error: BaseException) -> SetupError:
