@@ -1,21 +1,55 @@
-"""The power monitor on the Xylo board, with four rails. The simulated one has its own clock."""
+"""The power monitor on the Xylo board, which the device's own handle reads; the simulated one is a meter of its plant.
+
+The driver starts it at its own rate, and takes the time of each reading from the board's stopwatch. Readings that come
+in another order are put in order; one that comes too late, or not at all, is missing in the trace, as the ticks tell.
+What the readings weigh on the link that carries events too is in docs/how-to/xylo-first-light.md.
+"""
 
 from __future__ import annotations
 
-from rig.bench.options import positive
-from rig.errors import SetupError
-from rig.types import Device, Meter, Plant
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
 
-MODES = ("simulator",)
+import numpy as np
+
+from drivers.devices.xylo.board import TICK_HZ, Board, Reading, default_rate_hz
+from drivers.devices.xylo.kit import Kit
+from drivers.failures import meter_failed
+from drivers.meters.threaded import Batch, ThreadedMeter
+from rig.bench.calibration import stated
+from rig.bench.options import parts_of, positive
+from rig.errors import DeviceError, MeterError, SetupError, refused
+from rig.types import Bracket, Chunk, Clock, ClockInfo, Device, Meter, MeterInfo, Plant, Rail
+
+MODES = ("hardware", "simulator")
 
 NAME = "xylo-monitor"
+HOLD_US = 250_000
+"""How long readings wait for those that come late, in microseconds of the stopwatch."""
+LINK_NS = 5_000_000
+"""The longest least delay of the link that the bracket of the start allows for."""
+RATE_OFF = 0.02
+ENOUGH = 20
+"""Intervals between readings that tell their rate while it measures; at the end two must do."""
 
 
-def open_meter(device: Device, plant: Plant | None = None, *, rate_hz: float = 1280.0) -> Meter:
-    """Open the monitor of ``device``; the published baseline read it at 1280 Hz.
+def open_meter(
+    device: Device,
+    plant: Plant | None = None,
+    clock: Clock | None = None,
+    *,
+    rate_hz: float | None = None,
+    calibration: str = "",
+    temperature_c: float | None = None,
+) -> Meter:
+    """Open the monitor of ``device`` at ``rate_hz``: by default 1280 Hz, as in the published baseline.
 
-    Raises ``UsageError`` for a rate that is not positive, ``SetupError`` for a device without this monitor, for
-    hardware (which this version does not support), and for a simulation without its bench.
+    The converter of Audio 3 gives 925.9 Hz, which is the default and the most there. ``calibration`` names a file for
+    each rail that has one, as ``Io=io.toml,Logic=logic.toml``; other rails state no accuracy.
+
+    Raises ``UsageError`` for a rate that the board does not have, ``SetupError`` for a device without this monitor, for
+    one that records its activity, and for a simulation without its bench.
     """
     positive(rate_hz=rate_hz)
     info = device.info()
@@ -23,10 +57,140 @@ def open_meter(device: Device, plant: Plant | None = None, *, rate_hz: float = 1
         what = f"device {info.name!r} has no power monitor of this kind"
         remedy = f"It has {info.onboard_meter or 'none'}; choose another meter"
         raise SetupError(what, field="meter", value=NAME, remedy=remedy)
-    if info.mode == "hardware":
-        what = "reading the monitor of a real Xylo board is not in this version"
-        raise SetupError(what, field="meter", value=NAME, remedy="Add --simulate, or measure with an external meter")
-    if plant is None:
+    board: Board | None = getattr(device, "board", None)
+    if board is None and plant is None:
         what = "the simulated monitor needs the simulated bench of its device"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
-    return plant.meter(NAME, rate_hz)
+    if board is None:
+        assert plant is not None
+        return plant.meter(NAME, rate_hz or 1280.0)
+    if info.details.get("records_activity"):
+        what = "this device records its activity, which draws power that a timed run does not draw"
+        raise SetupError(what, field="record_activity", value=True, remedy="Add --meter none, or leave it out")
+    return _of_board(board, rate_hz or default_rate_hz(board.kit), calibration, temperature_c, clock)
+
+
+def _of_board(
+    board: Board, rate_hz: float, calibration: str, temperature_c: float | None, clock: Clock | None
+) -> Meter:
+    kit = board.kit
+    if kit.chip.converter_s and rate_hz * kit.chip.converter_s > 1.0 + 1e-6:
+        remedy = f"Give {1.0 / kit.chip.converter_s:.1f} or less: faster readings are interpolated, not measured"
+        raise refused("rate_hz", rate_hz, remedy)
+    made_hz = board.retune(rate_hz)
+    info = MeterInfo(
+        name=NAME,
+        mode="simulator" if kit.simulated else "hardware",
+        clock=ClockInfo("board", float(TICK_HZ)),
+        rails=_rails(kit, made_hz, calibration, temperature_c),
+        omitted=("every supply of the board but those of the chip",),
+        description=f"{'SIMULATED ' if kit.simulated else ''}power monitor on the board of {kit.chip.name}",
+        versions=kit.versions,
+        details={"rate_asked_hz": rate_hz, "rails": "named by the channels of the vendor's driver",
+                 "aperture": "assumed: readings are means up to their stamps", "calibration": calibration or None},
+    )  # fmt: skip
+    return ThreadedMeter(info, BoardPower(board, info), clock, every_s=0.05)
+
+
+def _rails(kit: Kit, rate_hz: float, calibration: str, temperature_c: float | None) -> tuple[Rail, ...]:
+    aperture_s = max(1.0 / rate_hz, kit.chip.converter_s)
+    files = dict(part.partition("=")[::2] for part in parts_of(calibration))
+    if strays := sorted(set(files) - set(kit.chip.rails)):
+        raise refused("calibration", calibration, f"The rails are {', '.join(kit.chip.rails)}", f"no rail {strays[0]}")
+    today = datetime.now(UTC).date()
+    return tuple(
+        stated(
+            Rail(name, "mean", rate_hz=rate_hz, aperture_s=aperture_s, gain_id=f"{NAME}:{name}"),
+            files.get(name),
+            temperature_c=temperature_c if name in files else None,
+            on=today,
+        )
+        for name in kit.chip.rails
+    )
+
+
+class BoardPower:
+    """The ``Source``: the readings of every rail with the stopwatch's time, in order."""
+
+    def __init__(self, board: Board, info: MeterInfo) -> None:
+        self._board, self._info = board, info
+        self._rate_hz = info.rails[0].rate_hz
+        self._aperture_us = round((info.rails[0].aperture_s or 0.0) * TICK_HZ)
+
+    def begin(self, clock: Clock) -> Bracket:
+        """Start the monitor again at its rate: whatever else holds the board may have changed or stopped it."""
+        self._waiting: dict[str, list[tuple[int, float]]] = {rail.name: [] for rail in self._info.rails}
+        self._given_us = dict.fromkeys(self._waiting, -(1 << 62))
+        self._stamps: list[int] = []
+        before_ns = clock.now_ns()
+        made_hz = self._board.retune(self._rate_hz)
+        if abs(made_hz / self._rate_hz - 1.0) > RATE_OFF:
+            raise self._wrong_rate(made_hz)
+        self._board.collect(True)
+        time.sleep(LINK_NS * 1e-9)
+        try:
+            return Bracket(before_ns, self._board.tick(), clock.now_ns())
+        except DeviceError as error:
+            raise self._gone(error) from error
+
+    def fetch(self) -> Iterator[Batch]:
+        """Give what no later reading can precede any more."""
+        self._take()
+        if not self._board.measuring():
+            what = "the power monitor was stopped by something else that holds the board"
+            raise meter_failed(what, "meter", NAME, "Close every other program that uses the board")
+        newest_us = max((own[-1][0] for own in self._waiting.values() if own), default=0)
+        yield self._given(newest_us - HOLD_US)
+
+    def finish(self) -> Iterator[Batch]:
+        """Give the rest."""
+        self._take()
+        self._check_rate([], enough=2)
+        self._board.collect(False)
+        yield self._given(1 << 62)
+
+    def close(self) -> None:
+        """Keep nothing; the monitor runs on until the device is closed, because it tells the time of the spans."""
+        self._board.collect(False)
+
+    def _take(self) -> None:
+        try:
+            readings = self._board.readings()
+        except DeviceError as error:
+            raise self._gone(error) from error
+        self._check_rate(readings)
+        for rail, stamp_us, watts in readings:
+            if stamp_us > self._given_us[rail]:
+                self._waiting[rail].append((stamp_us, watts))
+        for own in self._waiting.values():
+            own.sort()
+
+    def _given(self, until_us: int) -> Batch:
+        chunks = []
+        for rail, own in self._waiting.items():
+            ready = dict(pair for pair in own if pair[0] <= until_us)
+            self._waiting[rail] = [pair for pair in own if pair[0] > until_us]
+            stamps = np.fromiter(ready, np.int64, len(ready))
+            if len(stamps):
+                self._given_us[rail] = int(stamps[-1])
+            watts = np.fromiter(ready.values(), np.float64, len(ready))
+            chunks.append(Chunk(rail, watts, stamps - self._aperture_us, stamps))
+        return chunks
+
+    def _check_rate(self, readings: list[Reading], enough: int = ENOUGH) -> None:
+        """The median interval tells the rate, also where readings are missing or late."""
+        first = self._info.rails[0].name
+        self._stamps = sorted({*self._stamps, *(stamp for rail, stamp, _ in readings if rail == first)})[-10 * ENOUGH :]
+        if len(self._stamps) <= enough:
+            return
+        found_hz = TICK_HZ / float(np.median(np.diff(self._stamps)))
+        if abs(found_hz / self._rate_hz - 1.0) > RATE_OFF:
+            raise self._wrong_rate(found_hz)
+
+    def _wrong_rate(self, found_hz: float) -> MeterError:
+        what = f"the power monitor runs at {found_hz:g} Hz and was set to {self._rate_hz:g} Hz"
+        remedy = "Close every other program that uses the board, or give a rate that it makes"
+        return meter_failed(what, "rate_hz", found_hz, remedy)
+
+    def _gone(self, error: DeviceError) -> MeterError:
+        return meter_failed(str(error), "meter", NAME, "Check the cable of the board")

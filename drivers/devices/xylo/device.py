@@ -1,42 +1,41 @@
-"""SynSense Xylo Audio 2: sixteen channels of events in, a spiking network, a label out.
+"""SynSense Xylo Audio 2 and 3: sixteen channels of events in, a spiking network, a label out.
 
-One driver for two backends: this version has the simulator (``backend``) and refuses the chip. A sample is one
-continuous stream of audio, or of events that were encoded elsewhere. The analog front end hears it in real time
-(``preprocess``), then the core works through its events (``inference``); a sample of ten inferences is one stream ten
-times as long.
+One driver for two backends: the simulator (``backend``) and the chip (``chip``). A sample is one continuous stream of
+audio, or of events that were encoded elsewhere. In the simulator, the analog front end hears it in real time
+(``preprocess``), then the core works through its events (``inference``). The chip gets events that the host encodes. A
+sample of ten inferences is one stream ten times as long.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo import rockpool_import
-from drivers.devices.xylo.backend import Backend, SimBackend
+from drivers.devices.xylo.backend import PHASES, TICK_NS, Backend, Done, Job, Raster, SimBackend, SimulatedChip
+from drivers.devices.xylo.board import Board, default_rate_hz
+from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend
 from drivers.devices.xylo.encoder import check_audio, check_raster, encode
+from drivers.devices.xylo.kit import AUDIO_2, Kit, only_one
 from drivers.devices.xylo.network import Network, load_network
 from drivers.devices.xylo.nir_deploy import load_nir
-from rig.bench.options import one_of, parts_of
+from rig.bench.options import one_of, parts_of, positive
 from rig.errors import SetupError, UsageError, refused
-from rig.network.description import Activity
-from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Preprocessing, Reply, Sample, Span
+from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Preprocessing, Reply, Sample
 
-MODES = ("simulator",)
+MODES = ("hardware", "simulator")
 
 CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 """The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
-TICK_HZ = 12.5e6
-"""The rate of the counter in the board's FPGA, which stamps the spans."""
-PHASES = ("preprocess", "inference")
+TICK_HZ = 1e9 / TICK_NS
+"""The rate of the simulated counter, as of the one in the board's FPGA (Hz)."""
 FRONT_ENDS = ("replay", "live")
-
-_TICK_NS = 80
 
 
 def open_device(
@@ -50,31 +49,42 @@ def open_device(
     classes: str = "",
     core_clock_hz: float = 25e6,
     front_end: str = "replay",
+    board: int | None = None,
+    record_activity: bool = False,
+    timeout_s: float = 60.0,
 ) -> Device:
-    """Open Xylo Audio 2 with a network file (None: the shipped scene network).
+    """Open a Xylo Audio 2 or 3 board, or a simulated Audio 2, with a network file (None: the shipped scene network).
 
     A file that ends in ``.nir`` is a NIR graph, for which ``dt_s`` is the time step and ``reset`` the reset of its
     neurons, which the chip does by "subtract". ``quantize`` is "channel", or "none" for a graph that holds integers of
     the chip already. ``classes`` names its output neurons, with commas between; by default they are counted from 0.
 
-    With ``front_end`` "replay" each sample is played to the front end after it was handed over, in real time. With
-    "live" the front end listened while the sample happened: only inference is left, and what the front end draws is
-    part of idle. The power of its own rails is reported as pre-processing. ``simulate`` must be stated, since this
-    version cannot drive a board.
+    Without ``simulate`` a board is used: ``board`` is its number, if there are several. It gets events that the host
+    encodes, as fast as it takes them. With ``record_activity`` it also records what its neurons do, which costs time
+    and power: such a run is for activity alone. ``timeout_s`` is the longest time for one sample.
 
-    Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without ``simulate`` or without a
+    With ``simulate`` the front end is simulated too. With ``front_end`` "replay" each sample is played to the front end
+    after it was handed over, in real time. With "live" the front end listened while the sample happened: only inference
+    is left, and what the front end draws is part of idle. The power of its own rails is reported as pre-processing.
+
+    Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without a board, samna or a
     simulated bench, ``DataError`` for a missing or altered network file, or a graph that does not fit the chip,
     ``MissingExtraError`` without Rockpool.
     """
     one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
+    positive(timeout_s=timeout_s)
     one_of(FRONT_ENDS, front_end=front_end)
     if not simulate:
-        raise _no_hardware(rockpool_import.attached_boards())
+        kit = only_one(rockpool_import.attached_boards(), board)
+        loaded = read_network(network, dt_s, reset, quantize, classes)
+        return open_chip(kit, loaded, ChipOptions(core_clock_hz, record_activity, timeout_s))
     if plant is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
     loaded = read_network(network, dt_s, reset, quantize, classes)
-    return XyloDevice(loaded, SimBackend.open(loaded, core_clock_hz), plant, front_end)
+    backend = SimBackend.open(loaded, core_clock_hz)
+    chip = SimulatedChip(backend, plant, live=front_end == "live")
+    return XyloDevice(loaded, chip, _describe_simulator(loaded, backend, front_end))
 
 
 def read_network(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:
@@ -87,38 +97,40 @@ def read_network(path: str | None, dt_s: float | None, reset: str | None, quanti
     return load_network(path)
 
 
-def _no_hardware(boards: Sequence[str]) -> SetupError:
-    if boards:
-        what = f"found {', '.join(boards)}, but chip mode is not in this version"
-        return SetupError(what, field="device", value="xylo", remedy="Add --simulate to run the simulator")
-    why = "samna lists none" if rockpool_import.has_real_samna() else "samna is not installed"
-    remedy = "Connect one and install samna as Rockpool's manual describes, or add --simulate"
-    return SetupError(f"no Xylo HDK found ({why})", field="device", value="xylo", remedy=remedy)
+@dataclass(frozen=True, slots=True)
+class ChipOptions:
+    """How a chip is run. With ``records`` its activity is recorded, which costs time and power."""
+
+    core_clock_hz: float = 25e6
+    records: bool = False
+    timeout_s: float = 60.0
+
+
+def open_chip(kit: Kit, network: Network, chip: ChipOptions) -> XyloDevice:
+    """Open the chip of one board with a network. Raises ``SetupError``, and ``DataError`` for one that does not fit."""
+    rate_hz = default_rate_hz(kit)
+    backend = ChipBackend.open(kit, network, chip.core_clock_hz, rate_hz, chip.records, chip.timeout_s)
+    return XyloDevice(network, backend, _describe_chip(network, kit, backend, chip), backend.board)
 
 
 class XyloDevice:
-    """Encodes, keeps the device's virtual time and decodes; the backend makes the spikes."""
+    """Encodes samples and decodes answers; the backend, simulator or chip, makes the spikes and keeps the time."""
 
-    def __init__(self, network: Network, backend: SimBackend, plant: Plant, front_end: str = "replay") -> None:
-        self._network = network
-        self._backend: Backend = backend
-        self._info = _describe(network, backend, front_end)
-        self._plant = plant
-        self._open_ns = self._busy_until_ns = plant.clock.now_ns()
-        self._pending: deque[tuple[int, Reply]] = deque()
-        if front_end == "live":
-            plant.install(xylo_power.LIVE_IDLE_W, xylo_power.LIVE_PHASE_W)
-        else:
-            plant.install(xylo_power.IDLE_W, xylo_power.PHASE_W)
+    def __init__(self, network: Network, backend: Backend, info: DeviceInfo, board: Board | None = None) -> None:
+        self._network, self._backend, self._info = network, backend, info
+        self.board = board
+        """The board of a chip, whose power monitor is a meter of its own."""
+        self._encoded: dict[str, Raster] = {}
 
     def info(self) -> DeviceInfo:
-        """What this device is; ``details`` holds the encoder, the network and the power profile."""
+        """What this device is; ``details`` holds the encoder and the network."""
         return self._info
 
     def stage(self, samples: Sequence[Sample]) -> None:
-        """Check every payload and keep nothing: encoding is pre-processing, which is measured."""
+        """Check every payload, and encode it for a chip that gets events. Raises ``DataError``."""
         for sample in samples:
             self._lasting_s(sample)
+        self._encoded = {} if self.board is None else {s.id: self._raster(s) for s in samples}
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Start on one sample when the device is free. Raises ``UsageError`` for more than one, and for a budget."""
@@ -131,41 +143,29 @@ class XyloDevice:
         inference there is no decision, and the reply's label is None. Raises ``UsageError``.
         """
         sample = _one_sample(samples, times, phase, budget, self._info.phases)
-        lasting_s = {"preprocess": self._lasting_s(sample)}
-        phases = self._info.phases
-        spikes = [0] * len(self._network.classes)
-        label: str | None = None
-        activity: Activity | None = None
-        if phase != "preprocess":
-            result = self._backend.infer(self._raster(sample))
-            activity, lasting_s["inference"] = result.activity, result.seconds
-            spikes = [int(count) for count in result.output.sum(axis=0)]
-            label = self._network.classes[int(np.argmax(spikes))]
-        wanted = phases if phase is None else (phase,)
-        spans = tuple(self._occupy(name, lasting_s[name] * times, times) for name in wanted)
-        output = {"label": label, "spikes": spikes, "probability": _spike_shares(self._network.classes, spikes)}
-        reply = Reply(sample.id, output, spans, activity=activity)
-        self._pending.append((self._busy_until_ns, reply))
+        encoded = self._encoded.get(sample.id)
+        phases = self._info.phases if phase is None else (phase,)
+        raster = self._raster(sample) if encoded is None else encoded
+        self._backend.begin(Job(sample.id, raster, self._lasting_s(sample), times, phases))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Sleep until the oldest sample ends, or for ``timeout_s``; replies that are then complete."""
-        if not self._pending:
-            return ()
-        clock = self._plant.clock
-        until_ns = min(self._pending[0][0], clock.now_ns() + round(max(timeout_s, 0.0) * 1e9))
-        clock.sleep_until(until_ns)
-        replies = []
-        while self._pending and self._pending[0][0] <= clock.now_ns():
-            replies.append(self._pending.popleft()[1])
-        return tuple(replies)
+        """Wait until the oldest sample ends, or for ``timeout_s``; replies that are then complete."""
+        return tuple(self._reply(done) for done in self._backend.finished(timeout_s))
 
     def timer(self) -> int:
-        """The 12.5 MHz counter now; it started at 0 when the device was opened."""
-        return self._tick(self._plant.clock.now_ns())
+        """The clock of the spans now."""
+        return self._backend.timer()
 
     def close(self) -> None:
-        """Forget what is pending. May be called twice."""
-        self._pending.clear()
+        """Forget what is pending, and let go of the board. May be called twice."""
+        self._backend.close()
+
+    def _reply(self, done: Done) -> Reply:
+        classes = self._network.classes
+        spikes = [0] * len(classes) if done.spikes is None else list(done.spikes)
+        label = None if done.spikes is None else classes[int(np.argmax(spikes))]
+        output = {"label": label, "spikes": spikes, "probability": _spike_shares(classes, spikes)}
+        return Reply(done.sample_id, output, done.spans, activity=done.activity)
 
     def _lasting_s(self, sample: Sample) -> float:
         """How long a sample lasts for the front end. Raises ``DataError`` for one that the device cannot take."""
@@ -174,20 +174,10 @@ class XyloDevice:
         audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)
         return sample.duration_s or audio.size / float(sample.rate_hz or 0.0)  # check_audio has refused a missing rate
 
-    def _raster(self, sample: Sample) -> NDArray[np.int64]:
+    def _raster(self, sample: Sample) -> Raster:
         if sample.payload.ndim == 2:
             return check_raster(sample.payload, self._network.encoder)
         return encode(sample.payload, float(sample.rate_hz or 0.0), self._network.encoder)
-
-    def _tick(self, ns: int) -> int:
-        return (ns - self._open_ns) // _TICK_NS
-
-    def _occupy(self, phase: str, seconds: float, executions: int) -> Span:
-        on_ns = max(self._plant.clock.now_ns(), self._busy_until_ns)
-        off_ns = on_ns + round(seconds * 1e9)
-        self._plant.occupy(phase, on_ns, off_ns)
-        self._busy_until_ns = off_ns
-        return Span(phase, self._tick(on_ns), self._tick(off_ns), executions)
 
 
 def _spike_shares(classes: Sequence[str], spikes: Sequence[int]) -> dict[str, float]:
@@ -215,7 +205,18 @@ def _kind(network: Network) -> str:
     return "recurrent" if any(a >= b for a, b in network.links) else "feed-forward"
 
 
-def _describe(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
+def _algorithm(network: Network) -> dict[str, Any]:
+    return {
+        "encoder": {name: getattr(network.encoder, name) for name in network.encoder.__slots__},
+        "network": f"{_kind(network)} spiking network, layers {', '.join(map(str, network.layers))}",
+        "layers": list(network.layers),
+        "classes": list(network.classes),
+        "training": dict(network.training),
+        **({"deployment": dict(network.deployment)} if network.deployment else {}),
+    }
+
+
+def _describe_simulator(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
     names = ("rockpool", "xylosim")
     return DeviceInfo(
         name="xylo",
@@ -231,16 +232,35 @@ def _describe(network: Network, backend: SimBackend, front_end: str) -> DeviceIn
         artifacts={"network": network.digest_sha256},
         network=backend.inspection.info,
         details={
-            "encoder": {name: getattr(network.encoder, name) for name in network.encoder.__slots__},
-            "network": f"{_kind(network)} spiking network, layers {', '.join(map(str, network.layers))}",
-            "layers": list(network.layers),
-            "classes": list(network.classes),
-            "training": dict(network.training),
-            **({"deployment": dict(network.deployment)} if network.deployment else {}),
+            **_algorithm(network),
             "core_clock_hz": backend.core_clock_hz,
             "inference_time": "estimated: Rockpool's cycle model on the simulated spikes / core_clock_hz",
             "front_end": front_end,
             "preprocess_time": "the sample's duration: the analog front end hears in real time",
             "power_profile": xylo_power.profile(),
+        },
+    )
+
+
+def _describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOptions) -> DeviceInfo:
+    return DeviceInfo(
+        name="xylo",
+        mode="simulator" if kit.simulated else "hardware",
+        description=f"{'SIMULATED ' if kit.simulated else ''}SynSense {kit.chip.name}, events from the host",
+        clock=ClockInfo("spans", SPAN_TICK_HZ),
+        timeout_s=chip.timeout_s,
+        onboard_meter="xylo-monitor",
+        versions={"rockpool": importlib.metadata.version("rockpool"), **kit.versions},
+        artifacts={"network": network.digest_sha256},
+        network=backend.inspection.info,
+        details={
+            **_algorithm(network),
+            "chip": kit.chip.name,
+            "core_clock_hz": chip.core_clock_hz,
+            "core_clock": "read back" if kit.chip is AUDIO_2 else "set; Rockpool does not read it back",
+            "inference_time": "the board's stopwatch, from the readout of the first time step to that of the last",
+            "repeated": "one stream of all repetitions; only the first begins at rest, and its spikes are the answer",
+            "front_end": "none: events are encoded on the host, which is neither timed nor measured",
+            "records_activity": chip.records,
         },
     )

@@ -21,6 +21,7 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
+from drivers.devices.xylo.kit import Kit, kits_of
 from rig.errors import MissingExtraError, SetupError
 
 _PACKAGE = "rockpool.devices.xylo.syns61201"
@@ -71,22 +72,30 @@ def has_real_samna() -> bool:
     return any(PurePath(str(file)).name.endswith(_COMPILED) for file in files)
 
 
-def attached_boards() -> tuple[str, ...]:
-    """Names of the Xylo Audio 2 boards that the real samna reports; empty without it.
+def attached_boards() -> list[Kit]:
+    """Return the Xylo Audio boards that the vendor's samna opens, with what of Rockpool drives them.
 
-    Raises SetupError where samna is installed and cannot be imported.
+    Raises ``SetupError`` without samna, with the stub that carries its name, or if the boards cannot be opened.
     """
     if not has_real_samna():
-        return ()
+        raise _no_samna()
+    load_xylo_audio2()  # names the packages that are missing
+    with _no_package_index():
+        samna = importlib.import_module("samna")
+        return kits_of(samna, importlib.import_module("rockpool.devices.xylo.helper").find_xylo_hdks)
+
+
+def _no_samna() -> SetupError:
+    remedy = "Connect a board and install samna as Rockpool's manual describes, or add --simulate"
     try:
-        with _no_package_index():
-            devices = importlib.import_module("samna").device.get_all_devices()
-    except (ImportError, AttributeError, RuntimeError) as error:
-        what = f"samna is installed but cannot list its devices: {error}"
-        remedy = "Check the samna installation, or add --simulate"
-        raise SetupError(what, field="device", value="xylo", remedy=remedy) from error
-    names = (str(getattr(device, "device_type_name", device)) for device in devices)
-    return tuple(name for name in names if name.startswith("XyloA2"))
+        version = importlib.metadata.version("samna")
+    except importlib.metadata.PackageNotFoundError:
+        return SetupError("no Xylo HDK found (samna is not installed)", field="device", value="xylo", remedy=remedy)
+    what = (
+        f"no Xylo HDK found: the samna {version} that is installed is the stub of the package index, without a driver"
+    )
+    remedy = f"Remove it with pip uninstall samna; importing it would run pip. {remedy}"
+    return SetupError(what, field="device", value="xylo", remedy=remedy)
 
 
 class _StandIn(ModuleType):

@@ -1,0 +1,135 @@
+"""The ``Backend`` on a Xylo board: events from the host, as fast as the core works, through Rockpool's ``XyloSamna``.
+
+A thread serves the board, because Rockpool blocks. Samples are encoded on the host and written before the core is
+timed; ``times`` samples are one stream, in which only the first begins at rest. The spans are those of ``Board``, never
+``inf_duration``, which is the host's time in steps of 0.1 s. Power is never recorded by ``XyloSamna``: it throws the
+stamps away, keeps another program's rate (Audio 2), and stops the monitor (Audio 3).
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from drivers.devices.xylo.backend import Done, Job, Raster
+from drivers.devices.xylo.board import TICK_HZ, Board
+from drivers.devices.xylo.complexity import Inspection, inspection_of
+from drivers.devices.xylo.configuration import configuration_of
+from drivers.devices.xylo.kit import AUDIO_2, Kit
+from drivers.devices.xylo.network import Network
+from rig.errors import DeviceError, DeviceTimeoutError, SetupError
+from rig.network.description import Activity
+from rig.types import Span
+
+SPAN_TICK_HZ = 1000.0
+"""Spans are stated in milliseconds of the stopwatch: USB does not tell the end of a readout more closely."""
+_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
+_CLOSE = None
+
+
+class ChipBackend:
+    """One network on one board. With ``records`` every processing is recorded, which costs time and power."""
+
+    def __init__(self, board: Board, module: Any, inspection: Inspection, records: bool, timeout_s: float) -> None:
+        self.board, self.inspection = board, inspection
+        self._module, self._records, self._timeout_s = module, records, timeout_s
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Done | DeviceError] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="xylo chip", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def open(
+        cls, kit: Kit, network: Network, core_clock_hz: float, rate_hz: float, records: bool, timeout_s: float
+    ) -> ChipBackend:
+        """Set the clock, load the network, start the power monitor. Raises ``SetupError``, ``DataError``."""
+        configuration = configuration_of(kit, network)
+        try:
+            made_hz = kit.set_core_clock(core_clock_hz)  # resets an Audio 3 board, so it comes first
+            dt_s = float(network.specification["dt"])
+            module = kit.package.XyloSamna(kit.hdk, configuration, dt=dt_s, power_frequency=rate_hz)
+        except Exception as error:
+            what = f"{kit.chip.name} does not take the network: {error}"
+            remedy = "Unplug the board, plug it in again, and close other programs that use it"
+            raise SetupError(what, field="device", value="xylo", remedy=remedy) from error
+        if made_hz is not None and abs(made_hz / core_clock_hz - 1.0) > 1e-6:
+            what = f"the core clock of {kit.chip.name} is {made_hz:g} Hz, and {core_clock_hz:g} Hz was asked for"
+            raise SetupError(what, field="core_clock_hz", value=made_hz, remedy="Ask for a clock that it makes")
+        return cls(Board.open(kit, rate_hz), module, inspection_of(network), records, timeout_s)
+
+    def begin(self, job: Job) -> None:
+        """Hand the job to the thread."""
+        self._jobs.put(job)
+
+    def finished(self, timeout_s: float) -> Sequence[Done]:
+        """Wait for one answer, for ``timeout_s`` at most. Raises ``DeviceError`` for a job that failed."""
+        try:
+            found = self._done.get(timeout=max(timeout_s, 1e-6))
+        except queue.Empty:
+            return ()
+        if isinstance(found, DeviceError):
+            raise found
+        return (found,)
+
+    def timer(self) -> int:
+        """The stopwatch now, in milliseconds. Raises ``DeviceError`` if the board is gone."""
+        return self.board.tick() // _TICKS
+
+    def close(self) -> None:
+        """End the thread after the job that is under way, and stop the monitor."""
+        self._jobs.put(_CLOSE)
+        self._thread.join(2.0)
+        self.board.close()
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not _CLOSE:
+            try:
+                self._done.put(self._processed(job))
+            except DeviceError as error:
+                self._done.put(error)
+            except TimeoutError as error:
+                remedy = "Give shorter samples, or a longer timeout_s"
+                text = f"sample {job.sample_id} was not processed within {self._timeout_s:g} s: {error}"
+                self._done.put(DeviceTimeoutError(text, field="sample", value=job.sample_id, remedy=remedy))
+            except Exception as error:
+                text = f"the chip failed on sample {job.sample_id}: {error!r}"
+                self._done.put(DeviceError(text, field="sample", value=job.sample_id, remedy="Check its cable"))
+
+    def _processed(self, job: Job) -> Done:
+        self._reset()
+        bins = len(job.raster)
+        stream = np.tile(job.raster, (job.times, 1))
+
+        def evolve() -> Any:
+            return self._module.evolve(input=stream, record=self._records, read_timeout=self._timeout_s)
+
+        (out, _, recorded), on_us, off_us = self.board.timed(evolve, len(stream))
+        output = np.asarray(out, dtype=np.int64)
+        if len(output) != len(stream):
+            what = f"sample {job.sample_id} has {len(stream)} time steps, and the chip answered {len(output)}"
+            raise DeviceError(what, field="sample", value=job.sample_id, remedy="Give shorter samples")
+        span = Span("inference", on_us // _TICKS, off_us // _TICKS, job.times)
+        first = output[:bins]
+        return Done(job.sample_id, first.sum(axis=0).tolist(), (span,), self._activity(job.raster, recorded, first))
+
+    def _activity(self, raster: Raster, recorded: dict[str, Any], output: Raster) -> Activity | None:
+        if not self._records:
+            return None
+        own = {name: np.asarray(recorded[name])[: len(raster)] for name in ("Spikes", "Vmem", "Vmem_out")}
+        return self.inspection.activity(raster, own, output)
+
+    def _reset(self) -> None:
+        """Put the network at rest. Audio 3 has no reset that works; a change of its mode resets the firmware."""
+        module, kit = self._module, self.board.kit
+        if kit.chip is AUDIO_2:
+            module.reset_state()
+            return
+        module.config = kit.utils.configure_single_step_time_mode(module.config)
+        _, hidden, outputs = module.shape
+        module.config = kit.utils.configure_accel_time_mode(
+            module.config, outputs, hidden, readout="Spike", record=self._records
+        )

@@ -1,0 +1,48 @@
+"""A network as the configuration of a chip, by Rockpool's own function and around its traps.
+
+Rockpool 3.1.0 ignores the name under which ``XyloSim`` takes the bias of hidden neurons, keeps one alias of each
+neuron, and cuts an Audio 3 network to the neurons that may have inputs and outputs, with a warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from drivers.devices.xylo.kit import Kit
+from drivers.devices.xylo.network import Network
+from rig.errors import DataError
+
+
+def configuration_of(kit: Kit, network: Network) -> Any:
+    """Return samna's configuration of ``network``. Raises ``DataError`` for one that the chip cannot run as it is."""
+    spec = {name: value for name, value in network.specification.items() if name not in ("dt", "bias")}
+    _check_fit(kit, network)
+    spec["bias_hidden"] = network.specification["bias"]
+    for name in ("bias_hidden", "bias_out"):  # any of them turns on the clock of the biases, which costs power
+        spec[name] = np.asarray(spec[name]) if np.any(spec[name]) else None
+    spec["aliases"] = spec["aliases"] if any(spec["aliases"]) else None
+    with warnings.catch_warnings(action="ignore"):  # of the cut, which is without effect after the check
+        configuration, valid, why = kit.package.config_from_specification(**spec)
+    if not valid:
+        raise _unfit(kit, f"samna refuses its configuration: {why}")
+    return configuration
+
+
+def _check_fit(kit: Kit, network: Network) -> None:
+    spec, chip = network.specification, kit.chip
+    hidden, outputs = np.shape(spec["weights_out"])
+    if hidden > chip.hidden or outputs > chip.outputs:
+        raise _unfit(kit, f"{hidden} hidden and {outputs} output neurons; it has {chip.hidden} and {chip.outputs}")
+    if any(len(own) > 1 for own in spec["aliases"]):
+        raise _unfit(kit, "a neuron with two aliases; it has one for each neuron")
+    most = chip.expansion
+    if np.any(spec["weights_in"][:, most:]) or np.any(spec["weights_out"][: max(hidden - most, 0)]):
+        raise _unfit(kit, f"only its first {most} hidden neurons take inputs, and only its last {most} give outputs")
+
+
+def _unfit(kit: Kit, why: str) -> DataError:
+    remedy = "Train a network that fits the chip"
+    return DataError(f"the network does not fit {kit.chip.name}: {why}", field="network", value=why, remedy=remedy)

@@ -1,0 +1,110 @@
+"""The boards that are attached, and what of Rockpool and samna drives the chip on each.
+
+In: the vendor's samna, and the function that lists boards. Out: one ``Kit`` for each board that this driver knows. What
+is called, and why, was read in the source of Rockpool 3.1.0; nothing of it has met hardware.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rig.errors import SetupError, refused
+
+Find = Callable[[], tuple[Sequence[Any], Sequence[Any], Sequence[str]]]
+"""Rockpool's ``find_xylo_hdks``: opened boards, the package for each, and the name of each package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """What differs between the chips: their names in Rockpool and samna, the rails of their boards, their limits.
+
+    ``step`` is the field of a readout that holds its time step. ``converter_s`` is the period of the converter in the
+    power monitor (s), 0 where the vendor does not state it; faster readings are interpolated between its own.
+    ``expansion`` is how many hidden neurons may have inputs, and how many may have outputs.
+    """
+
+    name: str
+    utils: str
+    channels_in: str
+    step: str
+    rails: tuple[str, ...]
+    hidden: int
+    outputs: int
+    expansion: int
+    converter_s: float
+    firmware: str
+
+
+AUDIO_2 = Chip(
+    "Xylo Audio 2", "xa2_devkit_utils", "xyloA2TestBoard", "timestamp", ("Io", "IoAfe", "Logic", "LogicAfe"),
+    1000, 8, 1000, 0.0, "FX3 0.11.5 and FPGA 1.1.3",
+)  # fmt: skip
+AUDIO_3 = Chip(
+    "Xylo Audio 3", "xa3_devkit_utils", "xyloAudio3", "timestep", ("Io", "AnalogLogic", "DigitalLogic"),
+    992, 32, 128, 1.08e-3, "FX3 0.12.2 and FPGA 1.6.0",
+)  # fmt: skip
+CHIPS: Mapping[str, Chip] = {"syns61201": AUDIO_2, "syns65302": AUDIO_3}
+"""By the name of Rockpool's package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """One opened board: its handle, Rockpool's package and helpers for its chip, and its rails by channel number."""
+
+    chip: Chip
+    hdk: Any
+    package: Any
+    utils: Any
+    rail_of: Mapping[int, str]
+    versions: Mapping[str, str]
+    simulated: bool = False
+
+    def set_core_clock(self, core_clock_hz: float) -> float | None:
+        """Set the clock of the core, and return what the board makes of it (Hz); None where it does not say."""
+        made_mhz = self.utils.set_xylo_core_clock_freq(self.hdk, core_clock_hz * 1e-6)
+        return None if made_mhz is None else float(made_mhz) * 1e6
+
+
+def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
+    """Return every attached board of a known chip. Raises ``SetupError`` if they cannot be listed."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints what it finds
+            boards = list(zip(*find(), strict=True))
+    except ValueError as error:  # it looks at no board after the one that it refuses
+        least = "; ".join(f"{chip.name}: {chip.firmware}" for chip in CHIPS.values())
+        remedy = f"Upgrade it as the vendor's manual says. The least versions are {least}"
+        raise SetupError(
+            f"the firmware of an attached Xylo board is too old: {error}", field="device", value="xylo", remedy=remedy
+        ) from error
+    except Exception as error:
+        remedy = "Check its cable, its USB permissions, and that no other program holds it"
+        raise SetupError(
+            f"the attached Xylo boards cannot be opened: {error}", field="device", value="xylo", remedy=remedy
+        ) from error
+    return [_kit(samna, *board, simulated) for board in boards if board[2] in CHIPS]
+
+
+def only_one(kits: Sequence[Kit], board: int | None) -> Kit:
+    """Return the board that is meant. Raises ``SetupError`` without one, ``UsageError`` if it must be named."""
+    if not kits:
+        remedy = "Connect a Xylo Audio 2 or 3 board, or add --simulate"
+        raise SetupError("no Xylo HDK found (samna lists none)", field="device", value="xylo", remedy=remedy)
+    listed = ", ".join(f"{k}: {kit.chip.name}" for k, kit in enumerate(kits))
+    if board is None and len(kits) > 1:
+        raise refused("board", None, f"Name one of them by its number: board=0 ({listed})", f"{len(kits)} Xylo boards")
+    if board is not None and not 0 <= board < len(kits):
+        raise refused("board", board, f"Name one that is attached ({listed})")
+    return kits[board or 0]
+
+
+def _kit(samna: Any, hdk: Any, package: Any, name: str, simulated: bool) -> Kit:
+    chip = CHIPS[name]
+    channels = getattr(samna, chip.channels_in).MeasurementChannels
+    firmware = hdk.get_firmware_versions()
+    versions = {"samna": str(samna.__version__), "fxtree": str(firmware.fxtree), "unifirm": str(firmware.unifirm)}
+    rail_of = {int(getattr(channels, rail)): rail for rail in chip.rails}
+    return Kit(chip, hdk, package, getattr(package, chip.utils), rail_of, versions, simulated)
