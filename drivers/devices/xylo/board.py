@@ -230,11 +230,20 @@ class Board:
 
     def _attend(self) -> None:
         try:
-            while not self._halt.wait(BUSY_S if self._busy else IDLE_S):
+            while not self._halt.is_set():
                 with self._lock:
                     self._take()
+                self._wait()
         except Exception as error:
             self._error = error
+
+    def _wait(self) -> None:
+        """Wait for the next look. While the core works this spins: to sleep would be to wake late."""
+        if not self._busy:
+            self._halt.wait(IDLE_S)
+        until_ns = time.monotonic_ns() + round(BUSY_S * 1e9)
+        while self._busy and time.monotonic_ns() < until_ns:
+            pass
 
     def _take(self) -> None:
         step = self.kit.chip.step
