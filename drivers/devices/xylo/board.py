@@ -32,11 +32,12 @@ BACK_US = 5_000_000
 WINDOW_NS = 3_000_000_000
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
 """How often what arrived is looked at, while the chip works and otherwise."""
-LOOK_NS, SURE, NEAR = 2_000_000, 0.005, 0.25
+LOOK_NS, SURE, NEAR = 2_000_000, 0.01, 0.25
 """A readout is sure if two looks around it are this close, or this share of the span; and how far in it may be."""
 SWITCH_S = 2e-4
 """Rockpool's wait for Audio 3 spins; without a short switch interval the looks are 5 ms late."""
 
+WARM_S = 1.0
 SETTLE_S = 0.01
 """How long after the answer readouts may still come here; Rockpool has a buffer of its own."""
 
@@ -80,16 +81,16 @@ class StopWatch:
 def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
     """Return when the core began the first step and ended the last, by the looks at its readouts (ns of the host).
 
-    ``arrived`` has shape (steps, 2): the look that found a readout, and the look before it. A readout is placed to the
-    time between both looks. Where that is long, the next readout towards the middle tells the end of the span by the
-    mean step. Raises ``DeviceError`` if none is sure enough.
+    ``arrived`` has shape (steps, 2): the look that found a readout, and the look before it. A readout came halfway
+    between them. Where that is long, the next readout towards the middle tells the end of the span by the mean step.
+    Raises ``DeviceError`` if none is sure enough.
     """
-    steps, after_ns = len(arrived), arrived[:, 0]
+    steps, unsure_ns = len(arrived), arrived[:, 0] - arrived[:, 1]
     if steps < 2:
         raise DeviceError("a sample of one time step cannot be timed", field="steps", value=steps)
-    unsure_ns = after_ns - arrived[:, 1]
+    at_ns = arrived[:, 0] - unsure_ns // 2
     near = max(1, round(NEAR * steps))
-    sure_ns = max(LOOK_NS, round(SURE * float(after_ns[-1] - after_ns[0])))
+    sure_ns = max(LOOK_NS, round(SURE * float(at_ns[-1] - at_ns[0])))
     first = int(np.argmax(unsure_ns[:near] <= sure_ns))
     last = steps - 1 - int(np.argmax(unsure_ns[::-1][:near] <= sure_ns))
     if max(unsure_ns[first], unsure_ns[last]) > sure_ns:
@@ -98,8 +99,8 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
         )
         remedy = "Close other programs, and give longer samples or repeat them (--option repeat=100)"
         raise DeviceError(what, field="span", value=int(unsure_ns.max()), remedy=remedy)
-    step_ns = (after_ns[last] - after_ns[first]) / max(last - first, 1)
-    begin_ns, end_ns = after_ns[first] - (first + 1) * step_ns, after_ns[last] + (steps - 1 - last) * step_ns
+    step_ns = (at_ns[last] - at_ns[first]) / max(last - first, 1)
+    begin_ns, end_ns = at_ns[first] - (first + 1) * step_ns, at_ns[last] + (steps - 1 - last) * step_ns
     return round(begin_ns), round(end_ns)
 
 
@@ -134,6 +135,7 @@ class Board:
                              value="xylo", remedy="Unplug the board and plug it in again") from error  # fmt: skip
         board._thread.start()
         until_s = time.monotonic() + 2.0 + 10.0 / board.rate_hz
+        time.sleep(WARM_S)  # the quickest reading must have come
         while board._heard < 3 * len(kit.rail_of) and board._error is None and time.monotonic() < until_s:
             time.sleep(IDLE_S)
         if board._heard < 3 * len(kit.rail_of):
