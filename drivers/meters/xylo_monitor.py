@@ -58,7 +58,7 @@ def open_meter(
         remedy = f"It has {info.onboard_meter or 'none'}; choose another meter"
         raise SetupError(what, field="meter", value=NAME, remedy=remedy)
     board: Board | None = getattr(device, "board", None)
-    if board is None and plant is None:
+    if board is None and (plant is None or info.mode != "simulator"):
         what = "the simulated monitor needs the simulated bench of its device"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
     if board is None:
@@ -120,7 +120,6 @@ class BoardPower:
     def begin(self, clock: Clock) -> Bracket:
         """Start the monitor again at its rate: whatever else holds the board may have changed or stopped it."""
         self._waiting: dict[str, list[tuple[int, float]]] = {rail.name: [] for rail in self._info.rails}
-        self._given_us = dict.fromkeys(self._waiting, -(1 << 62))
         self._stamps: list[int] = []
         before_ns = clock.now_ns()
         made_hz = self._board.retune(self._rate_hz)
@@ -129,9 +128,11 @@ class BoardPower:
         self._board.collect(True)
         time.sleep(LINK_NS * 1e-9)
         try:
-            return Bracket(before_ns, self._board.tick(), clock.now_ns())
+            bracket = Bracket(before_ns, self._board.tick(), clock.now_ns())
         except DeviceError as error:
             raise self._gone(error) from error
+        self._given_us = dict.fromkeys(self._waiting, bracket.tick)  # readings of the rate before are still under way
+        return bracket
 
     def fetch(self) -> Iterator[Batch]:
         """Give what no later reading can precede any more."""
@@ -158,10 +159,10 @@ class BoardPower:
             readings = self._board.readings()
         except DeviceError as error:
             raise self._gone(error) from error
-        self._check_rate(readings)
-        for rail, stamp_us, watts in readings:
-            if stamp_us > self._given_us[rail]:
-                self._waiting[rail].append((stamp_us, watts))
+        kept = [reading for reading in readings if reading[1] > self._given_us[reading[0]]]
+        self._check_rate(kept)
+        for rail, stamp_us, watts in kept:
+            self._waiting[rail].append((stamp_us, watts))
         for own in self._waiting.values():
             own.sort()
 

@@ -37,7 +37,7 @@ LOOK_NS, SURE, NEAR = 2_000_000, 0.01, 0.25
 SWITCH_S = 2e-4
 """Rockpool's wait for Audio 3 spins; without a short switch interval the looks are 5 ms late."""
 
-WARM_S = 1.0
+WARM_S, PATIENCE_S = 1.0, 2.0
 SETTLE_S = 0.01
 """How long after the answer readouts may still come here; Rockpool has a buffer of its own."""
 
@@ -57,10 +57,13 @@ class StopWatch:
     def __init__(self) -> None:
         self._quickest: deque[tuple[int, int]] = deque()  # arrival and lag in ns, lags growing
         self._newest_us: int | None = None
+        self._oldest_us = 0
 
     def heard(self, stamp_us: int, arrived_ns: int) -> int:
         """Note a stamp that has arrived, and return it unwrapped. Raises ``ValueError`` if the stopwatch went back."""
-        newest = stamp_us if self._newest_us is None else self._newest_us
+        if self._newest_us is None:
+            self._newest_us = self._oldest_us = stamp_us
+        newest = self._newest_us
         stamp_us += COUNTER * round((newest - stamp_us) / COUNTER)
         if stamp_us < newest - BACK_US:
             raise ValueError(f"the stopwatch of the board went back from {newest} to {stamp_us} us")
@@ -72,6 +75,10 @@ class StopWatch:
         while self._quickest[0][0] < arrived_ns - WINDOW_NS:
             self._quickest.popleft()
         return stamp_us
+
+    def moves(self) -> bool:
+        """Return whether stamps differ."""
+        return self._newest_us is not None and self._newest_us > self._oldest_us
 
     def tick(self, at_ns: int) -> int:
         """Return microseconds of the stopwatch when what arrived at ``at_ns`` was sent by the quickest way."""
@@ -134,13 +141,18 @@ class Board:
             raise SetupError(f"the board of {kit.chip.name} refuses its power monitor: {error}", field="device",
                              value="xylo", remedy="Unplug the board and plug it in again") from error  # fmt: skip
         board._thread.start()
-        until_s = time.monotonic() + 2.0 + 10.0 / board.rate_hz
+        patience_s = PATIENCE_S + 10.0 / board.rate_hz
+        until_s, enough = time.monotonic() + patience_s, 3 * len(kit.rail_of)
         time.sleep(WARM_S)  # the quickest reading must have come
-        while board._heard < 3 * len(kit.rail_of) and board._error is None and time.monotonic() < until_s:
+        while board._heard < enough and board._error is None and time.monotonic() < until_s:
             time.sleep(IDLE_S)
-        if board._heard < 3 * len(kit.rail_of):
+        why = ""
+        if board._error is not None or board._heard < enough:
+            why = str(board._error or f"{board._heard} readings came in {patience_s:.1f} s")
+        elif not board._stopwatch.moves():
+            why = "its stopwatch stands still"
+        if why:
             board.close()
-            why = board._error or f"{board._heard} readings with a stamp came in {2.0 + 10.0 / board.rate_hz:.1f} s"
             raise SetupError(f"the power monitor of {kit.chip.name} does not run: {why}", field="device",
                              value="xylo", remedy="Unplug the board and plug it in again")  # fmt: skip
         return board
@@ -249,13 +261,16 @@ class Board:
 
     def _take(self) -> None:
         step = self.kit.chip.step
+        begun_ns = time.monotonic_ns()
         readouts = self._readouts.get_events() if self._busy else ()
-        now_ns = time.monotonic_ns()
+        found_ns = time.monotonic_ns()
         for event in readouts:
             if (number := getattr(event, step, None)) is not None:
-                self._steps[int(number)] = (now_ns, self._looked_ns)
-        self._looked_ns = now_ns
-        for event in self._power.get_events():
+                self._steps[int(number)] = (found_ns, self._looked_ns)
+        self._looked_ns = begun_ns
+        readings = self._power.get_events()
+        now_ns = time.monotonic_ns()
+        for event in readings:
             rail = self.kit.rail_of.get(int(event.channel))
             if rail is None:
                 continue

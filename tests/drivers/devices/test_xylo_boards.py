@@ -1,0 +1,240 @@
+"""The boards that the Xylo driver finds, the names by which it calls them, and the network that it gives them."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.devices.xylo import device as xylo
+from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo.configuration import configuration_of
+from drivers.devices.xylo.kit import AUDIO_2, AUDIO_3, Kit, only_one
+from drivers.devices.xylo.network import Network, load_network
+from fixtures.instruments import xylo_vendor as sim
+from fixtures.instruments.xylo_board import SimBoard, Traits
+from rig.errors import DataError, RigError, SetupError, UsageError
+
+CHIPS = ("audio2", "audio3")
+
+
+def kit(chip: str = "audio2", **traits: Any) -> Kit:
+    return only_one(sim.SimVendor(SimBoard(Traits(chip, **traits))).kits(), None)
+
+
+# ---- which board ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("chip", "expected"), [("audio2", AUDIO_2), ("audio3", AUDIO_3)])
+def test_a_board_is_known_by_its_package_and_its_rails_by_their_channels(chip: str, expected: Any) -> None:
+    found = kit(chip)
+
+    assert found.chip is expected
+    assert [found.rail_of[k] for k in sorted(found.rail_of)] == list(sim.CHANNELS[chip])
+    assert found.versions == {"samna": "0.0.0+simulated", "fxtree": "1.0.0", "unifirm": "2.0.0"}
+
+
+def test_discovery_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    kit()
+
+    assert capsys.readouterr().out == ""
+
+
+def none() -> list[Kit]:
+    return sim.SimVendor().kits()
+
+
+def two() -> list[Kit]:
+    return sim.SimVendor(*(SimBoard(Traits(chip)) for chip in CHIPS)).kits()
+
+
+def old() -> list[Kit]:
+    return sim.SimVendor(SimBoard(Traits(firmware=("0.11.4", "9.0.0")))).kits()
+
+
+def held() -> list[Kit]:
+    board = SimBoard(Traits())
+    board.unplug()
+    vendor = sim.SimVendor(board)
+    vendor.find_xylo_hdks = board.check  # type: ignore[assignment]
+    return vendor.kits()
+
+
+@pytest.mark.parametrize(
+    ("boards", "options", "error", "text"),
+    [
+        (none, {}, SetupError, r"no Xylo HDK found \(samna lists none\).*add --simulate"),
+        (two, {}, UsageError, r"2 Xylo boards.*board=0 \(0: Xylo Audio 2, 1: Xylo Audio 3\)"),
+        (two, {"board": 2}, UsageError, r"board.*2.*Name one that is attached"),
+        (old, {}, SetupError, r"too old.*must be upgraded.*Xylo Audio 2: FX3 0.11.5 and FPGA 1.1.3"),
+        (held, {}, SetupError, r"cannot be opened: Device is not open.*no other program holds it"),
+    ],
+)
+def test_what_is_said_of_boards_that_cannot_be_used(
+    boards: Callable[[], list[Kit]],
+    options: dict[str, Any],
+    error: type[RigError],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rockpool_import, "attached_boards", boards)
+
+    with pytest.raises(error, match=text):
+        xylo.open_device(**options)
+
+
+@pytest.mark.parametrize(
+    ("version", "text"), [(None, "samna is not installed"), ("0.48.6", "samna 0.48.6.*is the stub.*pip uninstall")]
+)
+def test_without_the_true_samna_nothing_is_imported(
+    version: str | None, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(name: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    def imported(name: str) -> None:
+        raise AssertionError(f"{name} was imported")
+
+    monkeypatch.setattr(rockpool_import, "has_real_samna", lambda: False)
+    monkeypatch.setattr(rockpool_import.importlib.metadata, "version", found)
+    monkeypatch.setattr(rockpool_import.importlib, "import_module", imported)
+
+    with pytest.raises(SetupError, match=f"no Xylo HDK found.*{text}"):
+        xylo.open_device()
+
+
+# ---- the vendor's signatures ----------------------------------------------------------------
+
+SOURCES = {
+    "syns61201/xylo_samna.py": {
+        "config_from_specification": sim.config_from_specification,
+        "XyloSamna.__init__": sim.XyloSamna2.__init__,
+        "XyloSamna.evolve": sim.XyloSamna2.evolve,
+        "XyloSamna.reset_state": sim.XyloSamna2.reset_state,
+        "XyloSamna.config": sim.XyloSamna2.config.fget,
+    },
+    "syns65302/xylo_samna.py": {
+        "config_from_specification": sim.config_from_specification,
+        "XyloSamna.__init__": sim.XyloSamna3.__init__,
+        "XyloSamna.evolve": sim.XyloSamna3.evolve,
+        "XyloSamna.reset_state": sim.XyloSamna3.reset_state,
+        "XyloSamna.config": sim.XyloSamna3.config.fget,
+    },
+    "syns61201/xa2_devkit_utils.py": sim.UTILS_2,
+    "syns65302/xa3_devkit_utils.py": sim.UTILS_3,
+    "helper.py": {"find_xylo_hdks": sim.SimVendor().find_xylo_hdks},
+}
+
+
+def rockpool(place: str) -> ast.Module:
+    found = find_spec("rockpool")  # finds it, and does not import it
+    if found is None or found.origin is None:
+        pytest.skip("needs neurorig[xylo]")
+    return ast.parse((Path(found.origin).parent / "devices" / "xylo" / place).read_text())
+
+
+def functions(tree: ast.Module) -> dict[str, list[str]]:
+    """The names of the arguments of each function and method; of several, those of the first, as of a property."""
+    named: dict[str, list[str]] = {}
+    scopes: list[tuple[str, Any]] = [("", tree)]
+    scopes += [(f"{node.name}.", node) for node in tree.body if isinstance(node, ast.ClassDef)]
+    for prefix, scope in scopes:
+        for node in scope.body:
+            if isinstance(node, ast.FunctionDef):
+                named.setdefault(prefix + node.name, [a.arg for a in (*node.args.args, *node.args.kwonlyargs)])
+    return named
+
+
+@pytest.mark.parametrize("place", SOURCES)
+def test_the_simulated_vendor_takes_what_the_vendor_takes(place: str) -> None:
+    own = functions(rockpool(place))
+
+    for name, simulated in SOURCES[place].items():
+        kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        given = [p.name for p in inspect.signature(simulated).parameters.values() if p.kind not in kinds]
+        assert given == own[name], name
+
+
+@pytest.mark.parametrize(
+    ("place", "names"),
+    [
+        ("syns61201/xa2_devkit_utils.py", {"get_power_monitor", "get_source_node", "get_stop_watch", "get_events",
+                                           "is_auto_power_measurement_active", "start_auto_power_measurement",
+                                           "set_enable_value", "reset"}),
+        ("syns65302/xa3_devkit_utils.py", {"get_power_monitor", "get_source_node", "get_stop_watch", "get_events",
+                                           "is_auto_power_measurement_active", "start_auto_power_measurement",
+                                           "stop_auto_power_measurement", "start"}),
+        ("helper.py", {"get_firmware_versions"}),
+    ],
+)  # fmt: skip
+def test_the_vendor_calls_what_the_simulated_board_has(place: str, names: set[str]) -> None:
+    calls = [node for node in ast.walk(rockpool(place)) if isinstance(node, ast.Call)]
+    called = {node.func.attr for node in calls if isinstance(node.func, ast.Attribute)}
+
+    assert names <= called
+
+
+@pytest.mark.parametrize("place", ["syns61201/xylo_samna.py", "syns65302/xylo_samna.py"])
+def test_the_vendor_reads_channels_and_values_of_power_events_and_throws_their_stamps_away(place: str) -> None:
+    attributes = {node.attr for node in ast.walk(rockpool(place)) if isinstance(node, ast.Attribute)}
+    chip = AUDIO_2 if "61201" in place else AUDIO_3
+
+    assert {"channel", "value", "MeasurementChannels", chip.channels_in, chip.step, *chip.rails} <= attributes
+    assert (chip.step == "timestamp") or ("timestamp" not in attributes)
+
+
+# ---- the network on the chip ----------------------------------------------------------------
+
+
+def changed(network: Network, **values: Any) -> Network:
+    return replace(network, specification={**network.specification, **values})
+
+
+def test_the_bias_of_hidden_neurons_reaches_the_chip_and_zeros_turn_no_clock_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = sim.small_network()
+
+    spec = configuration_of(kit(), network).spec
+
+    assert np.array_equal(spec["bias"], network.specification["bias"])
+    given: dict[str, Any] = {}
+    own = kit()
+    monkeypatch.setattr(own.package, "config_from_specification", lambda **spec: given.update(spec) or (None, True, ""))
+    configuration_of(own, changed(network, bias=np.zeros(24, int)))
+    assert (given["bias_hidden"], given["bias_out"], given["aliases"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_shipped_network_is_the_same_on_both_chips(chip: str) -> None:
+    network = load_network()
+
+    spec = configuration_of(kit(chip), network).spec
+
+    for name, value in network.specification.items():
+        assert name == "dt" or np.array_equal(np.asarray(spec[name]), np.asarray(value)), name
+
+
+@pytest.mark.parametrize(
+    ("chip", "values", "text"),
+    [
+        ("audio2", {"aliases": [[1, 2], *[[]] * 23]}, "two aliases"),
+        ("audio2", {"weights_out": np.ones((24, 9), int)}, "9 output neurons; it has 1000 and 8"),
+        ("audio3", {"weights_out": np.ones((993, 4), int)}, "993 hidden"),
+        ("audio3", {"weights_in": np.ones((16, 150, 1), int)}, "only its first 128"),
+        ("audio3", {"weights_out": np.ones((150, 4), int)}, "only its last 128"),
+    ],
+)
+def test_a_network_that_the_chip_would_change_is_refused(chip: str, values: dict[str, Any], text: str) -> None:
+    with pytest.raises(DataError, match=text):
+        configuration_of(kit(chip), changed(sim.small_network(), **values))

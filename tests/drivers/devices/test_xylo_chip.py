@@ -1,0 +1,273 @@
+"""The Xylo driver in chip mode, on simulated boards in real time: what it answers, when it says, what it refuses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drivers.devices.xylo import board as board_module
+from drivers.devices.xylo.backend import SimBackend
+from drivers.devices.xylo.board import BACK_US, COUNTER, StopWatch, span_of
+from drivers.devices.xylo.device import ChipOptions, XyloDevice
+from drivers.devices.xylo.encoder import encode
+from drivers.devices.xylo.network import load_network
+from drivers.meters.xylo_monitor import open_meter
+from fixtures.instruments.xylo_board import SimBoard, Traits
+from fixtures.instruments.xylo_vendor import XyloSamna2, events, on_board, small_network
+from rig import check_device
+from rig.errors import DeviceError, DeviceTimeoutError, SetupError, UsageError
+from rig.network.description import activity_faults
+from rig.types import Reply, Sample
+from scenarios.workloads.asc.workload import open_workload
+
+pytest.importorskip("xylosim")
+CHIPS = ("audio2", "audio3")
+STEP_S = 6e-3
+
+
+@pytest.fixture(autouse=True)
+def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "WARM_S", 0.1)
+
+
+@pytest.fixture(name="opened")
+def _opened() -> Iterator[Callable[..., XyloDevice]]:
+    devices: list[XyloDevice] = []
+
+    def open_it(network: Any = None, options: ChipOptions | None = None, **traits: Any) -> XyloDevice:
+        devices.append(on_board(SimBoard(Traits(**{"step_s": STEP_S, **traits})), network, options))
+        return devices[-1]
+
+    yield open_it
+    for device in devices:
+        device.close()
+
+
+def answer(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
+    device.stage([sample])
+    device.submit_repeated([sample], times, None, None)
+    return awaited(device)
+
+
+def awaited(device: XyloDevice) -> Reply:
+    for _ in range(100):
+        if replies := device.poll(0.5):
+            return replies[0]
+    raise AssertionError("no reply")
+
+
+def hardware(device: XyloDevice) -> SimBoard:
+    assert device.board is not None
+    found: SimBoard = device.board.kit.hdk
+    return found
+
+
+# ---- what it answers ------------------------------------------------------------------------
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(
+    chip: str, opened: Callable[..., XyloDevice]
+) -> None:
+    network = load_network()
+    device, simulator = opened(network, chip=chip), SimBackend.open(network, 25e6)
+    samples = list(open_workload(samples=2).samples)
+
+    for sample in (*samples, samples[0]):
+        expected = simulator.infer(encode(sample.payload, float(sample.rate_hz or 0.0), network.encoder)).output
+        reply = answer(device, sample)
+        assert reply.output["spikes"] == expected.sum(axis=0).tolist()
+        assert reply.output["label"] == network.classes[int(expected.sum(axis=0).argmax())]
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_repetitions_are_one_span_and_the_answer_is_that_of_the_first(
+    chip: str, opened: Callable[..., XyloDevice]
+) -> None:
+    device = opened(chip=chip, step_s=2e-2)
+    sample = events(1, bins=50)
+
+    once, looped = answer(device, sample), answer(device, sample, times=3)
+
+    assert looped.output == once.output
+    (span,) = looped.spans
+    assert (span.phase, span.executions) == ("inference", 3)
+    assert span.off_tick - span.on_tick == pytest.approx(3 * 50 * 20, rel=0.02)
+
+
+@pytest.mark.real_time
+def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opened: Callable[..., XyloDevice]) -> None:
+    network = small_network()
+    device = opened(network, ChipOptions(records=True), step_s=1e-3)
+    sample = events(2)
+
+    reply = answer(device, sample)
+
+    expected = SimBackend.open(network, 25e6).infer(sample.payload).activity
+    assert reply.activity is not None
+    assert not list(activity_faults(device.info().network, reply.activity))
+    for layer, counters in expected.items():
+        for name, steps in counters.items():
+            assert np.array_equal(reply.activity[layer][name], steps), (layer, name)
+    with pytest.raises(SetupError, match="records its activity"):
+        open_meter(device)
+
+
+# ---- when it does it ------------------------------------------------------------------------
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tenth_of_a_second(
+    chip: str, opened: Callable[..., XyloDevice]
+) -> None:
+    device = opened(chip=chip)
+
+    (span,) = answer(device, events(3)).spans
+
+    _, on_ns, off_ns = hardware(device).spans[-1]
+    assert (span.off_tick - span.on_tick) * 1e6 == pytest.approx(off_ns - on_ns, rel=0.02)
+
+
+@pytest.mark.real_time
+def test_the_core_works_at_the_clock_that_was_asked_for(opened: Callable[..., XyloDevice]) -> None:
+    device = opened(None, ChipOptions(core_clock_hz=12.5e6))
+
+    assert hardware(device).core_hz == 12.5e6
+    assert device.info().details["core_clock"] == "read back"
+
+
+@given(st.lists(st.integers(0, 3_000_000), min_size=1, max_size=50), st.integers(0, 2 * COUNTER))
+def test_the_stopwatch_is_told_by_its_quickest_stamp_through_every_wrap(delays_ns: list[int], start_us: int) -> None:
+    watch = StopWatch()
+    for k, delay_ns in enumerate(delays_ns):
+        sent_us = start_us + 1000 * k
+        assert (watch.heard(sent_us % COUNTER, sent_us * 1000 + delay_ns) - sent_us) % COUNTER == 0
+
+    now_us = start_us + 1000 * len(delays_ns)
+    slow_us = (now_us * 1000 - min(delays_ns)) // 1000
+    assert (watch.tick(now_us * 1000) - slow_us) % COUNTER == 0
+
+
+def test_a_stopwatch_that_begins_again_is_an_error() -> None:
+    watch = StopWatch()
+    watch.heard(BACK_US + 1000, 0)
+
+    with pytest.raises(ValueError, match="went back"):
+        watch.heard(10, 1_000_000)
+
+
+def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> Any:
+    """What looks at these arrivals note, if none was made while readouts ``held`` came."""
+    grid = np.arange(arrivals_ns[0] - 10 * every_ns, arrivals_ns[-1] + 10 * every_ns, every_ns)
+    missed = arrivals_ns[held]
+    if len(missed):
+        grid = grid[(grid < missed[0]) | (grid > missed[-1])]
+    after = np.searchsorted(grid, arrivals_ns)
+    return np.stack([grid[after], grid[after - 1]], axis=1)
+
+
+@pytest.mark.parametrize("held", [slice(0), slice(0, 20), slice(85, 100), slice(30, 60)])
+def test_a_program_that_was_held_up_tells_the_span_by_other_readouts(held: slice) -> None:
+    arrivals_ns = 5_000_000_000 + np.arange(1, 101) * 1_000_000
+
+    on_ns, off_ns = span_of(looks(arrivals_ns, held))
+
+    assert on_ns == pytest.approx(5_000_000_000, abs=300_000)
+    assert off_ns == pytest.approx(5_100_000_000, abs=300_000)
+
+
+@pytest.mark.parametrize("held", [slice(0, 40), slice(60, 100)])
+def test_a_span_whose_end_nobody_saw_is_refused(held: slice) -> None:
+    with pytest.raises(DeviceError, match=r"held up for \d+"):
+        span_of(looks(np.arange(1, 101) * 1_000_000, held))
+
+
+# ---- what it refuses ------------------------------------------------------------------------
+
+
+def test_a_board_that_makes_another_clock_is_refused(opened: Callable[..., XyloDevice]) -> None:
+    with pytest.raises(SetupError, match=r"the core clock of Xylo Audio 2 is 2\.5025e\+07 Hz, and 2\.5e\+07"):
+        opened(made_clock=1.001)
+
+
+def test_a_monitor_that_loses_all_its_readings_is_refused_at_the_start(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(board_module, "PATIENCE_S", 0.1)
+    with pytest.raises(SetupError, match="the power monitor of Xylo Audio 2 does not run: 0 readings"):
+        opened(lost=1.0)
+
+
+def test_a_stopwatch_that_stands_still_is_refused_at_the_start(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fixtures.instruments.xylo_board.SimStopWatch.set_enable_value", lambda self, value: None)
+    with pytest.raises(SetupError, match="its stopwatch stands still"):
+        opened()
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, opened: Callable[..., XyloDevice]) -> None:
+    device = opened(chip=chip)
+    device.submit([events(4)], None)
+    assert device.poll(0.3) == ()
+
+    hardware(device).unplug()
+
+    with pytest.raises(DeviceError, match="Device is not open"):
+        awaited(device)
+    with pytest.raises(DeviceError, match="does not answer any more"):
+        for _ in range(200):
+            device.timer()
+            time.sleep(0.01)
+
+
+@pytest.mark.real_time
+def test_a_sample_that_takes_too_long_is_a_timeout(opened: Callable[..., XyloDevice]) -> None:
+    device = opened(None, ChipOptions(timeout_s=1.0), step_s=2e-2)
+
+    device.submit([events(5)], None)
+    with pytest.raises(DeviceTimeoutError, match="not processed within 1 s"):
+        awaited(device)
+
+
+def test_power_is_never_recorded_by_the_vendor(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def evolve(self: Any, **options: Any) -> Any:
+        asked.append(options)
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(XyloSamna2, "evolve", evolve)
+    device = opened()
+    device.submit([events(6)], None)
+
+    with pytest.raises(DeviceError, match="enough"):
+        awaited(device)
+    assert set(asked[0]) == {"input", "record", "read_timeout"}
+    assert asked[0]["record"] is False
+
+
+def test_a_phase_that_the_chip_does_not_have_is_refused(opened: Callable[..., XyloDevice]) -> None:
+    with pytest.raises(UsageError, match="inference"):
+        opened().submit_repeated([events(7)], 1, "preprocess", None)
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_driver_keeps_every_rule(chip: str) -> None:
+    device = on_board(SimBoard(Traits(chip, step_s=1e-2)))
+
+    assert "repeat.length" in check_device(device, [events(1), events(2)], prompt_s=1.0)

@@ -1,0 +1,222 @@
+"""The power monitor of a Xylo board, on simulated boards in real time: rates, stamps, and readings that go astray."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.devices.xylo import board as board_module
+from drivers.devices.xylo.device import XyloDevice
+from drivers.meters.xylo_monitor import open_meter
+from fixtures.instruments.xylo_board import CHANNELS, SimBoard, Traits
+from fixtures.instruments.xylo_vendor import on_board, set_power_measure, set_power_measurement
+from rig import check_meter
+from rig.errors import MeterError, SetupError, UsageError
+from rig.types import Chunk, Meter
+
+pytest.importorskip("xylosim")
+CHIPS = ("audio2", "audio3")
+
+
+@pytest.fixture(autouse=True)
+def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "WARM_S", 0.1)
+
+
+@pytest.fixture(name="opened")
+def _opened() -> Iterator[Callable[..., XyloDevice]]:
+    devices: list[XyloDevice] = []
+
+    def open_it(board: SimBoard | None = None, **traits: Any) -> XyloDevice:
+        devices.append(on_board(board or SimBoard(Traits(**traits))))
+        return devices[-1]
+
+    yield open_it
+    for device in devices:
+        device.close()
+
+
+def hardware(device: XyloDevice) -> SimBoard:
+    assert device.board is not None
+    found: SimBoard = device.board.kit.hdk
+    return found
+
+
+def measured(meter: Meter, seconds: float) -> dict[str, Chunk]:
+    """What each rail read meanwhile."""
+    meter.start()
+    chunks = []
+    for _ in range(5):
+        time.sleep(seconds / 5)
+        chunks += meter.read()
+    chunks += meter.stop()
+    meter.close()
+    return {
+        rail.name: Chunk(
+            rail.name,
+            *(
+                np.concatenate([np.asarray(getattr(c, field)) for c in chunks if c.rail == rail.name])
+                for field in ("value", "start_tick", "end_tick")
+            ),
+        )
+        for rail in meter.info().rails
+    }
+
+
+# ---- what it reads --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("chip", "rate_hz"), [("audio2", 1280.0), ("audio3", 925.926)])
+def test_each_rail_has_the_power_and_the_channel_of_its_name(
+    chip: str, rate_hz: float, opened: Callable[..., XyloDevice]
+) -> None:
+    device = opened(chip=chip)
+    meter = open_meter(device)
+
+    found = measured(meter, 0.5)
+
+    assert set(found) == set(CHANNELS[chip])
+    for rail, watts in hardware(device).plant.idle_w.items():
+        trace = found[rail]
+        assert trace.start_tick is not None
+        assert trace.end_tick is not None
+        assert trace.value.mean() == pytest.approx(watts, abs=1e-6)
+        assert np.median(np.diff(trace.end_tick)) == pytest.approx(1e6 / rate_hz, abs=1.0)
+        assert set(trace.end_tick - trace.start_tick) == {round(1e6 / rate_hz)}
+
+
+def test_the_rate_of_a_program_before_is_not_kept(opened: Callable[..., XyloDevice]) -> None:
+    board = SimBoard(Traits())
+    set_power_measure(board, 5.0)
+    device = opened(board)
+
+    found = measured(open_meter(device, rate_hz=320.0), 0.5)
+
+    assert board.power.started[0] == 5.0
+    assert np.median(np.diff(found["Io"].end_tick)) == pytest.approx(3125, abs=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("share", [{"lost": 0.3}, {"late": 0.3, "late_s": 0.1}, {"late": 0.3, "late_s": 0.6}])
+def test_lost_and_late_readings_are_put_in_order_or_missing_and_none_is_doubled(
+    share: dict[str, float], opened: Callable[..., XyloDevice]
+) -> None:
+    found = measured(open_meter(opened(**share)), 2.0)
+
+    for trace in found.values():
+        stamps = np.asarray(trace.end_tick)
+        assert np.all(np.diff(stamps) > 0)
+        gaps = np.diff(stamps[stamps < stamps[-1] - 400_000])  # later ones are still under way when it stops
+        missing = 1.0 - len(gaps) / (np.sum(gaps) / 781.25)
+        caught_up = "late" in share and share["late_s"] < 0.25
+        assert missing == pytest.approx(0.0 if caught_up else 0.3, abs=0.02 if caught_up else 0.12)
+
+
+def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(
+    opened: Callable[..., XyloDevice],
+) -> None:
+    device = opened(event_s=2e-5)
+    meter = open_meter(device)
+    meter.start()
+    hardware(device).write(10_000)  # the link is busy for 0.2 s
+
+    time.sleep(0.6)
+    chunks = meter.stop()
+
+    stamps = np.concatenate([np.asarray(c.end_tick) for c in chunks if c.rail == "Io"])
+    assert set(np.diff(stamps)) <= {780, 781, 782}
+
+
+# ---- what it refuses ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("chip", "other"), [("audio2", set_power_measure), ("audio3", set_power_measurement)])
+def test_a_rate_that_changes_under_way_is_an_error_and_no_figure(
+    chip: str, other: Any, opened: Callable[..., XyloDevice]
+) -> None:
+    device = opened(chip=chip)
+    board = hardware(device)
+    meter = open_meter(device, rate_hz=500.0)
+    meter.start()
+    time.sleep(0.3)
+
+    board.power.stop_auto_power_measurement()
+    other(board, 50.0)
+
+    with pytest.raises(MeterError, match=r"runs at 5\d(\.\d+)? Hz and was set to 500 Hz|stopped|stopwatch") as failed:
+        for _ in range(100):
+            time.sleep(0.05)
+            meter.read()
+    assert "kept" in str(failed.value)
+
+
+def test_a_monitor_that_something_else_stops_is_an_error(opened: Callable[..., XyloDevice]) -> None:
+    device = opened(chip="audio3")
+    meter = open_meter(device)
+    meter.start()
+
+    hardware(device).power.stop_auto_power_measurement()
+
+    with pytest.raises(MeterError, match="stopped by something else"):
+        for _ in range(40):
+            time.sleep(0.05)
+            meter.read()
+
+
+def test_a_wrong_rate_is_found_at_the_end_of_a_short_run(opened: Callable[..., XyloDevice]) -> None:
+    device = opened()
+    meter = open_meter(device, rate_hz=20.0)
+    meter.start()
+    board = hardware(device)
+    board.power.stop_auto_power_measurement()
+    board.power.start_auto_power_measurement(5.0)
+    time.sleep(1.0)
+
+    with pytest.raises(MeterError, match="runs at 5 Hz and was set to 20 Hz"):
+        meter.stop()
+
+
+def test_an_unplugged_board_is_a_meter_error(opened: Callable[..., XyloDevice]) -> None:
+    device = opened()
+    meter = open_meter(device)
+    meter.start()
+
+    hardware(device).unplug()
+
+    with pytest.raises(MeterError, match="Device is not open"):
+        for _ in range(40):
+            time.sleep(0.05)
+            meter.read()
+
+
+def test_audio_3_refuses_a_rate_above_its_converters(opened: Callable[..., XyloDevice]) -> None:
+    with pytest.raises(UsageError, match=r"925\.9 or less"):
+        open_meter(opened(chip="audio3"), rate_hz=1280.0)
+
+
+def test_accuracy_comes_from_a_calibration_file_alone(opened: Callable[..., XyloDevice], tmp_path: Path) -> None:
+    device = opened()
+    assert all(rail.accuracy is None for rail in open_meter(device).info().rails)
+
+    with pytest.raises(UsageError, match="no rail Core"):
+        open_meter(device, calibration=f"Core={tmp_path / 'core.toml'}")
+
+
+def test_a_device_of_another_kind_has_no_such_monitor() -> None:
+    from fixtures.bench.mock_device import open_device
+    from fixtures.bench.true_power import open_plant
+
+    with pytest.raises(SetupError, match="choose another meter"):
+        open_meter(open_device(open_plant()))
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_monitor_keeps_every_rule(chip: str, opened: Callable[..., XyloDevice]) -> None:
+    device = opened(chip=chip, lost=0.02, late=0.02)
+
+    assert "chunk.grow" in check_meter(open_meter(device), prompt_s=1.0)
