@@ -104,7 +104,7 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
         what = (
             f"this program was held up for {max(unsure_ns[first], unsure_ns[last]) * 1e-6:.3g} ms while it timed a span"
         )
-        remedy = "Close other programs, and give longer samples or repeat them (--option repeat=100)"
+        remedy = "Close other programs, and give longer samples or repeat them (--repeat 100)"
         raise DeviceError(what, field="span", value=int(unsure_ns.max()), remedy=remedy)
     step_ns = (at_ns[last] - at_ns[first]) / max(last - first, 1)
     begin_ns, end_ns = at_ns[first] - (first + 1) * step_ns, at_ns[last] + (steps - 1 - last) * step_ns

@@ -11,13 +11,13 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from drivers.devices.xylo.backend import Done, Job, Raster
-from drivers.devices.xylo.board import TICK_HZ, Board
-from drivers.devices.xylo.complexity import Inspection, inspection_of
+from drivers.devices.xylo.backend import Done, Job, Raster, SimBackend
+from drivers.devices.xylo.board import TICK_HZ, Board, default_rate_hz
 from drivers.devices.xylo.configuration import configuration_of
 from drivers.devices.xylo.kit import AUDIO_2, Kit
 from drivers.devices.xylo.network import Network
@@ -31,22 +31,35 @@ _TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 _CLOSE = None
 
 
-class ChipBackend:
-    """One network on one board. With ``records`` every processing is recorded, which costs time and power."""
+@dataclass(frozen=True, slots=True)
+class ChipOptions:
+    """How a chip is run.
 
-    def __init__(self, board: Board, module: Any, inspection: Inspection, records: bool, timeout_s: float) -> None:
-        self.board, self.inspection = board, inspection
-        self._module, self._records, self._timeout_s = module, records, timeout_s
+    With ``records`` its activity is recorded, which costs time and power. With ``echo`` each answer must be the one of
+    the simulator, spike by spike.
+    """
+
+    core_clock_hz: float = 25e6
+    records: bool = False
+    echo: bool = False
+    timeout_s: float = 60.0
+
+
+class ChipBackend:
+    """One network on one board; ``reference`` is the simulated chip with the same network."""
+
+    def __init__(self, board: Board, module: Any, reference: SimBackend, options: ChipOptions) -> None:
+        self.board, self.reference = board, reference
+        self._module, self._options = module, options
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Done | DeviceError] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="xylo chip", daemon=True)
         self._thread.start()
 
     @classmethod
-    def open(
-        cls, kit: Kit, network: Network, core_clock_hz: float, rate_hz: float, records: bool, timeout_s: float
-    ) -> ChipBackend:
+    def open(cls, kit: Kit, network: Network, options: ChipOptions) -> ChipBackend:
         """Set the clock, load the network, start the power monitor. Raises ``SetupError``, ``DataError``."""
+        core_clock_hz, rate_hz = options.core_clock_hz, default_rate_hz(kit)
         configuration = configuration_of(kit, network)
         try:
             made_hz = kit.set_core_clock(core_clock_hz)  # resets an Audio 3 board, so it comes first
@@ -59,7 +72,8 @@ class ChipBackend:
         if made_hz is not None and abs(made_hz / core_clock_hz - 1.0) > 1e-6:
             what = f"the core clock of {kit.chip.name} is {made_hz:g} Hz, and {core_clock_hz:g} Hz was asked for"
             raise SetupError(what, field="core_clock_hz", value=made_hz, remedy="Ask for a clock that it makes")
-        return cls(Board.open(kit, rate_hz), module, inspection_of(network), records, timeout_s)
+        reference = SimBackend.open(network, core_clock_hz)
+        return cls(Board.open(kit, rate_hz), module, reference, options)
 
     def begin(self, job: Job) -> None:
         """Hand the job to the thread."""
@@ -93,7 +107,7 @@ class ChipBackend:
                 self._done.put(error)
             except TimeoutError as error:
                 remedy = "Give shorter samples, or a longer timeout_s"
-                text = f"sample {job.sample_id} was not processed within {self._timeout_s:g} s: {error}"
+                text = f"sample {job.sample_id} was not processed within {self._options.timeout_s:g} s: {error}"
                 self._done.put(DeviceTimeoutError(text, field="sample", value=job.sample_id, remedy=remedy))
             except Exception as error:
                 text = f"the chip failed on sample {job.sample_id}: {error!r}"
@@ -105,7 +119,7 @@ class ChipBackend:
         stream = np.tile(job.raster, (job.times, 1))
 
         def evolve() -> Any:
-            return self._module.evolve(input=stream, record=self._records, read_timeout=self._timeout_s)
+            return self._module.evolve(input=stream, record=self._options.records, read_timeout=self._options.timeout_s)
 
         (out, _, recorded), on_us, off_us = self.board.timed(evolve, len(stream))
         output = np.asarray(out, dtype=np.int64)
@@ -114,13 +128,26 @@ class ChipBackend:
             raise DeviceError(what, field="sample", value=job.sample_id, remedy="Give shorter samples")
         span = Span("inference", on_us // _TICKS, off_us // _TICKS, job.times)
         first = output[:bins]
+        if self._options.echo:
+            self._check_echo(job, first)
         return Done(job.sample_id, first.sum(axis=0).tolist(), (span,), self._activity(job.raster, recorded, first))
 
     def _activity(self, raster: Raster, recorded: dict[str, Any], output: Raster) -> Activity | None:
-        if not self._records:
+        if not self._options.records:
             return None
         own = {name: np.asarray(recorded[name])[: len(raster)] for name in ("Spikes", "Vmem", "Vmem_out")}
-        return self.inspection.activity(raster, own, output)
+        return self.reference.inspection.activity(raster, own, output)
+
+    def _check_echo(self, job: Job, output: Raster) -> None:
+        expected = self.reference.infer(job.raster).output
+        if (wrong := np.argwhere(output != expected)).size:
+            step, neuron = wrong[0].tolist()
+            what = (
+                f"sample {job.sample_id}: output neuron {neuron} gives {output[step, neuron]} spikes in time step "
+                f"{step}, and {expected[step, neuron]} in the simulator; {len(wrong)} values differ"
+            )
+            remedy = "Either the chip was not at rest, or its configuration is not that of the network file"
+            raise DeviceError(what, field="echo", value=job.sample_id, remedy=remedy)
 
     def _reset(self) -> None:
         """Put the network at rest. Audio 3 has no reset that works; a change of its mode resets the firmware."""
@@ -131,5 +158,5 @@ class ChipBackend:
         module.config = kit.utils.configure_single_step_time_mode(module.config)
         _, hidden, outputs = module.shape
         module.config = kit.utils.configure_accel_time_mode(
-            module.config, outputs, hidden, readout="Spike", record=self._records
+            module.config, outputs, hidden, readout="Spike", record=self._options.records
         )

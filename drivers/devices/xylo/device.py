@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ import numpy as np
 from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.backend import PHASES, TICK_NS, Backend, Done, Job, Raster, SimBackend, SimulatedChip
-from drivers.devices.xylo.board import Board, default_rate_hz
-from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend
+from drivers.devices.xylo.board import Board
+from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend, ChipOptions
 from drivers.devices.xylo.encoder import check_audio, check_raster, encode
 from drivers.devices.xylo.kit import AUDIO_2, Kit, only_one
 from drivers.devices.xylo.network import Network, load_network
@@ -51,6 +50,7 @@ def open_device(
     front_end: str = "replay",
     board: int | None = None,
     record_activity: bool = False,
+    echo: bool = False,
     timeout_s: float = 60.0,
 ) -> Device:
     """Open a Xylo Audio 2 or 3 board, or a simulated Audio 2, with a network file (None: the shipped scene network).
@@ -61,7 +61,8 @@ def open_device(
 
     Without ``simulate`` a board is used: ``board`` is its number, if there are several. It gets events that the host
     encodes, as fast as it takes them. With ``record_activity`` it also records what its neurons do, which costs time
-    and power: such a run is for activity alone. ``timeout_s`` is the longest time for one sample.
+    and power: such a run is for activity alone. With ``echo`` an answer that is not that of the simulator, spike by
+    spike, ends the run. ``timeout_s`` is the longest time for one sample.
 
     With ``simulate`` the front end is simulated too. With ``front_end`` "replay" each sample is played to the front end
     after it was handed over, in real time. With "live" the front end listened while the sample happened: only inference
@@ -77,7 +78,7 @@ def open_device(
     if not simulate:
         kit = only_one(rockpool_import.attached_boards(), board)
         loaded = read_network(network, dt_s, reset, quantize, classes)
-        return open_chip(kit, loaded, ChipOptions(core_clock_hz, record_activity, timeout_s))
+        return open_chip(kit, loaded, ChipOptions(core_clock_hz, record_activity, echo, timeout_s))
     if plant is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
@@ -97,19 +98,9 @@ def read_network(path: str | None, dt_s: float | None, reset: str | None, quanti
     return load_network(path)
 
 
-@dataclass(frozen=True, slots=True)
-class ChipOptions:
-    """How a chip is run. With ``records`` its activity is recorded, which costs time and power."""
-
-    core_clock_hz: float = 25e6
-    records: bool = False
-    timeout_s: float = 60.0
-
-
 def open_chip(kit: Kit, network: Network, chip: ChipOptions) -> XyloDevice:
     """Open the chip of one board with a network. Raises ``SetupError``, and ``DataError`` for one that does not fit."""
-    rate_hz = default_rate_hz(kit)
-    backend = ChipBackend.open(kit, network, chip.core_clock_hz, rate_hz, chip.records, chip.timeout_s)
+    backend = ChipBackend.open(kit, network, chip)
     return XyloDevice(network, backend, _describe_chip(network, kit, backend, chip), backend.board)
 
 
@@ -252,7 +243,7 @@ def _describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipO
         onboard_meter="xylo-monitor",
         versions={"rockpool": importlib.metadata.version("rockpool"), **kit.versions},
         artifacts={"network": network.digest_sha256},
-        network=backend.inspection.info,
+        network=backend.reference.inspection.info,
         details={
             **_algorithm(network),
             "chip": kit.chip.name,
@@ -262,5 +253,6 @@ def _describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipO
             "repeated": "one stream of all repetitions; only the first begins at rest, and its spikes are the answer",
             "front_end": "none: events are encoded on the host, which is neither timed nor measured",
             "records_activity": chip.records,
+            "compared_with_simulator": chip.echo,
         },
     )

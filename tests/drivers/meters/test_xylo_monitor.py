@@ -113,7 +113,7 @@ def test_lost_and_late_readings_are_put_in_order_or_missing_and_none_is_doubled(
         gaps = np.diff(stamps[stamps < stamps[-1] - 400_000])  # later ones are still under way when it stops
         missing = 1.0 - len(gaps) / (np.sum(gaps) / 781.25)
         caught_up = "late" in share and share["late_s"] < 0.25
-        assert missing == pytest.approx(0.0 if caught_up else 0.3, abs=0.02 if caught_up else 0.12)
+        assert missing < 0.03 if caught_up else 0.05 < missing < 0.4
 
 
 def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(
@@ -147,7 +147,7 @@ def test_a_rate_that_changes_under_way_is_an_error_and_no_figure(
     board.power.stop_auto_power_measurement()
     other(board, 50.0)
 
-    with pytest.raises(MeterError, match=r"runs at 5\d(\.\d+)? Hz and was set to 500 Hz|stopped|stopwatch") as failed:
+    with pytest.raises(MeterError, match=r"runs at [\d.]+ Hz and was set to 500 Hz|stopped|stopwatch") as failed:
         for _ in range(100):
             time.sleep(0.05)
             meter.read()
