@@ -165,6 +165,11 @@ class Board:
         self.rate_hz = rate_hz if made_hz is None else float(made_hz)
         return self.rate_hz
 
+    def calls(self) -> dict[str, list[str]]:
+        """Return what stopwatch and monitor can be asked, so that a first board tells what this driver does not know."""
+        parts = {"stopwatch": self.kit.hdk.get_stop_watch(), "monitor": self._monitor}
+        return {name: [n for n in dir(part) if not n.startswith("_")] for name, part in parts.items()}
+
     def measuring(self) -> bool:
         """Whether the monitor still runs."""
         return bool(self._monitor.is_auto_power_measurement_active())

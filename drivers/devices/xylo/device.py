@@ -254,5 +254,6 @@ def _describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipO
             "front_end": "none: events are encoded on the host, which is neither timed nor measured",
             "records_activity": chip.records,
             "compared_with_simulator": chip.echo,
+            "vendor_calls": backend.board.calls(),
         },
     )
