@@ -11,29 +11,19 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from drivers.cleanup import quietly
 from drivers.devices.xylo.kit import AUDIO_2, Kit
+from drivers.devices.xylo.stopwatch import StopWatch, span_of
 from rig.errors import DeviceError, SetupError
 
-TICK_HZ = 1_000_000
-"""The stamps of power readings are whole microseconds."""
-COUNTER = 1 << 32
-"""Where the stopwatch wraps if it has 32 bits, after 71.6 minutes."""
-BACK_US = 5_000_000
-"""How far a stamp may lie before the newest one: readings of different channels do not come in order."""
-WINDOW_NS = 3_000_000_000
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
 """How often what arrived is looked at, while the chip works and otherwise."""
-LOOK_NS, SURE, NEAR = 2_000_000, 0.01, 0.25
-"""A readout is sure if two looks around it are this close, or this share of the span; and how far in it may be."""
 SWITCH_S = 2e-4
 """Rockpool's wait for Audio 3 spins; without a short switch interval the looks are 5 ms late."""
 
@@ -51,66 +41,6 @@ def default_rate_hz(kit: Kit) -> float:
     return min(1280.0, 1.0 / kit.chip.converter_s if kit.chip.converter_s else 1280.0)
 
 
-class StopWatch:
-    """The board's stopwatch as the host sees it, by the quickest stamps of the last seconds."""
-
-    def __init__(self) -> None:
-        self._quickest: deque[tuple[int, int]] = deque()  # arrival and lag in ns, lags growing
-        self._newest_us: int | None = None
-        self._oldest_us = 0
-
-    def heard(self, stamp_us: int, arrived_ns: int) -> int:
-        """Note a stamp that has arrived, and return it unwrapped. Raises ``ValueError`` if the stopwatch went back."""
-        if self._newest_us is None:
-            self._newest_us = self._oldest_us = stamp_us
-        newest = self._newest_us
-        stamp_us += COUNTER * round((newest - stamp_us) / COUNTER)
-        if stamp_us < newest - BACK_US:
-            raise ValueError(f"the stopwatch of the board went back from {newest} to {stamp_us} us")
-        self._newest_us = max(newest, stamp_us)
-        lag = arrived_ns - stamp_us * 1000
-        while self._quickest and self._quickest[-1][1] >= lag:
-            self._quickest.pop()
-        self._quickest.append((arrived_ns, lag))
-        while self._quickest[0][0] < arrived_ns - WINDOW_NS:
-            self._quickest.popleft()
-        return stamp_us
-
-    def moves(self) -> bool:
-        """Return whether stamps differ."""
-        return self._newest_us is not None and self._newest_us > self._oldest_us
-
-    def tick(self, at_ns: int) -> int:
-        """Return microseconds of the stopwatch when what arrived at ``at_ns`` was sent by the quickest way."""
-        return (at_ns - self._quickest[0][1]) // 1000
-
-
-def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
-    """Return when the core began the first step and ended the last, by the looks at its readouts (ns of the host).
-
-    ``arrived`` has shape (steps, 2): the look that found a readout, and the look before it. A readout came halfway
-    between them. Where that is long, the next readout towards the middle tells the end of the span by the mean step.
-    Raises ``DeviceError`` if none is sure enough.
-    """
-    steps, unsure_ns = len(arrived), arrived[:, 0] - arrived[:, 1]
-    if steps < 2:
-        raise DeviceError("a sample of one time step cannot be timed", field="steps", value=steps)
-    at_ns = arrived[:, 0] - unsure_ns // 2
-    near = max(1, round(NEAR * steps))
-    sure_ns = max(LOOK_NS, round(SURE * float(at_ns[-1] - at_ns[0])))
-    first = int(np.argmax(unsure_ns[:near] <= sure_ns))
-    last = steps - 1 - int(np.argmax(unsure_ns[::-1][:near] <= sure_ns))
-    if max(unsure_ns[first], unsure_ns[last]) > sure_ns:
-        what = (
-            f"this program was held up for {max(unsure_ns[first], unsure_ns[last]) * 1e-6:.3g} ms while it timed a span"
-        )
-        remedy = "Close other programs, and give longer samples or repeat them (--repeat 100)"
-        raise DeviceError(what, field="span", value=int(unsure_ns.max()), remedy=remedy)
-    step_ns = (at_ns[last] - at_ns[first]) / max(last - first, 1)
-    begin_ns, end_ns = at_ns[first] - (first + 1) * step_ns, at_ns[last] + (steps - 1 - last) * step_ns
-    return round(begin_ns), round(end_ns)
-
-
 class Board:
     """A board whose power readings and readouts a thread takes in; ``open`` makes one."""
 
@@ -126,7 +56,7 @@ class Board:
         self._stopwatch, self._lock = StopWatch(), threading.Lock()
         self._readings: list[Reading] | None = None
         self._heard, self._looked_ns, self._steps = 0, 0, dict[int, tuple[int, int]]()
-        self._busy, self._last_tick = False, -COUNTER
+        self._busy, self._last_tick = False, 0
         self._error: Exception | None = None
         self.rate_hz = self.retune(rate_hz)
         self._halt = threading.Event()
@@ -138,23 +68,21 @@ class Board:
         try:
             board = cls(kit, rate_hz)
         except Exception as error:
-            raise SetupError(f"the board of {kit.chip.name} refuses its power monitor: {error}", field="device",
-                             value="xylo", remedy="Unplug the board and plug it in again") from error  # fmt: skip
+            raise _no_monitor(kit, str(error)) from error
         board._thread.start()
         patience_s = PATIENCE_S + 10.0 / board.rate_hz
         until_s, enough = time.monotonic() + patience_s, 3 * len(kit.rail_of)
         time.sleep(WARM_S)  # the quickest reading must have come
         while board._heard < enough and board._error is None and time.monotonic() < until_s:
             time.sleep(IDLE_S)
-        why = ""
-        if board._error is not None or board._heard < enough:
-            why = str(board._error or f"{board._heard} readings came in {patience_s:.1f} s")
+        why = str(board._error or "")
+        if board._heard < enough:
+            why = why or f"{board._heard} readings came in {patience_s:.1f} s"
         elif not board._stopwatch.moves():
             why = "its stopwatch stands still"
         if why:
             board.close()
-            raise SetupError(f"the power monitor of {kit.chip.name} does not run: {why}", field="device",
-                             value="xylo", remedy="Unplug the board and plug it in again")  # fmt: skip
+            raise _no_monitor(kit, why)
         return board
 
     def retune(self, rate_hz: float) -> float:
@@ -166,7 +94,7 @@ class Board:
         return self.rate_hz
 
     def calls(self) -> dict[str, list[str]]:
-        """Return what stopwatch and monitor can be asked, so that a first board tells what this driver does not know."""
+        """Return what stopwatch and monitor can be asked, so that a first board tells what we do not know."""
         parts = {"stopwatch": self.kit.hdk.get_stop_watch(), "monitor": self._monitor}
         return {name: [n for n in dir(part) if not n.startswith("_")] for name, part in parts.items()}
 
@@ -283,3 +211,8 @@ class Board:
             self._heard += 1
             if self._readings is not None:
                 self._readings.append((rail, stamp_us, float(event.value)))
+
+
+def _no_monitor(kit: Kit, why: str) -> SetupError:
+    what = f"the power monitor of {kit.chip.name} does not run: {why}"
+    return SetupError(what, field="device", value="xylo", remedy="Unplug the board and plug it in again")

@@ -79,13 +79,17 @@ def open_device(
         kit = only_one(rockpool_import.attached_boards(), board)
         loaded = read_network(network, dt_s, reset, quantize, classes)
         return open_chip(kit, loaded, ChipOptions(core_clock_hz, record_activity, echo, timeout_s))
+    loaded = read_network(network, dt_s, reset, quantize, classes)
+    return _open_simulator(plant, loaded, core_clock_hz, front_end)
+
+
+def _open_simulator(plant: Plant | None, network: Network, core_clock_hz: float, front_end: str) -> XyloDevice:
     if plant is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
-    loaded = read_network(network, dt_s, reset, quantize, classes)
-    backend = SimBackend.open(loaded, core_clock_hz)
+    backend = SimBackend.open(network, core_clock_hz)
     chip = SimulatedChip(backend, plant, live=front_end == "live")
-    return XyloDevice(loaded, chip, _describe_simulator(loaded, backend, front_end))
+    return XyloDevice(network, chip, _describe_simulator(network, backend, front_end))
 
 
 def read_network(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:

@@ -14,7 +14,7 @@ import pytest
 
 from drivers.devices.xylo import device as xylo
 from drivers.devices.xylo import rockpool_import
-from drivers.devices.xylo.backend import SimBackend
+from drivers.devices.xylo.backend import PHASES, SimBackend
 from drivers.devices.xylo.encoder import encode
 from drivers.devices.xylo.network import load_network
 from drivers.meters.xylo_monitor import open_meter
@@ -145,7 +145,7 @@ def test_spans_follow_the_duration_and_the_cycle_model(device: Any, plant: FakeP
     backend = SimBackend.open(network, 25e6)
     seconds = backend.infer(encode(sample.payload, RATE_HZ, network.encoder)).seconds
     heard, inferred = reply.spans
-    assert (heard.phase, inferred.phase) == xylo.PHASES
+    assert (heard.phase, inferred.phase) == PHASES
     assert heard.on_tick == 1_234_567 // 80
     assert heard.off_tick - heard.on_tick == pytest.approx(12.5e6, abs=1)
     assert inferred.on_tick == heard.off_tick

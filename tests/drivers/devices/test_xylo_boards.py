@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.metadata
 import inspect
 from collections.abc import Callable
@@ -19,8 +20,10 @@ from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.configuration import configuration_of
 from drivers.devices.xylo.kit import AUDIO_2, AUDIO_3, Kit, only_one
 from drivers.devices.xylo.network import Network, load_network
+from fixtures.instruments import xylo_helpers as helpers
 from fixtures.instruments import xylo_vendor as sim
-from fixtures.instruments.xylo_board import SimBoard, Traits
+from fixtures.instruments.xylo_bench import small_network
+from fixtures.instruments.xylo_board import CHANNELS, SimBoard, Traits
 from rig.errors import DataError, RigError, SetupError, UsageError
 
 CHIPS = ("audio2", "audio3")
@@ -38,7 +41,7 @@ def test_a_board_is_known_by_its_package_and_its_rails_by_their_channels(chip: s
     found = kit(chip)
 
     assert found.chip is expected
-    assert [found.rail_of[k] for k in sorted(found.rail_of)] == list(sim.CHANNELS[chip])
+    assert [found.rail_of[k] for k in sorted(found.rail_of)] == list(CHANNELS[chip])
     assert found.versions == {"samna": "0.0.0+simulated", "fxtree": "1.0.0", "unifirm": "2.0.0"}
 
 
@@ -106,8 +109,8 @@ def test_without_the_true_samna_nothing_is_imported(
         raise AssertionError(f"{name} was imported")
 
     monkeypatch.setattr(rockpool_import, "has_real_samna", lambda: False)
-    monkeypatch.setattr(rockpool_import.importlib.metadata, "version", found)
-    monkeypatch.setattr(rockpool_import.importlib, "import_module", imported)
+    monkeypatch.setattr(importlib.metadata, "version", found)
+    monkeypatch.setattr(importlib, "import_module", imported)
 
     with pytest.raises(SetupError, match=f"no Xylo HDK found.*{text}"):
         xylo.open_device()
@@ -117,21 +120,19 @@ def test_without_the_true_samna_nothing_is_imported(
 
 SOURCES = {
     "syns61201/xylo_samna.py": {
-        "config_from_specification": sim.config_from_specification,
+        "config_from_specification": helpers.config_from_specification,
         "XyloSamna.__init__": sim.XyloSamna2.__init__,
         "XyloSamna.evolve": sim.XyloSamna2.evolve,
         "XyloSamna.reset_state": sim.XyloSamna2.reset_state,
-        "XyloSamna.config": sim.XyloSamna2.config.fget,
     },
     "syns65302/xylo_samna.py": {
-        "config_from_specification": sim.config_from_specification,
+        "config_from_specification": helpers.config_from_specification,
         "XyloSamna.__init__": sim.XyloSamna3.__init__,
         "XyloSamna.evolve": sim.XyloSamna3.evolve,
         "XyloSamna.reset_state": sim.XyloSamna3.reset_state,
-        "XyloSamna.config": sim.XyloSamna3.config.fget,
     },
-    "syns61201/xa2_devkit_utils.py": sim.UTILS_2,
-    "syns65302/xa3_devkit_utils.py": sim.UTILS_3,
+    "syns61201/xa2_devkit_utils.py": helpers.UTILS_2,
+    "syns65302/xa3_devkit_utils.py": helpers.UTILS_3,
     "helper.py": {"find_xylo_hdks": sim.SimVendor().find_xylo_hdks},
 }
 
@@ -203,7 +204,7 @@ def changed(network: Network, **values: Any) -> Network:
 def test_the_bias_of_hidden_neurons_reaches_the_chip_and_zeros_turn_no_clock_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    network = sim.small_network()
+    network = small_network()
 
     spec = configuration_of(kit(), network).spec
 
@@ -237,4 +238,4 @@ def test_the_shipped_network_is_the_same_on_both_chips(chip: str) -> None:
 )
 def test_a_network_that_the_chip_would_change_is_refused(chip: str, values: dict[str, Any], text: str) -> None:
     with pytest.raises(DataError, match=text):
-        configuration_of(kit(chip), changed(sim.small_network(), **values))
+        configuration_of(kit(chip), changed(small_network(), **values))

@@ -12,14 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.devices.xylo import board as board_module
+from drivers.devices.xylo import stopwatch
 from drivers.devices.xylo.backend import SimBackend
-from drivers.devices.xylo.board import BACK_US, COUNTER, StopWatch, span_of
-from drivers.devices.xylo.device import ChipOptions, XyloDevice
+from drivers.devices.xylo.chip import ChipOptions
+from drivers.devices.xylo.device import XyloDevice
 from drivers.devices.xylo.encoder import encode
 from drivers.devices.xylo.network import load_network
+from drivers.devices.xylo.stopwatch import BACK_US, COUNTER, StopWatch, span_of
 from drivers.meters.xylo_monitor import open_meter
+from fixtures.instruments.xylo_bench import events, on_board, small_network
 from fixtures.instruments.xylo_board import SimBoard, Traits
-from fixtures.instruments.xylo_vendor import XyloSamna2, events, on_board, small_network
+from fixtures.instruments.xylo_vendor import XyloSamna2
 from rig import check_device
 from rig.errors import DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.network.description import activity_faults
@@ -39,7 +42,7 @@ def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(name="opened")
 def _opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., XyloDevice]]:
     """Opens devices that do not mind when this machine holds them up: only tests of time do."""
-    monkeypatch.setattr(board_module, "SURE", 1.0)
+    monkeypatch.setattr(stopwatch, "LOOK_NS", 10**12)
     devices: list[XyloDevice] = []
 
     def open_it(network: Any = None, options: ChipOptions | None = None, **traits: Any) -> XyloDevice:
@@ -115,7 +118,9 @@ def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opene
 
     expected = SimBackend.open(network, 25e6).infer(sample.payload).activity
     assert reply.activity is not None
-    assert not list(activity_faults(device.info().network, reply.activity))
+    declared = device.info().network
+    assert declared is not None
+    assert not list(activity_faults(declared, reply.activity))
     for layer, counters in expected.items():
         for name, steps in counters.items():
             assert np.array_equal(reply.activity[layer][name], steps), (layer, name)
