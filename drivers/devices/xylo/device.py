@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo.afe_model import AfeModel
 from drivers.devices.xylo.backend import PHASES, TICK_NS, Backend, Done, Job, Raster, SimBackend, SimulatedChip
 from drivers.devices.xylo.board import Board
 from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend, ChipOptions
@@ -35,6 +37,7 @@ CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 TICK_HZ = 1e9 / TICK_NS
 """The rate of the simulated counter, as of the one in the board's FPGA (Hz)."""
 FRONT_ENDS = ("replay", "live")
+AFE_MODELS = ("filter-bank", "rockpool")
 
 
 def open_device(
@@ -48,6 +51,8 @@ def open_device(
     classes: str = "",
     core_clock_hz: float = 25e6,
     front_end: str = "replay",
+    afe_model: str = "filter-bank",
+    afe_seed: int = 1,
     board: int | None = None,
     record_activity: bool = False,
     echo: bool = False,
@@ -58,6 +63,9 @@ def open_device(
     A file that ends in ``.nir`` is a NIR graph, for which ``dt_s`` is the time step and ``reset`` the reset of its
     neurons, which the chip does by "subtract". ``quantize`` is "channel", or "none" for a graph that holds integers of
     the chip already. ``classes`` names its output neurons, with commas between; by default they are counted from 0.
+
+    Audio becomes events by a quick filter bank, or with ``afe_model`` "rockpool" by Rockpool's model of the analog
+    front end of Audio 2, whose mismatch and noise are drawn by ``afe_seed``. It takes seconds for a second of audio.
 
     Without ``simulate`` a board is used: ``board`` is its number, if there are several. It gets events that the host
     encodes, as fast as it takes them. With ``record_activity`` it also records what its neurons do, which costs time
@@ -75,21 +83,29 @@ def open_device(
     one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
     positive(timeout_s=timeout_s)
     one_of(FRONT_ENDS, front_end=front_end)
+    one_of(AFE_MODELS, afe_model=afe_model)
     if not simulate:
         kit = only_one(rockpool_import.attached_boards(), board)
         loaded = read_network(network, dt_s, reset, quantize, classes)
-        return open_chip(kit, loaded, ChipOptions(core_clock_hz, record_activity, echo, timeout_s))
+        chip = ChipOptions(core_clock_hz, record_activity, echo, timeout_s)
+        return open_chip(kit, loaded, chip, _encoder_of(loaded, afe_model, afe_seed))
     loaded = read_network(network, dt_s, reset, quantize, classes)
-    return _open_simulator(plant, loaded, core_clock_hz, front_end)
+    return _open_simulator(plant, loaded, core_clock_hz, front_end, _encoder_of(loaded, afe_model, afe_seed))
 
 
-def _open_simulator(plant: Plant | None, network: Network, core_clock_hz: float, front_end: str) -> XyloDevice:
+def _encoder_of(network: Network, afe_model: str, afe_seed: int) -> AfeModel | None:
+    return AfeModel(network.encoder, afe_seed) if afe_model == "rockpool" else None
+
+
+def _open_simulator(
+    plant: Plant | None, network: Network, core_clock_hz: float, front_end: str, afe: AfeModel | None
+) -> XyloDevice:
     if plant is None:
         what = "the simulated Xylo needs a simulated bench: its power and its time are virtual"
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
     backend = SimBackend.open(network, core_clock_hz)
     chip = SimulatedChip(backend, plant, live=front_end == "live")
-    return XyloDevice(network, chip, _describe_simulator(network, backend, front_end))
+    return XyloDevice(network, chip, _describe_simulator(network, backend, front_end), afe=afe)
 
 
 def read_network(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:
@@ -102,17 +118,25 @@ def read_network(path: str | None, dt_s: float | None, reset: str | None, quanti
     return load_network(path)
 
 
-def open_chip(kit: Kit, network: Network, chip: ChipOptions) -> XyloDevice:
+def open_chip(kit: Kit, network: Network, chip: ChipOptions, afe: AfeModel | None = None) -> XyloDevice:
     """Open the chip of one board with a network. Raises ``SetupError``, and ``DataError`` for one that does not fit."""
     backend = ChipBackend.open(kit, network, chip)
-    return XyloDevice(network, backend, _describe_chip(network, kit, backend, chip), backend.board)
+    return XyloDevice(network, backend, _describe_chip(network, kit, backend, chip), backend.board, afe)
 
 
 class XyloDevice:
     """Encodes samples and decodes answers; the backend, simulator or chip, makes the spikes and keeps the time."""
 
-    def __init__(self, network: Network, backend: Backend, info: DeviceInfo, board: Board | None = None) -> None:
-        self._network, self._backend, self._info = network, backend, info
+    def __init__(
+        self,
+        network: Network,
+        backend: Backend,
+        info: DeviceInfo,
+        board: Board | None = None,
+        afe: AfeModel | None = None,
+    ) -> None:
+        self._network, self._backend, self._afe = network, backend, afe
+        self._info = info if afe is None else replace(info, details={**info.details, "afe_model": afe.details()})
         self.board = board
         """The board of a chip, whose power monitor is a meter of its own."""
         self._encoded: dict[str, Raster] = {}
@@ -172,7 +196,10 @@ class XyloDevice:
     def _raster(self, sample: Sample) -> Raster:
         if sample.payload.ndim == 2:
             return check_raster(sample.payload, self._network.encoder)
-        return encode(sample.payload, float(sample.rate_hz or 0.0), self._network.encoder)
+        rate_hz = float(sample.rate_hz or 0.0)
+        if self._afe is not None:
+            return self._afe.encode(sample.payload, rate_hz)
+        return encode(sample.payload, rate_hz, self._network.encoder)
 
 
 def _spike_shares(classes: Sequence[str], spikes: Sequence[int]) -> dict[str, float]:

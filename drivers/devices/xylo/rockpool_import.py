@@ -37,6 +37,7 @@ class XyloAudio2:
     mapper: Callable[..., dict[str, Any]]
     quantize: Callable[..., dict[str, Any]]
     cycles_model: Callable[..., tuple[float, float]]
+    front_end: Callable[..., Any]
 
 
 def load_xylo_audio2() -> XyloAudio2:
@@ -60,7 +61,7 @@ def load_xylo_audio2() -> XyloAudio2:
         if getattr(package, name).__name__ == "MissingBackendShim":
             what = f"rockpool was imported earlier in this process without samna and has no {name}"
             raise SetupError(what, field="device", value="xylo", remedy="Open the Xylo device in a fresh process")
-    return XyloAudio2(package.XyloSim, package.mapper, quantize, package.cycles_model)
+    return XyloAudio2(package.XyloSim, package.mapper, quantize, package.cycles_model, package.AFESim)
 
 
 def has_real_samna() -> bool:
