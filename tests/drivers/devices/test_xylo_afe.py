@@ -12,14 +12,14 @@ from drivers.devices.xylo.device import open_device
 from drivers.devices.xylo.encoder import EncoderParams
 from fixtures.bench.true_power import open_plant
 from rig.errors import DataError, UsageError
-from rig.types import Sample
+from rig.types import Floats, Sample
 
 pytest.importorskip("xylosim")
 RATE_HZ = 16_000.0
 
 
-def tone(hz: float, seconds: float = 0.1) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return 0.5 * np.sin(2.0 * np.pi * hz * np.arange(round(seconds * RATE_HZ)) / RATE_HZ)
+def tone(hz: float, seconds: float = 0.1) -> Floats:
+    return np.asarray(0.5 * np.sin(2.0 * np.pi * hz * np.arange(round(seconds * RATE_HZ)) / RATE_HZ))
 
 
 @pytest.fixture(scope="module", name="afe")

@@ -118,7 +118,7 @@ def test_without_the_true_samna_nothing_is_imported(
 
 # ---- the vendor's signatures ----------------------------------------------------------------
 
-SOURCES = {
+SOURCES: dict[str, dict[str, Any]] = {
     "syns61201/xylo_samna.py": {
         "config_from_specification": helpers.config_from_specification,
         "XyloSamna.__init__": sim.XyloSamna2.__init__,
