@@ -1,9 +1,10 @@
 """What becomes of recordings when something around them fails? Counts of each outcome, by kind of fault.
 
-    python -m benchmarks.faults --kills 200 --disks 50 --drivers 100 --flips 3000
+    python -m benchmarks.faults --fields 4000 --inputs 1000 --flips 3000 --drivers 100 --disks 50 --kills 200
 
-Each case ends whole, kept up to its last whole batch and not VALID, or refused by type. Prints a table and, last, one
-JSON line; exits 1 when anything else came of a case, and lists those cases.
+A part of 0 cases is left out. Each case ends whole, kept up to its last whole batch and not VALID, or refused by type.
+Prints a table and, last, one JSON line; exits 1 when anything else came of a case, and lists the first such cases of
+each part.
 """
 
 from __future__ import annotations
@@ -12,44 +13,51 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 
-from benchmarks.faults import bits, drivers, kills, starved
-from benchmarks.faults.outcome import Outcome, Tally
+from benchmarks.faults import bits, drivers, fields, kills, parsers, starved
+from benchmarks.faults.tally import Outcome, Tally
 
 
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--fields", type=int, default=4000, help="recordings with hostile fields")
+    parser.add_argument("--inputs", type=int, default=1000, help="hostile inputs for each parser; fewer for slow ones")
+    parser.add_argument("--flips", type=int, default=3000, help="flipped bits")
+    parser.add_argument("--drivers", type=int, default=100, help="faulty drivers")
     parser.add_argument("--disks", type=int, default=50, help="sizes of a disk that is too small")
-    parser.add_argument("--drivers", type=int, default=100)
-    parser.add_argument("--flips", type=int, default=3000)
+    parser.add_argument("--kills", type=int, default=200, help="kills and signals")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     began_s = time.monotonic()
     parts: list[Tally] = []
-    campaigns: tuple[tuple[int, Callable[[], Tally]], ...] = (
-        (args.flips, lambda: bits.campaign(args.flips, args.seed)),
-        (args.drivers, lambda: drivers.campaign(args.drivers, args.workers)),
-        (args.disks, lambda: starved.campaign(args.disks, args.workers)),
-        (args.kills, lambda: kills.campaign(args.kills, args.seed, args.workers)),
-    )
-    for _, campaign in (c for c in campaigns if c[0]):  # a part of no cases is left out
-        parts.append(campaign())
-        print(_row(parts[-1]), flush=True)
-    defects = [line for part in parts for line in part.defects]
-    print("\n".join(defects))
-    print(f"{len(defects)} defects; {time.monotonic() - began_s:.0f} s")
+    for part in _parts(args):
+        parts.append(part)
+        cells = [f"{part.counts[outcome]} {outcome}" for outcome in Outcome if part.counts[outcome]]
+        print(f"{part.part} ({part.counts.total()}): {', '.join(cells)}", flush=True)
+    print("\n".join(line for part in parts for line in part.defects))
+    defects = sum(part.defective for part in parts)
+    print(f"{defects} defects; {time.monotonic() - began_s:.0f} s")
     counts = {part.part: {str(o): n for o, n in part.counts.items()} for part in parts}
-    print(json.dumps({"benchmark": "faults", "counts": counts, "defects": len(defects), "pass": not defects}))
+    print(json.dumps({"benchmark": "faults", "counts": counts, "defects": defects, "pass": not defects}))
     return 1 if defects else 0
 
 
-def _row(part: Tally) -> str:
-    cells = [f"{part.counts[o]} {o}" for o in Outcome if part.counts[o]]
-    return f"{part.part} ({part.counts.total()}): {', '.join(cells)}"
+def _parts(args: argparse.Namespace) -> Iterator[Tally]:
+    if args.fields:
+        yield fields.campaign(args.fields, args.seed, args.workers)
+    if args.inputs:
+        yield from parsers.campaign(args.inputs, args.seed, args.workers)
+    if args.flips:
+        yield bits.campaign(args.flips, args.seed)
+    if args.drivers:
+        yield drivers.campaign(args.drivers, args.workers)
+    if args.disks:
+        yield starved.campaign(args.disks, args.workers)
+    if args.kills:
+        yield kills.campaign(args.kills, args.seed, args.workers)
 
 
 if __name__ == "__main__":

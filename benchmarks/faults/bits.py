@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import tempfile
-import traceback
 from pathlib import Path
 
-from benchmarks.faults.outcome import Outcome, Tally, rig
-from rig.errors import RigError
+from benchmarks.faults.outcome import rig
+from benchmarks.faults.tally import Outcome, Tally, tried
 from rig.recording.layout import DERIVED
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
@@ -40,11 +39,5 @@ def campaign(flips: int, seed: int) -> Tally:
 
 def read(session: Path) -> tuple[Outcome, str]:
     """Read a session as a report does."""
-    try:
-        for run, _ in runs_in(session):
-            open_run(run)
-    except RigError as error:
-        return Outcome.REFUSED, error.message
-    except Exception:
-        return Outcome.TRACEBACK, traceback.format_exc()
-    return Outcome.UNNOTICED, ""
+    outcome, said = tried(lambda: [open_run(run) for run, _ in runs_in(session)])
+    return (Outcome.UNNOTICED if outcome is Outcome.WHOLE else outcome), said

@@ -8,7 +8,8 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks.faults import faulty
-from benchmarks.faults.outcome import Ended, Outcome, Tally, left_by, rig
+from benchmarks.faults.outcome import Ended, left_by, rig
+from benchmarks.faults.tally import Outcome, Tally
 
 SAMPLES = 12
 DEVICE_CALLS = ("open", "info", "stage", "submit", "poll", "timer", "close")

@@ -5,15 +5,32 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from rig.recording.layout import EVENTS, GENESIS, SEAL, recorded_files, sha256_of
 from rig.recording.session import FILE
 from rig.recording.session import SEAL as SESSION_SEAL
 
+GOLDEN = Path("tests/golden")
 Line = dict[str, Any]
+
+
+def workplace() -> tempfile.TemporaryDirectory[str]:
+    """Return a temporary directory, in memory where the system has one there."""
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+
+
+def unpacked(name: str, into: Path) -> Path:
+    """Unpack one of the recordings kept with the tests; return where it stands."""
+    with tarfile.open(GOLDEN / f"{name}.tar.gz") as packed:
+        packed.extractall(into, filter="data")
+    return into / name
 
 
 def lines_of(run: Path) -> list[Line]:
@@ -53,3 +70,15 @@ def bind_again(session: Path, change: Callable[[Line], None] = lambda document: 
     content = json.dumps(document).encode()
     (session / FILE).write_bytes(content)
     (session / SESSION_SEAL).write_text(f"{hashlib.sha256(content).hexdigest()}  {FILE}\n")
+
+
+def read(file: Path) -> pa.Table:
+    """Return a stream as a table."""
+    with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as reader:
+        return reader.read_all()
+
+
+def store(file: Path, table: pa.Table) -> None:
+    """Write a table as a stream."""
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)

@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.outcome import Outcome, Tally, ended, left_by, rig, started
+from benchmarks.faults.outcome import ended, left_by, rig, started
+from benchmarks.faults.tally import Outcome, Tally
 from benchmarks.import_cases import cases
 
 MOCK = ("measure", "--device", "mock", "--simulate", "--option", "idle_s=0.2", "--speed", "4")

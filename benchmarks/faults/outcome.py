@@ -1,8 +1,7 @@
-"""What a fault left behind, as one word: three kinds are right, the others are defects."""
+"""Commands of the rig in processes of their own, and the judgement of what they left behind."""
 
 from __future__ import annotations
 
-import collections
 import functools
 import multiprocessing
 import os
@@ -13,11 +12,11 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.faults.tally import Outcome
 from rig.errors import RigError
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
@@ -29,38 +28,6 @@ PRELOADED = (
     "reports.console", "matplotlib.pyplot", "scipy.stats", "scipy.optimize", "pandas", "fixtures.bench.mock_device",
 )  # fmt: skip
 """Imported once, so that a fault meets a run and not the loading of libraries, which takes most of a short command."""
-
-
-class Outcome(StrEnum):
-    """What may become of a recording."""
-
-    WHOLE = "whole"
-    PART = "kept in part, not VALID"
-    REFUSED = "refused by type"
-    NOTHING = "ended by type before anything was recorded"
-    TRACEBACK = "TRACEBACK"
-    VALID_HALF = "VALID HALF"
-    HUNG = "HUNG"
-    OUTSIDE = "WRITTEN OUTSIDE"
-    UNNOTICED = "UNNOTICED"
-
-
-RIGHT = (Outcome.WHOLE, Outcome.PART, Outcome.REFUSED, Outcome.NOTHING)
-
-
-@dataclass
-class Tally:
-    """Outcomes of one part of the campaign, and the defects by case."""
-
-    part: str
-    counts: collections.Counter[Outcome] = field(default_factory=collections.Counter)
-    defects: list[str] = field(default_factory=list)
-
-    def add(self, case: str, outcome: Outcome, said: str = "") -> None:
-        """Count one case."""
-        self.counts[outcome] += 1
-        if outcome not in RIGHT:
-            self.defects.append(f"{self.part}, {case}: {outcome}: {said[-600:]}")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,15 +24,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.fields import places, read, store
 from benchmarks.faults.fields import reported as evaluated
-from benchmarks.faults.forge import bind_again, hash_again, lines_of
+from benchmarks.faults.forge import bind_again, hash_again, lines_of, read, store, unpacked
+from benchmarks.faults.hostile import places
 from rig.errors import RigError
 from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.session import FILE
 from rig.session.report import report
 
-GOLDEN = Path("tests/golden")
 RECORDINGS = ("single-two-phases-repeat", "qubo-cpu-sa", "crash-device-raises", "single-session")
 AT_A_TIME = 30
 OWN = "document.documentElement.dataset.owned=1"
@@ -170,9 +168,7 @@ def _opened(browser: str, pages: dict[str, tuple[str, bytes]], server: Loopback)
 def hostile_pages(url: str, folder: Path) -> Iterator[tuple[str, tuple[str, bytes]]]:
     """Yield every page and picture of the hostile reports by name."""
     for name in RECORDINGS:
-        with tarfile.open(GOLDEN / f"{name}.tar.gz") as packed:
-            packed.extractall(folder / "recordings", filter="data")
-        recording = folder / "recordings" / name
+        recording = unpacked(name, folder / "recordings")
         spots = spots_of(recording, folder / "try")
         print(f"{name}: {len(spots)} places hold any text", flush=True)
         for k, payload in enumerate(PAYLOADS):

@@ -1,28 +1,16 @@
 """Every parser of what others wrote, with hostile text and bytes: files of a user, of a recording, of an instrument.
 
-    python -m benchmarks.faults.parsers [--inputs 20000] [--only NAME] [--seed 0] [--workers 2]
-
-Each input is a small valid one with one to three mutations. It is read, or refused by type; anything else is a finding,
-and so is a process that dies. Prints the counts of each parser and, last, one JSON line; exits 1 if there is a finding.
+Each input is a small valid one with one to three mutations. It is read, or refused by type.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import re
 import shutil
-import sys
-import tarfile
 import tempfile
-import time
-import traceback
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,17 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.faults.fields import MARK, RAW, SLOW_S, change, hostile
+from benchmarks.faults.forge import unpacked, workplace
+from benchmarks.faults.hostile import MARK, change, hostile, with_raw
+from benchmarks.faults.tally import Outcome, Tally, spread, tried
 from benchmarks.fuzz_importers import lay_out, mutated
 from benchmarks.import_cases import Case, cases
 from drivers.devices.xylo.network import SHIPPED, load_network
 from drivers.importers import windows as importer_windows
-from drivers.meters.lpm01a.stream import AsciiStream, BinaryStream, StreamError
+from drivers.meters.lpm01a.stream import AsciiStream, BinaryStream
 from drivers.meters.ppk2.words import modifiers_of
-from drivers.meters.serial_text.lines import LineError, layout_of
+from drivers.meters.serial_text.lines import layout_of
 from rig.analysis.streaming import windows as trace_windows
 from rig.bench import bench_file, calibration
-from rig.errors import RigError
 from rig.plugins import load, split_options
 from rig.recording import reader
 from rig.recording.events import decode
@@ -49,9 +38,6 @@ from rig.recording.tables import TABLES
 from rig.sweep import reading
 
 EXAMPLES = Path("examples")
-GOLDEN = Path("tests/golden")
-CHUNK = 500
-TYPED = (RigError, LineError, StreamError)
 GRID = b"""devices = ["mock"]
 simulate = true
 repetitions = 2
@@ -137,7 +123,7 @@ def spoilt(data: bytes, seed: Sequence[int]) -> bytes:
         for _ in range(int(rng.integers(1, 3))):
             change(document, draw, MARK if draw.random() < 0.2 else hostile(draw))
         try:
-            return json.dumps(document).encode().replace(json.dumps(MARK).encode(), draw.choice(RAW))
+            return with_raw(document, draw)
         except RecursionError:  # a deep list in a deep list
             return b"[" * 3000
     for _ in range(int(rng.integers(1, 4))):
@@ -145,41 +131,31 @@ def spoilt(data: bytes, seed: Sequence[int]) -> bytes:
     return data
 
 
-def outcome(read: Callable[[], object]) -> str:
-    """Return what became of one input."""
-    began_s = time.process_time()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            read()
-        found = "read"
-    except TYPED:
-        found = "refused by type"
-    except Exception as error:
-        last = [f for f in traceback.extract_tb(error.__traceback__) if "/benchmarks/faults/" not in f.filename][-3:]
-        at = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(last))
-        found = f"FINDING: {type(error).__name__} at {at}: {str(error)[:80]}"
-    took_s = time.process_time() - began_s
-    return f"FINDING: slow, {found}" if took_s > SLOW_S else found
+def campaign(inputs: int, seed: int, workers: int) -> Iterator[Tally]:
+    """Try ``inputs`` mutants of each parser and importer, fewer of slow ones."""
+    with workplace() as place:
+        golden = Path(place) / "golden"
+        for archive in ("single-two-phases-repeat", "single-session", "qubo-cpu-sa", "import-plain-csv"):
+            unpacked(archive, golden)
+        importers = {f"import {name}": 0.02 if name == "joulescope-jls" else 0.1 for name in cases()}
+        for name, share in ({p.name: p.share for p in parsers(golden)} | importers).items():
+            yield spread(name, round(share * inputs), workers, partial(counted, name, golden, seed))
 
 
-def tried(name: str, golden: Path, numbers: range, seed: int) -> tuple[Counter[str], dict[str, int]]:
-    """Try some inputs of one parser or importer; return counts, and the number of the first input of each outcome."""
-    counts: Counter[str] = Counter()
-    first: dict[str, int] = {}
+def counted(name: str, golden: Path, seed: int, numbers: range) -> Tally:
+    """Try the inputs of these numbers with one parser or importer."""
+    tally = Tally(name)
     with tempfile.TemporaryDirectory(dir=golden.parent) as place:
         attempt = _attempt(name, golden, Path(place), seed)
         for number in numbers:
-            found = attempt(number)
-            counts[found] += 1
-            first.setdefault(found, number)
-    return counts, first
+            tally.add(f"input {number}", *attempt(number))
+    return tally
 
 
-def _attempt(name: str, golden: Path, place: Path, seed: int) -> Callable[[int], str]:
+def _attempt(name: str, golden: Path, place: Path, seed: int) -> Callable[[int], tuple[Outcome, str]]:
     if name.startswith("import "):
         case = cases()[name.removeprefix("import ")]
-        return lambda number: outcome(lambda: _imported(case, place / "work", np.random.default_rng([seed, number])))
+        return lambda number: tried(lambda: _imported(case, place / "work", np.random.default_rng([seed, number])))
     parser = next(p for p in parsers(golden) if p.name == name)
     if parser.file == "session.json":
         shutil.copytree(golden / "single-session", place, dirs_exist_ok=True)
@@ -188,9 +164,9 @@ def _attempt(name: str, golden: Path, place: Path, seed: int) -> Callable[[int],
         (place / other).write_bytes(content)
     file = place / parser.file
 
-    def one(number: int) -> str:
+    def one(number: int) -> tuple[Outcome, str]:
         file.write_bytes(spoilt(parser.valid[number % len(parser.valid)], (seed, number)))
-        return outcome(lambda: parser.read(file))
+        return tried(lambda: parser.read(file))
 
     return one
 
@@ -199,54 +175,3 @@ def _imported(case: Case, work: Path, rng: np.random.Generator) -> object:
     shutil.rmtree(work, ignore_errors=True)
     options = lay_out(case, work, rng)
     return load("importers", case.format)(work / case.source, **options)
-
-
-def main() -> int:
-    """Try every parser and print its counts; the exit code is 1 when there was a finding."""
-    given = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    given.add_argument("--inputs", type=int, default=20_000, help="for each parser; fewer for slow ones")
-    given.add_argument("--only", help="one parser")
-    given.add_argument("--seed", type=int, default=0)
-    given.add_argument("--workers", type=int, default=2)
-    args = given.parse_args()
-    total: Counter[str] = Counter()
-    began_s = time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as place:
-        golden = Path(place) / "golden"
-        for archive in ("single-two-phases-repeat", "single-session", "qubo-cpu-sa", "import-plain-csv"):
-            with tarfile.open(GOLDEN / f"{archive}.tar.gz") as packed:
-                packed.extractall(golden, filter="data")
-        importers = {f"import {name}": 0.02 if name == "joulescope-jls" else 0.1 for name in cases()}
-        for name, share in ({p.name: p.share for p in parsers(golden)} | importers).items():
-            if args.only in (None, name):
-                counts = campaign(name, golden, round(share * args.inputs), args.seed, args.workers)
-                total += Counter({k.partition(":")[0]: n for k, n in counts.items()})
-    print(json.dumps({"inputs": total.total(), "outcomes": total, "seconds": round(time.monotonic() - began_s)}))
-    return 1 if total["FINDING"] else 0
-
-
-def campaign(name: str, golden: Path, inputs: int, seed: int, workers: int) -> Counter[str]:
-    """Try ``inputs`` mutants of one parser in processes of their own, and print what became of them."""
-    counts: Counter[str] = Counter()
-    first: dict[str, int] = {}
-    began_s = time.monotonic()
-    stretches = [range(k, min(k + CHUNK, inputs)) for k in range(0, inputs, CHUNK)]
-    with ProcessPoolExecutor(workers) as pool:
-        waiting = [(numbers, pool.submit(tried, name, golden, numbers, seed)) for numbers in stretches]
-        for numbers, one in waiting:
-            try:
-                found, firsts = one.result()
-            except BrokenProcessPool:
-                found, firsts = Counter({"FINDING: the process died": 1}), {"FINDING: the process died": numbers[0]}
-            counts += found
-            first = firsts | first
-    print(f"{name}: {', '.join(f'{n} {what}' for what, n in counts.most_common())}", end="")
-    print(f" ({time.monotonic() - began_s:.0f} s)", flush=True)
-    for what in counts:
-        if what.startswith("FINDING"):
-            print(f"    --only {name!r} --seed {seed}, input {first[what]}: {what}")
-    return counts
-
-
-if __name__ == "__main__":
-    sys.exit(main())

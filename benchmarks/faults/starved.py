@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from benchmarks.faults.outcome import Ended, Outcome, Tally, command, forks, left_by, rig
+from benchmarks.faults.outcome import Ended, command, forks, left_by, rig
+from benchmarks.faults.tally import Outcome, Tally
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 SAMPLES = 40
@@ -33,7 +34,7 @@ def campaign(points: int, workers: int) -> Tally:
         size = sum(f.stat().st_size for f in events)
         sizes = [max(4096, round(1.2 * size * (k + 1) / points)) for k in range(points)]
         if shutil.which("unshare") is None or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode:
-            tally.defects.append("no file system of limited size can be made here: unshare -Urm is not permitted")
+            tally.add("disks", Outcome.NOT_TRIED, "a file system of limited size needs unshare -Urm")
             sizes = []
         for case, outcome, said in pool.map(full_disk, sizes):
             tally.add(case, outcome, said)

@@ -102,8 +102,7 @@ def test_why_no_time_to_a_gap_is_told_is_told() -> None:
 
 
 def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> None:
-    from benchmarks.faults.fields import read, store
-    from benchmarks.faults.forge import hash_again
+    from benchmarks.faults.forge import hash_again, read, store
     from tests.golden.test_golden import unpacked
 
     path, _ = unpacked("qubo-cpu-tabu", tmp_path)

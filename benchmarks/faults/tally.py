@@ -1,0 +1,102 @@
+"""What became of a case, as one word, and the counts of a part of the campaign: four kinds are right."""
+
+from __future__ import annotations
+
+import collections
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from drivers.meters.lpm01a.stream import StreamError
+from drivers.meters.serial_text.lines import LineError
+from rig.errors import RigError
+
+SLOW_S = 20.0
+"""A case that takes more processor time is a defect."""
+LONG = 500_000
+"""A message of more characters is a defect."""
+STRETCH = 200
+"""So many cases are handed to a process at once."""
+SHOWN = 20
+"""So many defects of a part are kept with what was said."""
+TYPED = (RigError, LineError, StreamError)
+
+
+class Outcome(StrEnum):
+    """What may become of a case."""
+
+    WHOLE = "whole"
+    PART = "kept in part, not VALID"
+    REFUSED = "refused by type"
+    NOTHING = "ended by type before anything was recorded"
+    TRACEBACK = "TRACEBACK"
+    VALID_HALF = "VALID HALF"
+    HUNG = "HUNG"
+    OUTSIDE = "WRITTEN OUTSIDE"
+    UNNOTICED = "UNNOTICED"
+    SLOW = "SLOW"
+    ENDLESS = "MESSAGE WITHOUT END"
+    DIED = "PROCESS DIED"
+    NOT_TRIED = "NOT TRIED"
+
+
+RIGHT = (Outcome.WHOLE, Outcome.PART, Outcome.REFUSED, Outcome.NOTHING)
+
+
+@dataclass
+class Tally:
+    """Outcomes of one part of the campaign, and the first defects by case."""
+
+    part: str
+    counts: collections.Counter[Outcome] = field(default_factory=collections.Counter)
+    defects: list[str] = field(default_factory=list)
+
+    def add(self, case: str, outcome: Outcome, said: str = "") -> None:
+        """Count one case."""
+        self.counts[outcome] += 1
+        if outcome not in RIGHT and len(self.defects) < SHOWN:
+            self.defects.append(f"{self.part}, {case}: {outcome}: {said[-600:]}")
+
+    def join(self, other: Tally) -> None:
+        """Add the cases of another count of this part."""
+        self.counts += other.counts
+        self.defects += other.defects[: SHOWN - len(self.defects)]
+
+    @property
+    def defective(self) -> int:
+        """How many cases ended wrong."""
+        return self.counts.total() - sum(self.counts[outcome] for outcome in RIGHT)
+
+
+def tried(read: Callable[[], object]) -> tuple[Outcome, str]:
+    """Read something hostile; return whether it was read or refused by type, or which defect this shows."""
+    began_s, outcome, said = time.process_time(), Outcome.WHOLE, ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read()
+    except TYPED as error:
+        said = str(error)
+        outcome = Outcome.ENDLESS if len(said) > LONG else Outcome.REFUSED
+    except Exception:
+        outcome, said = Outcome.TRACEBACK, traceback.format_exc()
+    took_s = time.process_time() - began_s
+    return (Outcome.SLOW, f"{took_s:.0f} s, then {outcome}") if took_s > SLOW_S else (outcome, said)
+
+
+def spread(part: str, cases: int, workers: int, work: Callable[[range], Tally]) -> Tally:
+    """Count the cases of one part in processes of their own, by their numbers, a stretch at a time."""
+    tally = Tally(part)
+    stretches = [range(k, min(k + STRETCH, cases)) for k in range(0, cases, STRETCH)]
+    with ProcessPoolExecutor(workers) as pool:
+        for numbers, counted in [(numbers, pool.submit(work, numbers)) for numbers in stretches]:
+            try:
+                tally.join(counted.result())
+            except BrokenProcessPool:
+                tally.add(f"cases from {numbers.start} to {numbers.stop - 1}", Outcome.DIED)
+    return tally
