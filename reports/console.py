@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import IO, TYPE_CHECKING
 
 from reports.format import NO_NUMBER
@@ -44,13 +45,15 @@ def lines(result: Result, verbose: bool = False) -> RenderableType:
 
 
 def print_result(result: Result, file: IO[str] | None = None, verbose: bool = False) -> None:
-    """Print ``lines(result)`` to ``file``, or to standard output."""
+    """Print ``lines(result)`` without spaces at their ends to ``file``, or to standard output."""
     from rich.console import Console
 
     console = Console(file=file, highlight=False)
     if not console.is_terminal:
         console = Console(file=file, highlight=False, width=100)
-    console.print(lines(result, verbose))
+    with console.capture() as printed:
+        console.print(lines(result, verbose))
+    console.file.write(re.sub(r" +$", "", printed.get(), flags=re.MULTILINE))
 
 
 def _headlines(result: Result) -> Table:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
+
 from reports.console import print_result
 from rig.analysis.result import Result
 from tests.support.made_up import made_up
@@ -36,3 +38,8 @@ def test_verbose_prints_every_note() -> None:
     lines = printed(replace(made_up(), notes=notes), verbose=True)
 
     assert sum(line.startswith("note: something to know") for line in lines) == 20
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_no_line_ends_with_a_space(verbose: bool) -> None:
+    assert [line for line in printed(made_up(), verbose) if line != line.rstrip()] == []
