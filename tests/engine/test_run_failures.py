@@ -204,7 +204,6 @@ def interrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     return stopped(tmp_path_factory.mktemp("stopped") / "run", request.param, "--json")
 
 
-@pytest.mark.real_time
 def test_an_interrupted_run_ends_with_its_own_code_and_one_line(interrupted: tuple[Outcome, int]) -> None:
     ended, _ = interrupted
     (line,) = ended.err.splitlines()
@@ -213,14 +212,12 @@ def test_an_interrupted_run_ends_with_its_own_code_and_one_line(interrupted: tup
     assert line.startswith("rig: interrupted. What was recorded until now is kept; `rig report` reads it")
 
 
-@pytest.mark.real_time
 def test_an_interrupted_run_is_one_json_object_when_asked_for(interrupted: tuple[Outcome, int]) -> None:
     ended, _ = interrupted
 
     assert json.loads(ended.out)["error"] == "Interrupted"
 
 
-@pytest.mark.real_time
 def test_an_interrupted_run_keeps_every_reply_and_is_closed(interrupted: tuple[Outcome, int]) -> None:
     ended, seen = interrupted
     run = open_run(ended.path)
@@ -231,7 +228,6 @@ def test_an_interrupted_run_keeps_every_reply_and_is_closed(interrupted: tuple[O
     assert run.error.error == "Interrupted"
 
 
-@pytest.mark.real_time
 def test_an_interrupted_run_is_reported_as_incomplete(interrupted: tuple[Outcome, int]) -> None:
     ended, _ = interrupted
     report = rig(ended.path, "report", str(ended.path))
@@ -240,7 +236,6 @@ def test_an_interrupted_run_is_reported_as_incomplete(interrupted: tuple[Outcome
     assert "INCOMPLETE" in report.out
 
 
-@pytest.mark.real_time
 def test_a_killed_run_is_read_to_its_last_whole_batch(tmp_path: Path) -> None:
     ended, seen = stopped(tmp_path / "run", signal.SIGKILL)
     run = open_run(ended.path)

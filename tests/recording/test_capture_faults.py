@@ -17,8 +17,6 @@ from rig.errors import StoreError
 from rig.recording.events import ChunkArrived
 from rig.recording.reader import Run, open_run
 
-pytestmark = pytest.mark.real_time
-
 CAPTURE = """
 import sys
 from pathlib import Path
@@ -45,7 +43,7 @@ def check_readings(run: Run) -> None:
 
 def test_killed_in_the_middle_it_reads_to_the_last_whole_batch_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    trace, until_s = path / "traces" / "rail1.arrows", time.monotonic() + 60.0
+    trace, until_s = path / "traces" / "rail1.arrows", time.monotonic() + 180.0
     with subprocess.Popen([sys.executable, "-c", CAPTURE, str(path)]) as process:
         while not (trace.exists() and trace.stat().st_size > 4_000_000) and time.monotonic() < until_s:
             time.sleep(0.01)
@@ -63,7 +61,7 @@ def test_a_disk_that_fills_is_a_typed_error_and_what_was_written_is_sealed(tmp_p
     disk.mkdir()
     script = f'mount -t tmpfs -o size=16m none {disk} && "$@"; code=$?; cp -r {disk}/run {kept}; exit $code'
     argv = [*space, "sh", "-c", script, "sh", sys.executable, "-c", CAPTURE, str(disk / "run")]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == StoreError.exit_code, done.stderr
     assert "`rig report` reads it" in done.stderr
     run = open_run(kept)

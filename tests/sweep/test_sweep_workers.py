@@ -20,7 +20,7 @@ from rig.sweep.pool import Brake, spread
 from tests.support.sweep_bench import QUICK, aside, quick, rows, seals, started, states, sweep
 from tests.support.waiting import until
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 SLOW = ("--option", "plant.speed=1", "--option", "inference_s=0.12", "--repetitions", "3")
 """Cells of most of a second, so that there is always one to be caught at."""
 MORTAL = """
@@ -54,10 +54,10 @@ def slow(out: Path, jobs: int) -> subprocess.Popen[str]:
 
 def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(MORTAL)
-    words = ("--device", f"{tmp_path}/own.py:open_device", "--simulate", *QUICK[1:7], "--vary", "die=false,true")
-    assert sweep(*words, "--repetitions", "2", "--jobs", "2", "--out", str(tmp_path / "s")) == 20
-    assert states(tmp_path / "s") == ["done", "done", "failed", "failed"]
-    assert "died while they worked on it, with signal 9" in rows(tmp_path / "s")[2]["error"]
+    words = ("--device", f"{tmp_path}/own.py:open_device", "--simulate", *QUICK[1:7], "--vary", "die=true,false")
+    assert sweep(*words, "--jobs", "1", "--out", str(tmp_path / "s")) == 20
+    assert states(tmp_path / "s") == ["failed", "done"]
+    assert "died while they worked on it, with signal 9" in rows(tmp_path / "s")[0]["error"]
 
 
 def test_a_worker_takes_no_package_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,6 @@ def test_a_worker_takes_no_package_from_the_working_directory(tmp_path: Path, mo
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.real_time
 def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 1)
     until(lambda: pending(tmp_path / "s"))
@@ -79,24 +78,22 @@ def test_killed_with_its_workers_it_goes_on_where_it_was(tmp_path: Path) -> None
     ended(process)
     before = seals(tmp_path / "s")
     assert len(before) < 3
-    assert sweep(str(tmp_path / "s"), "--jobs", "1") == 0
+    assert sweep(str(tmp_path / "s"), "--jobs", "0") == 0
     assert before.items() <= seals(tmp_path / "s").items()
     assert states(tmp_path / "s") == ["done"] * 3
     assert len(aside(tmp_path / "s")) == 1
 
 
-@pytest.mark.real_time
 def test_workers_that_outlive_their_master_finish_what_is_not_repeated(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 1)
     until(lambda: pending(tmp_path / "s"))
     process.kill()
     ended(process)
-    assert sweep(str(tmp_path / "s"), "--jobs", "1") == 0
+    assert sweep(str(tmp_path / "s"), "--jobs", "0") == 0
     assert states(tmp_path / "s") == ["done"] * 3
     assert aside(tmp_path / "s") == []
 
 
-@pytest.mark.real_time
 def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 2)
     until(lambda: pending(tmp_path / "s"))
@@ -109,7 +106,6 @@ def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -
     assert aside(tmp_path / "s") == []
 
 
-@pytest.mark.real_time
 @pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
 def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
     process = slow(tmp_path / "s", 1)
@@ -153,10 +149,10 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_one_worker_two_and_a_cluster_make_the_same_table(tmp_path: Path) -> None:
+def test_one_process_two_workers_and_a_cluster_make_the_same_table(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="extra dask is not installed")
     grid = ("--vary", "inference_s=0.01,0.02", "--repetitions", "2")
-    assert quick(tmp_path / "one", *grid, jobs=1) == quick(tmp_path / "more", *grid, jobs=2) == 0
+    assert quick(tmp_path / "one", *grid) == quick(tmp_path / "more", *grid, jobs=2) == 0
     local = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**local) as cluster:
         assert quick(tmp_path / "two", *grid, "--scheduler", cluster.scheduler_address, jobs=1) == 0
