@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import signal
 import socket
 import threading
 import time
@@ -387,9 +388,12 @@ def test_a_driver_that_throws_or_lies_is_broken(rogue: Doctor, how: str, says: s
 def test_ctrl_c_ends_it_and_closes_what_is_open(tmp_path: Path, rogue: Doctor) -> None:
     from rig.plugins import load
 
-    began_s = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        rogue("interrupt", seconds=0.05, timeout_s=10.0)
+    began_s, before = time.monotonic(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:  # what runs in the background of a shell ignores Ctrl-C
+        with pytest.raises(KeyboardInterrupt):
+            rogue("interrupt", seconds=0.05, timeout_s=10.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
     assert time.monotonic() - began_s < 5.0
     opened = load("devices", f"{tmp_path / 'rogue.py'}:open_device")

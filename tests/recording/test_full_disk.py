@@ -26,13 +26,15 @@ from rig.commands.main import main
 sys.exit(main(["measure", "--device", "mock", "--mode", "together", "--out", sys.argv[1], "--json",
     *(w for t in sys.argv[2:] for w in ("--option", t))]))
 """
+PATIENCE_S = 600.0
+"""Only a broken program makes a test wait so long."""
 OPTIONS = ("idle_s=2", "workload.samples=60", "rate_hz=20000")
 
 
 def measured(path: Path, limits: str = "", *more: str) -> subprocess.CompletedProcess[str]:
     """Measure in a process of its own under limits."""
     argv = [sys.executable, "-c", RUN.format(limits=limits), str(path), *OPTIONS, *more]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def ended_well(path: Path, done: subprocess.CompletedProcess[str]) -> None:
@@ -64,7 +66,9 @@ def test_a_disk_that_fills_is_a_typed_error_and_what_was_recorded_is_sealed(
     disk.mkdir()
     argv = [sys.executable, "-c", RUN.format(limits=""), str(disk / "run"), *OPTIONS]
     script = f'mount -t tmpfs -o size={kib}k none {disk} && "$@"; code=$?; cp -r {disk}/run {kept}; exit $code'
-    done = subprocess.run([*small_disk, script, "sh", *argv], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*small_disk, script, "sh", *argv], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     ended_well(kept, done)
 
 
