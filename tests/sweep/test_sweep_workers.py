@@ -54,10 +54,10 @@ def slow(out: Path, jobs: int) -> subprocess.Popen[str]:
 
 def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(MORTAL)
-    words = ("--device", f"{tmp_path}/own.py:open_device", "--simulate", *QUICK[1:7], "--vary", "die=true,false")
-    assert sweep(*words, "--jobs", "1", "--out", str(tmp_path / "s")) == 20
-    assert states(tmp_path / "s") == ["failed", "done"]
-    assert "died while they worked on it, with signal 9" in rows(tmp_path / "s")[0]["error"]
+    words = ("--device", f"{tmp_path}/own.py:open_device", "--simulate", *QUICK[1:7], "--vary", "die=false,true")
+    assert sweep(*words, "--repetitions", "2", "--jobs", "2", "--out", str(tmp_path / "s")) == 20
+    assert states(tmp_path / "s") == ["done", "done", "failed", "failed"]
+    assert "died while they worked on it, with signal 9" in rows(tmp_path / "s")[2]["error"]
 
 
 def test_a_worker_takes_no_package_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
