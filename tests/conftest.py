@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)  # how long an example takes says nothing on a busy one
+settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True, scope="session")
