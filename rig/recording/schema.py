@@ -89,7 +89,10 @@ def _whole(name: str, body: Json, parts: dict[str, Json]) -> Json:
 
 
 def _describe(parts: dict[str, Json]) -> None:
-    """Give each property the docstring that stands below its field."""
+    """Give each property the docstring that stands below its field; Python 3.13 has those of classes without indent."""
+    for part in parts.values():
+        if "description" in part:
+            part["description"] = inspect.cleandoc(part["description"])
     for module in (description, types, records, lines, submission):
         for node in ast.parse(inspect.getsource(module)).body:
             if isinstance(node, ast.ClassDef) and node.name in parts:
