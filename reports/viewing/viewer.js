@@ -6,7 +6,7 @@
   const BUTTONS = [["ArrowLeft", "◀", "Earlier"], ["ArrowRight", "▶", "Later"], ["+", "+", "Nearer"], ["-", "−", "Farther"],
     ["Home", "whole", "The whole trace"]];
   const HELP = "drag to zoom, Shift+drag to move, Ctrl+wheel or + and − to zoom, double click for the whole";
-  const LEFT = 72, RIGHT = 26, TOP = 10, BOTTOM = 34, HEIGHT = 340;
+  const LEFT = 72, RIGHT = 26, TOP = 10, BOTTOM = 34, HEIGHT = 280;
 
   // ---- numbers ------------------------------------------------------------------------------
   const prefixOf = size => size > 0 ? PREFIXES.find(([f]) => size >= f) || PREFIXES.at(-1) : [1, ""];
