@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from reports.figures.style import HALF_IN, HUES, INK, MUTED, key_below, new_figure
+from reports.figures.style import HALF_IN, HUES, INK, key_below, new_figure
 from reports.format import budget
 from reports.names import parts_of, title
 from rig.analysis.figure_key import FigureKey, Figures
@@ -61,8 +61,7 @@ def _shares(quantities: Figures, key: FigureKey, rails: Collection[str]) -> dict
 def _bar(axis: Any, row: int, shares: Sequence[float]) -> None:
     begin = 0.0
     for k, share in enumerate(shares):
-        colour = MUTED if k == len(HUES) - 1 else HUES[k]
-        axis.barh(row + 0.5, 100 * share, left=begin, height=0.36, color=colour, edgecolor="white", linewidth=0.8)
+        axis.barh(row + 0.5, 100 * share, left=begin, height=0.36, color=HUES[k], edgecolor="white", linewidth=0.8)
         if share >= _LEAST:
             axis.text(begin + 50 * share, row + 0.5, str(k + 1), ha="center", va="center", color="black", fontsize=7.5)
         begin += 100 * share

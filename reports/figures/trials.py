@@ -30,7 +30,8 @@ def trials_figure(trials: Mapping[FigureKey, tuple[Quantity, ...]], tolerance: f
         y = row + 0.3 + np.linspace(0.0, 0.45, len(found))
         axis.errorbar(off, y, xerr=half, fmt="o", color=TRACE, ms=3.5, elinewidth=0.9, capsize=1.8, zorder=3)
         worst = f"{title(key)}: {len(found)} trials, farthest {np.abs(off).max():.2g} %"
-        axis.text(0.0, row + 0.02, worst, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+        style = {"va": "center", "fontsize": 8, "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.0}}
+        axis.text(0.0, row + 0.02, worst, transform=axis.get_yaxis_transform(), **style)
     if tolerance is not None:
         for side in (-100.0 * tolerance, 100.0 * tolerance):
             axis.axvline(side, color=LIMIT, linestyle=(0, (5, 2)), linewidth=1.2, zorder=2)

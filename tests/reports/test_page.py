@@ -141,4 +141,4 @@ def test_gaps_stand_against_energy_where_power_was_measured() -> None:
     solved = replace(result, series=replace(result.series, solves=(one,)))
     assert "energy" not in picture(solved, "solver")
     powered = replace(solved, quantities=result.quantities | {RUNTIME: q(2.0, "W")})
-    assert "energy of the solve, J" in picture(powered, "solver")
+    assert "energy of the solve, mJ" in picture(powered, "solver")
