@@ -92,7 +92,7 @@ def _tiers(result: Result) -> Iterator[FigureKey]:
 
 def _front(document: Submission, keys: Sequence[FigureKey], results: Sequence[Result]) -> dict[str, Any]:
     keys = sorted(keys, key=lambda key: -sum(key in result.quantities for result in results))[:COLUMNS]
-    parts = zip(*(row.name.split(", ") for row in document.configurations), strict=False)
+    parts = zip(*(row.name.split(", ")[:-1] for row in document.configurations), strict=False)
     shared = "".join(f"{part[0]}, " for part in takewhile(lambda part: len(set(part)) == 1 < len(results), parts))
     rows = [_row(row, shared, keys, result) for row, result in zip(document.configurations, results, strict=True)]
     return {

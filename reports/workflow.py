@@ -42,7 +42,7 @@ def workflow(result: Result) -> list[Box]:
     windows = {p: w for p, w in result.series.phase_windows_s.items() if len(w)}
     for phase in dict.fromkeys([*sorted(windows, key=lambda p: float(windows[p][0][0])), *result.start.device.phases]):
         phases.setdefault(box_of(phase), []).append(phase)
-    if name := clean(result.start.workload.name):
+    if (name := clean(result.start.workload.name)) and result.start.imported is None:
         told.setdefault(INITIALISATION.casefold(), f"workload {name}")
     boxes = [_box(result, title, phases.get(title, []), told.get(title.casefold(), "")) for title in BOXES]
     return [box for box in boxes if box.lines]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
@@ -102,7 +103,8 @@ def key_below(figure: Any, labels: Sequence[str]) -> None:
     """The names of the parts of bars, in the order of ``HUES``, at the foot of a half-width picture."""
     from matplotlib.patches import Patch
 
-    handles = [Patch(color=HUES[k % len(HUES)], label=label[:38]) for k, label in enumerate(labels)]
+    told = [textwrap.shorten(label, 38, placeholder=" …") for label in labels]
+    handles = [Patch(color=HUES[k % len(HUES)], label=label) for k, label in enumerate(told)]
     place = {"loc": "lower left", "bbox_to_anchor": (0.02, 0.0), "borderaxespad": 0.2}
     figure.legend(handles=handles, ncols=2, fontsize=7.5, handlelength=1.0, **place) if handles else None
 

@@ -96,6 +96,11 @@ def test_pictures_take_their_ink_and_paper_from_the_page(page: str) -> None:
     assert not re.search(r"(fill|stroke): #(ffffff|1a1f26|5b6570|d9dee3|0b3c5d)", pictures)
 
 
+def test_an_instrument_that_states_no_accuracy_is_said_to_without_unfolding() -> None:
+    said = "instrument uncertainty not stated"
+    assert said in " ".join(Unfolded(page_of(made_up())).words)
+
+
 # ---- pictures of what came of several runs and clocks ---------------------------------------
 
 

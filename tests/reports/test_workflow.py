@@ -13,11 +13,18 @@ from reports.session import members
 from reports.workflow import box_of, workflow
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
+from rig.recording.records import ImportRecord
 from rig.recording.session import bind
 from rig.recording.writer import Recorder
 from scenarios.workloads.qubo_mis.workload import open_workload
 from tests.support.made_up import made_up, q
 from tests.support.start_lines import start
+
+
+def test_of_an_import_nobody_recorded_where_its_data_came_from() -> None:
+    found = made_up()
+    imported = structs.replace(found.start, imported=ImportRecord(format="plain-csv"))
+    assert "Data initialization" not in [box.title for box in workflow(replace(found, start=imported))]
 
 
 def test_a_box_stands_for_what_was_recorded_and_says_where_it_ran_and_whether_it_was_timed_and_powered() -> None:
