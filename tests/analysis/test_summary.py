@@ -157,6 +157,9 @@ def test_a_trial_far_from_the_mean_is_named(summary: Summarise, last_s: float, w
 def test_the_figure_of_each_trial_is_kept_for_the_picture(summary: Summarise) -> None:
     kept = summary(*trials(0.1, 0.11, 0.12)).series.trials
     assert [q.value for q in kept[FigureKey("execution_time_s")]] == pytest.approx([0.1, 0.11, 0.12])
+
+
+def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
     assert summary(*trials(0.1)).series.trials == {}
 
 
