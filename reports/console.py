@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 from reports.format import NO_NUMBER
 from reports.names import Group, brief, groups, parts_of, title
-from reports.result_tables import headlines
+from reports.result_tables import cards, headline_keys
 from reports.verdict import Verdict, verdict_of
 from rig.analysis.figure_key import LITERAL, FigureKey
 from rig.analysis.result import Result
@@ -65,7 +65,7 @@ def _headlines(result: Result) -> Table:
     figures.add_column(overflow="fold")
     figures.add_column(justify="right", no_wrap=True)
     figures.add_column(no_wrap=True)
-    for card in headlines(result):
+    for card in cards(result, headline_keys(result)):
         if card["state"] == "given":
             half = f" ± {card['half']}" if card["half"] else ""
             figures.add_row(Text(card["title"]), Text(f"{card['value']}{half}"), Text(clean(card["unit"])))
@@ -125,9 +125,10 @@ def _verdict(verdict: Verdict, verbose: bool) -> list[Text]:
     """
     from rich.text import Text
 
-    failed, total = len(verdict.failed), verdict.total
+    failed, total = verdict.failures, verdict.total
     shown = verdict.failed if verbose else verdict.failed[:NOTES]
-    more = [Text(f"  {failed - len(shown)} more are in the report (or --verbose)")] if len(shown) < failed else []
+    left = len(verdict.failed) - len(shown)
+    more = [Text(f"  {left} more are in the report (or --verbose)")] if left else []
     count = f"{failed} of {total} rules failed" if failed else f"{total} rules passed"
     caveat = f", {verdict.caveat}" if verdict.caveat else ""
     said = (f"{verdict.sign} {verdict.verdict}", "bold green" if verdict.valid else "bold red")

@@ -143,6 +143,12 @@ def parts_of(key: FigureKey, q: Quantity) -> tuple[str, str, str]:
     return quantity_parts(_readable(key, q), entry_of(key).scale)
 
 
+def short_text(key: FigureKey, q: Quantity) -> str:
+    """Return a figure as text that leaves out an uncertainty that is not stated: ``341.2 ± 3.1 µW``, ``120 Hz``."""
+    value, half, unit = parts_of(key, q)
+    return f"{value}{f' ± {half}' if half else ''} {unit}".strip()
+
+
 def text_of(key: FigureKey, q: Quantity) -> str:
     """Return a figure as text for readers: ``341.2 ± 3.1 µW``."""
     return quantity_text(_readable(key, q), entry_of(key).scale)

@@ -6,15 +6,15 @@ import html
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reports import result_tables as results
 from reports import sections
 from reports.figures.draw import draw
+from reports.figures.style import GRID, INK, LIMIT, MUTED, SIM, TRACE
 from reports.format import say
-from reports.names import title
 from reports.session import members, session_of
 from reports.stream import stream_csv
 from reports.verdict import verdict_of
@@ -22,6 +22,7 @@ from reports.viewing.embedded import embedded
 from reports.viewing.page import as_json, policy, script
 from reports.workflow import workflow
 from rig.analysis.figure_key import FigureKey
+from rig.analysis.refusal import Refusal
 from rig.analysis.result import Result
 from rig.recording.atomic_write import inside, not_stored, write_whole
 from rig.recording.reader import Run
@@ -31,19 +32,29 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 FIGURES = {
-    "stream": "What the device said of each class while the scene changed. Grey boxes are the scenes heard, filled "
-    "up to the probability of the class: inside a box it is that of the scene, outside one that of another class. An "
-    "answer holds until the next. Below, each answer is right (above) or wrong (below), a bar runs from each change of "
-    "scene to the first answer that is right and stays so, and power stands on the same axis of time.",
-    "power": "Power over time. Shading says what the device was doing; in a long run each column of the "
-    "picture has the colour of what filled most of it, and marks always show.",
+    "stream": "The probability of each class while the scene changed: inside a grey box it is that of the scene heard. "
+    "An answer holds until the next; a bar runs from a change of scene to the first answer that is right and stays so.",
+    "power": "Power over time, shaded by what the device did for most of each column.",
     "latency": "Execution time per inference: how often each occurred, and the share that took no longer.",
     "service": "Time from the request of a sample to its completion at the host: over the run, and the share of the "
     "completed samples that took no longer.",
     "solver": "How solves closed in: the best gap that each had claimed by when, down to that of the solution it gave "
     "(circles; costs computed again from the solutions), and the share of solves that had come within each threshold.",
-    "budget": "What the uncertainty is made of: each independent source's share of the variance.",
+    "clocks": "Each reading of a clock against the map fitted to all; a bar is half the round trip of the reading.",
+    "trials": "Each trial against the mean of all.",
+    "energy": "Where the energy of an inference goes.",
+    "budget": "The share of the variance of each key figure by its sources.",
 }
+"""What is said below each picture."""
+HALVES = ("clocks", "trials", "energy", "budget")
+"""Pictures that are half as wide as others."""
+_MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "offline": "service"}
+"""The main picture of each scenario; of others it is that of execution times."""
+_THEME = {
+    INK: "--ink", MUTED: "--muted", GRID: "--line", TRACE: "--accent", LIMIT: "--limit", SIM: "--sim",
+    "#ffffff": "--paper", "white": "--paper",
+}  # fmt: skip
+"""The colours of pictures that follow the page, light or dark."""
 
 
 STREAM_TABLE = "figures/stream.csv"
@@ -59,7 +70,7 @@ def render(
     figures = draw(result)
     content = context(run, result, out) | {"submission": submission}
     env = _environment()
-    vectors = {name: inline(svg, name) for name, svg in figures.items()}
+    vectors = {name: inline(svg, name, FIGURES[name]) for name, svg in figures.items()}
     model = embedded(result.series, result.simulated, run)
     trace = None if model is None else {"model": as_json(model), "script": script()}
     policy_ = policy(scripts=trace is not None)
@@ -95,6 +106,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
     """Return the input of the templates: text, pairs and rows, so that templates need not compute anything."""
     start = result.start
     session = session_of(run, result)
+    keys = results.key_figures(result)
     directory = session or (run.path if run is not None else Path())
     return {
         "run_id": clean(result.run_id),
@@ -108,35 +120,34 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "complete": result.complete,
         "error": _error_text(run, result),
         "device": say(start.device.name),
-        "headlines": results.headlines(result),
-        "architecture": sections.architecture(start.device),
-        "algorithm": sections.algorithm(start),
+        "headlines": results.cards(result, keys),
+        "architecture": sections.led(sections.architecture(start.device), sections.OF_SYSTEM),
+        "algorithm": sections.led(sections.algorithm(start), sections.OF_ALGORITHM),
         "workflow": workflow(result),
-        "timing": sections.timing(result),
+        "timing": sections.led(sections.timing(result), sections.OF_TIMING),
         "clocks": [sections.clock_row(c) for c in result.clocks.values()],
         "meters": sections.meters(start),
         "tables": results.result_tables(result.quantities),
-        "components": results.component_tables(result.quantities),
-        "refusals": [
-            {
-                "scope": clean(r.scope),
-                "title": _scope_title(r.scope),
-                "reason": clean(r.reason),
-                "remedy": clean(r.remedy),
-            }
-            for r in result.refusals
-        ],
+        "components": results.component_tables(result.quantities, keys),
+        "complexity": results.beside_cost(result),
+        "refusals": _refusals(result.refusals),
         "notes": [clean(note) for note in result.notes],
         "environment": sections.environment(start),
         "captions": FIGURES,
+        "halves": HALVES,
+        "main": _MAIN.get(start.scenario.name, "latency"),
         "service_power": FigureKey("average_power_w") in result.quantities,
         "stream_table": STREAM_TABLE if result.series.stream is not None else "",
         "unstated": sections.UNSTATED_ACCURACY,
     }
 
 
-def _scope_title(scope: FigureKey | str) -> str:
-    return title(scope) if isinstance(scope, FigureKey) else clean(scope[:1].upper() + scope[1:])
+def _refusals(refusals: Iterable[Refusal]) -> list[dict[str, str]]:
+    """Refused figures; those with one reason and one remedy stand together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for r in refusals:
+        alike.setdefault((clean(r.reason), clean(r.remedy)), []).append(clean(r.scope))
+    return [{"scope": ", ".join(of), "reason": why, "remedy": then} for (why, then), of in alike.items()]
 
 
 def _kind(result: Result, session: bool) -> str:
@@ -187,16 +198,23 @@ def _markdown_code(text: object) -> str:
     return "`" + clean(text).replace("`", "'") + "`"
 
 
-def inline(svg: bytes, name: str) -> Any:
-    """Return the SVG element alone, its ids made unique to the page; matplotlib has escaped the texts in it."""
+def inline(svg: bytes, name: str, label: str) -> Any:
+    """Return the SVG element alone, in the colours of the page and its ids unique to it.
+
+    ``label`` is what stands for the picture where it cannot be seen; matplotlib has escaped the texts in it.
+    """
     from markupsafe import Markup
 
     text = svg.decode()
     text = text[text.index("<svg") :]
     text = re.sub(r'(<[a-zA-Z][^<>]*? id=")', rf"\g<1>{name}-", text)
     text = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
-    label = html.escape(name.capitalize())
-    return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
+    text = re.sub(r"(?<=(?:fill|roke): )(#?\w+)", lambda found: _themed(found[0]), text)
+    return Markup(text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1))
+
+
+def _themed(colour: str) -> str:
+    return f"var({_THEME[colour]})" if colour in _THEME else colour
 
 
 # ---- files --------------------------------------------------------------------------------

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reports.format import budget, si
-from reports.names import KINDS, groups, parts_of, text_of, title
+from reports.names import KINDS, groups, parts_of, short_text, text_of, title
 from rig.analysis.figure_key import LITERAL, FigureKey
 from rig.analysis.quantity import Quantity
 from rig.analysis.result import Result
@@ -46,6 +46,19 @@ _ONE_BY_ONE = (
     FigureKey("energy_per_inference_j"),
     FigureKey("dynamic_energy_per_inference_j"),
 )
+CARDS = 6
+_DETAILS = (
+    "feasible_share",
+    "idle_power_w",
+    "backlog_max",
+    "duration_s",
+    "dropped_share",
+    "dynamic_energy_per_inference_j",
+    "execution_time_p{percentile}_s",
+)
+"""Quantities that make room on the first screen, the last ones first."""
+_COMPONENTS = 12
+"""Components of one figure that the page lists."""
 _HEADED = ("phase", "rail", "phase and rail", "cross-check", LITERAL)
 
 
@@ -61,17 +74,25 @@ class Row(NamedTuple):
     method: str
 
 
-def headlines(result: Result) -> list[dict[str, str]]:
-    """Return the most important figures of this scenario; if one is missing, its card says so."""
-    keys = headline_keys(result)
+def cards(result: Result, keys: Sequence[FigureKey]) -> list[dict[str, str]]:
+    """Return figures as text; a figure that is missing has the state refused or absent."""
     refused = {r.scope for r in result.refusals}
-    cards = []
+    found = []
     for key in keys:
         q = result.quantities.get(key)
         value, half, unit = parts_of(key, q) if q is not None else ("", "", "")
         state = "given" if q is not None else "refused" if key in refused else "absent"
-        cards.append({"title": title(key), "value": value, "half": half, "unit": unit, "state": state})
-    return cards
+        found.append({"title": title(key), "value": value, "half": half, "unit": unit, "state": state})
+    return found
+
+
+def key_figures(result: Result) -> list[FigureKey]:
+    """Return the keys of the six figures that a page shows first: the absent ones and details make room."""
+    asked = headline_keys(result)
+    told = {*result.quantities, *(r.scope for r in result.refusals)}
+    rank = {quantity: k for k, quantity in enumerate(_DETAILS, 1)}
+    kept = sorted(asked, key=lambda key: (key not in told, rank.get(key.quantity, 0)))
+    return [key for key in asked if key in kept[:CARDS]]
 
 
 def headline_keys(result: Result) -> list[FigureKey]:
@@ -95,6 +116,24 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
     return [*(key for key in solver if key in quantities), *stopped]
 
 
+_COMPLEXITY = (
+    "footprint_bytes",
+    "connection_sparsity",
+    "activation_sparsity",
+    "dense_operations_per_sample",
+    "effective_macs_per_sample",
+    "effective_acs_per_sample",
+    "membrane_updates_per_sample",
+)
+_COSTS = ("execution_time_s", "energy_per_inference_j")
+
+
+def beside_cost(result: Result) -> list[tuple[str, str]]:
+    """Return what the network asks of a device, and then what it cost; nothing if no complexity was recorded."""
+    found, costs = ([k for n in names if (k := FigureKey(n)) in result.quantities] for names in (_COMPLEXITY, _COSTS))
+    return [(title(k), short_text(k, result.quantities[k])) for k in (*found, *costs)] if found else []
+
+
 def result_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, Any]]:
     """Return one table for each kind of figure; a table consists of groups of rows."""
     tables: dict[str, list[dict[str, Any]]] = {}
@@ -104,26 +143,28 @@ def result_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, An
     return [{"caption": KINDS[k], "groups": found, "headed": k in _HEADED} for k, found in tables.items()]
 
 
-def component_tables(quantities: Mapping[FigureKey, Quantity]) -> list[dict[str, Any]]:
-    """Return the components of the uncertainty, for each quantity that states one."""
+def component_tables(quantities: Mapping[FigureKey, Quantity], keys: Sequence[FigureKey]) -> list[dict[str, Any]]:
+    """Return the components of the uncertainty of some figures, for each that states one."""
     tables = []
-    for group in groups(quantities):
-        for key, q in group.entries:
-            if not q.components and not q.bias:
-                continue
-            rows = [
-                (
-                    clean(line.source),
-                    si(line.u, q.unit, 2),
-                    "—" if math.isnan(line.share) else f"{100 * line.share:.1f} %",
-                    "∞" if math.isinf(line.dof) else f"{line.dof:.3g}",
-                    clean(line.shared or "—"),
-                )
-                for line in budget(q)
-            ]
-            if q.bias:
-                rows.append(("bias bound, added to the interval", si(q.bias, q.unit, 2), "—", "—", "—"))
-            tables.append({"name": clean(key), "text": text_of(key, q), "rows": rows})
+    for key, q in ((key, quantities[key]) for key in keys if key in quantities):
+        if not q.components and not q.bias:
+            continue
+        lines = budget(q)
+        rows = [
+            (
+                clean(line.source),
+                si(line.u, q.unit, 2),
+                "—" if math.isnan(line.share) else f"{100 * line.share:.1f} %",
+                "∞" if math.isinf(line.dof) else f"{line.dof:.3g}",
+                clean(line.shared or "—"),
+            )
+            for line in lines[:_COMPONENTS]
+        ]
+        if lines[_COMPONENTS:]:
+            rows.append((f"{len(lines) - _COMPONENTS} smaller ones, in results.json", "", "", "", ""))
+        if q.bias:
+            rows.append(("bias bound, added to the interval", si(q.bias, q.unit, 2), "—", "—", "—"))
+        tables.append({"name": clean(key), "title": title(key), "text": text_of(key, q), "rows": rows})
     return tables
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from msgspec import UNSET, to_builtins
 
@@ -17,6 +18,23 @@ from rig.types import Accuracy, ClockInfo, Rail
 Pairs = list[tuple[str, str]]
 
 UNSTATED_ACCURACY = "instrument uncertainty not stated"
+
+
+OF_SYSTEM = ("Description", "Mode", "Phases")
+OF_ALGORITHM = ("Network", "Algorithm", "Solver", "Model", "Tuning", "Task", "Workload")
+OF_TIMING = ("Scenario", "Inferences timed")
+
+
+class Led(NamedTuple):
+    """What a section says first, and the facts that it holds folded away; each pair stands in one of them."""
+
+    first: Pairs
+    rest: Pairs
+
+
+def led(pairs: Pairs, titles: Collection[str]) -> Led:
+    """Return the pairs with these titles, and the others."""
+    return Led([p for p in pairs if p[0] in titles], [p for p in pairs if p[0] not in titles])
 
 
 # ---- the system and what it ran -----------------------------------------------------------

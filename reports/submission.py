@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from reports.figures.sweep import sweep_figure
 from reports.figures.sweep_axes import HALF
-from reports.names import parts_of, title
+from reports.names import short_text, title
 from reports.render import inline, render
 from reports.result_tables import headline_keys
 from rig.analysis.figure_key import FigureKey
@@ -30,6 +31,8 @@ TITLES = {
     "notes": "Notes",
 }  # fmt: skip
 Shown = tuple[Result, Run]
+CURVE = "The configurations against the numbers in which they differ."
+_ACROSS = ("execution_time_s", "energy_per_inference_j")
 
 
 def pages(document: Submission, configurations: Sequence[Shown]) -> dict[str, bytes]:
@@ -89,15 +92,17 @@ def _tiers(result: Result) -> Iterator[FigureKey]:
 
 def _front(document: Submission, keys: Sequence[FigureKey], results: Sequence[Result]) -> dict[str, Any]:
     keys = sorted(keys, key=lambda key: -sum(key in result.quantities for result in results))[:COLUMNS]
-    rows = [_row(row, keys, result) for row, result in zip(document.configurations, results, strict=True)]
-    curve = _curve(results)
+    parts = zip(*(row.name.split(", ")[:-1] for row in document.configurations), strict=False)
+    shared = "".join(f"{part[0]}, " for part in takewhile(lambda part: len(set(part)) == 1 < len(results), parts))
+    rows = [_row(row, shared, keys, result) for row, result in zip(document.configurations, results, strict=True)]
     return {
         "title": clean(document.about.title).strip() or clean(document.name),
         "about": _about(document.about),
         "missing": [TITLES[name] for name in missing(document.about)],
+        "shared": clean(shared.removesuffix(", ")),
         "head": ["Configuration", "Class", "Verdict", "Trials", *(title(key) for key in keys)],
         "rows": rows,
-        "curve": None if curve is None else inline(curve, "curve"),
+        "curves": [inline(svg, f"curve{k}", CURVE) for k, svg in enumerate(_curves(results))],
     }
 
 
@@ -107,8 +112,8 @@ def _about(about: About) -> list[tuple[str, str]]:
     ] + ([("Notes", clean(about.notes))] if about.notes.strip() else [])
 
 
-def _row(row: Configuration, keys: Sequence[FigureKey], result: Result) -> dict[str, Any]:
-    figures = [_figure(key, result) for key in keys]
+def _row(row: Configuration, shared: str, keys: Sequence[FigureKey], result: Result) -> dict[str, Any]:
+    figures = [short_text(key, result.quantities[key]) if key in result.quantities else "—" for key in keys]
     trials = f"{len(row.sessions)} sessions" if len(row.sessions) > 1 else "1 session"
     cells = [
         row.class_.upper() if row.class_ == "simulated" else row.class_,
@@ -116,18 +121,14 @@ def _row(row: Configuration, keys: Sequence[FigureKey], result: Result) -> dict[
         trials,
         *figures,
     ]
-    return {"name": row.name, "page": row.page, "cells": cells}
+    return {"name": row.name.removeprefix(shared), "page": row.page, "cells": cells}
 
 
-def _figure(key: FigureKey, result: Result) -> str:
-    if key not in result.quantities:
-        return "—"
-    value, half, unit = parts_of(key, result.quantities[key])
-    return f"{value} ± {half} {unit}" if half else f"{value} {unit}"
+def _curves(results: Sequence[Result]) -> list[bytes]:
+    """The key figure of one system against the numbers in which its configurations differ, if they differ in any.
 
-
-def _curve(results: Sequence[Result]) -> bytes | None:
-    """The key figure of one system against the numbers in which its configurations differ; None if they do in none."""
+    That of a solver is shown against the time and the energy that its solves took.
+    """
     facts = [_numbers_of(result) for result in results]
     varied: list[str] = []
     for key in (key for key in facts[0] if all(key in fact for fact in facts)):
@@ -135,10 +136,13 @@ def _curve(results: Sequence[Result]) -> bytes | None:
             varied.append(key)
     tasks = {(r.start.device.name, r.start.scenario.name, r.start.workload.name) for r in results}
     if len(tasks) > 1 or not varied:
-        return None
+        return []
     rows = [_point(fact, result) for fact, result in zip(facts, results, strict=True)]
     figures = {str(key): key for result in results for key in result.quantities if key.of_whole}
-    return sweep_figure(rows, varied, figures, None, None)
+    solver = any(key.quantity == TIERS for key in figures.values())
+    across = [name for name in _ACROSS if all(name in row for row in rows)] if solver else [None]
+    drawn = (sweep_figure(rows, varied, figures, None, name) for name in across)
+    return [svg for svg in drawn if svg is not None]
 
 
 def _distinct(facts: Sequence[Mapping[str, float]], keys: Sequence[str]) -> int:

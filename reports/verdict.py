@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rig.analysis.verdict import Check, Validity
@@ -11,7 +12,8 @@ from rig.types import Rules
 
 PASS, FAIL = "✓ pass", "✗ fail"
 _OF_RUN = re.compile(r"(?P<run>[\w.-]+): (?P<rule>.+)", re.S)
-_WHOLE = "session as a whole"
+_NAMED = 2
+"""Runs that are all named before a rule."""
 NEVER = "never submittable"
 ALONE = "one run, submittable only as part of a session"
 
@@ -27,19 +29,12 @@ class Rule(NamedTuple):
     source: str = ""
 
 
-class RuleGroup(NamedTuple):
-    """The rules that one run of a session passed; ``heading`` is empty if there is only one run."""
-
-    heading: str
-    rules: tuple[Rule, ...]
-
-
 class Verdict(NamedTuple):
     """The verdict with its rules, for readers.
 
-    ``caveat`` is empty if results by these rules can be submitted. If there are several runs, a rule in ``failed``
-    begins with the name of its run, and ``passed`` has a group for each run. ``sourced`` says whether rules name their
-    sources.
+    ``caveat`` is empty if results by these rules can be submitted. ``total`` and ``failures`` count rules, run by run;
+    in ``failed`` and ``passed``, what is the same in several runs is said once, after the names of the runs.
+    ``sourced`` says whether rules name their sources.
     """
 
     verdict: str
@@ -49,23 +44,21 @@ class Verdict(NamedTuple):
     source: str
     caveat: str
     total: int
+    failures: int
     failed: tuple[Rule, ...]
-    passed: tuple[RuleGroup, ...]
+    passed: tuple[Rule, ...]
     sourced: bool
 
 
 def verdict_of(validity: Validity | None, rules: Rules | None = None) -> Verdict | None:
-    """Return the verdict: failed rules first, then passed rules, grouped by the runs of a session.
-
-    ``rules`` are those of the run, if it is known.
-    """
+    """Return the verdict with failed and passed rules; ``rules`` are those of the run, if it is known."""
     if validity is None:
         return None
-    split = [_split(check) for check in validity.checks]
-    several = any(run for run, _ in split)
-    runs = dict.fromkeys(run for run, _ in split)
-    failed = [rule._replace(rule=f"{run}: {rule.rule}") if run else rule for run, rule in split if not rule.ok]
-    passed = [_passed(run, [rule for other, rule in split if other == run], several) for run in runs]
+    alike: dict[Rule, list[str]] = {}
+    for run, rule in map(_split, validity.checks):
+        alike.setdefault(rule, []).append(run)
+    runs = {run for found in alike.values() for run in found if run}
+    told = [rule._replace(rule=_named(found, len(runs)) + rule.rule) for rule, found in alike.items()]
     return Verdict(
         verdict=validity.verdict,
         sign="✓" if validity.valid else "✗",
@@ -74,16 +67,19 @@ def verdict_of(validity: Validity | None, rules: Rules | None = None) -> Verdict
         source=clean(validity.source),
         caveat="" if validity.submittable else ALONE if rules is not None and rules.submittable else NEVER,
         total=len(validity.checks),
-        failed=tuple(failed),
-        passed=tuple(group for group in passed if group.rules),
+        failures=sum(not check.ok for check in validity.checks),
+        failed=tuple(rule for rule in told if not rule.ok),
+        passed=tuple(rule for rule in told if rule.ok),
         sourced=any(check.source for check in validity.checks),
     )
 
 
-def _passed(run: str, rules: list[Rule], several: bool) -> RuleGroup:
-    passed = tuple(rule for rule in rules if rule.ok)
-    count = f"{len(passed)} of {len(rules)} rules passed"
-    return RuleGroup(f"{run or _WHOLE}: {count}" if several else "", passed)
+def _named(runs: Sequence[str], of: int) -> str:
+    """The runs that a rule was judged in, as what stands before it; nothing for a session as a whole."""
+    several = list(dict.fromkeys(run for run in runs if run))
+    if len(several) <= _NAMED:
+        return "".join(f"{text}: " for text in [", ".join(several)] if text)
+    return f"all {of} runs: " if len(several) == of else f"{several[0]} to {several[-1]}, {len(several)} runs: "
 
 
 def _split(check: Check) -> tuple[str, Rule]:

@@ -1,26 +1,19 @@
-"""The six boxes of the workflow that a NeuroBench report must show, from what was recorded or declared."""
+"""The boxes of the workflow that a NeuroBench report shows where applicable, from what was recorded or declared."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reports.names import parts_of
+from reports.names import short_text
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.terminal import clean
 
 INITIALISATION, HOST, LOADING = "Data initialization", "Host pre-processing", "Data loading"
 PREPROCESSING, INFERENCE, POSTPROCESSING = "On-device preprocessing", "Inference", "Post-processing"
-BOXES: Mapping[str, str] = {
-    INITIALISATION: "the workload is opened and decoded on the host",
-    HOST: "none recorded or declared",
-    LOADING: "samples are staged before their span begins",
-    PREPROCESSING: "none recorded or declared",
-    INFERENCE: "none recorded or declared",
-    POSTPROCESSING: "none recorded or declared; answers are judged on the host, from the recording",
-}
-"""Each box, and what is said of it when no phase was recorded in it and the device declares nothing."""
+BOXES = (INITIALISATION, HOST, LOADING, PREPROCESSING, INFERENCE, POSTPROCESSING)
+_ON_HOST = (INITIALISATION, HOST)
 _BEGINNINGS = {
     ("host",): HOST,
     ("pre", "enc", "feature", "front"): PREPROCESSING,
@@ -29,22 +22,30 @@ _BEGINNINGS = {
 
 
 class Box(NamedTuple):
-    """One box of the diagram; ``kind`` is timed or untimed, and the first of the lines says also if it is powered."""
+    """One box of the diagram: where it runs, if that is known, and what was recorded or declared of it."""
 
     title: str
-    kind: str
+    where: str
+    timed: bool
+    powered: bool
     lines: tuple[str, ...]
 
 
 def workflow(result: Result) -> list[Box]:
-    """Return the six boxes in order; what the device declares under ``workflow`` in its details stands in them."""
+    """Return the boxes of which anything was recorded or declared, in order.
+
+    What the device declares under ``workflow`` in its details stands in them.
+    """
     said = result.start.device.details.get("workflow")
     told = {str(k).casefold(): clean(v) for k, v in said.items()} if isinstance(said, Mapping) else {}
     phases: dict[str, list[str]] = {}
     windows = {p: w for p, w in result.series.phase_windows_s.items() if len(w)}
     for phase in dict.fromkeys([*sorted(windows, key=lambda p: float(windows[p][0][0])), *result.start.device.phases]):
         phases.setdefault(box_of(phase), []).append(phase)
-    return [_box(result, title, phases.get(title, []), told.get(title.casefold(), "")) for title in BOXES]
+    if (name := clean(result.start.workload.name)) and result.start.imported is None:
+        told.setdefault(INITIALISATION.casefold(), f"workload {name}")
+    boxes = [_box(result, title, phases.get(title, []), told.get(title.casefold(), "")) for title in BOXES]
+    return [box for box in boxes if box.lines]
 
 
 def box_of(phase: str) -> str:
@@ -55,25 +56,17 @@ def box_of(phase: str) -> str:
 
 def _box(result: Result, title: str, phases: list[str], told: str) -> Box:
     recorded = [p for p in phases if len(result.series.phase_windows_s.get(p, ()))]
-    powered = [p for p in phases if FigureKey("active_power_w", p) in result.quantities]
-    state = "timed and powered" if powered else "timed, not powered" if recorded else "neither timed nor powered"
+    powered = any(FigureKey("active_power_w", p) in result.quantities for p in recorded)
+    where = "host" if title in _ON_HOST else "device" if phases else ""
     lines = [*([told] if told else []), *(line for phase in phases for line in _of_phase(result, phase))]
-    return Box(title, "timed" if recorded else "untimed", (state, *(lines or [BOXES[title]])))
+    return Box(title, where, bool(recorded), powered, tuple(lines))
 
 
 def _of_phase(result: Result, phase: str) -> list[str]:
     """What was recorded of a phase: its spans, time and power."""
     count = len(result.series.phase_windows_s.get(phase, ()))
-    name = clean(phase).replace("_", " ")
+    name, found = clean(phase).replace("_", " "), result.quantities
     if not count:
         return [f"{name}: declared, none recorded"]
     figures = (FigureKey("execution_time_s", phase), FigureKey("active_power_w", phase))
-    return [f"{name}: {count} timed spans", *(text for key in figures if (text := _figure(result, key)))]
-
-
-def _figure(result: Result, key: FigureKey) -> str:
-    q = result.quantities.get(key)
-    if q is None:
-        return ""
-    value, half, unit = parts_of(key, q)
-    return f"{value}{' ± ' + half if half else ''} {unit}".strip()
+    return [f"{name}: {count} timed spans", *(short_text(key, found[key]) for key in figures if key in found)]

@@ -15,7 +15,9 @@ from reports.audit.compare import Compared, compared
 from reports.audit.evidence import Anchor, Check, Evidence
 from reports.audit.files import TEXT_BYTES, clean, read_bytes, refuse
 from reports.audit.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
-from reports.audit.rules import Rule, judge_run, judge_session, values_of
+from reports.audit.rule_sets import values_of
+from reports.audit.rules import Rule, judge_run
+from reports.audit.session_rules import judge_session
 from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, compute, of_session, open_subject
 from rig.errors import MissingExtraError, StoreError

@@ -158,6 +158,11 @@ def _times(prefix: str, mean: float, each: Floats, rate: float, tick: float) -> 
     return found
 
 
+def waits_s(asked: Iterable[Issue]) -> Floats:
+    """Seconds from asked to answered, of the issues that have both."""
+    return np.array([i.answered_s - i.asked_s for i in asked if i.answered_s is not None and i.asked_s is not None])
+
+
 def service(run: Run) -> Figures:
     """Latency from the host's stamps, duration, throughput and the share of dropped samples."""
     asked = [i for i in issues(run) if not i.warmup]
@@ -168,7 +173,7 @@ def service(run: Run) -> Figures:
         found["dropped_share"] = Plain(lost / len(asked), EXACT, "counted")
     if not done:
         return found
-    latency = np.array([i.answered_s - i.asked_s for i in done])  # type: ignore[operator]
+    latency = waits_s(done)
     first = min(i.asked_s for i in asked if i.asked_s is not None)
     duration = max(i.answered_s for i in done if i.answered_s is not None) - first
     why = "a nanosecond of the host's stamps"

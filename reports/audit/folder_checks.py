@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, each
 from reports.audit.files import clean, read_bytes, walk
 from reports.audit.reading import Run
-from reports.audit.rules import modes_of, values_of
+from reports.audit.rule_sets import values_of
+from reports.audit.rules import modes_of
 
 FILES = ("submission.toml", "results.csv", "report.html", "report.md", "ro-crate-metadata.json", "MANIFEST.sha256")
 SECTIONS = ("architecture", "algorithm", "workflow", "timing", "power", "results")

@@ -146,11 +146,30 @@ def _middle(run: Run, trace: Trace, window: Floats, top: float, upwards: float, 
     return float(tried[k] + part * (tried[k + 1] - tried[k]))
 
 
-def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, most: float) -> RailPower:
-    """What one rail says, in one pass for its facts and one for all windows."""
-    meter = line(run, trace.clock)
-    _, facts = sums(run, trace, idle[:0])
+@dataclass(frozen=True)
+class _Looked:
+    """The windows of one rail that are summed, in seconds, shapes (k, 2)."""
+
+    window: Floats
+    """Spans that the trace holds."""
+    region: Floats
+    """They with their edges; ``met`` counts where they meet other activity."""
+    met: float
+    busy: Floats
+    gap: Floats
+    eighth: Floats
+    """Eighths of each idle window."""
+    whole: Floats
+
+    @property
+    def length_s(self) -> float:
+        return float(np.sum(self.window[:, 1] - self.window[:, 0]))
+
+
+def _looked_at(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, facts: Facts) -> _Looked:
+    """The windows that a rail is summed over: they are widened or shortened by readings, clocks and filters."""
     period, settle = facts.period_s, SETTLED * float(trace.rail.get("filter_tau_s", 0.0))
+    bound = line(run, trace.clock).bound_s
     window, _, _ = batches(stamped.of(~stamped.warmup))
     other, _, _ = batches(stamped.of(stamped.warmup)) if stamped.warmup.any() else (window[:0], None, None)
     other = np.concatenate([other, _marks(run), _unstamped(run, stamped)])
@@ -160,19 +179,33 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
         window, other = window[seen], np.concatenate([other, window[~seen]])
         other = other[np.argsort(other[:, 0])]
     regions, met = _regions(window, other, PAD * period, PAD * period + settle)
-    quiet = _shortened(idle, meter.bound_s + period + settle, meter.bound_s + period)
-    eighths = quiet[:, :1, None] + (quiet[:, 1:, None] - quiet[:, :1, None]) * PARTS  # of each idle window
+    quiet = _shortened(idle, bound + period + settle, bound + period)
+    eighths = quiet[:, :1, None] + (quiet[:, 1:, None] - quiet[:, :1, None]) * PARTS
     eighths = np.concatenate([eighths[:, :, :-1], eighths[:, :, 1:]], axis=1).transpose(0, 2, 1).reshape(-1, 2)
-    busy = _shortened(window, period + settle, period)
     gaps = _shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), GAP * period + settle, GAP * period)
-    gaps = gaps[~_touch(gaps, other)]
-    whole = _whole_run(run, shift)
-    parts = (eighths, regions, busy, gaps, whole)
+    busy, gaps = _shortened(window, period + settle, period), gaps[~_touch(gaps, other)]
+    return _Looked(window, regions, met, busy, gaps, eighths, _whole_run(run, shift))
+
+
+def _unknown_w(area: float, active: float, looked: _Looked, facts: Facts, apart_s: float) -> float:
+    """What steps of the volts, overloads, other activity and drifting clocks may add to a rail's power."""
+    in_reading = facts.period_s / max(looked.length_s, 1e-300)
+    unknown = (
+        facts.volts_step * active + facts.overload * in_reading * active + MET * looked.met * in_reading * abs(area)
+    )
+    return unknown + abs(area) * min(1.0, apart_s * len(looked.window) / max(looked.length_s, 1e-300))
+
+
+def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, most: float) -> RailPower:
+    """What one rail says, in one pass for its facts and one for all windows."""
+    _, facts = sums(run, trace, idle[:0])
+    period, looked = facts.period_s, _looked_at(run, trace, stamped, idle, shift, facts)
+    window, regions, whole, length = looked.window, looked.region, looked.whole, looked.length_s
+    parts = (looked.eighth, regions, looked.busy, looked.gap, whole)
     found, _ = sums(run, trace, np.concatenate(parts))
     quiet_sums, region_sums, busy_sums, gap_sums, whole_sums = _split(found, [len(p) for p in parts])
-    length = float(np.sum(window[:, 1] - window[:, 0]))
     when = float(np.average(window.mean(axis=1), weights=np.maximum(window[:, 1] - window[:, 0], 1e-300)))
-    idle_w, idle_bound = _idle(eighths, quiet_sums, facts, when)
+    idle_w, idle_bound = _idle(looked.eighth, quiet_sums, facts, when)
     widened = float(np.sum(regions[:, 1] - regions[:, 0]))
     level = region_sums.energy_j / np.where(region_sums.seen_s > 0, region_sums.seen_s, np.nan)
     area = float(np.sum((level - idle_w) * (regions[:, 1] - regions[:, 0]))) / length if length > 0 else np.nan
@@ -182,10 +215,8 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     apart = gap is not None and abs(gap) - 4 * gap_noise > APART * abs(area)
     idle_bound += 0.0 if apart else moved
     active = abs(area + idle_w)
-    unknown = facts.volts_step * active + facts.overload * period / max(length, 1e-300) * active
-    unknown += MET * met * period / max(length, 1e-300) * abs(area)
     apart_s = max(0.0, _drift(run, trace, stamped, shift, period) - 2 * period)
-    unknown += abs(area) * min(1.0, apart_s * len(window) / max(length, 1e-300))
+    unknown = _unknown_w(area, active, looked, facts, apart_s)
     edges = unknown + EDGE_NOISE * facts.noise_w * np.sqrt(2 * len(window)) * period / max(length, 1e-300)
     wider = max(widened / max(length, 1e-300), 1.0)
     known = len(whole) > 0 and whole_sums.seen_s[0] > 0

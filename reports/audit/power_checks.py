@@ -184,18 +184,16 @@ def arithmetic(e: Evidence) -> Verdict:
     faults, counted = [], 0
     for scope, values in e.claims.items():
         for prefix in ("", "literal."):
-            get = {
-                k: values.get(f"{prefix}{k}") for k in ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
-            }
             idle, time = values.get("idle_power_w"), values.get("execution_time_s")
-            active, dynamic, joules = get.values()
-            if None not in (active, dynamic, idle):
+            active, dynamic = values.get(f"{prefix}active_power_w"), values.get(f"{prefix}dynamic_power_w")
+            joules = values.get(f"{prefix}energy_per_inference_j")
+            if active is not None and dynamic is not None and idle is not None:
                 counted += 1
-                if abs(active - dynamic - idle) > 1e-6 * abs(active):  # type: ignore[operator,arg-type]
+                if abs(active - dynamic - idle) > 1e-6 * abs(active):
                     faults.append(f"{scope}: {prefix}dynamic_power_w is not active less idle power")
-            if None not in (active, joules, time):
+            if active is not None and joules is not None and time is not None:
                 counted += 1
-                if abs(joules - active * time) > 1e-6 * abs(joules):  # type: ignore[operator,arg-type]
+                if abs(joules - active * time) > 1e-6 * abs(joules):
                     faults.append(f"{scope}: {prefix}energy_per_inference_j is not power times time")
     if not counted:
         raise NotApplicable("no power and energy are claimed together")

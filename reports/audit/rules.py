@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import bdtr
 
-from reports.audit.figures import SLACK, Figures, Issue, answered, early_stopping, issues, nearest_rank, solving, spans
-from reports.audit.files import clean, read_json
+from reports.audit.figures import (
+    SLACK,
+    Issue,
+    answered,
+    early_stopping,
+    issues,
+    nearest_rank,
+    solving,
+    spans,
+    waits_s,
+)
+from reports.audit.files import clean
 from reports.audit.power import idle_windows
 from reports.audit.reading import Run, column
+from reports.audit.rule_sets import Values
 
-Values = dict[str, Any]
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
 """A solve may exceed its budget by so many seconds and this part of it."""
-CHANGED, ACCURACY_STEP = 0.1, 0.01
-"""So many answers may differ between speed and accuracy, if the accuracies differ by no more than the second."""
 
 
 @dataclass(frozen=True)
@@ -35,43 +40,6 @@ class Rule:
     found: str
     allowed: str
     ok: bool
-
-
-@functools.cache
-def sets() -> dict[str, Any]:
-    """The sets that the auditor knows."""
-    return read_json(Path(__file__).with_name("rule_sets.json"))
-
-
-def known_values(name: str, scenario: str) -> list[Values]:
-    """The values of each revision of a set for a scenario, the newest last; none if the set does not cover it."""
-    found = []
-    for revision in sets()["sets"].get(name, []):
-        by_scenario = revision["scenarios"]
-        if own := by_scenario.get(scenario, by_scenario.get("*")):
-            found.append({**sets()["defaults"], **own})
-    return found
-
-
-def differences(recorded: Values, values: Values) -> list[str]:
-    """In which values recorded rules differ from those of a set."""
-    defaults = sets()["defaults"]
-    pairs = {key: (recorded.get(key, defaults.get(key)), value) for key, value in values.items()}
-    return [f"{key} is {json.dumps(a)}, not {json.dumps(b)}" for key, (a, b) in pairs.items() if a != b]
-
-
-def values_of(run: Run) -> tuple[Values | None, list[str]]:
-    """The values by which a run is judged, and how its recorded rules differ from every revision of their set.
-
-    A run is judged by the revision that it recorded; if it recorded none of them, by the newest.
-    """
-    recorded = run.start.get("rules") or {}
-    revisions = known_values(str(recorded.get("name")), str(recorded.get("scenario")))
-    if not revisions:
-        return None, [f"the auditor knows no rules {recorded.get('name')!r} of {recorded.get('scenario')!r}"]
-    apart = [differences(recorded, values) for values in revisions]
-    best = min(range(len(apart)), key=lambda k: (len(apart[k]), -k))
-    return (revisions[best], []) if not apart[best] else (revisions[-1], apart[-1])
 
 
 def judge_run(run: Run, values: Values) -> list[Rule]:
@@ -185,7 +153,7 @@ def _played(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
         yield _rule(run, "warm-up samples", warm, f"at most {values['warmup']}", warm <= values["warmup"])
     done = [i for i in asked if i.answered_s is not None]
     yield _rule(run, "queries", len(asked), f"at least {values['min_queries']}", len(asked) >= values["min_queries"])
-    latency = np.array([i.answered_s - i.asked_s for i in done if i.asked_s is not None])  # type: ignore[operator]
+    latency = waits_s(done)
     if (least := values["min_duration_s"]) > 0:
         begins = [i.asked_s for i in asked if i.asked_s is not None]
         lasted = max((i.answered_s or 0.0 for i in done), default=0.0) - min(begins, default=0.0)
@@ -332,69 +300,3 @@ def _stamps(run: Run) -> Iterator[Rule]:
         late += one.answered_s is not None and off > one.answered_s + slack
     yield _rule(run, "spans that begin before they were issued", early, 0, early == 0)
     yield _rule(run, "spans that end after their answer arrived", late, 0, late == 0)
-
-
-def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
-    """The rules about a session as a whole. ``each`` holds the plain figures of its runs by name, if they were made."""
-    found: list[Rule] = []
-    purposes = Counter(run.purpose for run in runs)
-    if values["session"] or len(runs) > 1:
-        asked = ("performance", "power") if values["session"] or purposes["power"] else ("performance",)
-        for purpose in asked:
-            count = purposes[purpose]
-            found.append(
-                Rule("", f"runs for {purpose}", str(count), f"at least {values['trials']}", count >= values["trials"])
-            )
-    if values["session"] and any("accuracy" in name for name in values["reports"]):
-        count = purposes["accuracy"]
-        found.append(Rule("", "runs for accuracy", str(count), "at least 1", count >= 1))
-    names = {str(run.start.get("configuration", "")) for run in runs}
-    found.append(
-        Rule("", "configurations of the runs", clean(", ".join(sorted(names)) or "none"), "one", len(names) == 1)
-    )
-    devices = {json.dumps(run.start["device"], sort_keys=True) for run in runs}
-    found.append(Rule("", "devices, as they were declared in the runs", str(len(devices)), "one", len(devices) == 1))
-    if values["trial_tolerance"] is not None:
-        found += _trials(runs, values["trial_tolerance"], each)
-    return found + _answers(runs)
-
-
-TRIED: dict[str, tuple[str, ...]] = {
-    "execution_time_s": ("performance",),
-    "active_power_w": ("power",),
-    "average_power_w": ("power",),
-}
-
-
-def _trials(runs: list[Run], most: float, each: dict[str, Figures]) -> list[Rule]:
-    found = []
-    for key, purposes in TRIED.items():
-        values = [
-            each[r.path.name][key].value for r in runs if r.purpose in purposes and key in each.get(r.path.name, {})
-        ]
-        if len(values) > 1:
-            mean = sum(values) / len(values)
-            apart = max(abs(v - mean) for v in values) / abs(mean) if mean else math.inf
-            found.append(
-                Rule("", f"{key} of each trial from the mean", f"{apart:.3%}", f"at most {most:.0%}", apart <= most)
-            )
-    return found
-
-
-def _answers(runs: list[Run]) -> list[Rule]:
-    """Answers for speed are those for accuracy, but for a few that leave the accuracy as it is."""
-    by_purpose: dict[str, dict[str, Any]] = defaultdict(dict)
-    for run in runs:
-        for issue in issues(run):
-            if not issue.warmup and issue.output is not None:
-                by_purpose[run.purpose].setdefault(issue.sample, answered(issue.output))
-    speed, quality = by_purpose["performance"], by_purpose["accuracy"]
-    both = [s for s in speed if s in quality]
-    if not both:
-        return []
-    label = dict(zip(*(column(runs[0].tables["samples"], name) for name in ("id", "label")), strict=True))
-    other = sum(speed[s] != quality[s] for s in both)
-    step = abs(sum((speed[s] == label.get(s)) - (quality[s] == label.get(s)) for s in both)) / len(both)
-    ok = other == 0 or (other <= CHANGED * len(both) and step <= ACCURACY_STEP)
-    allowed = "0, or 10% with accuracies within 1%"
-    return [Rule("", "samples answered otherwise for speed than for accuracy", f"{other} of {len(both)}", allowed, ok)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, INK, TRACE, Floats, margins, new_figure
+from reports.figures.style import COLOURS, INK, TRACE, Floats, key_beside, log_axis, panel_pair
 from reports.format import prefix, quantity_text
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Quantity
@@ -20,25 +20,26 @@ def execution_figure(times_s: Floats, quantities: Mapping[FigureKey, Quantity]) 
         return None
     factor, unit = prefix(float(np.median(np.abs(times))), "s")
     x = times * factor
-    figure = new_figure(4.2)
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[1.2, 1.0])
-    margins(figure, top=0.35, gap=0.2)
+    figure, left, right = panel_pair(0.16)
     wide = x[0] > 0 and x[-1] / np.median(x) > 50
     count = int(np.clip(np.sqrt(len(x)), 8, 60))
     room = max(0.02 * (x[-1] - x[0]), 1e-3 * abs(x[-1]), 1e-9)
     low, high = (x[0] * 0.9, x[-1] * 1.1) if wide else (x[0] - room, x[-1] + room)
     edges = np.geomspace(low, high, count + 1) if wide else np.linspace(low, high, count + 1)
-    upper.hist(x, bins=edges, color=COLOURS["inference"], alpha=0.75, edgecolor="white", linewidth=0.4)
-    upper.set_ylabel("inferences")
-    upper.yaxis.get_major_locator().set_params(integer=True)
-    upper.set_title(f"execution time per inference, n = {len(x)}")
+    left.hist(x, bins=edges, color=COLOURS["inference"], alpha=0.75, edgecolor="white", linewidth=0.4)
+    left.set_xlabel(unit)
+    left.yaxis.get_major_locator().set_params(integer=True)
+    left.set_title(f"inferences by execution time, n = {len(x)}")
     at = np.unique(np.linspace(0, len(x) - 1, min(len(x), 500)).astype(int))
-    lower.step(x[at], (at + 1) / len(x), where="post", color=TRACE, linewidth=1.2)
-    lower.set(ylim=(0, 1.04), ylabel="share at most", xlabel=unit)
-    if wide:
-        lower.set_xscale("log")
-        lower.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
-    _percentiles((upper, lower), quantities, factor)
+    right.step(x[at], (at + 1) / len(x), where="post", color=TRACE, linewidth=1.2)
+    right.set(ylim=(0, 1.04), xlabel=unit)
+    right.set_title("share that took no longer")
+    for axis, most in ((left, 4), (right, 2)):  # times that differ in the last digits alone have long labels
+        axis.xaxis.get_major_locator().set_params(nbins=most)
+        if wide:
+            log_axis(axis.xaxis, axis.set_xscale)
+    _percentiles((left, right), quantities, factor)
+    key_beside(figure, (left,))
     return figure
 
 
@@ -52,6 +53,6 @@ def _percentiles(axes: tuple[Any, Any], quantities: Mapping[FigureKey, Quantity]
             continue
         for axis in axes:
             axis.axvline(q.value * factor, color=colour, linestyle=dash, linewidth=1.3, zorder=4)
-        axes[0].plot([], [], color=colour, linestyle=dash, label=f"{label}: {quantity_text(q)}")
-    if axes[0].get_legend_handles_labels()[0]:
-        axes[0].legend(loc="upper right")
+        text = f"{label}: {quantity_text(q)}"
+        text = text if len(text) <= 26 else text.replace(": ", "\n", 1).replace(" (", "\n(", 1)
+        axes[0].plot([], [], color=colour, linestyle=dash, label=text)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, INK, LIMIT, MUTED, TRACE, Floats, key_beside, log_axis, panel_pair
+from reports.figures.style import COLOURS, INK, LIMIT, MUTED, PAIR_IN, TRACE, Floats, key_beside, log_axis, panel_pair
 from reports.format import prefix
+from rig.analysis.quantity import Quantity
 from rig.analysis.solving.gap import THRESHOLDS
 from rig.analysis.solving.solves import Solve
 from rig.analysis.solving.targets import by_preference
@@ -23,8 +24,11 @@ _DASHES = (("-", COLOURS["inference"]), ((0, (5, 2)), COLOURS["postprocess"]), (
 Path = tuple[Floats, Floats]
 
 
-def solver_figure(solves: Sequence[Solve]) -> Any:
-    """Return the best gap so far over the time of each solve, and the share at each threshold; None without data."""
+def solver_figure(solves: Sequence[Solve], runtime_w: Quantity | None = None) -> Any:
+    """Return the best gap so far over the time of each solve, and the share at each threshold; None without data.
+
+    With the power over the runtime, a second axis is energy: as in the figures, this power times the time.
+    """
     target, own = _target(solves)
     paths = [_path(s, s.targets[target]) for s in own]
     paths = [(t, g) for t, g in paths if len(t)]
@@ -48,8 +52,20 @@ def solver_figure(solves: Sequence[Solve]) -> Any:
         else:
             axis.set_xlim(0.0, 1.05 * last * factor)
         axis.set_xlabel(f"time of the solve, {unit}")
+        if runtime_w is not None and runtime_w.value > 0:
+            _energy_axis(axis, runtime_w.value / factor, math.sqrt(first * last) * runtime_w.value)
+            figure.subplots_adjust(top=1 - 0.72 / PAIR_IN)
     key_beside(figure, (left, right))
     return figure
+
+
+def _energy_axis(axis: Any, watts: float, about_j: float) -> None:
+    """Energy above the panel, at ``watts`` joules for each step of the axis of time."""
+    factor, unit = prefix(about_j, "J")
+    above = axis.secondary_xaxis("top", functions=(lambda t: t * watts * factor, lambda e: e / (watts * factor)))
+    above.set_xlabel(f"energy of the solve, {unit}")
+    above.xaxis.set_major_formatter(lambda v, _: f"{v:g}")
+    above.xaxis.set_minor_formatter(lambda v, _: "")
 
 
 def _target(solves: Sequence[Solve]) -> tuple[str, list[Solve]]:

@@ -21,7 +21,7 @@ from rig.types import Bools
 
 _ANSWERS = 400  # drawn one by one; more are drawn by columns
 _COLUMNS = 600
-_ON, _OFF, _SCENE = COLOURS["inference"], COLOURS["preprocess"], "#e3e7ec"
+_ON, _OFF, _SCENE = COLOURS["inference"], COLOURS["preprocess"], GRID
 _LANE = 0.86  # of the room of a class
 _UNSEEN = 0.004  # of it, the height of a hairline
 _TOP_IN, _RIGHT_IN, _BOTTOM_IN = 0.34, 0.27, 0.55
@@ -39,9 +39,9 @@ def stream_figure(series: Series, quantities: Mapping[FigureKey, Quantity]) -> A
     metered = any(len(r.watts) for r in series.rails)
     left_in = 0.25 + 0.075 * max(6, *(len(_short(c)) for c in shown.rows))
     names, upright, names_in = _names(shown, WIDTH_IN - left_in - _RIGHT_IN)
-    lanes_in = len(shown.rows) * float(np.clip(2.8 / len(shown.rows), 0.28, 0.7))
+    lanes_in = len(shown.rows) * float(np.clip(2.0 / len(shown.rows), 0.28, 0.6))
     part = len(stream.onset_s) > len(shown.onset_s)
-    heights = [names_in, lanes_in, 0.42, *([1.5] if metered else []), *([0.4] if part else [])]
+    heights = [names_in, lanes_in, 0.42, *([1.05] if metered else []), *([0.4] if part else [])]
     gaps = [0.0, 0.09, *([0.16] if metered else []), *([0.72] if part else [])]
     axes = _stacked(left_in, heights, gaps)
     _name_scenes(axes[0], shown, names, 90.0 if upright else 0.0)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]
 
-WIDTH_IN = 9.2
-PAIR_IN, KEY_IN = 3.9, 1.95
+WIDTH_IN, HALF_IN = 9.2, 4.6
+"""Widths of pictures: of one that fills the page, and of one that stands beside another or fills a telephone."""
+PAIR_IN, KEY_IN = 2.95, 1.95
 """Height of two panels side by side, and the width of the key beside them."""
 INK, MUTED, GRID = "#1a1f26", "#5b6570", "#d9dee3"
 TRACE = "#0b3c5d"
@@ -32,6 +34,8 @@ COLOURS = {  # Okabe and Ito's palette, told apart by colour-blind readers
     "warm-up": "#7a6a53",
     "mark": "#d55e00",
 }
+HUES = tuple(COLOURS[name] for name in ("inference", "preprocess", "postprocess", "solve", "load", "mark", "warm-up"))
+SIM = "#a3195b"
 LIMIT = "#b3420a"  # a bound, and what went past it
 RC: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -59,11 +63,11 @@ RC: dict[Any, Any] = {
 }
 
 
-def new_figure(height_in: float) -> Any:
-    """Return an empty figure with the width that all figures share."""
+def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Any:
+    """Return an empty figure of one of the two widths."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(WIDTH_IN, height_in), facecolor="white")
+    return Figure(figsize=(width_in, height_in), facecolor="white")
 
 
 def margins(figure: Any, top: float, left: float = 0.8, gap: float = 0.0) -> None:
@@ -95,6 +99,16 @@ def key_beside(figure: Any, axes: Sequence[Any]) -> None:
     figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, borderaxespad=0.0, fontsize=8)
 
 
+def key_below(figure: Any, labels: Sequence[str]) -> None:
+    """The names of the parts of bars, in the order of ``HUES``, at the foot of a half-width picture."""
+    from matplotlib.patches import Patch
+
+    told = [textwrap.shorten(label, 38, placeholder=" …") for label in labels]
+    handles = [Patch(color=HUES[k % len(HUES)], label=label) for k, label in enumerate(told)]
+    place = {"loc": "lower left", "bbox_to_anchor": (0.02, 0.0), "borderaxespad": 0.2}
+    figure.legend(handles=handles, ncols=2, fontsize=7.5, handlelength=1.0, **place) if handles else None
+
+
 def log_axis(side: Any, set_scale: Any) -> None:
     """Make an axis logarithmic, with plain numbers at its ticks."""
     set_scale("log")
@@ -118,10 +132,11 @@ def svg_of(figure: Any, name: str, simulated: Set[bool]) -> bytes:
 
     if True in simulated:
         told = "SIMULATED" if False not in simulated else "SIMULATED in part"
-        figure.text(0.995, 0.004, told, ha="right", va="bottom", color="#a3195b", weight="bold")
+        figure.text(0.995, 0.004, told, ha="right", va="bottom", color=SIM, weight="bold", gid="simulated")
     if simulated == {True}:
-        mark = {"ha": "center", "va": "center", "rotation": 18, "size": 64, "weight": "bold"}
-        figure.text(0.5, 0.5, "SIMULATED", color="#a3195b", alpha=0.10, zorder=10, **mark)
+        size = 7 * figure.get_figwidth()
+        mark = {"ha": "center", "va": "center", "rotation": 18, "size": size, "weight": "bold"}
+        figure.text(0.5, 0.5, "SIMULATED", color=SIM, alpha=0.10, zorder=10, **mark)
     out = io.BytesIO()
     canvas: Any = FigureCanvasSVG(figure)
     canvas.print_svg(out, metadata={**dict.fromkeys(("Date", "Creator", "Format", "Type")), "Title": name})

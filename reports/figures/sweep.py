@@ -34,7 +34,7 @@ WANTED = (
 _UNITS = {"s": "s", "w": "W", "j": "J", "hz": "Hz", "v": "V", "a": "A"}
 _LINES = 12  # more are drawn, and not named
 _LETTERS = 34  # of a line of the legend
-_HEIGHT_IN, _LINE_IN, _LETTER_IN = 4.2, 0.125, 0.0625
+_HEIGHT_IN, _LINE_IN, _LETTER_IN = 3.4, 0.125, 0.0625
 _HUES = tuple(COLOURS[name] for name in ("inference", "postprocess", "mark", "solve", "preprocess", "load"))
 _SHAPES = "osD^v<>P"
 _DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
@@ -49,14 +49,13 @@ def sweep_figure(
     quantity's name followed by ``sweep_axes.HALF``. ``varied`` are the columns that span the grid, and ``figures`` the
     columns of figures. The line goes through the mean of repetitions, and each repetition is a point with its own
     interval. ``against`` can also be a quantity, such as the time that a solve really took; a line then follows the key
-    with most values. Costs are shown together with the target's cost.
+    that moves it most. Costs are shown together with the target's cost.
 
     Raises ``UsageError`` for a quantity or key that does not exist.
     """
     quantity = _chosen("plot", plot, list(figures), _likeliest(rows, figures))
-    walked = _widest(rows, varied)
-    key = _chosen("against", against, [*varied, "repetition", *figures], walked)
-    walked = walked if key in figures else key
+    key = _chosen("against", against, [*varied, "repetition", *figures], _widest(rows, varied))
+    walked = _moving(rows, varied, key) if key in figures else key
     shown = [row for row in rows if row.get(quantity) is not None and row.get(key) is not None]
     if not shown:
         return None
@@ -86,6 +85,19 @@ def _widest(rows: Sequence[Row], varied: Sequence[str]) -> str:
     several = [key for key in varied if len(values[key]) > 1]
     plain = [key for key in several if all(isinstance(v, (int, float)) for v in values[key])]
     return max(plain or several, key=lambda key: len(values[key]), default="repetition")
+
+
+def _moving(rows: Sequence[Row], varied: Sequence[str], figure: str) -> str:
+    """The key with which a figure changes most while the other keys stay."""
+
+    def spread(key: str) -> float:
+        alike: dict[tuple[Any, ...], list[float]] = {}
+        for row in rows:
+            if row.get(figure) is not None:
+                alike.setdefault(tuple(row.get(k) for k in varied if k != key), []).append(float(row[figure]))
+        return max((max(values) - min(values) for values in alike.values()), default=0.0)
+
+    return max(varied, key=spread, default="repetition")
 
 
 def _drawn(rows: Sequence[Row], quantity: str, figures: Figures, key: str, others: Sequence[str]) -> Any:

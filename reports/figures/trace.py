@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.style import COLOURS, TRACE, Floats, margins, new_figure
+from reports.figures.style import COLOURS, MUTED, TRACE, Floats, margins, new_figure
 from reports.format import prefix
 from rig.analysis.result import RailSeries, Series
 from rig.terminal import clean
@@ -147,6 +147,9 @@ def _shade(axis: Any, windows: Windows, limits: tuple[float, float]) -> None:
         patch = PathPatch(Path(corners, codes), transform=axis.get_xaxis_transform(), zorder=0.5)
         patch.set(facecolor=colours[name], alpha=0.32, linewidth=0)
         axis.add_patch(patch)
+        if high[0] - low[0] > 0.09 * (limits[1] - limits[0]):  # a name tells what a colour alone does not
+            place = {"transform": axis.get_xaxis_transform(), "ha": "center", "fontsize": 7.5, "color": MUTED}
+            axis.text(0.5 * (low[0] + high[0]), 0.02, clean(name).lstrip("_"), clip_on=True, **place)
 
 
 def _by_column(windows: Windows, first: float, last: float) -> Windows:

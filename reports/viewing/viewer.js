@@ -6,7 +6,7 @@
   const BUTTONS = [["ArrowLeft", "◀", "Earlier"], ["ArrowRight", "▶", "Later"], ["+", "+", "Nearer"], ["-", "−", "Farther"],
     ["Home", "whole", "The whole trace"]];
   const HELP = "drag to zoom, Shift+drag to move, Ctrl+wheel or + and − to zoom, double click for the whole";
-  const LEFT = 72, RIGHT = 26, TOP = 10, BOTTOM = 34, HEIGHT = 340;
+  const LEFT = 72, RIGHT = 26, TOP = 10, BOTTOM = 34, HEIGHT = 280;
 
   // ---- numbers ------------------------------------------------------------------------------
   const prefixOf = size => size > 0 ? PREFIXES.find(([f]) => size >= f) || PREFIXES.at(-1) : [1, ""];
@@ -136,6 +136,11 @@
       pen.fillRect(x(begin), TOP, Math.max(x(end) - x(begin), 1), within.h);
     }
     pen.globalAlpha = 1;
+    pen.fillStyle = colour("--muted"); pen.textAlign = "center"; pen.textBaseline = "bottom";
+    for (const [phase, begin, end] of view.spans) {  // names tell what colours alone do not
+      const [a, b] = [Math.max(x(begin), LEFT), Math.min(x(end), LEFT + within.w)], name = model.phases[phase].name;
+      if (pen.measureText(name).width < b - a - 8) pen.fillText(name, (a + b) / 2, TOP + within.h - 3);
+    }
     pen.fillStyle = colour("--band");
     for (let k = 0; k < view.mean.length && !view.single; k++) {
       if (!isNumber(view.mean[k])) continue;

@@ -111,6 +111,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         *_solving_notes(solves, terms),
         *remarks_of(run),
     ]
+    timebases = {device.clock.name: device} | {r.timebase.clock.name: r.timebase for r in rails}
     return Result(
         run_id=run.start.run_id,
         run_digest=run.digest,
@@ -120,8 +121,8 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         quantities=figures,
         refusals=tuple(refusals),
         notes=tuple(dict.fromkeys(notes)),
-        clocks=_clocks(device, rails),
-        series=_series(activity, readings, queries, stream, solves),
+        clocks=_clocks(timebases),
+        series=_series(run, timebases, activity, readings, queries, stream, solves),
         validity=judge(
             terms,
             queries,
@@ -190,8 +191,7 @@ def _solving_notes(solves: list[Solve], terms: Terms) -> Iterator[str]:
     return solving_notes(solves, terms.gap_times_known, terms.solves_to_gap, terms.workload_notes)
 
 
-def _clocks(device: Timebase, rails: list[AlignedRail]) -> dict[str, ClockSummary]:
-    timebases = {device.clock.name: device} | {r.timebase.clock.name: r.timebase for r in rails}
+def _clocks(timebases: Mapping[str, Timebase]) -> dict[str, ClockSummary]:
     return {
         name: ClockSummary(name, t.method, t.sigma_s, t.rate - 1.0, t.rate_sigma, t.brackets, dict(t.considered))
         for name, t in timebases.items()
@@ -199,8 +199,15 @@ def _clocks(device: Timebase, rails: list[AlignedRail]) -> dict[str, ClockSummar
 
 
 def _series(
-    activity: Activity, readings: list[Readings], queries: Queries, stream: Stream | None, solves: list[Solve]
+    run: Run,
+    timebases: Mapping[str, Timebase],
+    activity: Activity,
+    readings: list[Readings],
+    queries: Queries,
+    stream: Stream | None,
+    solves: list[Solve],
 ) -> Series:
+    reads = {name: t.residuals(run.brackets(name), run.start.t0_ns) for name, t in timebases.items()}
     return Series(
         rails=tuple(RailSeries(r.rail.name, r.start_s, r.end_s, np.where(r.ok, r.watts, np.nan)) for r in readings),
         phase_windows_s={name: p.windows_s for name, p in activity.phases.items()},
@@ -212,4 +219,5 @@ def _series(
         latency_s=queries.latency_s(),
         stream=stream,
         solves=tuple(solves),
+        clock_reads={name: rows for name, rows in reads.items() if len(rows)},
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rig.analysis.figure_key import Figures
+from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.quantity import Quantity
 from rig.analysis.refusal import Refusal
 from rig.analysis.service.change_detection import Stream
 from rig.analysis.solving.solves import Solve
@@ -58,6 +59,10 @@ class Series:
     """From request to completion, in the same order; shape (n,)."""
     stream: Stream | None
     solves: tuple[Solve, ...]
+    clock_reads: Mapping[str, Floats] = field(default_factory=dict)
+    """Of each clock that was read, shape (k, 3): second, difference from its fit, half of the round trip."""
+    trials: Mapping[FigureKey, tuple[Quantity, ...]] = field(default_factory=dict)
+    """Of several trials, the figures that the rules compare, one for each trial."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from rig.analysis.catalogue import CATALOGUE
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.quantity import Quantity
 from rig.analysis.refusal import Refusal
 from rig.analysis.result import Result
 from rig.analysis.service.queries import queries_of
@@ -24,6 +25,12 @@ NOISY = 0.1
 """Largest share of the samples whose answers may differ because of the noise of a chip."""
 ALIKE = 0.01
 """Relative difference of accuracies that is allowed where answers differ (TEST01's second criterion)."""
+COMPARED = (
+    ("performance", FigureKey("execution_time_s")),
+    ("power", FigureKey("active_power_w")),
+    ("power", FigureKey("average_power_w")),
+)
+"""The figures that are compared between trials, with the purpose of the runs that give them."""
 CACHED = 0.9
 """A repeated sample shows a cache if it takes less than this share of its time among others (TEST04: 10 %)."""
 
@@ -135,19 +142,19 @@ def _reported(figures: Figures, refusals: Sequence[Refusal], rules: Rules) -> It
 
 def _within(by: Mapping[str, list[Part]], tolerance: float) -> Iterator[Check]:
     """Every trial is near the mean of all, for the figures that are reported."""
-    for purpose, name in (
-        ("performance", "execution_time_s"),
-        ("power", "active_power_w"),
-        ("power", "average_power_w"),
-    ):
-        key = FigureKey(name)
-        values = [p.result.quantities[key].value for p in by[purpose] if key in p.result.quantities]
-        if len(values) > 1:
-            mean = sum(values) / len(values)
-            worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
-            yield Check(
-                f"{name} of each trial from the mean", f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance
-            )
+    for key, trials in trial_figures(by).items():
+        values = [q.value for q in trials]
+        mean = sum(values) / len(values)
+        worst = max(abs(v - mean) for v in values) / abs(mean) if mean else 0.0
+        rule = f"{key} of each trial from the mean"
+        yield Check(rule, f"{worst:.3%}", f"at most {tolerance:.0%}", worst <= tolerance)
+
+
+def trial_figures(by: Mapping[str, list[Part]]) -> dict[FigureKey, tuple[Quantity, ...]]:
+    """Return the figures that are compared between trials, of each trial, where there are several."""
+    figures = {name: [part.result.quantities for part in parts] for name, parts in by.items()}
+    found = {key: tuple(f[key] for f in figures[purpose] if key in f) for purpose, key in COMPARED}
+    return {key: trials for key, trials in found.items() if len(trials) > 1}
 
 
 def _same_answers(by: Mapping[str, list[Part]]) -> Iterator[Check]:

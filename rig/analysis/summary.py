@@ -18,7 +18,15 @@ from rig.analysis.power.energy import energy_figures
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.result import Result
 from rig.analysis.rule_set import is_known
-from rig.analysis.session_rules import ACCURACY, Part, by_purpose, configuration_of, session_checks, trial_checks
+from rig.analysis.session_rules import (
+    ACCURACY,
+    Part,
+    by_purpose,
+    configuration_of,
+    session_checks,
+    trial_checks,
+    trial_figures,
+)
 from rig.analysis.solving.solves import RUNTIME, gap_energies
 from rig.analysis.verdict import Check
 from rig.recording.session import SizeProbe
@@ -61,6 +69,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
             requested_s=served.requested_s,
             latency_s=served.latency_s,
             execution_times_s=served.execution_times_s,
+            trials=trial_figures(by),
         ),
         validity=validity,
     )
@@ -94,6 +103,7 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         refusals=tuple(dict.fromkeys(r for _, _, result in sessions for r in result.refusals)),
         notes=tuple(dict.fromkeys([about, *(note for _, _, result in sessions for note in result.notes)])),
         validity=validity,
+        series=replace(first.series, trials=trial_figures(by)),
     )
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import Result
 from rig.analysis.session_rules import Part
@@ -151,6 +152,15 @@ def test_a_trial_far_from_the_mean_is_named(summary: Summarise, last_s: float, w
     rules = Rules("test", "x", "a test", submittable=True, trial_tolerance=0.05)
     found = summary(*trials(0.1, 0.1, last_s), rules=rules)
     assert failed(found) == [("execution_time_s of each trial from the mean", w) for w in worst]
+
+
+def test_the_figure_of_each_trial_is_kept_for_the_picture(summary: Summarise) -> None:
+    kept = summary(*trials(0.1, 0.11, 0.12)).series.trials
+    assert [q.value for q in kept[FigureKey("execution_time_s")]] == pytest.approx([0.1, 0.11, 0.12])
+
+
+def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
+    assert summary(*trials(0.1)).series.trials == {}
 
 
 # ---- the same answers ----------------------------------------------------------------------

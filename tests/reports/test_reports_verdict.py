@@ -56,20 +56,33 @@ def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str]
         assert found in failing[name].replace("\u00a0", " ")
 
 
-def test_rules_of_a_session_stand_with_their_run(failing: dict[str, str]) -> None:
+def test_rules_of_a_session_stand_with_their_run() -> None:
     verdict = verdict_of(made_up_validity(LATE, KEPT, IDLE, WHOLE))
     assert verdict is not None
     assert [rule.rule for rule in verdict.failed] == [LATE.rule, IDLE.rule]
-    assert [(group.heading, [rule.rule for rule in group.rules]) for group in verdict.passed] == [
-        ("session as a whole: 2 of 2 rules passed", ["the run", "runs for power"]),
-        ("performance: 1 of 2 rules passed", ["duration"]),
+    assert [rule.rule for rule in verdict.passed] == ["the run", KEPT.rule, WHOLE.rule]
+
+
+def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() -> None:
+    runs = ("accuracy", "power-1", "power-2", "power-3")
+    everywhere = [Check(f"{run}: device and meters", "simulator", "hardware", False) for run in runs]
+    in_some = [Check(f"{run}: idle", "1 s", "at least 2 s", False) for run in runs[1:]]
+    in_two = [Check(f"{run}: gap", found, "0", False) for run, found in zip(runs, "1221", strict=True)]
+    verdict = verdict_of(made_up_validity(*everywhere, *in_some, *in_two))
+    assert verdict is not None
+    assert verdict.failures == 11
+    assert [(rule.rule, rule.found) for rule in verdict.failed] == [
+        ("all 4 runs: device and meters", "simulator"),
+        ("power-1 to power-3, 3 runs: idle", "1 s"),
+        ("accuracy, power-3: gap", "1"),
+        ("power-1, power-2: gap", "2"),
     ]
 
 
-def test_rules_of_one_run_have_no_heading() -> None:
+def test_a_rule_of_one_run_stands_as_it_is() -> None:
     verdict = verdict_of(made_up_validity(Check("time of sample a: b repeated", "1", "0.9", True)))
     assert verdict is not None
-    assert [group.heading for group in verdict.passed] == [""]
+    assert [rule.rule for rule in verdict.passed] == ["the run", "time of sample a: b repeated"]
     assert verdict.failed == ()
 
 

@@ -1,4 +1,4 @@
-"""The six boxes of the workflow, the versions beside the baselines, and the configuration, as a reader sees them."""
+"""The boxes of the workflow, the versions beside the baselines, and the configuration, as a reader sees them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from msgspec import structs
 
 from reports.sections import algorithm, timing
 from reports.session import members
-from reports.workflow import BOXES, box_of, workflow
+from reports.workflow import box_of, workflow
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
+from rig.recording.records import ImportRecord
 from rig.recording.session import bind
 from rig.recording.writer import Recorder
 from scenarios.workloads.qubo_mis.workload import open_workload
@@ -20,16 +21,21 @@ from tests.support.made_up import made_up, q
 from tests.support.start_lines import start
 
 
-def test_there_are_the_six_boxes_of_the_text_and_each_says_whether_it_was_timed_and_powered() -> None:
+def test_of_an_import_nobody_recorded_where_its_data_came_from() -> None:
     found = made_up()
+    imported = structs.replace(found.start, imported=ImportRecord(format="plain-csv"))
+    assert "Data initialization" not in [box.title for box in workflow(replace(found, start=imported))]
+
+
+def test_a_box_stands_for_what_was_recorded_and_says_where_it_ran_and_whether_it_was_timed_and_powered() -> None:
+    found = declared(made_up(), phases=["inference", "preprocess"])
     power = {FigureKey("active_power_w", "inference"): q(1e-3, "W")}
     boxes = workflow(replace(found, quantities=found.quantities | power))
-    assert [box.title for box in boxes] == list(BOXES)
-    states = {box.title: (box.kind, box.lines[0]) for box in boxes}
-    assert states["Inference"] == ("timed", "timed and powered")
-    assert states["On-device preprocessing"] == ("timed", "timed, not powered")
-    for title in ("Data initialization", "Host pre-processing", "Data loading", "Post-processing"):
-        assert states[title] == ("untimed", "neither timed nor powered")
+    assert [(box.title, box.where, box.timed, box.powered) for box in boxes] == [
+        ("Data initialization", "host", False, False),
+        ("On-device preprocessing", "device", True, False),
+        ("Inference", "device", True, True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +63,8 @@ def test_what_the_device_declares_of_a_box_and_a_phase_that_never_ran_are_told()
         made_up(), details={"workflow": {"Host pre-processing": "events are encoded"}}, phases=["inference", "decode"]
     )
     lines = {box.title: box.lines for box in workflow(found)}
-    assert lines["Host pre-processing"] == ("neither timed nor powered", "events are encoded")
-    assert lines["Post-processing"] == ("neither timed nor powered", "decode: declared, none recorded")
+    assert lines["Host pre-processing"] == ("events are encoded",)
+    assert lines["Post-processing"] == ("decode: declared, none recorded",)
 
 
 def test_the_versions_of_the_published_baselines_stand_beside_those_of_the_device() -> None:

@@ -178,12 +178,20 @@ def test_a_name_of_others_is_no_formula_of_a_spreadsheet(made: Submitted) -> Non
 
 def test_the_page_has_the_rows_and_the_six_sections(made: Submitted) -> None:
     for page, text in ((p, (made.path / p).read_text()) for p in ("report.html", "report.md")):
-        assert all(row.name in text.replace("\\", "") for row in made.document.configurations), page
+        said = text.replace("\\", "")
+        assert all(part in said for row in made.document.configurations for part in row.name.split(", ")), page
         assert all(section in text for section in ("System architecture", "Algorithm", "Workflow", "Results"))
         assert "lab@example.org" in text
         assert "Missing:" not in text
         assert "derived/" not in text  # a link that leads nowhere
     assert (made.path / made.document.configurations[1].page).is_file()
+
+
+def test_what_names_of_rows_have_in_common_is_said_once(made: Submitted) -> None:
+    page, (first, second) = (made.path / "report.html").read_text(), made.document.configurations
+    shared, own = first.name.rsplit(", ", 1)
+    assert f"Configurations of {shared}, one row each" in page
+    assert f">{own}</a>" in page and f">{second.name.removeprefix(f'{shared}, ')}</a>" in page
 
 
 # ---- what only the submitter knows --------------------------------------------------------

@@ -46,6 +46,15 @@ class Timebase:
         since: Floats = np.asarray(ticks - self.ref_tick, dtype=np.float64)
         return self.ref_s + since * (self.rate / self.clock.tick_hz)
 
+    def residuals(self, brackets: Sequence[Bracket], t0_ns: int) -> Floats:
+        """Return of each reading of the clock its second, its difference from this map, and half its round trip.
+
+        The shape is (k, 3), all in seconds.
+        """
+        middle_s, half_s = _round_trips(brackets, t0_ns)
+        ticks = np.array([b.tick for b in brackets], dtype=np.int64)
+        return np.column_stack([middle_s, middle_s - self.seconds(ticks), half_s])
+
     def sigma_at(self, t_s: float) -> float:
         """Return the standard uncertainty of the map at a moment of the run."""
         return math.hypot(self.sigma_s, self.rate_sigma * (t_s - self.ref_s))
@@ -79,10 +88,9 @@ def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arri
     """
     if not brackets:
         raise ValueError(f"clock {clock.name} was never read")
-    rows = np.array([(b.before_ns - t0_ns, b.after_ns - t0_ns) for b in brackets], dtype=float) * 1e-9
+    middle, half = _round_trips(brackets, t0_ns)
     base_tick = brackets[0].tick
     ticks = np.array([b.tick - base_tick for b in brackets], dtype=float) / clock.tick_hz
-    half, middle = 0.5 * (rows[:, 1] - rows[:, 0]), rows.mean(axis=1)
     quick = _quickest(middle, half)
     x, y, h = ticks[quick], middle[quick], half[quick]
     floor = float(half.min()) / math.sqrt(3.0)
@@ -105,6 +113,12 @@ def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arri
         brackets=len(brackets),
         considered={"brackets": sigma},
     )
+
+
+def _round_trips(brackets: Sequence[Bracket], t0_ns: int) -> tuple[Floats, Floats]:
+    """Middles and halves of the round trips, in seconds of the run, shapes (k,)."""
+    rows = np.array([(b.before_ns - t0_ns, b.after_ns - t0_ns) for b in brackets], dtype=float).reshape(-1, 2) * 1e-9
+    return rows.mean(axis=1), 0.5 * (rows[:, 1] - rows[:, 0])
 
 
 def _quickest(middle: Floats, half: Floats) -> NDArray[np.int64]:

@@ -91,6 +91,18 @@ def test_a_later_start_of_the_host_clock_changes_no_second(t0_ns: int, length_s:
     )
 
 
+def test_readings_lie_about_the_map_within_half_of_their_round_trips_and_the_slow_way_shows() -> None:
+    """With no way back, every reading is latched at the end of its round trip: half of it after the middle."""
+    brackets = Wire(rate=1e-4, jitter_s=1e-3, there_s=1e-4, back_s=0.0).read(np.linspace(0.0, 40.0, 200))
+    ideal = Timebase(CLOCK, 0, -7.0, 1.0 / 1.0001, 0.0, 0.0, "ideal")
+    second, residual, half = ideal.residuals([b for b in brackets if b.after_ns > b.before_ns], 0).T
+    assert np.all(np.diff(second) > 0)
+    assert np.all(np.abs(residual) <= half + 1.0 / HZ)
+    one_way = Wire(there_s=2e-3, back_s=0.0, rate=1e-4).read([1.0, 2.0])
+    found = ideal.residuals(one_way, 0)
+    assert found[:, 1] == pytest.approx(-found[:, 2], abs=1.0 / HZ)
+
+
 def test_drift_is_found_to_half_a_ppm_in_forty_seconds_of_a_jittering_link() -> None:
     wrong, stated = [], []
     for seed in range(30):

@@ -1,0 +1,149 @@
+"""A page is read in three screens: what stands unfolded is short, in order, and readable without colour or a mouse."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from reports.render import render
+from reports.result_tables import key_figures
+from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.result import Result
+from rig.analysis.solving.solves import RUNTIME, Solve
+from tests.support.made_up import made_up, made_up_validity, q
+
+TIME = FigureKey("execution_time_s")
+
+
+class Unfolded(HTMLParser):
+    """Collects the words that stand outside of what is folded away, and the levels of all headings."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.levels: list[int] = []
+        self.within: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("details", "summary", "svg", "script", "style"):
+            self.within.append(tag)
+        if re.fullmatch("h[1-6]", tag):
+            self.levels.append(int(tag[1]))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.within:
+            self.within.remove(tag)
+
+    def handle_data(self, data: str) -> None:
+        hidden = set(self.within) - {"summary"}
+        if not hidden or ("summary" in self.within and not hidden - {"details"}):
+            self.words += data.split()
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return page_of(replace(made_up(), validity=made_up_validity()))
+
+
+def page_of(result: Result) -> str:
+    return render(None, result)["report.html"].decode()
+
+
+def test_what_stands_unfolded_is_short_and_says_everything_once(page: str) -> None:
+    shown = Unfolded(page)
+    assert len(shown.words) < 500
+    text = " ".join(shown.words)
+    for section in ("1. System architecture", "2. Algorithm", "3. Workflow", "4. Timing", "5. Power", "6. Results"):
+        assert text.count(section) == 1
+
+
+def test_headings_come_in_order(page: str) -> None:
+    levels = Unfolded(page).levels
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_the_verdict_the_key_figures_and_the_trace_come_before_the_sections(page: str) -> None:
+    places = [page.index(text) for text in ("✓ VALID", 'class="card', "trace-model", "1. System architecture")]
+    assert places == sorted(places)
+    assert page.count('class="card') - page.count('class="cards') == 6
+
+
+def test_the_six_figures_leave_out_details_and_what_is_absent() -> None:
+    served = made_up()
+    keys = [key.quantity for key in key_figures(served)]
+    assert "dynamic_energy_per_inference_j" not in keys
+    more = Figures({**served.quantities, FigureKey("idle_power_w"): q(3e-4, "W")})
+    keys = [key.quantity for key in key_figures(replace(served, quantities=more))]
+    assert keys[1:4] == ["execution_time_s", "idle_power_w", "active_power_w"]
+
+
+def test_every_picture_has_words_for_who_does_not_see_it_and_can_be_reached_by_keyboard(page: str) -> None:
+    pictures = re.findall(r"<svg [^>]*>", page)
+    assert len(pictures) == page.count('<div class="picture" tabindex="0">') > 2
+    assert all(re.search(r'role="img" aria-label="[A-Z][^"]{20,}"', svg) for svg in pictures)
+
+
+def test_pictures_take_their_ink_and_paper_from_the_page(page: str) -> None:
+    pictures = "".join(re.findall(r"<svg .*?</svg>", page, re.S))
+    assert "var(--ink)" in pictures and "var(--paper)" in pictures and "var(--line)" in pictures
+    assert not re.search(r"(fill|stroke): #(ffffff|1a1f26|5b6570|d9dee3|0b3c5d)", pictures)
+
+
+def test_an_instrument_that_states_no_accuracy_is_said_to_without_unfolding() -> None:
+    said = "instrument uncertainty not stated"
+    assert said in " ".join(Unfolded(page_of(made_up())).words)
+
+
+# ---- pictures of what came of several runs and clocks ---------------------------------------
+
+
+def picture(result: Result, name: str) -> str:
+    found = render(None, result).get(f"figures/{name}.svg", b"").decode()
+    return " ".join(re.findall(r"<text[^>]*>([^<]*)<", found))
+
+
+def test_trials_stand_against_what_the_rules_allow() -> None:
+    result = made_up()
+    trials = {TIME: tuple(q(value, "s", 0.001) for value in (0.9, 0.91, 0.95))}
+    several = replace(result, series=replace(result.series, trials=trials))
+    assert "3 trials, farthest 3.3 %" in picture(several, "trials")
+    assert picture(result, "trials") == ""
+
+
+def test_readings_of_a_clock_stand_about_its_fit() -> None:
+    result = made_up()
+    reads = {"meter": np.column_stack([np.arange(40.0), np.linspace(-1e-5, 1e-5, 40), np.full(40, 5e-5)])}
+    said = picture(replace(result, series=replace(result.series, clock_reads=reads)), "clocks")
+    assert "meter: 40 readings" in said and "sigma 80 µs" in said
+    assert picture(result, "clocks") == ""
+
+
+def test_energy_is_divided_by_phase_and_rail_where_there_are_several() -> None:
+    parts = {("inference", ""): 3e-6, ("inference", "core"): 2e-6, ("inference", "io"): 1e-6, ("preprocess", ""): 5e-6}
+    figures = {FigureKey("energy_per_inference_j", phase, rail): q(x, "J", 1e-8) for (phase, rail), x in parts.items()}
+    said = picture(replace(made_up(), quantities=Figures(figures)), "energy")
+    assert "inference: 3.000 ± 0.020 µJ" in said and "preprocess: 5.000" in said and "core" in said
+    assert picture(made_up(), "energy") == ""
+
+
+def test_each_key_figure_has_one_bar_of_its_sources() -> None:
+    said = picture(made_up(), "budget")
+    assert "1 noise" in said and "2 gain" in said
+    assert said.count(": ±") == 5
+
+
+def test_gaps_stand_against_energy_where_power_was_measured() -> None:
+    result = made_up()
+    at, costs = np.array([0.1, 0.2]), np.array([-30.0, -40.0])
+    one = Solve("p", 0.5, 0.5, -40.0, -40.0, 0, True, at, costs, {"official": -40.0})
+    solved = replace(result, series=replace(result.series, solves=(one,)))
+    assert "energy" not in picture(solved, "solver")
+    powered = replace(solved, quantities=result.quantities | {RUNTIME: q(2.0, "W")})
+    assert "energy of the solve, mJ" in picture(powered, "solver")
