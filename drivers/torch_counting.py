@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rig.network.counting import Synapses, active, convolution, linear, memory_of
 from rig.network.description import Activity, Counts, Layer, Memory, NetworkInfo
 
 _ACTIVATIONS = ("ReLU", "Sigmoid")
-Rows = list[Counts]
+_WAITING_BYTES = 1 << 18
+"""How much of the inputs of one part waits to be counted."""
+Count = Callable[[NDArray[Any]], Mapping[str, Counts]]
 
 
 class TorchCounter:
@@ -26,7 +29,7 @@ class TorchCounter:
     """
 
     def __init__(self, model: Any, states: Mapping[str, int] | None = None) -> None:
-        self._rows: dict[str, dict[str, Rows]] = {}
+        self._parts: dict[str, _Part] = {}
         self._synapses: dict[str, Synapses] = {}
         self._neurons: dict[str, int] = {}
         arrays = [*model.named_parameters(), *model.named_buffers()]
@@ -51,11 +54,10 @@ class TorchCounter:
 
     def activity(self) -> list[Activity]:
         """Return the activity of each row of the batch since the last call, and begin anew."""
-        taken, self._rows = self._rows, {}
-        counted = {part: {n: np.stack(rows) for n, rows in names.items()} for part, names in taken.items()}
-        batch = max((a.shape[1] for names in counted.values() for a in names.values()), default=0)
-        return [{part: {n: a[:, row] for n, a in names.items()} for part, names in counted.items()}
-                for row in range(batch)]  # fmt: skip
+        counted = {name: found for name, part in self._parts.items() if (found := part.take())}
+        batch = max((len(rows) for names in counted.values() for rows in names.values()), default=0)
+        return [{part: {n: rows[k] for n, rows in names.items()} for part, names in counted.items()}
+                for k in range(batch)]  # fmt: skip
 
     def _hook(self, name: str, module: Any) -> Callable[[Any, Any, Any], None] | None:
         kind = type(module).__name__
@@ -70,21 +72,22 @@ class TorchCounter:
         return None
 
     def _linear(self, name: str, weight: Any, given: Any) -> None:
-        if name not in self._synapses:
-            self._synapses[name] = linear(name, f"input of {name}", name, weight.detach().numpy().T)
-        self._count(name, given)
+        if name not in self._parts:
+            self._connect(name, linear(name, f"input of {name}", name, weight.detach().numpy().T))
+        self._parts[name].add(given.detach().numpy())
 
     def _convolution(self, name: str, module: Any, given: Any) -> None:
-        if name not in self._synapses:
+        if name not in self._parts:
             for what in ("stride", "padding", "dilation"):
                 if isinstance(getattr(module, what), str) or len(set(getattr(module, what))) != 1:
                     raise ValueError(f"{name} has a {what} of {getattr(module, what)}; only one number is counted")
             options = {what: int(getattr(module, what)[0]) for what in ("stride", "padding", "dilation")}
-            self._synapses[name] = convolution(
+            synapses = convolution(
                 name, f"input of {name}", name, module.weight.detach().numpy(), tuple(given.shape[1:]),
                 groups=module.groups, **options,
             )  # fmt: skip
-        self._count(name, given)
+            self._connect(name, synapses)
+        self._parts[name].add(given.detach().numpy())
 
     def _cell(self, name: str, module: Any, given: Any) -> None:
         self._linear(f"{name}.ih", module.weight_ih, given[0])
@@ -97,12 +100,52 @@ class TorchCounter:
 
     def _activation(self, name: str, out: Any) -> None:
         values = out.detach().numpy()
-        self._neurons[name] = int(np.prod(values.shape[1:]))
-        self._put(name, "active", active(values))
+        if name not in self._parts:
+            self._neurons[name] = int(np.prod(values.shape[1:]))
+            self._parts[name] = _Part(lambda rows: {"active": active(rows)})
+        self._parts[name].add(values)
 
-    def _count(self, name: str, given: Any) -> None:
-        for counter, counts in self._synapses[name].count(given.detach().numpy()).items():
-            self._put(name, counter, counts)
+    def _connect(self, name: str, synapses: Synapses) -> None:
+        self._synapses[name], self._parts[name] = synapses, _Part(synapses.count)
 
-    def _put(self, part: str, counter: str, counts: Counts) -> None:
-        self._rows.setdefault(part, {}).setdefault(counter, []).append(counts)
+
+class _Part:
+    """The counts of one connection or layer.
+
+    Counting costs more for the call than for the values, so the values of several calls are copied, since the model may
+    write over them, and counted together.
+    """
+
+    def __init__(self, count: Count) -> None:
+        self._count = count
+        self._waiting: NDArray[Any] = np.empty((0, 0))
+        self._used = 0
+        self._counted: dict[str, list[Counts]] = {}
+
+    def add(self, values: NDArray[Any]) -> None:
+        """Take the values of one call, shape (batch, ...)."""
+        waiting = self._waiting
+        if self._used == len(waiting) or waiting.shape[1:] != values.shape or waiting.dtype != values.dtype:
+            waiting = self._room(values)
+        waiting[self._used] = values
+        self._used += 1
+
+    def take(self) -> dict[str, list[Counts]]:
+        """Return the counts since the last call by counter, for each row of the batch an array of shape (calls,)."""
+        self._flush()
+        counted, self._counted = self._counted, {}
+        return {name: list(np.concatenate(found, axis=1)) for name, found in counted.items()}
+
+    def _room(self, like: NDArray[Any]) -> NDArray[Any]:
+        self._flush()
+        if self._waiting.shape[1:] != like.shape or self._waiting.dtype != like.dtype:
+            calls = max(1, _WAITING_BYTES // max(1, like.nbytes))
+            self._waiting = np.empty((calls, *like.shape), like.dtype)
+        return self._waiting
+
+    def _flush(self) -> None:
+        values, self._used = self._waiting[: self._used], 0
+        if len(values):
+            calls, batch = values.shape[:2]
+            for name, counts in self._count(values.reshape(calls * batch, -1)).items():
+                self._counted.setdefault(name, []).append(counts.reshape(calls, batch).T)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rig.analysis.evaluate import evaluate
-from rig.analysis.forecast import smape
+from rig.analysis.predictions import smape
 from rig.analysis.result import Result
 from rig.recording.layout import payload_path
 from rig.recording.reader import open_run
