@@ -65,7 +65,7 @@ class TorchCounter:
             return lambda module, given, out: self._linear(name, module.weight, given[0])
         if kind in ("Conv1d", "Conv2d", "Conv3d"):
             return lambda module, given, out: self._convolution(name, module, given[0])
-        if kind == "RNNCell":
+        if kind in ("RNNCell", "GRUCell", "LSTMCell"):
             return lambda module, given, out: self._cell(name, module, given)
         if kind in _ACTIVATIONS or type(module).__module__.startswith("snntorch._neurons"):
             return lambda module, given, out: self._activation(name, out[0] if isinstance(out, tuple) else out)
@@ -90,13 +90,12 @@ class TorchCounter:
         self._parts[name].add(given.detach().numpy())
 
     def _cell(self, name: str, module: Any, given: Any) -> None:
+        """The weights of all gates are connections; their products with one another are none."""
         self._linear(f"{name}.ih", module.weight_ih, given[0])
-        state = (
-            given[1]
-            if len(given) > 1 and given[1] is not None
-            else given[0].new_zeros(len(given[0]), module.hidden_size)
-        )
-        self._linear(f"{name}.hh", module.weight_hh, state)
+        state = given[1] if len(given) > 1 else None
+        state = state[0] if isinstance(state, tuple) else state  # an LSTM has another state, which meets no weight
+        rest = given[0].new_zeros(len(given[0]), module.hidden_size) if state is None else state
+        self._linear(f"{name}.hh", module.weight_hh, rest)
 
     def _activation(self, name: str, out: Any) -> None:
         values = out.detach().numpy()

@@ -130,9 +130,9 @@ def read_decoder(path: Path, channels: int) -> Decoder:
     numbers that are not finite.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             held = {name.removeprefix("model_state_dict."): file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, TypeError, EOFError, BadZipFile) as error:
         raise _unfit(path, f"cannot be read as arrays: {error}") from error
     spiking = "fc_out.weight" in held
     wanted = _spiking_shapes(held, channels) if spiking else _buffered_shapes(held, channels)
