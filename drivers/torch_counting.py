@@ -16,8 +16,8 @@ from rig.network.counting import Synapses, active, convolution, linear, memory_o
 from rig.network.description import Activity, Counts, Layer, Memory, NetworkInfo
 
 _ACTIVATIONS = ("ReLU", "Sigmoid")
-_WAITING_BYTES = 1 << 18
-"""How much of the inputs of one part waits to be counted."""
+_BLOCK_BYTES = 1 << 18
+"""How much of the values of one part is counted together."""
 Count = Callable[[NDArray[Any]], Mapping[str, Counts]]
 
 
@@ -111,8 +111,8 @@ class TorchCounter:
 class _Part:
     """The counts of one connection or layer.
 
-    Counting costs more for the call than for the values, so the values of several calls are copied, since the model may
-    write over them, and counted together.
+    Counting costs more for the call than for a few values, so those of several calls are copied, since the model may
+    write over them, and counted together. Many values are counted at once, in blocks of rows.
     """
 
     def __init__(self, count: Count) -> None:
@@ -124,8 +124,16 @@ class _Part:
     def add(self, values: NDArray[Any]) -> None:
         """Take the values of one call, shape (batch, ...)."""
         waiting = self._waiting
-        if self._used == len(waiting) or waiting.shape[1:] != values.shape or waiting.dtype != values.dtype:
-            waiting = self._room(values)
+        alike = waiting.shape[1:] == values.shape and waiting.dtype == values.dtype
+        if not alike or self._used == len(waiting):
+            self._flush()
+        if values.nbytes > _BLOCK_BYTES:
+            self._take(values[None])
+            return
+        if not alike:
+            waiting = self._waiting = np.empty(
+                (_BLOCK_BYTES // max(1, values.nbytes) or 1, *values.shape), values.dtype
+            )
         waiting[self._used] = values
         self._used += 1
 
@@ -135,16 +143,16 @@ class _Part:
         counted, self._counted = self._counted, {}
         return {name: list(np.concatenate(found, axis=1)) for name, found in counted.items()}
 
-    def _room(self, like: NDArray[Any]) -> NDArray[Any]:
-        self._flush()
-        if self._waiting.shape[1:] != like.shape or self._waiting.dtype != like.dtype:
-            calls = max(1, _WAITING_BYTES // max(1, like.nbytes))
-            self._waiting = np.empty((calls, *like.shape), like.dtype)
-        return self._waiting
-
     def _flush(self) -> None:
         values, self._used = self._waiting[: self._used], 0
         if len(values):
-            calls, batch = values.shape[:2]
-            for name, counts in self._count(values.reshape(calls * batch, -1)).items():
-                self._counted.setdefault(name, []).append(counts.reshape(calls, batch).T)
+            self._take(values)
+
+    def _take(self, values: NDArray[Any]) -> None:
+        calls, batch = values.shape[:2]
+        rows = values.reshape(calls * batch, -1)
+        block = max(1, _BLOCK_BYTES // max(1, rows[:1].nbytes))
+        found = [self._count(rows[k : k + block]) for k in range(0, len(rows), block)]
+        for name in found[0]:
+            counts = np.concatenate([one[name] for one in found])
+            self._counted.setdefault(name, []).append(counts.reshape(calls, batch).T)

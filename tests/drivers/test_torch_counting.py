@@ -65,11 +65,11 @@ class LSTMCell(Module):
 class ReLU(Module): ...
 
 
-@pytest.mark.parametrize("waiting_bytes", [0, 500, 1 << 20])
+@pytest.mark.parametrize("block_bytes", [0, 500, 1 << 20])
 def test_calls_that_are_counted_together_count_as_each_by_itself(
-    waiting_bytes: int, monkeypatch: pytest.MonkeyPatch
+    block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drivers.torch_counting, "_WAITING_BYTES", waiting_bytes)
+    monkeypatch.setattr(drivers.torch_counting, "_BLOCK_BYTES", block_bytes)
     rng = np.random.default_rng(0)
     weights = rng.integers(-1, 2, (4, 6))
     model = Linear(lambda x: x @ weights.T, weight=weights)

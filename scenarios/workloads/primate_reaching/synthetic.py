@@ -11,21 +11,20 @@ from rig.types import Floats
 from scenarios.workloads.primate_reaching.sessions import STEP_S, Session, reaches_of
 
 RECIPE = "minimum-jerk reaches to targets drawn from a square, and cosine-tuned units with Poisson spikes"
-CHANNELS = 96
 _SIDE = 100.0
 _REACH_S, _REST_S = (0.4, 1.0), (0.1, 0.4)
 _BASE_HZ, _DEPTH = (2.0, 20.0), 1.5
 """The rate at rest, and by how much of it the fastest movement along the preferred direction raises it."""
 
 
-def synthetic(reaches: int, seed: int) -> Session:
+def synthetic(reaches: int, seed: int, channels: int = 96) -> Session:
     """Return a session of a number of reaches, which is the same for the same seed."""
     rng = np.random.default_rng(seed)
     position, targets = _reaches(reaches, rng)
     velocity = np.gradient(position, axis=0)
-    angle = rng.uniform(0.0, 2 * np.pi, CHANNELS)
+    angle = rng.uniform(0.0, 2 * np.pi, channels)
     along = velocity @ np.stack((np.cos(angle), np.sin(angle))) / np.linalg.norm(velocity, axis=1).max()
-    rate_hz = rng.uniform(*_BASE_HZ, CHANNELS) * np.maximum(1.0 + _DEPTH * along, 0.0)
+    rate_hz = rng.uniform(*_BASE_HZ, channels) * np.maximum(1.0 + _DEPTH * along, 0.0)
     spikes = rng.random(rate_hz.shape) < -np.expm1(-rate_hz * STEP_S)
     return Session(f"synthetic_{seed}", spikes, velocity, reaches_of(targets))
 

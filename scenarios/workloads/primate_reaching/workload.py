@@ -17,13 +17,14 @@ from rig.types import Sample, SampleSet
 from scenarios.workloads.primate_reaching.sessions import MD5S, STEP_S, Session, read_session
 from scenarios.workloads.primate_reaching.synthetic import RECIPE, synthetic
 
-ANIMALS = ("indy", "loco")
+CHANNELS = {"indy": 96, "loco": 192}
+"""How many channels each animal has."""
 
 
 def open_workload(
     *, data: str | None = None, animal: str = "indy", sessions: str = "", reaches: int = 200, seed: int = 0
 ) -> SampleSet:
-    """Open the sessions of one animal in a folder ``data``, or a synthetic session without a folder.
+    """Open the sessions of one animal in a folder ``data``, or without one a synthetic session of as many channels.
 
     ``sessions`` names some of the animal's three sessions, with commas between. ``reaches`` and ``seed`` are of the
     synthetic session.
@@ -31,11 +32,11 @@ def open_workload(
     Raises ``UsageError`` for options out of range, ``DataError`` for files that are not the published ones, and
     ``MissingExtraError`` without h5py when a folder is given.
     """
-    one_of(ANIMALS, animal=animal)
+    one_of(CHANNELS, animal=animal)
     within(8, 10_000, reaches=reaches)
     within(0, 2**31 - 1, seed=seed)
     if data is None:
-        return _of([synthetic(reaches, seed)], {"source": "synthetic", "synthetic": RECIPE})
+        return _of([synthetic(reaches, seed, CHANNELS[animal])], {"source": "synthetic", "synthetic": RECIPE})
     known = [name for name in MD5S if name.startswith(animal)]
     chosen = parts_of(sessions) or known
     for name in chosen:
