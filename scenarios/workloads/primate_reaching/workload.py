@@ -7,7 +7,7 @@ each step of the rest. The payload is the whole session, with one row for each s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,7 @@ def open_workload(
     return _of([read_session(Path(data), name) for name in chosen], source)
 
 
-def _of(sessions: Sequence[Session], source: dict[str, object]) -> SampleSet:
+def _of(sessions: Sequence[Session], source: Mapping[str, object]) -> SampleSet:
     samples = tuple(_sample(session) for session in sessions)
     details = {
         **source,
