@@ -1,6 +1,6 @@
 """Networks that decode a movement from spikes: the published ones of primate reaching, and a linear one.
 
-Shapes: spikes (steps, channels), predictions (steps, 2), both one row for each step of 4 ms.
+Shapes: spikes (steps, channels), uint8, and predictions (steps, 2), both one row for each step of 4 ms.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.signal import lfilter
 
+from drivers.devices.cpu.numpy_device import Seen
 from rig.errors import DataError
 from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
@@ -23,14 +25,17 @@ WINDOW = 50
 """Steps that a buffer holds (NeuroBench: "the cortical activity from the 50 most recent data samples is buffered")."""
 EXECUTION_S = 0.004
 RIDGE = 1.0
+_BLOCK = 1 << 14
+"""How many steps are fitted together."""
 _BATCH_NORM_EPSILON = np.float32(1e-5)
 Arrays = Mapping[str, Any]
+Spikes = NDArray[np.uint8]
 
 
 class Decoder(Protocol):
     """A network that runs through a session from rest."""
 
-    def decode(self, spikes: Floats) -> tuple[Floats, dict[str, Floats]]:
+    def decode(self, spikes: Spikes) -> tuple[Floats, Seen]:
         """Return the predictions, and what each layer gave out or was given, by name of the source."""
         ...
 
@@ -47,9 +52,9 @@ class Spiking:
 
     arrays: Arrays
 
-    def decode(self, spikes: Floats) -> tuple[Floats, dict[str, Floats]]:
+    def decode(self, spikes: Spikes) -> tuple[Floats, Seen]:
         a = self.arrays
-        drive = spikes @ a["fc1.weight"].T
+        drive = spikes.astype(np.float32) @ a["fc1.weight"].T
         beta, threshold = a["lif1.beta"], a["lif1.threshold"]
         potential, hidden = np.zeros_like(drive[:1])[0], np.zeros_like(drive)
         for k, given in enumerate(drive):
@@ -77,10 +82,10 @@ class Buffered:
 
     arrays: Arrays
 
-    def decode(self, spikes: Floats) -> tuple[Floats, dict[str, Floats]]:
+    def decode(self, spikes: Spikes) -> tuple[Floats, Seen]:
         a, depth = self.arrays, self._depth()
         given = windowed(spikes)
-        seen = {"input": given}
+        seen: dict[str, Floats] = {"input": given}
         for k in range(1, depth + 1):
             found = given @ a[f"fc{k}.weight"].T + a[f"fc{k}.bias"]
             if k == depth:
@@ -108,18 +113,22 @@ class Buffered:
         return sum(name.startswith("fc") and name.endswith(".weight") for name in self.arrays)
 
 
-def windowed(spikes: Floats) -> Floats:
-    """Return the counts of the last ``WINDOW`` steps, from the step on at which there are as many."""
-    total = np.cumsum(np.vstack((np.zeros_like(spikes[:1]), spikes)), axis=0)
-    return np.asarray(total[WINDOW:] - total[:-WINDOW])
+def windowed(spikes: Spikes) -> Floats:
+    """Return the counts of the last ``WINDOW`` steps, float32, from the step on at which there are as many."""
+    total = np.cumsum(np.vstack((np.zeros_like(spikes[:1]), spikes)), axis=0, dtype=np.int32)
+    return (total[WINDOW:] - total[:-WINDOW]).astype(np.float32)
 
 
-def fitted(spikes: Floats, velocity: Floats) -> Buffered:
+def fitted(spikes: Spikes, velocity: Floats) -> Buffered:
     """Return a single linear layer by regularised least squares, to compare with."""
-    counts = windowed(spikes)
-    rows = np.hstack((counts, np.ones((len(counts), 1)))).astype(np.float64)
-    square = rows.T @ rows + RIDGE * np.eye(rows.shape[1])
-    found = np.linalg.solve(square, rows.T @ velocity[WINDOW - 1 :]).astype(np.float32)
+    size = spikes.shape[1] + 1
+    square, product = RIDGE * np.eye(size), np.zeros((size, 2))
+    for begin in range(0, len(spikes) - WINDOW + 1, _BLOCK):
+        counts = windowed(spikes[begin : begin + _BLOCK + WINDOW - 1])
+        rows = np.hstack((counts, np.ones((len(counts), 1))))
+        wanted = velocity[begin + WINDOW - 1 :][: len(rows)]
+        square, product = square + rows.T @ rows, product + rows.T @ wanted
+    found = np.linalg.solve(square, product).astype(np.float32)
     return Buffered({"fc1.weight": found[:-1].T, "fc1.bias": found[-1]})
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rig.engine.blocking_device import Load, blocking
 from rig.network.counting import Synapses, count
 from rig.network.description import NetworkInfo
-from rig.types import Device, DeviceInfo, Floats, Sample
+from rig.types import Device, DeviceInfo, Sample
 
-Seen = Mapping[str, Floats]
+Seen = Mapping[str, NDArray[Any]]
 """What each layer gave out, and what connections were given that begin elsewhere: (executions, ...), by name."""
 
 
@@ -31,7 +32,7 @@ def numpy_device(
 
     ``synapses`` are those of the network that runs the sample. Counting is not part of the span.
     """
-    last: dict[str, Floats] = {}
+    last: dict[str, NDArray[Any]] = {}
 
     def answer(sample: Sample) -> Any:
         output, seen = run(sample)

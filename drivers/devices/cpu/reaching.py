@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.devices.cpu.decoders import WINDOW, Decoder, fitted, read_decoder
+from drivers.devices.cpu.decoders import WINDOW, Decoder, Spikes, fitted, read_decoder
 from drivers.devices.cpu.numpy_device import Seen, numpy_device
 from rig.errors import DataError, refused
 from rig.types import Device, Floats, Sample, Workload
@@ -40,7 +40,8 @@ def open_device(workload: Workload, *, networks: str | None = None) -> Device:
             raise refused("networks", networks, f"Measure one session at a time: --option sessions={first}", what)
 
     def decode(sample: Sample) -> tuple[Any, Seen]:
-        predictions, seen = decoders[sample.id].decode(sessions[sample.id].test)
+        session = sessions[sample.id]
+        predictions, seen = decoders[sample.id].decode(session.spikes[session.first :])
         return {"prediction": predictions.tolist()}, seen
 
     algorithm = {"model": "published network" if files else "linear layer on the counts of the last 50 steps"}
@@ -48,7 +49,7 @@ def open_device(workload: Workload, *, networks: str | None = None) -> Device:
         algorithm["training"] = "regularised least squares on the first reaches of each session, outside the span"
     return numpy_device(
         NAME,
-        f"decoder of {len(sessions[first].test[0])} channels",
+        f"decoder of {sessions[first].spikes.shape[1]} channels",
         described[first],
         algorithm,
         decode,
@@ -59,11 +60,11 @@ def open_device(workload: Workload, *, networks: str | None = None) -> Device:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Session:
-    """Spikes of the part to learn from and of the part to predict, float32, and the velocity of the first one."""
+    """The spikes and the velocity of all steps, and the first step to predict."""
 
-    train: Floats
+    spikes: Spikes
     velocity: Floats
-    test: Floats
+    first: int
 
 
 def _session(sample: Sample, workload: Workload) -> _Session:
@@ -71,11 +72,10 @@ def _session(sample: Sample, workload: Workload) -> _Session:
     if payload.dtype.names != ("spikes", "velocity") or not isinstance(first, int) or first < WINDOW:
         what = f"sample {sample.id} of {workload.name} is no session of primate-reaching"
         raise DataError(what, field="workload", value=workload.name, remedy="Use --workload primate-reaching")
-    spikes = np.unpackbits(payload["spikes"], axis=1).astype(np.float32)
-    return _Session(spikes[:first], payload["velocity"][:first], spikes[first:])
+    return _Session(np.unpackbits(payload["spikes"], axis=1), payload["velocity"], first)
 
 
 def _decoder(session: _Session, file: Path | None) -> Decoder:
     if file is None:
-        return fitted(session.train, session.velocity)
-    return read_decoder(file, session.test.shape[1])
+        return fitted(session.spikes[: session.first], session.velocity[: session.first])
+    return read_decoder(file, session.spikes.shape[1])

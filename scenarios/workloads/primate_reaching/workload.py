@@ -33,7 +33,7 @@ def open_workload(
     ``MissingExtraError`` without h5py when a folder is given.
     """
     one_of(CHANNELS, animal=animal)
-    within(8, 10_000, reaches=reaches)
+    within(8, 2000, reaches=reaches)
     within(0, 2**31 - 1, seed=seed)
     if data is None:
         return _of([synthetic(reaches, seed, CHANNELS[animal])], {"source": "synthetic", "synthetic": RECIPE})

@@ -22,7 +22,7 @@ from tests.support.paths import SHARED
 
 PUBLISHED = SHARED / "data" / "networks" / "nhp"
 RNG = np.random.default_rng(0)
-SPIKES = (RNG.random((200, 8)) < 0.1).astype(np.float32)
+SPIKES = (RNG.random((200, 8)) < 0.1).astype(np.uint8)
 
 
 def spiking(**changes: Any) -> dict[str, Any]:
