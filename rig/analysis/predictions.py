@@ -131,7 +131,8 @@ def _answers(run: Run, key: str) -> Iterator[tuple[str, Floats]]:
 def _floats(values: Any) -> Floats:
     """Numbers as float64, null as NaN; nothing where they are no array of numbers."""
     try:
-        return np.asarray(values, np.float64)
+        found = np.asarray(values)  # lists of different lengths are refused here
+        return NOTHING if found.dtype.kind in "US" else np.asarray(found, np.float64)
     except (TypeError, ValueError, OverflowError):
         return NOTHING
 

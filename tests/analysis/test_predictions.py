@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,8 @@ from hypothesis import strategies as st
 from rig.analysis.evaluate import evaluate
 from rig.analysis.predictions import r2, smape
 from rig.analysis.result import Result
-from rig.recording.layout import payload_path
 from rig.recording.reader import open_run
-from tests.support.run_by_hand import REPLIES, SAMPLES, read_plainly, start_line, table, write, write_lines
+from tests.support.predicted import recorded
 
 LAW = settings(max_examples=100, deadline=None, derandomize=True, database=None)
 FLOATS = st.floats(allow_nan=True, allow_infinity=True, width=64)
@@ -48,32 +45,8 @@ def test_the_error_by_hand(wanted: list[float], forecast: list[float], error: fl
     assert smape(np.array(wanted), np.array(forecast)) == pytest.approx(error)
 
 
-def evaluated(path: Path, answers: Sequence[tuple[str, Any]], kept: Any, details: Any, key: str) -> Result:
-    """The result of a recording with these answers, in which ``kept`` is the payload of every sample."""
-    t0_ns = start_line()["t0_ns"]
-    rows = [
-        {"issue": k, "sample_id": name, "issued_ns": t0_ns + k, "completed_ns": t0_ns + k + 1, "warmup": False,
-         "output": json.dumps({key: points})}
-        for k, (name, points) in enumerate(answers)
-    ]  # fmt: skip
-    line = start_line()
-    line["device"]["clock"] = None
-    line["workload"]["details"] = details
-    asked = [{"id": name, "inferences": 1} for name in dict(answers)]
-    tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
-    run = write(path / "run", [line], tables)
-    events, _ = read_plainly(run)
-    (run / payload_path("a")).parent.mkdir(parents=True)
-    for name in dict(answers):
-        np.save(run / payload_path(name), kept)
-        stored = (run / payload_path(name)).read_bytes()
-        events[-1]["files"][payload_path(name)] = hashlib.sha256(stored).hexdigest()
-    write_lines(run, events)
-    return evaluate(open_run(run))
-
-
 def forecast(path: Path, answers: Sequence[tuple[str, Any]], kept: Any = SERIES) -> Result:
-    return evaluated(path, answers, kept, {"forecast_from": 2}, "forecast")
+    return evaluate(open_run(recorded(path, answers, kept, {"forecast_from": 2}, "forecast")))
 
 
 def test_mean_and_quartiles_are_over_samples(tmp_path: Path) -> None:
@@ -101,7 +74,7 @@ def regression(path: Path, answers: Sequence[tuple[str, Any]], truth: Any = TRUT
     payload = np.zeros(len(truth), [("other", "u1"), ("velocity", "<f4", 2)])
     payload["velocity"] = truth
     details = {"regress": "velocity", "regress_from": dict.fromkeys("abc", 1)}
-    return evaluated(path, answers, payload, details, "prediction")
+    return evaluate(open_run(recorded(path, answers, payload, details, "prediction")))
 
 
 def test_the_explained_variance_is_the_mean_over_both_columns() -> None:
@@ -136,6 +109,7 @@ def test_r2_stands_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
         ([[0.0, 1.0], [0.0], [0.0, 1.0]], TRUTH),
         ([[None, 1.0]] * 3, TRUTH),
         ([["x", 1.0]] * 3, TRUTH),
+        ([["0", "1"]] * 3, TRUTH),
         ([[0.0, 1.0]] * 3, np.ones((4, 2))),
     ],
 )
@@ -146,5 +120,6 @@ def test_predictions_that_cannot_be_judged_are_told(rows: Any, truth: Any, tmp_p
 
 
 def test_a_run_on_synthetic_samples_says_so(tmp_path: Path) -> None:
-    result = evaluated(tmp_path, [("a", [])], SERIES, {"synthetic": "drawn by hand"}, "forecast")
+    run = recorded(tmp_path, [("a", [])], SERIES, {"synthetic": "drawn by hand"}, "forecast")
+    result = evaluate(open_run(run))
     assert "The samples are synthetic, not recorded: drawn by hand" in result.notes
