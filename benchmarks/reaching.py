@@ -11,6 +11,7 @@ JSON line of differences for each comparison. Exits 1 for a difference beyond ro
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import sys
 import tempfile
@@ -56,7 +57,7 @@ def main() -> int:
 
 def _written(folder: Path) -> str:
     """Write a session whose spikes are those of five units in each channel, and return its md5."""
-    import h5py
+    h5py: Any = importlib.import_module("h5py")
 
     drawn, rng = synthetic(200, 5), np.random.default_rng(5)
     steps, channels = drawn.spikes.shape
