@@ -97,7 +97,8 @@ def key_figures(result: Result) -> list[FigureKey]:
 
 def headline_keys(result: Result) -> list[FigureKey]:
     """Return the keys of the most important figures of this scenario, stated or not."""
-    return [*_requested(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
+    scores = [key for key in (FigureKey("r2"), FigureKey("smape_mean")) if key in result.quantities]
+    return [*scores, *_requested(result.quantities), *_CARDS.get(result.start.scenario.name, _ONE_BY_ONE)]
 
 
 def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:

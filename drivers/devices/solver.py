@@ -7,10 +7,12 @@ that is found after the deadline does not count; its cost and the overrun are re
 from __future__ import annotations
 
 import math
+import platform
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -186,6 +188,19 @@ def checked_options(seed: int, default_s: float, longest_s: float) -> None:
     for name, value, most in (("longest_s", longest_s, 1e6), ("default_s", default_s, longest_s)):
         if not 0 < value <= most:
             raise refused(name, value, f"Give seconds above 0 and up to {most:g}")
+
+
+def solver_info(name: str, description: str, packages: Sequence[str], longest_s: float, **details: Any) -> DeviceInfo:
+    """The info of a solver on this computer that uses ``packages``, with what ``details`` say of it."""
+    return DeviceInfo(
+        name,
+        "hardware",
+        description,
+        phases=(PHASE,),
+        timeout_s=1.1 * longest_s + 30.0,
+        versions={package: version(package) for package in packages},
+        details={**details, "processor": platform.processor() or platform.machine()},
+    )
 
 
 def kept_budget(budget: Budget | None, default_s: float, longest_s: float) -> Budget:

@@ -21,6 +21,7 @@ from reports.audit.hashes import (
     read_session,
 )  # fmt: skip
 from reports.audit.power import RailPower, power
+from reports.audit.predictions import predictions
 from reports.audit.reading import Run, read_run
 from rig.errors import StoreError
 
@@ -149,7 +150,7 @@ def compute(part: Part) -> None:
     """Find the plain figures of each run of a part."""
     for run in part.runs:
         name = run.path.name
-        part.plain[name] = execution_times(run) | service(run) | accuracy(run) | solving(run)[0]
+        part.plain[name] = execution_times(run) | service(run) | accuracy(run) | predictions(run) | solving(run)[0]
         try:
             figures, part.rails[name] = power(run)
             part.plain[name] |= _energies(part.plain[name] | figures, run)
@@ -217,11 +218,13 @@ def of_session(part: Part) -> Figures:
         return [part.plain[run.path.name] for run in chosen]
 
     def only(figures: Sequence[Figures], wanted: bool, *words: str) -> list[Figures]:
-        return [{k: v for k, v in one.items() if any(w in k for w in words) == wanted} for one in figures]
+        return [
+            {k: v for k, v in one.items() if any(w in k.rpartition(".")[2] for w in words) == wanted} for one in figures
+        ]
 
-    watts = ("power", "energy", "_j")
-    right = together(only(runs_for("accuracy", "performance", "all"), True, "accuracy"))
-    timed = together(only(runs_for("performance", "all", "power"), False, "accuracy", *watts))
+    watts, scores = ("power", "energy", "_j"), ("accuracy", "smape", "r2")
+    right = together(only(runs_for("accuracy", "performance", "all"), True, *scores))
+    timed = together(only(runs_for("performance", "all", "power"), False, *scores, *watts))
     if any(run.start["scenario"].get("amortise_s") for run in by_purpose.get("power", [])):
         own = [{k: v for k, v in one.items() if "execution_time" in k} for one in runs_for("power")]
         timed |= together(own)

@@ -136,7 +136,7 @@ def clean_end(e: Evidence) -> Verdict:
 
 
 def accuracy(e: Evidence) -> Verdict:
-    faults, found, allowed = comparisons(e, "accuracy", "gap_", "cost_")
+    faults, found, allowed = comparisons(e, "accuracy", "gap_", "cost_", "smape_", "r2")
     wrong = [r for r in e.rules if r.rule.startswith(("solves whose costs", "samples answered otherwise")) and not r.ok]
     return faults + [f"{r.run}: {r.rule} {r.found}" for r in wrong], found, allowed
 

@@ -28,6 +28,7 @@ class Entry(NamedTuple):
 CATALOGUE: Mapping[str, Entry] = {
     "accuracy": Entry("1", "Accuracy", scale="percent"),
     "balanced_accuracy": Entry("1", "Balanced accuracy", scale="percent"),
+    "r2": Entry("1", "Coefficient of determination, R2", scale="number", signed=True),
     "smape_mean": Entry("1", "sMAPE, mean (0 to 200)", scale="number"),
     "smape_p{percentile}": Entry("1", "sMAPE, {percentile}", scale="number"),
     "execution_time_s": Entry("s", "Execution time, mean"),
@@ -133,6 +134,7 @@ def title_of(key: FigureKey) -> str:
         percentile=ordinal(key.percentile),
     )
     title = f"{title}, layer {key.layer}" if key.layer else title
+    title = f"{title}, {key.sample}" if key.sample else title
     return f"{title}, window {key.window}" if key.window else title
 
 

@@ -10,7 +10,6 @@ from rig.analysis.accuracy import accuracy_figures, answer_checks
 from rig.analysis.complexity.workload import complexity_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.forecast import forecasts_of
 from rig.analysis.memory_check import check_limit
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
@@ -19,6 +18,7 @@ from rig.analysis.power.figures import power_figures, stamps_u_s
 from rig.analysis.power.front_end import front_end_figures, preprocessing_checks
 from rig.analysis.power.rail_model import rail_model
 from rig.analysis.power.span_mean import difference_notes
+from rig.analysis.predictions import predictions_of
 from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal, for_import, without_number
@@ -94,8 +94,8 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         runtime_w = figures.get(RUNTIME)
         figures |= solving_figures(solves, runtime_w, terms.gap_times_known, terms.solves_to_gap)
     complexity = complexity_of(run)
-    forecasts = forecasts_of(run)
-    figures |= complexity.figures | forecasts.figures
+    predictions = predictions_of(run)
+    figures |= complexity.figures | predictions.figures
     unknown = without_number(figures)
     refusals = [*power.refusals, *unheard, *_missing(terms, rails, activity), *unknown]
     if run.start.imported is not None:
@@ -103,7 +103,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     figures = Figures({key: q for key, q in figures.items() if key not in {r.scope for r in unknown}})
     contradictions = contradictions_of(run, device)
     notes = [
-        *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks, *forecasts.checks)),
+        *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks, *predictions.checks)),
         *power.notes,
         *_below_idle(figures),
         *difference_notes(figures),
@@ -133,7 +133,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
                 *mended,
                 *answer_checks(run),
                 *complexity.checks,
-                *forecasts.checks,
+                *predictions.checks,
                 *solving_checks(solves, answer_count(run)),
                 *repeat_checks(run),
                 *preprocessing_checks(run, list(activity.phases), figures),

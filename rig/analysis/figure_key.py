@@ -21,8 +21,8 @@ class FigureKey:
 
     An empty ``phase`` or ``rail`` means all phases or all rails. An empty ``method`` means the rig's own method. The
     name of a quantity can contain ``{target}``, ``{threshold}`` or ``{percentile}``, which stand for the fields of
-    these names. ``window`` counts from 1. ``layer`` is one of the network. ``str(key)`` is the name of the figure in
-    ``results.json``.
+    these names. ``window`` counts from 1. ``layer`` is one of the network, and ``sample`` one of
+    the workload. ``str(key)`` is the name of the figure in ``results.json``.
     """
 
     quantity: str
@@ -34,11 +34,12 @@ class FigureKey:
     percentile: float = 0.0
     window: int = 0
     layer: str = ""
+    sample: str = ""
 
     @property
     def of_whole(self) -> bool:
         """Return whether the figure is the rig's own and covers the whole device."""
-        return not (self.phase or self.rail or self.method or self.layer)
+        return not (self.phase or self.rail or self.method or self.layer or self.sample)
 
     def __str__(self) -> str:
         target = self.target.replace(".", "_") if self.threshold else self.target
@@ -49,6 +50,7 @@ class FigureKey:
         where += ["phase", self.phase] if self.phase else []
         where += ["rail", self.rail] if self.rail else []
         where += ["layer", self.layer] if self.layer else []
+        where += ["sample", self.sample] if self.sample else []
         where += ["window", str(self.window)] if self.window else []
         return ".".join([*where, quantity])
 

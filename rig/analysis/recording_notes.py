@@ -15,7 +15,12 @@ BLOCK = 1 << 16
 
 def remarks_of(run: Run) -> list[str]:
     """Return every note on a recording."""
-    return [*_end(run), *_phases(run), *_labels(run), *_traces(run)]
+    return [*_origin(run), *_end(run), *_phases(run), *_labels(run), *_traces(run)]
+
+
+def _origin(run: Run) -> Iterator[str]:
+    if isinstance(made := run.start.workload.details.get("synthetic"), str):
+        yield f"The samples are synthetic, not recorded: {made}"
 
 
 def _end(run: Run) -> Iterator[str]:

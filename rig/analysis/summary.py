@@ -31,7 +31,7 @@ from rig.analysis.solving.solves import RUNTIME, gap_energies
 from rig.analysis.verdict import Check
 from rig.recording.session import SizeProbe
 
-SCORES = (FigureKey(ACCURACY), FigureKey("balanced_accuracy"))
+SCORES = (ACCURACY, "balanced_accuracy", "r2", "smape_mean", "smape_p{percentile}")
 _EXECUTION_TIMES = (
     "execution_time_s", "execution_time_se_s", "execution_time_p{percentile}_s", "busy_time_per_inference_s",
 )  # fmt: skip
@@ -166,9 +166,9 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
     """Times from performance runs, accuracy from the accuracy run, watts and joules from power runs."""
     times = over_trials([p.result.quantities for p in by["performance"]])
     power = over_trials([p.result.quantities for p in by["power"]])
-    scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k in SCORES}
+    scores = {k: q for p in by["accuracy"] for k, q in p.result.quantities.items() if k.quantity in SCORES}
     if by["accuracy"]:
-        times = {k: q for k, q in times.items() if k not in SCORES}
+        times = {k: q for k, q in times.items() if k.quantity not in SCORES}
     if not times:
         times = {k: q for k, q in power.items() if q.unit not in ("W", "J")}
     own = {k: q for k, q in power.items() if q.unit in ("W", "J") or k.method == PEER}

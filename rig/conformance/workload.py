@@ -66,10 +66,11 @@ def _samples(c: Checks, samples: Sequence[Sample]) -> None:
 
 def _sample(c: Checks, sample: Sample) -> None:
     payload, name = np.asarray(sample.payload), f"sample {sample.id}"
-    numeric = payload.size > 0 and payload.dtype.kind in "biufc"
-    asked = "an array of numbers"
+    fields = [payload[field] for field in payload.dtype.names or ()] or [payload]
+    numeric = payload.size > 0 and all(field.dtype.kind in "biufc" for field in fields)
+    asked = "an array of numbers, or of fields of numbers"
     c.rule("sample.payload", numeric, f"{name}: {payload.dtype} of shape {payload.shape}", asked)
-    finite = not numeric or bool(np.isfinite(payload).all())
+    finite = not numeric or all(bool(np.isfinite(field).all()) for field in fields)
     c.rule("sample.finite", finite, f"{name} holds NaN or infinity", "finite numbers")
     label = sample.label is None or isinstance(sample.label, str)
     c.rule("sample.label", label, f"{name}: {sample.label!r}", "a text, or None if there is no right answer")

@@ -35,9 +35,10 @@ class Synapses:
         if delay := min(self.connection.delay, len(here)):
             here = np.concatenate((np.zeros_like(here[:delay]), here[:-delay]))
         active = here != 0
-        operations = active.astype(np.int64) @ self.fan_out.ravel()
-        many = (active & (np.abs(here) != 1)).any(axis=1)
-        return {"acs": np.where(many, 0, operations), "macs": np.where(many, operations, 0)}
+        # in doubles, where a sum of integers is exact up to 2**53, which no count exceeds
+        operations = (active @ self.fan_out.ravel().astype(np.float64)).astype(np.int64)
+        macs = operations * (np.abs(here) != active).any(axis=1)
+        return {"acs": operations - macs, "macs": macs}
 
 
 def linear(name: str, source: str, target: str, weights: NDArray[Any], delay: int = 0) -> Synapses:
@@ -83,7 +84,7 @@ def memory_of(arrays: Mapping[str, NDArray[Any]], kind: MemoryKind | None = None
 
 def active(values: NDArray[Any]) -> Counts:
     """Return how many values of each execution are not zero, for an array of shape (executions, ...)."""
-    return np.asarray(np.count_nonzero(np.reshape(values, (len(values), -1)), axis=1), np.int64)
+    return np.asarray(np.count_nonzero(np.reshape(values, (len(values), -1)) != 0, axis=1), np.int64)
 
 
 def count(synapses: Sequence[Synapses], values: Mapping[str, NDArray[Any]]) -> dict[str, dict[str, Counts]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,17 @@ from rig.errors import ConformanceError, UsageError
 
 SAMPLES = [rig.Sample(f"s{k}", np.full(4, float(k)), label="ab"[k % 2]) for k in range(4)]
 GOOD = rig.workload(SAMPLES, name="steps")
+
+
+def fields(type_: str, value: object) -> Any:
+    """A payload with one field of whole numbers, and one of another type."""
+    payload = np.zeros(3, [("whole", "u1", 2), ("other", type_)])
+    payload["other"] = value
+    return payload
+
+
+def test_a_payload_may_have_fields_of_numbers() -> None:
+    assert "sample.finite" in rig.check_workload(rig.workload([rig.Sample("s", fields("f4", 1.0))], name="fields"))
 
 
 def test_a_list_of_samples_is_a_workload_that_keeps_every_rule() -> None:
@@ -51,6 +63,8 @@ def test_what_is_not_a_sample_is_refused_by_its_type() -> None:
         (lambda w: replace(w, samples=[np.zeros(3)]), "samples.type"),
         (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=np.array(["text"]))]), "sample.payload"),
         (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=np.array([np.nan]))]), "sample.finite"),
+        (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=fields("U2", "x"))]), "sample.payload"),
+        (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=fields("f4", np.inf))]), "sample.finite"),
         (lambda w: replace(w, samples=[replace(SAMPLES[0], label=3)]), "sample.label"),  # type: ignore[arg-type]
         (lambda w: replace(w, samples=[replace(SAMPLES[0], rate_hz=0.0)]), "sample.numbers"),
     ],

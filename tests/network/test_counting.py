@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,27 @@ def test_the_published_example_of_accumulates() -> None:
     """Of the reference: a batch of 5, each 10 executions of ones through 20 x 5 weights gives 1000 for each sample."""
     counted = linear("c", "in", "out", np.ones((20, 5))).count(np.ones((10, 20)))
     assert (counted["acs"].sum(), counted["macs"].sum()) == (1000, 0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "macs"), [((20, 25, 25), 1125), ((20, 20, 25, 25, 25), 2 * 625 + 400 + 500), ((25, 5), 125)]
+)
+def test_the_published_examples_of_dense_networks(sizes: tuple[int, ...], macs: int) -> None:
+    """Of the reference, whose layers are all given numbers other than -1, 0 and 1."""
+    counted = [linear("c", "in", "out", np.ones((n, m))).count(np.full((1, n), 5.0)) for n, m in pairwise(sizes)]
+    assert sum(int(c["macs"].sum()) for c in counted) == macs
+    assert not any(c["acs"].any() for c in counted)
+
+
+@pytest.mark.parametrize(("gates", "theirs"), [(1, 150), (3, 465), (4, 615)], ids=["RNN", "GRU", "LSTM"])
+def test_the_published_examples_of_cells(gates: int, theirs: int) -> None:
+    """Of the reference, 25 inputs and 5 neurons: it adds the 3 products of each gated neuron, which are no synapses."""
+    counted = [linear("c", "in", "out", np.ones((n, 5 * gates))).count(np.ones((1, n))) for n in (25, 5)]
+    assert sum(int(c["acs"].sum()) for c in counted) == theirs - (3 * 5 if gates > 1 else 0)
+
+
+def test_half_of_the_activations_of_the_published_example_are_not_zero() -> None:
+    assert active(np.maximum(np.repeat([[-1.0, 1.0]], 10, axis=1), 0.0)).tolist() == [10]
 
 
 def test_the_counts_of_a_network_fit_its_description() -> None:

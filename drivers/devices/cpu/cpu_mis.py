@@ -7,15 +7,13 @@ which shrink towards the deadline.
 
 from __future__ import annotations
 
-import platform
 import time
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import Any
 
-from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
+from drivers.devices.solver import SolverDevice, Tally, checked_options, solver_info
 from rig.plugins import imported
-from rig.types import Device, DeviceInfo
+from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph
 
 NAME = "cpu-mis"
@@ -35,9 +33,17 @@ def open_device(*, seed: int = 0, default_s: float = 1.0, longest_s: float = 120
     """
     checked_options(seed, default_s, longest_s)
     walker = _Walker(imported("drivers.devices.cpu.mis.search", f"device {NAME}", "qubo", field="device", value=NAME))
-    return SolverDevice(
-        _info(longest_s), walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s
+    info = solver_info(
+        NAME,
+        "independent-set local search on one core of this computer",
+        ("numba", "numpy"),
+        longest_s,
+        schedule_depends_on_budget=False,
+        solver="local search over independent sets by swaps, drivers/devices/cpu/mis/search.py",
+        cost="tracked by the solver within the span",
+        tuning="drivers/devices/cpu/mis/search.py; by nodes and density alone, its values with every answer",
     )
+    return SolverDevice(info, walker.load, walker.solve, seed=seed, default_s=default_s, longest_s=longest_s)
 
 
 @dataclass(frozen=True)
@@ -65,21 +71,3 @@ class _Walker:
         while (left_s := tally.left_s()) > least_s:
             if walk.advance(max(_LEAST_MOVES, int(moves_per_s * min(_SHARE * left_s, _LONGEST_SLICE_S)))):
                 tally.offer(walk.cost, walk.solution())
-
-
-def _info(longest_s: float) -> DeviceInfo:
-    return DeviceInfo(
-        NAME,
-        "hardware",
-        "independent-set local search on one core of this computer",
-        phases=(PHASE,),
-        timeout_s=1.1 * longest_s + 5.0,
-        versions={name: version(name) for name in ("numba", "numpy")},
-        details={
-            "schedule_depends_on_budget": False,
-            "solver": "local search over independent sets by swaps, drivers/devices/cpu/mis/search.py",
-            "cost": "tracked by the solver within the span",
-            "tuning": "drivers/devices/cpu/mis/search.py; by nodes and density alone, its values with every answer",
-            "processor": platform.processor() or platform.machine(),
-        },
-    )

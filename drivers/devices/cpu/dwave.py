@@ -7,17 +7,15 @@ and what still ends late is recorded as an overrun.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from drivers.devices.solver import PHASE, SolverDevice, Tally, checked_options
+from drivers.devices.solver import SolverDevice, Tally, checked_options, solver_info
 from rig.plugins import imported
-from rig.types import Device, DeviceInfo
+from rig.types import Device
 from scenarios.workloads.qubo_mis.graph import Graph, Vector
 
 T = TypeVar("T")
@@ -40,7 +38,17 @@ def opened(
     """
     checked_options(seed, default_s, longest_s)
     solver = solver_of(imported("dwave.samplers", name, "qubo", field="device", value=name))
-    info = _info(name, f"{description} of dwave-samplers on one core of this computer", tuning, longest_s)
+    what = f"{description} of dwave-samplers on one core of this computer"
+    info = solver_info(
+        name,
+        what,
+        ("dimod", "dwave-samplers", "numpy"),
+        longest_s,
+        schedule_depends_on_budget=True,  # the last read is made to fit what is left
+        solver=what,
+        cost="computed from each read's solution within the span",
+        tuning=f"{tuning}; by nodes and density alone, its values with every answer",
+    )
     return SolverDevice(info, solver.load, solver.solve, seed=seed, default_s=default_s, longest_s=longest_s)
 
 
@@ -61,21 +69,3 @@ def timed(call: Callable[[], object], times: int = 3) -> float:
         call()
         took.append(time.perf_counter() - began)
     return min(took)
-
-
-def _info(name: str, description: str, tuning: str, longest_s: float) -> DeviceInfo:
-    return DeviceInfo(
-        name,
-        "hardware",
-        description,
-        phases=(PHASE,),
-        timeout_s=1.1 * longest_s + 30.0,
-        versions={package: version(package) for package in ("dimod", "dwave-samplers", "numpy")},
-        details={
-            "schedule_depends_on_budget": True,  # the last read is made to fit what is left
-            "solver": description,
-            "cost": "computed from each read's solution within the span",
-            "tuning": f"{tuning}; by nodes and density alone, its values with every answer",
-            "processor": platform.processor() or platform.machine(),
-        },
-    )

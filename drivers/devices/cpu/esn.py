@@ -6,18 +6,17 @@ and a readout by regularised least squares. Learning is not part of the span.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from drivers.devices.cpu.numpy_device import Seen, numpy_device
 from rig.bench.options import positive, within
-from rig.engine.blocking_device import blocking
 from rig.errors import DataError
-from rig.network.counting import Synapses, count, linear, memory_of
-from rig.network.description import Activity, Layer, Memory, NetworkInfo
-from rig.types import Device, DeviceInfo, Floats, Sample
+from rig.network.counting import Synapses, linear, memory_of
+from rig.network.description import Layer, Memory, NetworkInfo
+from rig.types import Device, Floats, Sample
 
 NAME = "numpy-esn"
 
@@ -45,7 +44,6 @@ def open_device(
     shape = Shape(neurons, density, spectral_radius, leak, input_scale, ridge, washout)
 
     networks: dict[str, Trained] = {}
-    last: dict[str, Floats] = {}
 
     def learn(samples: Sequence[Sample]) -> None:
         for sample in samples:
@@ -53,29 +51,27 @@ def open_device(
             rng = np.random.default_rng([seed, sample.seed or 0])
             networks[sample.id] = trained(shape, series[: len(series) // 2], rng)
 
-    def forecast(sample: Sample) -> dict[str, list[float | None]]:
+    def forecast(sample: Sample) -> tuple[dict[str, list[float | None]], Seen]:
         if sample.id not in networks:
             learn([sample])
         points, seen = networks[sample.id].forecast(len(sample.payload) - len(sample.payload) // 2)
-        last.update(seen)
-        return {"forecast": [float(p) if np.isfinite(p) else None for p in points]}
+        return {"forecast": [float(p) if np.isfinite(p) else None for p in points]}, seen
 
     drawn = Trained(shape, *weights_of(shape, np.random.default_rng([seed, 0])), np.ones(neurons + 2), np.zeros(0), 0.0)
-    info = DeviceInfo(
-        name=NAME,
-        mode="hardware",
-        description=f"echo state network of {neurons} neurons in numpy {np.__version__} on this computer",
-        timeout_s=60.0,
-        versions={"numpy": np.__version__},
-        details={"processor": platform.processor() or platform.machine()},
-        algorithm={
-            "model": "echo state network, weights of each sample drawn anew",
-            "training": "regularised least squares on the first half of each sample, outside the span",
-            "parameters": {name: getattr(shape, name) for name in Shape.__slots__},
-        },
-        network=drawn.network(),
+    algorithm = {
+        "model": "echo state network, weights of each sample drawn anew",
+        "training": "regularised least squares on the first half of each sample, outside the span",
+        "parameters": {name: getattr(shape, name) for name in Shape.__slots__},
+    }
+    return numpy_device(
+        NAME,
+        f"echo state network of {neurons} neurons",
+        drawn.network(),
+        algorithm,
+        forecast,
+        lambda sample: networks[sample.id].synapses(),
+        learn,
     )
-    return blocking(forecast, info, learn, lambda sample: networks[sample.id].count(last))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +130,6 @@ class Trained:
         memory = (*memory_of(arrays), Memory("state", "states", self.shape.neurons, 64, 0))
         layers = (Layer("reservoir", self.shape.neurons), Layer("output", 1))
         return NetworkInfo(layers, tuple(s.connection for s in self.synapses()), memory, None, "numpy arrays in use")
-
-    def count(self, seen: dict[str, Floats]) -> Activity:
-        """Count what a forecast did."""
-        return count(self.synapses(), seen)
 
 
 def step(shape: Shape, weights_in: Floats, weights: Floats, state: Floats, value: float) -> Floats:

@@ -1,0 +1,81 @@
+"""Decoders of primate reaching in numpy on this computer: published networks from their weights, or a linear one.
+
+A sample is a session, of which the part to predict is decoded from rest in one call. Learning is not part of the span.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drivers.devices.cpu.decoders import WINDOW, Decoder, Spikes, fitted, read_decoder
+from drivers.devices.cpu.numpy_device import Seen, numpy_device
+from rig.errors import DataError, refused
+from rig.types import Device, Floats, Sample, Workload
+
+NAME = "numpy-reaching"
+_SESSION = "{session}"
+
+
+def open_device(workload: Workload, *, networks: str | None = None) -> Device:
+    """Open the decoders of the sessions of ``workload``, which is ``primate-reaching``.
+
+    ``networks`` is an ``.npz`` file of a published network, in whose path ``{session}`` stands for the name of the
+    session. Without it, a linear layer is fitted to the first reaches of each session.
+
+    Raises ``DataError`` for a workload or a file of another kind, ``UsageError`` for networks that differ in size.
+    """
+    sessions = {sample.id: _session(sample, workload) for sample in workload.samples}
+    files = {name: Path(networks.replace(_SESSION, name)) for name in sessions} if networks else {}
+    decoders = {name: _decoder(session, files.get(name)) for name, session in sessions.items()}
+    described = {name: decoder.network() for name, decoder in decoders.items()}
+    first = next(iter(described))
+    for name, network in described.items():
+        if (network.layers, network.memory) != (described[first].layers, described[first].memory):
+            what = f"the networks of {first} and {name} differ in size, and a run has one"
+            raise refused("networks", networks, f"Measure one session at a time: --option sessions={first}", what)
+
+    def decode(sample: Sample) -> tuple[Any, Seen]:
+        session = sessions[sample.id]
+        predictions, seen = decoders[sample.id].decode(session.spikes[session.first :])
+        return {"prediction": predictions.tolist()}, seen
+
+    algorithm = {"model": "published network" if files else "linear layer on the counts of the last 50 steps"}
+    if not files:
+        algorithm["training"] = "regularised least squares on the first reaches of each session, outside the span"
+    return numpy_device(
+        NAME,
+        f"decoder of {sessions[first].spikes.shape[1]} channels",
+        described[first],
+        algorithm,
+        decode,
+        lambda sample: decoders[sample.id].synapses(),
+        artifacts={f"network of {name}": sha256(file.read_bytes()).hexdigest() for name, file in files.items()},
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Session:
+    """The spikes and the velocity of all steps, and the first step to predict."""
+
+    spikes: Spikes
+    velocity: Floats
+    first: int
+
+
+def _session(sample: Sample, workload: Workload) -> _Session:
+    payload, first = sample.payload, workload.details.get("regress_from", {}).get(sample.id)
+    if payload.dtype.names != ("spikes", "velocity") or not isinstance(first, int) or first < WINDOW:
+        what = f"sample {sample.id} of {workload.name} is no session of primate-reaching"
+        raise DataError(what, field="workload", value=workload.name, remedy="Use --workload primate-reaching")
+    return _Session(np.unpackbits(payload["spikes"], axis=1), payload["velocity"], first)
+
+
+def _decoder(session: _Session, file: Path | None) -> Decoder:
+    if file is None:
+        return fitted(session.spikes[: session.first], session.velocity[: session.first])
+    return read_decoder(file, session.spikes.shape[1])

@@ -1,0 +1,103 @@
+"""Recorded sessions of two primates that reach for targets: spikes of the motor cortex, and the cursor.
+
+The files are those of "Nonhuman Primate Reaching with Multichannel Sensorimotor Cortex Electrophysiology"
+(doi 10.5281/zenodo.583331), six of which are a task of NeuroBench. They are MATLAB files in HDF5, a download
+of the user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rig.errors import DataError
+from rig.plugins import imported
+from rig.types import Bools, Floats, Indices
+
+STEP_S = 0.004
+TRAIN_SHARE = 0.75
+"""The share of reaches, from the first on, that is for training and validation (NeuroBench)."""
+MD5S = {
+    "indy_20160622_01": "c33d5fff31320d709d23fe445561fb6e",
+    "indy_20160630_01": "197413a5339630ea926cbd22b8b43338",
+    "indy_20170131_02": "2790b1c869564afaa7772dbf9e42d784",
+    "loco_20170210_03": "4cae63b58c4cb9c8abd44929216c703b",
+    "loco_20170215_02": "739b70762d838f3a1f358733c426bb02",
+    "loco_20170301_05": "47342da09f9c950050c9213c3df38ea3",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """One session in steps of ``STEP_S``.
+
+    ``spikes`` has shape (steps, channels), whether a channel had a spike. ``velocity`` has shape (steps, 2),
+    float64, in the unit of the cursor's position in a step. ``reaches`` (reaches,) are the first steps of the reaches.
+    """
+
+    name: str
+    spikes: Bools
+    velocity: Floats
+    reaches: Indices
+
+    @property
+    def test_from(self) -> int:
+        """Return the first step that is not for training."""
+        return int(self.reaches[math.floor(TRAIN_SHARE * len(self.reaches))])
+
+
+def read_session(folder: Path, name: str, md5s: Mapping[str, str] = MD5S) -> Session:
+    """Read ``name.mat`` of a folder.
+
+    Raises ``DataError`` for a missing file or another content than the published one, ``MissingExtraError`` without
+    h5py.
+    """
+    path = folder / f"{name}.mat"
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "md5").hexdigest()
+    except OSError as error:
+        what = f"{path} cannot be read: {error.strerror}"
+        raise DataError(
+            what, field="data", value=str(path), remedy="Download it from doi 10.5281/zenodo.583331"
+        ) from error
+    if found != md5s[name]:
+        what = f"{path} has the md5 {found}, and the published file {md5s[name]}"
+        raise DataError(what, field="data", value=found, remedy="Download the file again, unchanged")
+    h5py = imported("h5py", "a session of primate-reaching", "primate", field="data", value=str(path))
+    with h5py.File(path, "r") as file:
+        spikes = _spikes(file, np.asarray(file["t"], np.float64).ravel())
+        velocity = np.gradient(np.asarray(file["cursor_pos"], np.float64), axis=1).T
+        return Session(name, spikes, velocity, reaches_of(np.asarray(file["target_pos"]).T))
+
+
+def reaches_of(targets: Floats) -> Indices:
+    """Return the first step of each reach from targets of shape (steps, 2).
+
+    As in the reference implementation, a reach begins with the last step of the target before.
+    """
+    moved = np.nonzero(np.any(np.diff(targets, axis=0) != 0, axis=1))[0]
+    return np.concatenate(([0], moved)).astype(np.int64)
+
+
+def _spikes(file: Any, times_s: Floats) -> Bools:
+    """Whether any unit of a channel had a spike in the step before each of the times, shape (steps, channels).
+
+    A spike of the step that ends at a time belongs to the next time. The reference implementation keeps this delay of a
+    step, with which the published networks were trained.
+    """
+    units = file["spikes"]
+    found = np.zeros((len(times_s), units.shape[1]), np.bool_)
+    edges_s = np.arange(times_s[0] - STEP_S, times_s[-1], STEP_S)
+    for unit in range(units.shape[0]):
+        for channel in range(units.shape[1]):
+            spikes_s = np.asarray(file[units[unit, channel]], np.float64).ravel()
+            step = np.searchsorted(edges_s, spikes_s, side="right")
+            found[step[(step > 0) & (step < min(len(edges_s), len(found)))], channel] = True
+    return found

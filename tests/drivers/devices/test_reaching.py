@@ -1,0 +1,158 @@
+"""Decoders of primate reaching: they do what the published networks do, and count what those count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.devices.cpu.decoders import WINDOW, fitted, read_decoder, windowed
+from drivers.devices.cpu.reaching import open_device
+from rig.analysis.complexity.static import static_figures
+from rig.analysis.predictions import r2
+from rig.conformance.device import check_device
+from rig.errors import DataError, RigError
+from rig.network.counting import count
+from rig.network.description import activity_faults, network_faults
+from scenarios.workloads.mackey_glass.workload import open_workload as open_series
+from scenarios.workloads.primate_reaching.workload import open_workload
+from tests.support.paths import SHARED
+
+PUBLISHED = SHARED / "data" / "networks" / "nhp"
+RNG = np.random.default_rng(0)
+SPIKES = (RNG.random((200, 8)) < 0.1).astype(np.uint8)
+
+
+def spiking(**changes: Any) -> dict[str, Any]:
+    made = {
+        "fc1.weight": RNG.normal(size=(5, 8)), "fc_out.weight": RNG.normal(size=(2, 5)), "lif1.beta": 0.9,
+        "lif1.threshold": 1, "lif_out.beta": 0.8, "lif_out.threshold": 1, "lif1.reset_mechanism_val": 1,
+    }  # fmt: skip
+    return {f"model_state_dict.{name}": value for name, value in {**made, **changes}.items() if value is not None}
+
+
+def buffered(**changes: Any) -> dict[str, Any]:
+    made = {
+        "fc1.weight": RNG.normal(size=(4, 8)), "fc1.bias": RNG.normal(size=4), "fc2.weight": RNG.normal(size=(2, 4)),
+        "fc2.bias": RNG.normal(size=2), "batchnorm1.num_batches_tracked": 7,
+    }  # fmt: skip
+    norm = {f"batchnorm1.{k}": RNG.uniform(0.5, 2.0, 4) for k in ("weight", "bias", "running_mean", "running_var")}
+    return {**made, **norm, **changes}
+
+
+def stored(path: Path, arrays: dict[str, Any]) -> Path:
+    np.savez(path / "network.npz", **arrays)
+    return path / "network.npz"
+
+
+def test_a_spiking_network_keeps_the_equations_of_its_neurons_step_by_step(tmp_path: Path) -> None:
+    arrays = {name.removeprefix("model_state_dict."): a for name, a in spiking().items()}
+    decoder = read_decoder(stored(tmp_path, spiking(**arrays)), channels=8)
+    predictions, seen = decoder.decode(SPIKES)
+    u, spiked, v = np.zeros(5), np.zeros(5), np.zeros(2)
+    for k, given in enumerate(SPIKES):
+        u = arrays["lif1.beta"] * np.where(spiked, 0.0, u) + arrays["fc1.weight"] @ given
+        spiked = u > 1
+        v = arrays["lif_out.beta"] * v + arrays["fc_out.weight"] @ spiked
+        assert np.array_equal(seen["hidden"][k], spiked)
+        assert predictions[k] == pytest.approx(v)
+    assert seen["hidden"].any()
+
+
+def test_a_buffered_network_predicts_from_the_last_fifty_steps(tmp_path: Path) -> None:
+    a = buffered()
+    predictions, seen = read_decoder(stored(tmp_path, a), channels=8).decode(SPIKES)
+    assert not predictions[: WINDOW - 1].any()
+    norm = {k: a[f"batchnorm1.{k}"] for k in ("weight", "bias", "running_mean", "running_var")}
+    for k in (WINDOW - 1, 120):
+        hidden = np.maximum(a["fc1.weight"] @ SPIKES[k + 1 - WINDOW : k + 1].sum(axis=0) + a["fc1.bias"], 0.0)
+        hidden = (hidden - norm["running_mean"]) / np.sqrt(norm["running_var"] + 1e-5) * norm["weight"] + norm["bias"]
+        assert predictions[k] == pytest.approx(a["fc2.weight"] @ hidden + a["fc2.bias"])
+    assert len(seen["output"]) == len(SPIKES) - WINDOW + 1
+
+
+@pytest.mark.parametrize("arrays", [spiking(), buffered()], ids=["spiking", "buffered"])
+def test_what_a_network_did_fits_its_description(arrays: dict[str, Any], tmp_path: Path) -> None:
+    decoder = read_decoder(stored(tmp_path, arrays), channels=8)
+    _, seen = decoder.decode(SPIKES)
+    network = decoder.network()
+    assert not [*network_faults(network), *activity_faults(network, count(decoder.synapses(), seen))]
+
+
+def test_a_linear_layer_finds_a_velocity_that_is_linear_in_the_counts() -> None:
+    weights = RNG.normal(size=(8, 2))
+    velocity = np.zeros((len(SPIKES), 2))
+    velocity[WINDOW - 1 :] = windowed(SPIKES) @ weights + 3.0
+    predictions, _ = fitted(SPIKES, velocity).decode(SPIKES)
+    score = r2(velocity[WINDOW:], predictions[WINDOW:])
+    assert score is not None
+    assert score > 0.99
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        (spiking(**{"fc1.weight": np.ones((5, 9))}), r"fc1\.weight of float64 and shape \(5, 9\)"),
+        (spiking(**{"lif1.beta": None}), r"no array lif1\.beta"),
+        (spiking(**{"lif1.beta": np.nan}), r"lif1\.beta that is not finite"),
+        (buffered(**{"fc2.weight": np.ones((2, 5))}), r"fc2\.weight"),
+        (buffered(**{"fc2.bias": np.array(["a", "b"])}), r"fc2\.bias of <U1"),
+        ({"other": np.ones(3)}, r"no array fc1\.weight"),
+    ],
+)
+def test_a_file_that_is_no_network_for_the_channels_is_refused(
+    arrays: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=said):
+        read_decoder(stored(tmp_path, arrays), channels=8)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\3\4 no archive"])
+def test_a_file_that_cannot_be_read_is_refused(content: bytes | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "network.npz").write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_decoder(tmp_path / "network.npz", channels=8)
+
+
+def test_it_does_what_the_rig_asks_of_a_device() -> None:
+    workload = open_workload(reaches=100)  # so many that a repetition takes visibly longer
+    assert "reply.activity" in check_device(open_device(workload), workload.samples, prompt_s=5.0)
+
+
+def test_another_workload_is_refused() -> None:
+    with pytest.raises(RigError, match="no session of primate-reaching"):
+        open_device(open_series(starts=1))
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the published networks")
+@pytest.mark.parametrize(
+    ("name", "channels", "dense", "own_bytes"),
+    [
+        ("SNN2_indy_20160622_01", 96, 4900, 19832), ("SNN2_loco_20170210_03", 192, 9700, 39032),
+        ("ANN_2D_indy_20160622_01", 96, 4704, 39624), ("ANN_2D_loco_20170210_03", 192, 7776, 71112),
+    ],
+)  # fmt: skip
+def test_the_published_networks_cost_what_was_published(name: str, channels: int, dense: int, own_bytes: int) -> None:
+    figures = static_figures(read_decoder(PUBLISHED / f"{name}.npz", channels).network())
+    assert figures["dense_operations_per_execution"].value == dense
+    assert figures["footprint_bytes"].value == own_bytes
+    assert figures["model_execution_rate_hz"].value == 250
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the published networks")
+def test_a_published_network_that_buffers_otherwise_is_refused() -> None:
+    with pytest.raises(DataError, match=r"fc1\.weight of float32 and shape \(32, 672\)"):
+        read_decoder(PUBLISHED / "ANN_3D_indy_20160622_01.npz", channels=96)
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the published networks")
+def test_a_session_may_be_named_in_the_path() -> None:
+    workload = open_workload(reaches=8)
+    with pytest.raises(DataError, match="SNN2_synthetic_0"):
+        open_device(workload, networks=str(PUBLISHED / "SNN2_{session}.npz"))
+    device = open_device(workload, networks=str(PUBLISHED / "SNN2_indy_20160622_01.npz"))
+    assert list(device.info().artifacts) == ["network of synthetic_0"]
+    device.close()

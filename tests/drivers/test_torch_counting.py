@@ -1,0 +1,113 @@
+"""Counting by hooks gives what counting each call by itself gives, however the calls are batched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import drivers.torch_counting
+from drivers.torch_counting import TorchCounter
+from rig.network.counting import active, linear
+
+
+class Tensor(np.ndarray[Any, Any]):
+    """What the counter uses of a tensor."""
+
+    def detach(self) -> Tensor:
+        return self
+
+    def numpy(self) -> Any:
+        return self.view(np.ndarray)
+
+    def new_zeros(self, *shape: int) -> Tensor:
+        return np.zeros(shape).view(Tensor)
+
+
+class Module:
+    """What the counter uses of a module, of which a model has one; ``run`` stands for its forward pass."""
+
+    def __init__(self, run: Callable[[Any], Any], **weights: Any) -> None:
+        self.run, self.hooks = run, list[Any]()
+        self.weights = {name: np.asarray(w, np.float64).view(Tensor) for name, w in weights.items()}
+        for name, w in self.weights.items():
+            setattr(self, name, w)
+
+    def named_parameters(self) -> Any:
+        return self.weights.items()
+
+    def named_buffers(self) -> Any:
+        return ()
+
+    def named_modules(self) -> Any:
+        return [("it", self)]
+
+    def register_forward_hook(self, hook: Any) -> Any:
+        self.hooks.append(hook)
+        return type("Handle", (), {"remove": lambda handle: self.hooks.remove(hook)})()
+
+    def __call__(self, *given: Any) -> Any:
+        out = self.run(given[0])
+        for hook in self.hooks:
+            hook(self, tuple(given), out)
+        return out
+
+
+class Linear(Module): ...
+
+
+class LSTMCell(Module):
+    hidden_size = 5
+
+
+class ReLU(Module): ...
+
+
+@pytest.mark.parametrize("block_bytes", [0, 500, 1 << 20])
+def test_calls_that_are_counted_together_count_as_each_by_itself(
+    block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drivers.torch_counting, "_BLOCK_BYTES", block_bytes)
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-1, 2, (4, 6))
+    model = Linear(lambda x: x @ weights.T, weight=weights)
+    counter = TorchCounter(model)
+    for batch in (3, 3, 2):
+        calls = [(rng.integers(-2, 3, (batch, 6)) * 0.5).view(Tensor) for _ in range(7)]
+        for values in calls:
+            model(values.copy())
+        rows = counter.activity()
+        alone = [linear("it", "in", "it", weights.T).count(values.numpy()) for values in calls]
+        for counter_name in ("acs", "macs"):
+            assert [row["it"][counter_name].tolist() for row in rows] == np.stack(
+                [c[counter_name] for c in alone], axis=1
+            ).tolist()
+    assert counter.activity() == []
+
+
+def test_what_the_model_writes_over_its_values_later_changes_no_count() -> None:
+    model = ReLU(lambda x: x)
+    counter = TorchCounter(model)
+    values = np.array([[0.0, 1.0, 2.0]]).view(Tensor)
+    model(values)
+    values[:] = 0.0
+    model(values)
+    (row,) = counter.activity()
+    assert row["it"]["active"].tolist() == [2, 0]
+    assert active(np.array([[0.0, 1.0, 2.0]])).tolist() == [2]
+
+
+def test_a_cell_counts_the_weights_of_its_gates_and_its_state() -> None:
+    """The example of the reference, which says 615: 3 products of each neuron are no synapses."""
+    model = LSTMCell(lambda x: x, weight_ih=np.ones((20, 25)), weight_hh=np.ones((20, 5)))
+    counter = TorchCounter(model)
+    ones = np.ones((1, 25)).view(Tensor)
+    model(ones, (np.ones((1, 5)).view(Tensor), np.ones((1, 5)).view(Tensor)))
+    model(ones)
+    (row,) = counter.activity()
+    assert [row[part]["acs"].tolist() for part in ("it.ih", "it.hh")] == [[500, 500], [100, 0]]
+    assert counter.network().dense == 600
+    counter.close()
+    assert not model.hooks
