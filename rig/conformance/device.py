@@ -89,7 +89,7 @@ SURE_NS = 1_000_000
 
 @dataclass
 class _DeviceRun:
-    """A device while it is checked. ``lengths`` holds the ticks of the first sample's phases."""
+    """A device while it is checked. ``lengths`` holds the least ticks of each phase, as warm-up or load lengthen some."""
 
     c: Checks
     device: Device
@@ -140,8 +140,8 @@ def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
     for batch in [*batches, [samples[0]]]:
         run.device.stage(batch)
         replies = _exchange(run, batch, partial(run.device.submit, batch, None), 1)
-        if replies:  # the last is of the first sample again, when nothing has to warm up any more
-            run.lengths = _lengths(replies[0])
+        for phase, ticks in (_lengths(replies[0]) if replies else {}).items():
+            run.lengths[phase] = min(ticks, run.lengths.get(phase, ticks))
 
 
 def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
