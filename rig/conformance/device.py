@@ -89,7 +89,7 @@ SURE_NS = 1_000_000
 
 @dataclass
 class _DeviceRun:
-    """A device while it is checked. ``lengths`` holds the least ticks of each phase, as warm-up or load lengthen some."""
+    """A device while it is checked. ``lengths`` holds the least ticks of each phase: load lengthens some."""
 
     c: Checks
     device: Device
