@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import edges_of, mean_signal
+from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
 from rig.analysis.timing.consistency import allowed_after_end_s
 from rig.analysis.timing.timeline import Readings
 from rig.analysis.verdict import Check
@@ -362,8 +362,6 @@ def _named(
 
 def _candidates(watts: Floats, spans: _Spans, most: float) -> Iterator[float]:
     """Lags up to ``most`` at which stretches of spans correlate best with the trace: groups, and all after a moment."""
-    from scipy.signal import correlate
-
     joined = max(1, int(spans.width / 16.0)) if len(watts) > COARSE_POINTS else 1
     n = len(watts) // joined
     values = watts[: n * joined].reshape(n, joined).mean(axis=1)
@@ -377,7 +375,7 @@ def _candidates(watts: Floats, spans: _Spans, most: float) -> Iterator[float]:
         train = mean_signal(edges_of(np.column_stack([some.on, some.off]) / joined), grid, grid + 1.0)
         if len(train) > n:
             continue
-        score = correlate(values, train - train.mean(), mode="valid", method="fft")
+        score = correlated(values, train - train.mean())
         lag = float(joined) * (first - np.arange(len(score)))
         score[(lag > most) | (lag < -FARTHEST_PACE * len(watts))] = -np.inf
         apart = max(1, int(0.5 * spans.width / joined))

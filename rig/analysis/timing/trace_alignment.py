@@ -17,6 +17,7 @@ import numpy as np
 from rig.analysis.timing.activity_signal import (
     SETTLE_TAU,
     Edges,
+    correlated,
     edges_of,
     joined,
     levelled,
@@ -195,8 +196,6 @@ def _half(spans: Floats) -> float:
 
 def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tuple[float, float]]:
     """Scores and lags, in whole readings, whose cross-correlation is close to the best, best first."""
-    from scipy.signal import correlate, find_peaks
-
     slot = np.round((e.start_s - e.start_s[0]) / e.period_s).astype(np.int64)
     joined = max(1, int(width / (16.0 * e.period_s))) if slot[-1] > COARSE_POINTS else 1
     period_s, slot = joined * e.period_s, slot // joined
@@ -213,11 +212,12 @@ def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tu
             values = values / np.maximum(np.bincount(at), 1)
         start = e.start_s[0] + period_s * (slot[part[0]] + np.arange(-steps, len(values) + steps))
         train = mean_signal(activity, start, start + length, e.tau_s)
-        score += correlate(train, values, mode="valid", method="fft")
+        score += correlated(train, values)
     if score.max() <= 0:
         return []
-    peaks, _ = find_peaks(np.concatenate([[-np.inf], score, [-np.inf]]), height=RIVAL * float(score.max()))
-    ranked = sorted((peaks - 1).tolist(), key=lambda k: -score[k])[:MAX_RIVALS]
+    beside = np.concatenate([[-np.inf], score, [-np.inf]])
+    peaks = np.flatnonzero((score > beside[:-2]) & (score >= beside[2:]) & (score >= RIVAL * score.max()))
+    ranked = sorted(peaks.tolist(), key=lambda k: -score[k])[:MAX_RIVALS]
     return [(float(score[k]), (k - steps) * period_s) for k in ranked]
 
 
