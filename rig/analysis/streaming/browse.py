@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rig.analysis.streaming.run import RailFile, extent_s
 from rig.analysis.streaming.trace_index import Index, Told, batches_at, index_of, numbers_of, power_of, shown
 from rig.analysis.timing.timebase import Timebase
+from rig.recording.columns import array_of
 from rig.recording.pyramid import FINEST
 from rig.recording.reader import Run
 from rig.types import ClockInfo, Floats, Indices
@@ -79,11 +80,11 @@ class LongTrace:
         for batch in self.file.batches():
             over = np.zeros(batch.num_rows, bool) if top is None else numbers_of(batch) >= top
             if "flags" in batch.schema.names:
-                over |= batch.column("flags").to_numpy(zero_copy_only=False) != 0
+                over |= array_of(batch.column("flags")) != 0
             elif top is None:
                 break
             if len(at := np.flatnonzero(over)):
-                stamps = batch.column("start_tick").to_numpy()[at] if self.file.grid is None else None
+                stamps = array_of(batch.column("start_tick"))[at] if self.file.grid is None else None
                 begin = self._seconds(row + at) if stamps is None else self.clock.seconds(stamps)
                 counts += np.diff(np.searchsorted(begin, windows_s), axis=1)[:, 0]
             row += batch.num_rows
@@ -138,7 +139,7 @@ class LongTrace:
                 if row >= last:
                     break
         values = [numbers_of(part) for part in parts]
-        stamps = [part.column("start_tick").to_numpy() for part in parts if self.file.grid is None]
+        stamps = [array_of(part.column("start_tick")) for part in parts if self.file.grid is None]
         ticks = None if self.file.grid is not None else np.concatenate([np.zeros(0, np.int64), *stamps])
         return np.concatenate([np.zeros(0), *values]), ticks
 

@@ -19,6 +19,7 @@ from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.analysis.timing.timeline import activity_of, timebase_of
 from rig.errors import DataError, RigError, StoreError, UsageError
 from rig.recording import validation
+from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Floats, Rail
 
@@ -219,7 +220,7 @@ def _grid(file: RailFile, tb: Timebase) -> tuple[float, float]:
 
 
 def _numbers(batch: pa.RecordBatch) -> NDArray[Any]:
-    return np.asarray(batch.column("value").to_numpy(zero_copy_only=False))
+    return array_of(batch.column("value"))
 
 
 def _stamped(file: RailFile, tb: Timebase, told: Told | None) -> Iterator[tuple[Floats, Floats, NDArray[Any]]]:
@@ -227,7 +228,7 @@ def _stamped(file: RailFile, tb: Timebase, told: Told | None) -> Iterator[tuple[
     for batch in file.batches():
         for first in range(0, batch.num_rows, ROWS):
             part = batch.slice(first, ROWS)
-            start, end = (tb.seconds(part.column(c).to_numpy()) for c in ("start_tick", "end_tick"))
+            start, end = (tb.seconds(array_of(part.column(c))) for c in ("start_tick", "end_tick"))
             if np.any(np.diff(start, prepend=before) <= 0) or np.any(end < start):
                 raise bad(file.path, f"does not move forward in time after reading {done}", done)
             before = float(start[-1])
@@ -253,6 +254,6 @@ def overloads(file: RailFile) -> int:
             part = batch.slice(first, ROWS)
             over = np.zeros(part.num_rows, bool) if top is None else _numbers(part) >= top
             if "flags" in batch.schema.names:
-                over |= part.column("flags").to_numpy(zero_copy_only=False) != 0
+                over |= array_of(part.column("flags")) != 0
             count += int(np.count_nonzero(over))
     return count

@@ -20,7 +20,7 @@ from rig.analysis.streaming.run import RailFile, watts_of
 from rig.analysis.streaming.sums import Watts
 from rig.errors import RigError
 from rig.recording.atomic_write import folder_inside, not_stored, write_whole
-from rig.recording.columns import numbers
+from rig.recording.columns import array_of, numbers
 from rig.recording.layout import DERIVED, is_recorded, sha256_of
 from rig.recording.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from rig.recording.reader import Run
@@ -94,8 +94,8 @@ def _built(file: RailFile, told: Told | None) -> Index:
         rows.append(np.full(begun, done))
         offsets.append(np.full(begun, offset))
         if file.grid is None:
-            ticks.append(batch.column("start_tick").to_numpy()[-done % FINEST :: FINEST])
-            end = batch.column("end_tick").to_numpy()[-1:]
+            ticks.append(array_of(batch.column("start_tick"))[-done % FINEST :: FINEST])
+            end = array_of(batch.column("end_tick"))[-1:]
         done += batch.num_rows
         if told is not None:
             told(done, file.readings)
@@ -129,11 +129,11 @@ def _stored(run: Path, place: str, digest: str, file: RailFile) -> Index | None:
             table, meta = reader.read_all(), reader.schema.metadata or {}
         if (meta.get(b"schema"), meta.get(b"trace_sha256")) != (SCHEMA.encode(), digest.encode()):
             return None
-        step = table["step"].to_numpy()
+        step = array_of(table["step"])
         levels = []
         for s in np.unique(step):
             part = table.filter(pa.array(step == s))
-            levels.append(Level(int(s), *(part[c].to_numpy() for c in COLUMNS)))
+            levels.append(Level(int(s), *(array_of(part[c]) for c in COLUMNS)))
         finest = -(-file.readings // FINEST)
         due, k = [], finest
         while k:
@@ -141,7 +141,7 @@ def _stored(run: Path, place: str, digest: str, file: RailFile) -> Index | None:
             k = -(-k // FACTOR) if k > 1 else 0
         if [len(x.mean) for x in levels] != due or any(x.step != FINEST * FACTOR**j for j, x in enumerate(levels)):
             return None
-        rows, offsets, ticks = (table[name].to_numpy()[:finest] for name in PLACES)
+        rows, offsets, ticks = (array_of(table[name])[:finest] for name in PLACES)
         ticks = np.append(ticks, int(meta[b"end_tick"])) if file.grid is None and finest else ticks[:0]
     except (RigError, pa.ArrowException, KeyError, ValueError, OSError):
         return None
@@ -161,7 +161,7 @@ def power_of(file: RailFile) -> Watts | None:
 
 def numbers_of(batch: pa.RecordBatch) -> NDArray[Any]:
     """Return the readings of a batch as they are in the file, shape (n,); null is NaN."""
-    return np.asarray(batch.column("value").to_numpy(zero_copy_only=False))
+    return array_of(batch.column("value"))
 
 
 def shown(values: NDArray[Any], file: RailFile) -> NDArray[Any]:
