@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s, merged
+from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s
 from rig.analysis.timing.range_end import Ends
 from rig.analysis.timing.stretches import Seconds, before
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
@@ -51,7 +51,7 @@ def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
     It includes the step of the stamps, and the time between apertures in which ends stay hidden, as far as spans keep
     step with the readings.
     """
-    on_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))[:, 0]
+    on_s = activity.active_s()[:, 0]
     unseen_s = 0.0 if r.counter else max(r.period_s - r.aperture_s, 0.0) * in_step(on_s, r.period_s)
     return math.hypot(sigma_s, 0.5 * activity.step_s, 0.5 * unseen_s)
 

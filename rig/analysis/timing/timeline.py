@@ -76,6 +76,10 @@ class Activity:
         overlap_s = float(np.sum(every[:, 1] - every[:, 0]) - np.sum(union[:, 1] - union[:, 0]))
         return union if overlap_s > OVERLAP_S * len(every) else every
 
+    def active_s(self) -> Floats:
+        """Return when the device is active in any way, as disjoint sorted windows, shape (k, 2)."""
+        return merged(np.concatenate([self.busy_windows_s(), self.excluded_s()]))
+
 
 @dataclass(frozen=True)
 class Pool:
