@@ -1,8 +1,7 @@
 """Spans that wander along the trace: where each edge of the activity is found, and readings moved by as much.
 
 A straight line between the brackets of two clocks misses an oscillator that warms up, single readings that are lost,
-and stamps that are late. The edges of the spans show it. Everything here is computed from sums of readings over
-windows.
+and stamps that are late. The edges of the spans show it.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU
+from rig.analysis.timing.spans_in_trace import Sums
 from rig.analysis.timing.timeline import Readings
 from rig.types import Floats, Indices
 
@@ -138,18 +138,15 @@ class _Cells:
     inward_s: Floats
     before_s: Floats
     after_s: Floats
-    at_s: Floats
-    """Begins and ends of readings, shape (2 n,), with sums of watts, and of their squares, up to each."""
-    first: Floats
-    second: Floats
+    sums: Sums
+    """Watts between the begins and ends of readings."""
     period_s: float
     guard_s: float
     tau_s: float
 
     def mean(self, on_s: Floats, off_s: Floats) -> Floats:
         """Return mean watts between moments, shape kept."""
-        area = np.interp(off_s, self.at_s, self.first) - np.interp(on_s, self.at_s, self.first)
-        return np.asarray(area / np.maximum(off_s - on_s, 1e-12))
+        return np.asarray(self.sums.between(on_s, off_s)[0] / np.maximum(off_s - on_s, 1e-12))
 
     def explained(self, lag_s: Floats) -> Floats:
         """Return the share of the variance about each span that a rise explains, shape (k, m).
@@ -160,13 +157,12 @@ class _Cells:
         begin, end = on - self.before_s[:, None], off + self.after_s[:, None]
         total, width = end - begin, off - on
         inside = self.mean(on, off)
-        mean = self.mean(begin, end)
-        second = (np.interp(end, self.at_s, self.second) - np.interp(begin, self.at_s, self.second)) / total
+        first, second = (x / total for x in self.sums.between(begin, end))
         share = width / total
-        outside = (mean - share * inside) / (1.0 - share)
+        outside = (first - share * inside) / (1.0 - share)
         between = share * (1.0 - share) * (inside - outside) * np.abs(inside - outside)
-        found = between / np.maximum(second - mean**2, 1e-300)
-        return np.where((begin < self.at_s[0]) | (end > self.at_s[-1]), 0.0, found)
+        found = between / np.maximum(second - first**2, 1e-300)
+        return np.where((begin < self.sums.at[0]) | (end > self.sums.at[-1]), 0.0, found)
 
 
 def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
@@ -189,7 +185,6 @@ def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
     # between two apertures the power is the mean of both
     at_s = np.maximum.accumulate(np.column_stack([r.start_s, r.end_s]).ravel())
     level = np.column_stack([watts, 0.5 * (watts + np.append(watts[1:], watts[-1]))]).ravel()[:-1]
-    first, second = (np.concatenate([[0.0], np.cumsum(x * np.diff(at_s))]) for x in (level, level**2))
     width = spans[:, 1] - spans[:, 0]
     return _Cells(
         spans[thin, 0],
@@ -197,9 +192,7 @@ def _cells(r: Readings, windows_s: Floats) -> _Cells | None:
         0.5 * width[thin],
         half[thin],
         half[thin],
-        at_s,
-        first,
-        second,
+        Sums.of(level, at_s),
         r.period_s,
         guard_s,
         r.tau_s,
@@ -214,7 +207,7 @@ def _path(cells: _Cells) -> Floats:
     within = float(np.max(np.abs(near))) < step_s * NEAR_LAGS
     if within and float(np.median(cells.explained(near[:, None]))) > CLEAR:
         return near
-    far_s = FARTHEST * float(cells.at_s[-1] - cells.at_s[0])
+    far_s = FARTHEST * float(cells.sums.at[-1] - cells.sums.at[0])
     count = int(min(math.ceil(far_s / step_s), MOST_LAGS))
     return _cheapest(cells, step_s * np.arange(-count, count + 1)) if count > NEAR_LAGS else near
 

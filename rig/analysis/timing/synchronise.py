@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered, fits
+from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered
 from rig.analysis.timing.consistency import after_end, doubtful
 from rig.analysis.timing.meter_clock import FindBaseline, MeterClock
 from rig.analysis.timing.placed_rails import AlignedRail, placed
@@ -23,6 +23,7 @@ from rig.analysis.timing.pooling import (
     thinned,
 )
 from rig.analysis.timing.range_end import apparent_ends
+from rig.analysis.timing.spans_in_trace import fits
 from rig.analysis.timing.stamped_on_arrival import on_grid
 from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.timebase import Timebase
