@@ -5,7 +5,7 @@ It is stored beside the reports, with the SHA-256 of the trace that it was made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.analysis.streaming.run import RailFile, watts_of
+from rig.analysis.streaming.run import RailFile, batches_at, watts_of
 from rig.analysis.streaming.sums import Watts
 from rig.errors import RigError
 from rig.recording.atomic_write import folder_inside, not_stored, write_whole
@@ -65,23 +65,6 @@ def index_of(run: Run, file: RailFile, told: Told | None = None) -> Index:
     return index
 
 
-def batches_at(path: Path, offset: int = 0, *, mapped: bool = False) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
-
-    A file that is still written, or that a crash cut off, ends with its last whole batch. With ``mapped``, what is not
-    looked at is not read; the pages that are count as memory of the process.
-    """
-    try:
-        with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as source:
-            schema = pa.ipc.read_schema(source)
-            source.seek(offset or source.tell())
-            while True:
-                at = source.tell()
-                yield at, pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
-    except (pa.ArrowException, EOFError, OSError):
-        return
-
-
 def _built(file: RailFile, told: Told | None) -> Index:
     builder, done = PyramidBuilder(), 0
     rows, offsets, ticks = ([np.zeros(0, np.int64)] for _ in range(3))
@@ -89,7 +72,7 @@ def _built(file: RailFile, told: Told | None) -> Index:
         if not batch.num_rows:
             continue
         for first in range(0, batch.num_rows, BLOCK):
-            builder.add(shown(numbers_of(batch.slice(first, BLOCK)), file))
+            builder.add(shown(array_of(batch.slice(first, BLOCK).column("value")), file))
         begun = len(range(-done % FINEST, batch.num_rows, FINEST))  # buckets that begin in this batch
         rows.append(np.full(begun, done))
         offsets.append(np.full(begun, offset))
@@ -157,11 +140,6 @@ def power_of(file: RailFile) -> Watts | None:
         return watts_of(file.rail)
     except RigError:
         return None
-
-
-def numbers_of(batch: pa.RecordBatch) -> NDArray[Any]:
-    """Return the readings of a batch as they are in the file, shape (n,); null is NaN."""
-    return array_of(batch.column("value"))
 
 
 def shown(values: NDArray[Any], file: RailFile) -> NDArray[Any]:

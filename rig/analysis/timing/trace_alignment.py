@@ -66,7 +66,7 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     ordered = sorted(starts, key=lambda start: (abs(start[0]), abs(start[1])))
     fits = [refined(at_edges, trains, spans, start, rate_reach) for start in ordered]
     best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
-    found = best and judged(at_edges, trains, best, float(spans.mean()), rate_reach)
+    found = None if best is None else judged(at_edges, trains, best, float(spans.mean()), rate_reach)
     if best is None or found is None:
         return None
     most_s = min(margin, MOST_LONGER * _gap_s(windows))
@@ -142,7 +142,7 @@ def _coarse(e: Excess, activity: Edges, reach_s: float, width: float) -> list[tu
     # where a long trace is looked at in stretches, most slots are empty
     for part in np.split(np.arange(len(slot)), np.flatnonzero(np.diff(slot) > EMPTY + 4 * steps) + 1):
         at = slot[part] - slot[part[0]]
-        values = np.bincount(at, weights=e.watts[part])
+        values: Floats = np.asarray(np.bincount(at, weights=e.watts[part]), dtype=float)
         if joined > 1:
             values = values / np.maximum(np.bincount(at), 1)
         start = e.start_s[0] + period_s * (slot[part[0]] + np.arange(-steps, len(values) + steps))
