@@ -32,17 +32,20 @@ MOST_APART = 1 << 18
 """Runs of readings at the end of the range that stay apart; after so many, a piece that holds one counts as one."""
 
 
-def moments_s(activity: Activity, sigma_s: float, host_sigma_s: float, tau_s: float) -> Floats:
+def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: float) -> Floats:
     """Return the moments that the estimators ask for, shape (k,), in any order.
 
-    ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, ``host_sigma_s`` that of idle windows.
+    ``r`` are single readings of the trace. ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock,
+    ``host_sigma_s`` that of idle windows. The reading next to a span shows the level beside it.
     """
+    tau_s = r.tau_s
     windows = [*(p.windows_s for p in activity.phases.values()), activity.excluded_s()]
     on, off = np.concatenate(windows).T
     reach, settled = margin_s(sigma_s, tau_s), margin_s(0.0, tau_s)
     quiet = activity.idle_s + np.array([2.0 * host_sigma_s + SETTLE_TAU * tau_s, -2.0 * host_sigma_s])
     inner = (on + (2.0 * sigma_s + SETTLE_TAU * tau_s), off - 2.0 * sigma_s)
-    return np.concatenate([on + reach[0], on, *inner, off, off + settled[1], off + reach[1], quiet.ravel()])
+    beside = (on + reach[0] - r.period_s, off + reach[1] + r.period_s)
+    return np.concatenate([*beside, on + reach[0], on, *inner, off, off + settled[1], off + reach[1], quiet.ravel()])
 
 
 def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:

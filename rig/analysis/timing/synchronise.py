@@ -142,7 +142,7 @@ def _summed(meter: MeterClock, trace: Trace, looked_at: AlignedRail, evenly: int
         return at_s if shift is None else shift.moved(at_s)
 
     sigma_s = span_sigma_s(r, meter.activity, looked_at.sigma_s)
-    moments = moments_s(meter.activity, sigma_s, looked_at.host_sigma_s, r.tau_s)
+    moments = moments_s(r, meter.activity, sigma_s, looked_at.host_sigma_s)
     cuts = cuts_of(trace, seconds, moments, evenly)
     volts = next(iter(meter.volts_beside([trace])), None)
     beside = None if volts is None else Beside(volts, meter.clock_of(volts, timebase), timebase)
