@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.consistency import allowed_after_end_s
-from rig.analysis.timing.lost_readings import FARTHEST, FEWEST, MOST_UNLIKE, breaks
+from rig.analysis.timing.lost_readings import FARTHEST, FEWEST, MOST_UNLIKE, breaks_in
 from rig.analysis.timing.spans_in_trace import LEAST_SPANS, NOWHERE, Seen, most_unlike, seen_in
 from rig.analysis.timing.timeline import Readings
 from rig.analysis.verdict import Check
@@ -41,13 +41,13 @@ class Bridged:
 
 
 def bridged(
-    trace: Trace, r: Readings, windows_s: Floats, reach_s: float, end_s: float, displaced: bool
+    trace: Trace, r: Readings, windows_s: Floats, reach_s: float, end_s: float, displaced: bool, *, breaks: bool = True
 ) -> Bridged | None:
     """Return the trace with the times that the spans prove, or None if it fits as it is or proves no other times.
 
     ``r`` are its readings by the brackets of its clock. ``windows_s`` are the disjoint spans, shape (k, 2). ``reach_s``
     is how far the brackets may be off. The recording ended at ``end_s``, so no reading is much later. ``displaced``
-    says that stretches of spans are known to be at another time.
+    says that stretches of spans are known to be at another time. Without ``breaks``, they may have another rate alone.
     """
     if not trace.uniform or not LEAST_SPANS <= len(windows_s) <= MOST_SPANS or r.period_s <= 0.0 or r.counter:
         return None
@@ -57,7 +57,9 @@ def bridged(
     seen = seen_in(r, windows_s)
     if seen is None:
         return None
-    found = [_paced(trace, seen, r, end_s), _joined(trace, seen, reach_s / r.period_s, spare_s / r.period_s)]
+    found = [_paced(trace, seen, r, end_s)]
+    if breaks:
+        found.append(_joined(trace, seen, reach_s / r.period_s, spare_s / r.period_s))
     proven = [f for f in found if f is not None and (displaced or f.certain)]
     return min(proven, key=lambda f: f.unlike, default=None)
 
@@ -138,7 +140,7 @@ def _paced(trace: Trace, seen: Seen, r: Readings, end_s: float) -> Bridged | Non
 
 def _joined(trace: Trace, seen: Seen, reach: float, most: float) -> Bridged | None:
     """Give the readings after each break the times that the spans show, and leave out those next to it."""
-    broken, spans = breaks(seen, reach, most), seen.spans
+    broken, spans = breaks_in(seen, reach, most), seen.spans
     if broken is None:
         return None
     number = np.arange(len(trace.value))

@@ -48,7 +48,7 @@ class Breaks:
     """Whether spans rise in the pieces and nowhere else."""
 
 
-def breaks(seen: Seen, reach: float, most: float) -> Breaks | None:
+def breaks_in(seen: Seen, reach: float, most: float) -> Breaks | None:
     """Return where the spans are in the trace, or None if they prove no break.
 
     ``reach`` is how far the brackets may be off, ``most`` how many readings may be missing, as numbers of readings.

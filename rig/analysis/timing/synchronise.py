@@ -90,17 +90,18 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
 def _bridged(meter: MeterClock, trace: Trace, found: AlignedRail, means: bool) -> Bridged | None:
     """The trace with the times that its spans prove, if they contradict those recorded.
 
-    Spans that seem to wander along ``means`` by more than both clocks may stand elsewhere altogether.
+    Spans that wander along it by more than both clocks may be those of another rate, or, along ``means``, lie beyond a
+    break. A break would also seem to fit single readings of which many are lost one by one; these are followed.
     """
     windows_s = meter.activity.active_s()
     if not trace.uniform or len(windows_s) < 2 or not np.any(found.readings.ok):
         return None
-    contradicted = found.contradictions or (means and found.bridged)
-    if not contradicted and (found.followed is not None or fits(found.readings, windows_s).all()):
+    displaced, wanders = bool(found.contradictions), not found.contradictions and found.followed is not None
+    if not displaced and (not found.bridged if wanders else fits(found.readings, windows_s).all()):
         return None
     readings = readings_of(trace, meter.bracketed, meter.volts(trace, meter.bracketed))
     reach_s = meter.reach_s(windows_s)
-    return bridged(trace, readings, windows_s, reach_s, meter.end_s, bool(found.contradictions))
+    return bridged(trace, readings, windows_s, reach_s, meter.end_s, displaced, breaks=means or not wanders)
 
 
 # ---- long traces --------------------------------------------------------------------------
