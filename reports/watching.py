@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from reports.format import si
-from rig.analysis.streaming.trace_index import batches_at
+from rig.analysis.streaming.run import batches_at
 from rig.errors import RigError
 from rig.recording.bounded import START_BYTES
 from rig.recording.conversion import to_watts

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import Check
+from rig.recording.columns import array_of
 from rig.recording.events import HostGap
 from rig.recording.reader import Run
 from rig.types import Bools, Floats
@@ -56,12 +58,12 @@ def _misplaced(run: Run, device: Timebase) -> Iterator[Check]:
     if run.start.imported is not None or run.start.device.spans_on_pin:
         return
     table = run.replies
-    table = table.filter(np.asarray(table["on_tick"].is_valid()) & np.asarray(table["completed_ns"].is_valid()))
+    table = table.filter(pc.and_(table["on_tick"].is_valid(), table["completed_ns"].is_valid()))
     if not len(table):
         return
-    ticks = np.column_stack([table["on_tick"].to_numpy(), table["off_tick"].to_numpy()])
+    ticks = np.column_stack([array_of(table[c]) for c in ("on_tick", "off_tick")])
     on_s, off_s = device.seconds(ticks[:, 0]), device.seconds(ticks[:, 1])
-    issued_s, answered_s = ((table[c].to_numpy() - run.start.t0_ns) * 1e-9 for c in ("issued_ns", "completed_ns"))
+    issued_s, answered_s = ((array_of(table[c]) - run.start.t0_ns) * 1e-9 for c in ("issued_ns", "completed_ns"))
     sigma_s = np.hypot(device.sigma_s, device.rate_sigma * (on_s - device.ref_s))
     allowed_s = FAR * sigma_s + 2.0 * device.step_s + ROUNDING_S
     yield from _count("spans that begin before they were issued", on_s < issued_s - allowed_s, issued_s - on_s)
@@ -70,7 +72,7 @@ def _misplaced(run: Run, device: Timebase) -> Iterator[Check]:
     if np.mean(short) > ONE_TICK:
         yield Check("spans of one tick or less", f"{short.sum()} of {len(short)}", "at most half of them", False)
     if (run.start.device.max_pending or 1) == 1 and run.start.device.max_batch == 1:
-        yield from _overlapping(table["issue"].to_numpy(), on_s, off_s, 2.0 * device.step_s)
+        yield from _overlapping(array_of(table["issue"]), on_s, off_s, 2.0 * device.step_s)
 
 
 def _overlapping(issue: NDArray[np.int64], on_s: Floats, off_s: Floats, step_s: float) -> Iterator[Check]:

@@ -1,10 +1,12 @@
-"""Arrow columns are made from buffers here and not with ``pyarrow.array``.
+"""Arrow columns are made from buffers here and not with ``pyarrow.array``, and read without ``to_numpy``.
 
-The first call of that function imports pandas, which would take 50 MB and 0.2 s in the middle of a recording.
+The first call of either imports pandas, which would take 50 MB and 0.2 s of every report and in the middle of a
+recording.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from operator import index
@@ -75,6 +77,33 @@ class Texts:
     def column(self, which: NDArray[np.int32]) -> pa.Array:
         """Return the column ``known[which]``, shape (n,), dictionary-encoded."""
         return pa.DictionaryArray.from_arrays(numbers(self._codes[which], self._null[which]), self._distinct)
+
+
+def array_of(column: pa.Array | pa.ChunkedArray, absent: float = math.nan) -> NDArray[Any]:
+    """Return a column as an array of shape (n,): numbers, truth values, or texts as objects.
+
+    An absent number is ``absent``: if that is NaN, all are floats. An absent truth value is False, an absent text None.
+    """
+    if isinstance(column, pa.ChunkedArray):
+        parts = column.chunks or [pa.nulls(0, column.type)]
+        column = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+    type_, n, first = column.type, len(column), column.offset
+    truth = pa.types.is_boolean(type_)
+    if not (truth or pa.types.is_integer(type_) or pa.types.is_floating(type_)):
+        return np.array(column.to_pylist(), dtype=object)
+    if not n:
+        return np.zeros(0, type_.to_pandas_dtype())
+    valid, held = column.buffers()
+    dtype = np.dtype(type_.to_pandas_dtype())
+    values = _flags(held, first, n) if truth else np.frombuffer(held, dtype, n, first * dtype.itemsize)
+    if not column.null_count:
+        return values
+    return np.where(_flags(valid, first, n), values, False if truth else absent)
+
+
+def _flags(buffer: pa.Buffer, first: int, n: int) -> Bools:
+    whole = np.unpackbits(np.frombuffer(buffer, np.uint8), count=first + n, bitorder="little")
+    return whole[first:].astype(bool)
 
 
 def table_batch(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:

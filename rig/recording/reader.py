@@ -227,7 +227,9 @@ def _check_names(file: Path, schema: pa.Schema) -> None:
 
 def _table(file: Path, name: str, truncated: list[str]) -> pa.Table:
     table = _read_stream(file, truncated)
-    return TABLES[name].empty_table() if table is None else validation.fitted_table(table, name, TABLES[name])
+    return (
+        pa.Table.from_batches([], TABLES[name]) if table is None else validation.fitted_table(table, name, TABLES[name])
+    )
 
 
 def _by_rail(path: Path, traces: list[Trace | None]) -> dict[str, Trace]:

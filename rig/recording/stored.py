@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rig.recording.columns import array_of
 from rig.types import Indices
 
 Key = slice | int | NDArray[Any]
@@ -59,7 +60,7 @@ class Batches:
         with pa.OSFile(str(self.path)) as source:
             source.seek(int(self.at[number]))
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), self.schema)
-            return np.asarray(batch.column(name).to_numpy(zero_copy_only=False))
+            return array_of(batch.column(name))
 
 
 @dataclass(frozen=True)

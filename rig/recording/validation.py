@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
 from rig.recording.bounded import TEXT_CHARACTERS, check_json
+from rig.recording.columns import array_of
 from rig.recording.events import LIMIT, REMEDY
 from rig.recording.tables import ADDED, SAMPLES
 from rig.types import Accuracy, Bools, Bracket, Chunk, Conversion, Floats, Rail, Sample, Span
@@ -92,14 +93,14 @@ def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:
     bounded = name in BOUNDS or pa.types.is_integer(column.type)
     if not bounded or len(column) == column.null_count or (table == "replies" and name in SPAN):
         return
-    values = column.drop_null().to_numpy()
+    values = array_of(column.drop_null())
     low, high = BOUNDS.get(name, (-LIMIT + 1, LIMIT - 1))
     if not (low <= values.min() and values.max() <= high):  # not so for NaN either
         raise _bad(table, f"has a number out of bounds in the column {name}", values.min())
 
 
 def _check_replies(columns: Mapping[str, pa.ChunkedArray]) -> None:
-    on, off, phase = (columns[c].is_valid().to_numpy() for c in ("on_tick", "off_tick", "phase"))
+    on, off, phase = (array_of(columns[c].is_valid()) for c in ("on_tick", "off_tick", "phase"))
     if np.any(on != off) or np.any(on & ~phase):
         raise _bad("replies", "has a span without both ticks and a phase", "on_tick")
     for text in columns["output"].drop_null().to_pylist():
@@ -115,7 +116,7 @@ def without_bad_spans(replies: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
 
     The answers and their host stamps are kept.
     """
-    on, off, times = (replies[c].to_numpy() for c in SPAN)
+    on, off, times = (array_of(replies[c]) for c in SPAN)
     bad = {k: why for k, why in bad_spans(on, off, times) if replies["on_tick"][k].is_valid}
     if not bad:
         return replies, ()
@@ -262,7 +263,7 @@ def integers(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.int64]
     """
     if not pa.types.is_integer(column.type) or column.null_count:
         raise _bad(file, f"has a column {name} that is not integers throughout", name)
-    values = column.to_numpy()
+    values = array_of(column)
     if len(values) and values.max() > np.iinfo(np.int64).max:
         raise _bad(file, f"has a column {name} that does not fit 64 bits", name)
     return np.asarray(values, dtype=np.int64)
@@ -350,7 +351,7 @@ def reals(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.float64]:
     """
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         raise _bad(file, f"has a column {name} of {column.type}", name)
-    return np.asarray(column.to_numpy(), dtype=np.float64)
+    return np.asarray(array_of(column), dtype=np.float64)
 
 
 def rail_from_json(data: Mapping[str, Any]) -> Rail:

@@ -44,6 +44,7 @@ def agree(whole: Result, looked_into: Result, alike: float = ALIKE) -> None:
     [
         ("plain", 2),
         ("gated_at_once", 1),
+        ("gated_inrush", 2),
         ("class_of_powers", 0),
         ("filter_declared", 1),
         ("clips_at_zero", 0),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from fixtures.worlds.lab_recording import plain_lab, write
 from rig.commands.main import parser
 from tests.support.paths import ROOT
 
@@ -64,3 +66,13 @@ def test_a_name_is_described_without_its_vendors_stack() -> None:
 
     assert "core_clock_hz" in said
     assert not modules & VENDORS
+
+
+def test_a_report_imports_nothing_heavy_that_it_does_not_use(tmp_path: Path) -> None:
+    write(plain_lab(1, "plain"), tmp_path / "run")
+
+    said, modules = ran("report", str(tmp_path / "run"))
+
+    assert "Dynamic power" in said
+    assert "matplotlib" in modules
+    assert not modules & {"pandas", "scipy.stats", "scipy.signal", "scipy.optimize"}

@@ -26,6 +26,7 @@ from rig.network.description import (
     activity_faults,
     network_faults,
 )
+from rig.recording.columns import array_of
 from rig.recording.reader import Run
 
 RULE = "counted activity fits the declared network"
@@ -83,7 +84,7 @@ def _counted(run: Run) -> list[_Counted]:
     counts = table["counts"].combine_chunks() if len(table) else None
     for row, (issue, sample_id, layer, counter) in enumerate(names):
         values = counts[row].values if counts is not None else None
-        array = np.zeros(0, np.int64) if values is None else values.to_numpy(zero_copy_only=False).astype(np.int64)
+        array = np.zeros(0, np.int64) if values is None else array_of(values).astype(np.int64)
         if issue not in warm:
             found.setdefault((issue, sample_id), {}).setdefault(layer, {})[counter] = array
     return [_Counted(sample_id, activity) for (_, sample_id), activity in found.items()]

@@ -20,7 +20,7 @@ from rig.analysis.power.gap_level import in_gaps
 from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel, baseline
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
-from rig.analysis.timing.synchronise import Baseline
+from rig.analysis.timing.meter_clock import Baseline
 from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Floats
 

@@ -14,8 +14,8 @@ from rig.analysis.power.noise import Noise, variances
 from rig.analysis.power.rail_noise import rail_noise, slow_residual
 from rig.analysis.power.range_floor import lift_w, lifted
 from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
+from rig.analysis.timing.placed_rails import AlignedRail
 from rig.analysis.timing.pooling import span_sigma_s
-from rig.analysis.timing.synchronise import AlignedRail
 from rig.analysis.timing.timeline import Activity, Readings
 from rig.types import Bools, Floats, Indices, Rail
 

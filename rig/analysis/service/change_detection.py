@@ -14,6 +14,7 @@ from rig.analysis.proportion import proportion
 from rig.analysis.quantity import Quantity
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import mean_latency, percentile_latency
+from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Floats
 
@@ -40,7 +41,7 @@ class Stream:
 
 def stream_of(run: Run, q: Queries) -> Stream | None:
     """Return the stream that a run played, or None if its samples are not frames of a stream."""
-    age = np.asarray(run.samples["label_age_s"].to_numpy(), dtype=float)
+    age = np.asarray(array_of(run.samples["label_age_s"]), dtype=float)
     labels = run.samples["label"].to_pylist()
     if not len(q) or np.any(q.sample < 0) or np.any(np.isnan(age[q.sample])) or not q.scheduled:
         return None

@@ -35,13 +35,18 @@ def allowed(n: int, percentile: float, confidence: float = CONFIDENCE) -> int:
 
     This is one more than the number of slowest queries that may be discarded.
     """
+    return max(_quantile(1.0 - confidence, n, 1.0 - percentile) - 1, 0)
+
+
+def _quantile(chance: float, n: int, p: float) -> int:
+    """Return the least number that a binomial count of ``n`` exceeds with a chance of no more than 1 - ``chance``."""
     from scipy.special import bdtr
 
-    low, high = 0, n  # bdtr rises with t; find the last that is small enough
+    low, high = -1, n
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if float(bdtr(middle, n, 1.0 - percentile)) <= 1.0 - confidence else (low, middle)
-    return low
+        low, high = (low, middle) if float(bdtr(middle, n, p)) >= chance else (middle, high)
+    return high
 
 
 def discarded(n: int, percentile: float, confidence: float = CONFIDENCE) -> int:
@@ -75,11 +80,9 @@ def interval(ordered: Floats, percentile: float, confidence: float = 0.95) -> tu
     The bounds are order statistics whose ranks bound a binomial count (David and Nagaraja, Order Statistics, 7.1). If n
     is too small to bound a side, this side is -inf or inf.
     """
-    from scipy.stats import binom
-
     n, tail = len(ordered), 0.5 * (1.0 - confidence)
-    low = int(binom.ppf(tail, n, percentile))
-    high = int(binom.isf(tail, n, percentile)) + 1
+    low = _quantile(tail, n, percentile)
+    high = _quantile(1.0 - tail, n, percentile) + 1
     padded = np.concatenate([[-math.inf], ordered, [math.inf]])
     # rank r of n stands at padded[r]; P(X_(low) <= q) >= 1 - tail needs low <= the binomial quantile
     return float(padded[max(low, 0)]), float(padded[min(high, n + 1)])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
 
@@ -75,7 +76,7 @@ def queries_of(run: Run) -> Queries:
     """Return the queries of a run."""
     table = run.replies
     counts = ~_flags(table["warmup"])
-    issue = table["issue"].to_numpy()
+    issue = array_of(table["issue"])
     order = np.flatnonzero(counts)
     order = order[np.argsort(issue[order], kind="stable")]
     _, first = np.unique(issue[order], return_index=True)
@@ -117,18 +118,17 @@ def _coded(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:
     """The index of each text, -1 for null, and the distinct texts."""
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-    return coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64), coded.dictionary.to_pylist()
+    return array_of(coded.indices, -1).astype(np.int64), coded.dictionary.to_pylist()
 
 
 def _seconds(column: pa.ChunkedArray, rows: Indices, t0_ns: int) -> Floats:
-    null = np.asarray(column.is_null())[rows]
-    ns = column.fill_null(0).to_numpy()[rows]
-    return np.where(null, np.nan, (ns - t0_ns) * 1e-9)
+    known, ns = array_of(column.is_valid())[rows], array_of(column, 0)[rows]
+    return np.where(known, (ns - t0_ns) * 1e-9, np.nan)
 
 
 def _numbers(column: pa.ChunkedArray) -> Floats:
-    return np.asarray(column.to_numpy(), dtype=float)
+    return np.asarray(array_of(column), dtype=float)
 
 
 def _flags(column: pa.ChunkedArray) -> Bools:
-    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=bool)
+    return array_of(column)

@@ -18,6 +18,7 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import Check
 from rig.errors import DataError
 from rig.plugins import load, names
+from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Floats, Problem
 
@@ -287,7 +288,7 @@ def solving_notes(
 
 def answer_count(run: Run) -> int:
     """Return how many answers a run has without those of warm-up, whether they are solutions or not."""
-    answered = run.replies["completed_ns"].is_valid().to_numpy() & ~run.replies["warmup"].to_numpy()
+    answered = array_of(run.replies["completed_ns"].is_valid()) & ~array_of(run.replies["warmup"])
     return int(np.count_nonzero(answered))
 
 

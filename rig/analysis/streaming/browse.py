@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.analysis.streaming.run import RailFile, extent_s
-from rig.analysis.streaming.trace_index import Index, Told, batches_at, index_of, numbers_of, power_of, shown
+from rig.analysis.streaming.run import RailFile, batches_at, extent_s
+from rig.analysis.streaming.trace_index import Index, Told, index_of, power_of, shown
 from rig.analysis.timing.timebase import Timebase
+from rig.recording.columns import array_of
 from rig.recording.pyramid import FINEST
 from rig.recording.reader import Run
 from rig.types import ClockInfo, Floats, Indices
@@ -77,13 +78,13 @@ class LongTrace:
         """
         counts, row, top = np.zeros(len(windows_s), np.int64), 0, self.file.rail.range_max
         for batch in self.file.batches():
-            over = np.zeros(batch.num_rows, bool) if top is None else numbers_of(batch) >= top
+            over = np.zeros(batch.num_rows, bool) if top is None else array_of(batch.column("value")) >= top
             if "flags" in batch.schema.names:
-                over |= batch.column("flags").to_numpy(zero_copy_only=False) != 0
+                over |= array_of(batch.column("flags")) != 0
             elif top is None:
                 break
             if len(at := np.flatnonzero(over)):
-                stamps = batch.column("start_tick").to_numpy()[at] if self.file.grid is None else None
+                stamps = array_of(batch.column("start_tick"))[at] if self.file.grid is None else None
                 begin = self._seconds(row + at) if stamps is None else self.clock.seconds(stamps)
                 counts += np.diff(np.searchsorted(begin, windows_s), axis=1)[:, 0]
             row += batch.num_rows
@@ -137,8 +138,8 @@ class LongTrace:
                 row += batch.num_rows
                 if row >= last:
                     break
-        values = [numbers_of(part) for part in parts]
-        stamps = [part.column("start_tick").to_numpy() for part in parts if self.file.grid is None]
+        values = [array_of(part.column("value")) for part in parts]
+        stamps = [array_of(part.column("start_tick")) for part in parts if self.file.grid is None]
         ticks = None if self.file.grid is not None else np.concatenate([np.zeros(0, np.int64), *stamps])
         return np.concatenate([np.zeros(0), *values]), ticks
 

@@ -19,6 +19,7 @@ from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.analysis.timing.timeline import activity_of, timebase_of
 from rig.errors import DataError, RigError, StoreError, UsageError
 from rig.recording import validation
+from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Floats, Rail
 
@@ -41,15 +42,28 @@ class RailFile:
     readings: int
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield whole batches, which are mapped and not read into memory.
+        """Return whole batches, which are mapped and not read into memory.
 
         An incomplete batch at the end, as after a crash, is left out.
         """
-        try:
-            with pa.memory_map(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
-                yield from reader
-        except (pa.ArrowException, EOFError, OSError):
-            return
+        return (batch for _, batch in batches_at(self.path, mapped=True))
+
+
+def batches_at(path: Path, offset: int = 0, *, mapped: bool = False) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
+
+    A file that is still written, or that a crash cut off, ends with its last whole batch. With ``mapped``, what is not
+    looked at is not read; the pages that are count as memory of the process.
+    """
+    try:
+        with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as source:
+            schema = pa.ipc.read_schema(source)
+            source.seek(offset or source.tell())
+            while True:
+                at = source.tell()
+                yield at, pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+    except (pa.ArrowException, EOFError, OSError):
+        return
 
 
 def rail_files(run: Run) -> dict[str, RailFile]:
@@ -189,7 +203,7 @@ def run_sums(file: RailFile, tb: Timebase, windows_s: Floats, told: Told | None 
         first, period_s = _grid(file, tb)
         low, high = ((windows_s - first) / period_s).T
         check_inside(low, high, file.readings, extent_s(file, tb))
-        values = (_numbers(batch) for batch in file.batches())
+        values = (array_of(batch.column("value")) for batch in file.batches())
         blocks = heard(cut(in_order(values)), file.readings, told)
         parts = parts_of(np.maximum(low, 0.0), np.minimum(high, float(file.readings)))
         return grid_sums(parts, blocks, len(windows_s), 1.0 / period_s, watts, file.path.name)
@@ -218,20 +232,16 @@ def _grid(file: RailFile, tb: Timebase) -> tuple[float, float]:
     return float(at[0]), period * tb.rate / tb.clock.tick_hz
 
 
-def _numbers(batch: pa.RecordBatch) -> NDArray[Any]:
-    return np.asarray(batch.column("value").to_numpy(zero_copy_only=False))
-
-
 def _stamped(file: RailFile, tb: Timebase, told: Told | None) -> Iterator[tuple[Floats, Floats, NDArray[Any]]]:
     done, before = 0, -np.inf
     for batch in file.batches():
         for first in range(0, batch.num_rows, ROWS):
             part = batch.slice(first, ROWS)
-            start, end = (tb.seconds(part.column(c).to_numpy()) for c in ("start_tick", "end_tick"))
+            start, end = (tb.seconds(array_of(part.column(c))) for c in ("start_tick", "end_tick"))
             if np.any(np.diff(start, prepend=before) <= 0) or np.any(end < start):
                 raise bad(file.path, f"does not move forward in time after reading {done}", done)
             before = float(start[-1])
-            yield start, end, _numbers(part)
+            yield start, end, array_of(part.column("value"))
             done += part.num_rows
             if told is not None:
                 told(done, file.readings)
@@ -251,8 +261,8 @@ def overloads(file: RailFile) -> int:
             return 0
         for first in range(0, batch.num_rows, ROWS):
             part = batch.slice(first, ROWS)
-            over = np.zeros(part.num_rows, bool) if top is None else _numbers(part) >= top
+            over = np.zeros(part.num_rows, bool) if top is None else array_of(part.column("value")) >= top
             if "flags" in batch.schema.names:
-                over |= part.column("flags").to_numpy(zero_copy_only=False) != 0
+                over |= array_of(part.column("flags")) != 0
             count += int(np.count_nonzero(over))
     return count

@@ -5,7 +5,7 @@ It is stored beside the reports, with the SHA-256 of the trace that it was made 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rig.analysis.streaming.run import RailFile, watts_of
+from rig.analysis.streaming.run import RailFile, batches_at, watts_of
 from rig.analysis.streaming.sums import Watts
 from rig.errors import RigError
 from rig.recording.atomic_write import folder_inside, not_stored, write_whole
-from rig.recording.columns import numbers
+from rig.recording.columns import array_of, numbers
 from rig.recording.layout import DERIVED, is_recorded, sha256_of
 from rig.recording.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from rig.recording.reader import Run
@@ -65,23 +65,6 @@ def index_of(run: Run, file: RailFile, told: Told | None = None) -> Index:
     return index
 
 
-def batches_at(path: Path, offset: int = 0, *, mapped: bool = False) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
-
-    A file that is still written, or that a crash cut off, ends with its last whole batch. With ``mapped``, what is not
-    looked at is not read; the pages that are count as memory of the process.
-    """
-    try:
-        with pa.memory_map(str(path)) if mapped else pa.OSFile(str(path)) as source:
-            schema = pa.ipc.read_schema(source)
-            source.seek(offset or source.tell())
-            while True:
-                at = source.tell()
-                yield at, pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
-    except (pa.ArrowException, EOFError, OSError):
-        return
-
-
 def _built(file: RailFile, told: Told | None) -> Index:
     builder, done = PyramidBuilder(), 0
     rows, offsets, ticks = ([np.zeros(0, np.int64)] for _ in range(3))
@@ -89,13 +72,13 @@ def _built(file: RailFile, told: Told | None) -> Index:
         if not batch.num_rows:
             continue
         for first in range(0, batch.num_rows, BLOCK):
-            builder.add(shown(numbers_of(batch.slice(first, BLOCK)), file))
+            builder.add(shown(array_of(batch.slice(first, BLOCK).column("value")), file))
         begun = len(range(-done % FINEST, batch.num_rows, FINEST))  # buckets that begin in this batch
         rows.append(np.full(begun, done))
         offsets.append(np.full(begun, offset))
         if file.grid is None:
-            ticks.append(batch.column("start_tick").to_numpy()[-done % FINEST :: FINEST])
-            end = batch.column("end_tick").to_numpy()[-1:]
+            ticks.append(array_of(batch.column("start_tick"))[-done % FINEST :: FINEST])
+            end = array_of(batch.column("end_tick"))[-1:]
         done += batch.num_rows
         if told is not None:
             told(done, file.readings)
@@ -129,11 +112,11 @@ def _stored(run: Path, place: str, digest: str, file: RailFile) -> Index | None:
             table, meta = reader.read_all(), reader.schema.metadata or {}
         if (meta.get(b"schema"), meta.get(b"trace_sha256")) != (SCHEMA.encode(), digest.encode()):
             return None
-        step = table["step"].to_numpy()
+        step = array_of(table["step"])
         levels = []
         for s in np.unique(step):
             part = table.filter(pa.array(step == s))
-            levels.append(Level(int(s), *(part[c].to_numpy() for c in COLUMNS)))
+            levels.append(Level(int(s), *(array_of(part[c]) for c in COLUMNS)))
         finest = -(-file.readings // FINEST)
         due, k = [], finest
         while k:
@@ -141,7 +124,7 @@ def _stored(run: Path, place: str, digest: str, file: RailFile) -> Index | None:
             k = -(-k // FACTOR) if k > 1 else 0
         if [len(x.mean) for x in levels] != due or any(x.step != FINEST * FACTOR**j for j, x in enumerate(levels)):
             return None
-        rows, offsets, ticks = (table[name].to_numpy()[:finest] for name in PLACES)
+        rows, offsets, ticks = (array_of(table[name])[:finest] for name in PLACES)
         ticks = np.append(ticks, int(meta[b"end_tick"])) if file.grid is None and finest else ticks[:0]
     except (RigError, pa.ArrowException, KeyError, ValueError, OSError):
         return None
@@ -157,11 +140,6 @@ def power_of(file: RailFile) -> Watts | None:
         return watts_of(file.rail)
     except RigError:
         return None
-
-
-def numbers_of(batch: pa.RecordBatch) -> NDArray[Any]:
-    """Return the readings of a batch as they are in the file, shape (n,); null is NaN."""
-    return np.asarray(batch.column("value").to_numpy(zero_copy_only=False))
 
 
 def shown(values: NDArray[Any], file: RailFile) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,21 +55,31 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
     area = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(edges.at_s))])
     lagged = _lagged(edges.at_s, level, tau_s) if tau_s > 0 else None
     if not np.any(end_s > start_s):
-        return _level_at(edges.at_s, level, lagged, end_s, tau_s)
+        return _level_at(edges.at_s, level, lagged, end_s, tau_s, _held(edges.at_s, end_s))
     out = np.empty(len(start_s))
     for part in _blocks(len(out)):
         start, end = start_s[part], end_s[part]
-        total = _area_to(edges.at_s, level, area, end) - _area_to(edges.at_s, level, area, start)
+        at_start, at_end = _held(edges.at_s, start), _held(edges.at_s, end)
+        total = _area_to(edges.at_s, level, area, end, at_end) - _area_to(edges.at_s, level, area, start, at_start)
         if lagged is not None:
-            rise = _level_at(edges.at_s, level, lagged, end, tau_s)
-            rise -= _level_at(edges.at_s, level, lagged, start, tau_s)
+            rise = _level_at(edges.at_s, level, lagged, end, tau_s, at_end)
+            rise -= _level_at(edges.at_s, level, lagged, start, tau_s, at_start)
             total = total - tau_s * rise
         length = end - start
         if not np.all(length > 0):
-            total = np.where(length > 0, total, _level_at(edges.at_s, level, lagged, end, tau_s))
+            total = np.where(length > 0, total, _level_at(edges.at_s, level, lagged, end, tau_s, at_end))
             length[length <= 0] = 1.0
         out[part] = total / length
     return out
+
+
+def correlated(longer: Floats, shorter: Floats) -> Floats:
+    """Return the sum of products at each place where ``shorter`` lies wholly beside ``longer``, by one FFT of each."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    n = next_fast_len(len(longer), real=True)
+    product = rfft(longer, n) * np.conj(rfft(shorter, n))
+    return np.asarray(irfft(product, n)[: len(longer) - len(shorter) + 1])
 
 
 def joined(trains: Sequence[Edges], level: Floats) -> Edges:
@@ -90,19 +100,27 @@ def _blocks(n: int) -> Iterator[slice]:
     return (slice(first, first + BLOCK) for first in range(0, n, BLOCK))
 
 
-def _area_to(at: Floats, level: Floats, area: Floats, t: Floats) -> Floats:
-    k = np.searchsorted(at, t, side="right") - 1
-    inside = np.clip(k, 0, None)
-    return np.where(k < 0, 0.0, area[inside] + level[inside] * (t - at[inside]))
+Held = Callable[[Floats], Floats]
+"""A function from values at edges, shape (k,), to the value at the last edge before each moment, 0 without one."""
 
 
-def _level_at(at: Floats, level: Floats, lagged: Floats | None, t: Floats, tau_s: float) -> Floats:
-    k = np.searchsorted(at, t, side="right") - 1
-    inside = np.clip(k, 0, None)
-    value = level[inside]
-    if lagged is not None:
-        value = value + (lagged[inside] - value) * np.exp(-np.maximum(t - at[inside], 0.0) / tau_s)
-    return np.where(k < 0, 0.0, value)
+def _held(at_s: Floats, t_s: Floats) -> Held:
+    if np.all(t_s[1:] >= t_s[:-1]):  # one search for each edge, and not for each of far more moments
+        count = np.diff(np.searchsorted(t_s, at_s), prepend=0, append=len(t_s))
+        return lambda x: np.repeat(np.append(0.0, x), count)
+    number = np.searchsorted(at_s, t_s, side="right")
+    return lambda x: np.append(0.0, x)[number]
+
+
+def _area_to(at: Floats, level: Floats, area: Floats, t: Floats, held: Held) -> Floats:
+    return held(area) + held(level) * (t - held(at))
+
+
+def _level_at(at: Floats, level: Floats, lagged: Floats | None, t: Floats, tau_s: float, held: Held) -> Floats:
+    value = held(level)
+    if lagged is None:
+        return value
+    return np.asarray(value + (held(lagged) - value) * np.exp(-np.maximum(t - held(at), 0.0) / tau_s))
 
 
 def _lagged(at: Floats, level: Floats, tau_s: float) -> Floats:

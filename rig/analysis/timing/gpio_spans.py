@@ -15,6 +15,7 @@ from msgspec import structs
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import timebase_of
 from rig.errors import DataError
+from rig.recording.columns import array_of
 from rig.recording.reader import Run, Trace
 from rig.types import Floats, Indices
 
@@ -53,14 +54,13 @@ def _stamped(timebase: Timebase, pin: Trace) -> Timebase:
 
 def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
     t = run.replies
-    unstamped = np.asarray(t["issued_ns"].is_valid()) & np.asarray(t["completed_ns"].is_valid())
-    unstamped &= ~np.asarray(t["on_tick"].is_valid())
-    rows = np.flatnonzero(unstamped)
+    issued, completed, stamped = (array_of(t[name].is_valid()) for name in ("issued_ns", "completed_ns", "on_tick"))
+    rows = np.flatnonzero(issued & completed & ~stamped)
     t0_ns = run.start.t0_ns
-    hosts = [t[name].to_numpy(zero_copy_only=False)[rows].astype(np.int64) for name in ("issued_ns", "completed_ns")]
+    hosts = [array_of(t[name], 0)[rows] for name in ("issued_ns", "completed_ns")]
     rows = rows[np.argsort(hosts[0], kind="stable")]
     windows = np.column_stack([np.sort(hosts[0]), np.sort(hosts[1])]).astype(np.int64)
-    issue = t["issue"].to_numpy()[rows]
+    issue = array_of(t["issue"])[rows]
     ticks = _pairs(pin, timebase, (windows - t0_ns) * 1e-9, issue)
     phases = run.start.device.phases or ["inference"]
     columns = {name: t[name].to_pylist() for name in ("phase", "on_tick", "off_tick")}

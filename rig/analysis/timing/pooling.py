@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s, merged
+from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s
 from rig.analysis.timing.range_end import Ends
 from rig.analysis.timing.stretches import Seconds, before
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
@@ -32,17 +32,20 @@ MOST_APART = 1 << 18
 """Runs of readings at the end of the range that stay apart; after so many, a piece that holds one counts as one."""
 
 
-def moments_s(activity: Activity, sigma_s: float, host_sigma_s: float, tau_s: float) -> Floats:
+def moments_s(r: Readings, activity: Activity, sigma_s: float, host_sigma_s: float) -> Floats:
     """Return the moments that the estimators ask for, shape (k,), in any order.
 
-    ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, ``host_sigma_s`` that of idle windows.
+    ``r`` are single readings of the trace. ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock,
+    ``host_sigma_s`` that of idle windows. The reading next to a span shows the level beside it.
     """
+    tau_s = r.tau_s
     windows = [*(p.windows_s for p in activity.phases.values()), activity.excluded_s()]
     on, off = np.concatenate(windows).T
     reach, settled = margin_s(sigma_s, tau_s), margin_s(0.0, tau_s)
     quiet = activity.idle_s + np.array([2.0 * host_sigma_s + SETTLE_TAU * tau_s, -2.0 * host_sigma_s])
     inner = (on + (2.0 * sigma_s + SETTLE_TAU * tau_s), off - 2.0 * sigma_s)
-    return np.concatenate([on + reach[0], on, *inner, off, off + settled[1], off + reach[1], quiet.ravel()])
+    beside = (on + reach[0] - r.period_s, off + reach[1] + r.period_s)
+    return np.concatenate([*beside, on + reach[0], on, *inner, off, off + settled[1], off + reach[1], quiet.ravel()])
 
 
 def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
@@ -51,7 +54,7 @@ def span_sigma_s(r: Readings, activity: Activity, sigma_s: float) -> float:
     It includes the step of the stamps, and the time between apertures in which ends stay hidden, as far as spans keep
     step with the readings.
     """
-    on_s = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))[:, 0]
+    on_s = activity.active_s()[:, 0]
     unseen_s = 0.0 if r.counter else max(r.period_s - r.aperture_s, 0.0) * in_step(on_s, r.period_s)
     return math.hypot(sigma_s, 0.5 * activity.step_s, 0.5 * unseen_s)
 

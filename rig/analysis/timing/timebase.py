@@ -20,7 +20,7 @@ class Timebase:
     """The map ``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, in seconds since the run's start.
 
     ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``. If
-    ``synchronise`` moved the map of a meter, its sigmas are against the device's clock. If spans are marked on a pin,
+    ``meter_clock`` moved the map of a meter, its sigmas are against the device's clock. If spans are marked on a pin,
     ``look_s`` is the sampling interval of the pin, and ``lag_s`` the most that the pin lags or leads.
     """
 

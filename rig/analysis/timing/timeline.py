@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
@@ -13,6 +14,7 @@ from rig.analysis.timing.range_end import apparent_ends
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.errors import DataError
+from rig.recording.columns import array_of
 from rig.recording.conversion import PLAUSIBLE, to_watts
 from rig.recording.reader import Run, Trace
 from rig.types import MARK_PHASE, Bools, Floats, Rail
@@ -73,6 +75,10 @@ class Activity:
         union = merged(every)
         overlap_s = float(np.sum(every[:, 1] - every[:, 0]) - np.sum(union[:, 1] - union[:, 0]))
         return union if overlap_s > OVERLAP_S * len(every) else every
+
+    def active_s(self) -> Floats:
+        """Return when the device is active in any way, as disjoint sorted windows, shape (k, 2)."""
+        return merged(np.concatenate([self.busy_windows_s(), self.excluded_s()]))
 
 
 @dataclass(frozen=True)
@@ -200,11 +206,9 @@ def activity_of(run: Run, device: Timebase) -> Activity:
     Raises ``DataError`` for a span that ends before it begins.
     """
     table = run.replies
-    done = np.asarray(table["phase"].is_valid()) & np.asarray(table["on_tick"].is_valid())
-    table = table.filter(done)
-    phase, issue = table["phase"].to_numpy(), table["issue"].to_numpy()
-    windows = _spans_s(table["on_tick"].to_numpy(), table["off_tick"].to_numpy(), device)
-    warm = table["warmup"].to_numpy().astype(bool)
+    table = table.filter(pc.and_(table["phase"].is_valid(), table["on_tick"].is_valid()))
+    phase, issue, on, off, warm = (array_of(table[c]) for c in ("phase", "issue", "on_tick", "off_tick", "warmup"))
+    windows = _spans_s(on, off, device)
     size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
     each = np.array([size.get(i) or 1 for i in table["sample_id"].to_pylist()], dtype=np.int64)
     times = np.array([e or 1 for e in table["executions"].to_pylist()], dtype=np.int64)

@@ -15,7 +15,7 @@ from fixtures.bench.true_power import ORIGIN_NS
 from rig.analysis.streaming import browse
 from rig.analysis.streaming import run as recorded
 from rig.analysis.streaming.browse import LongTrace, long_trace
-from rig.analysis.streaming.trace_index import batches_at
+from rig.analysis.streaming.run import batches_at
 from rig.recording.pyramid import FACTOR, FINEST
 from rig.recording.reader import open_run
 from rig.types import Floats

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.timing.activity_signal import Edges, edges_of, inside, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import Edges, correlated, edges_of, inside, mean_signal, merged, touches
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -128,3 +128,20 @@ def test_edges_may_move_past_one_another() -> None:
     moved = Edges(np.array([0.0, 1.0]), np.array([1.0, -1.0])).shifted(np.array([3.0, 0.0]))
     assert moved.at_s.tolist() == [1.0, 3.0]
     assert moved.jump.tolist() == [-1.0, 1.0]
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=30), st.data())
+def test_a_correlation_is_the_sum_of_products_at_each_place(longer: list[float], data: st.DataObject) -> None:
+    shorter = data.draw(st.lists(st.floats(-9.0, 9.0), min_size=1, max_size=len(longer)))
+    plain = np.correlate(longer, shorter, mode="valid")
+    assert correlated(np.array(longer), np.array(shorter)) == pytest.approx(plain, abs=1e-9)
+
+
+@CALM
+@given(WINDOWS, READINGS)
+def test_readings_in_any_order_see_the_same(windows: Floats, readings: Floats) -> None:
+    start, end = readings[:, 0] + 0.25, readings[:, 1] + 0.5
+    order = np.argsort(-start, kind="stable")
+    seen = mean_signal(edges_of(windows), start, end, 0.7)
+    assert mean_signal(edges_of(windows), start[order], end[order], 0.7).tolist() == seen[order].tolist()

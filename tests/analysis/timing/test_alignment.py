@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.true_power import steps_of
-from rig.analysis.timing.trace_alignment import Alignment, Excess, align
+from rig.analysis.timing.edge_fit import Alignment, Excess
+from rig.analysis.timing.trace_alignment import align
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None)

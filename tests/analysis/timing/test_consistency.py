@@ -42,6 +42,15 @@ def test_readings_get_the_times_that_the_spans_prove(kind: str, seed: int, tmp_p
     assert any(note.startswith("Rail core: ") and "reading" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("seed", [5, 11, 14])
+def test_spans_that_wander_steadily_show_a_wrong_rate(seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(seed, "wrong_rate")  # their edges can be followed too, to ten half-widths beside the truth
+    KINDS["wrong_rate"](lab)
+    power = evaluated("wrong_rate", seed, tmp_path).quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()
+
+
 def test_a_break_is_named_with_its_place_and_the_number_of_readings(tmp_path: Path) -> None:
     run = evaluated("lost_block", 1_000_001, tmp_path)  # 229 readings are lost after 6714 at 1730 Hz
 

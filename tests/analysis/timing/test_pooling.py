@@ -112,7 +112,7 @@ def test_a_clock_between_readings_counts_by_its_stamps() -> None:
 def test_pieces_lie_on_one_side_of_every_moment_that_is_asked_for(seed: int, sigma_s: float, tau_s: float) -> None:
     rng = np.random.default_rng(seed)
     trace, busy = trace_of(rng.normal(size=N)), activity(rng)
-    moments = moments_s(busy, sigma_s, 0.001, tau_s)
+    moments = moments_s(replace(single_of(trace), tau_s=tau_s), busy, sigma_s, 0.001)
     cuts = cuts_of(trace, CLOCK.seconds, moments, 10)
     assert cuts[0] == 0
     assert cuts[-1] == N
@@ -120,6 +120,15 @@ def test_pieces_lie_on_one_side_of_every_moment_that_is_asked_for(seed: int, sig
     within = (moments[:, None] > begin) & (moments[:, None] < end)
     several = np.diff(cuts) > 1
     assert not np.any(within[:, several])
+
+
+def test_the_reading_on_either_side_of_a_span_is_a_piece_of_its_own() -> None:
+    rng = np.random.default_rng(3)
+    trace, busy = trace_of(rng.normal(size=N)), activity(rng)
+    cuts = cuts_of(trace, CLOCK.seconds, moments_s(single_of(trace), busy, 0.0, 0.001), 10)
+    on, off = (busy.phases["inference"].windows_s * HZ).T
+    beside = np.concatenate([np.floor(on) - 1, np.floor(off) + 1]).astype(int)
+    assert set(beside.tolist()) | set((beside + 1).tolist()) <= set(cuts.tolist())
 
 
 def activity(rng: np.random.Generator, spans: int = 20) -> Activity:

@@ -1,0 +1,178 @@
+"""Least squares on the edges of spans: the shift and rate of a meter's clock, from coarse slopes to fine ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.analysis.timing.activity_signal import Edges, edges_of, joined, mean_signal, merged
+from rig.types import Floats
+
+FINEST = 0.25
+"""The interval, in readings, over which the finest slopes are computed."""
+FINE_STEPS = 6
+KNOWN = 0.5
+"""Part of a shift that slopes must show beside levels."""
+LEAST_BEYOND, LEAST_GAIN = 0.1, 0.1
+"""Part of the level of spans that counts as activity beside them, and of the misfit that it must explain."""
+CERTAINTY = 25.0
+"""Twice the log-likelihood by which another place or shape of the spans must be better (five sigma)."""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The correction ``shift_s + rate * (t - ref_s)`` to add to the meter's seconds.
+
+    Sigmas are against the device's clock.
+    """
+
+    shift_s: float
+    rate: float
+    ref_s: float
+    sigma_s: float
+    rate_sigma: float
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Readings above idle: start and end in run seconds, and watts, shapes (n,); ``noise_w`` is per reading.
+
+    ``level_w`` is the idle level below them. A reading is never more accurate than the rounding of its full value.
+    """
+
+    start_s: Floats
+    end_s: Floats
+    watts: Floats
+    noise_w: float
+    period_s: float
+    tau_s: float
+    level_w: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A correction of a meter's seconds, as in ``Alignment``, and the sum of squares that it leaves."""
+
+    shift_s: float
+    rate: float
+    misfit: float
+
+
+def width_of(spans: Floats) -> float:
+    """Return the median length of spans, shape (k, 2)."""
+    return float(np.median(spans[:, 1] - spans[:, 0]))
+
+
+def refined(e: Excess, trains: list[Edges], spans: Floats, start: tuple[float, float], rate_reach: float) -> Fit:
+    """Return the Gauss-Newton fit of shift, rate and the level of every phase, from coarse slopes to fine ones."""
+    lever = 0.5 * (e.start_s + e.end_s) - float(spans.mean())
+    half_span = max(float(np.max(np.abs(lever))), 1e-12)
+    shift, rate = start
+    eta = max(min(0.25 * width_of(spans), rate_reach * half_span), FINEST * e.period_s)
+    fine = 0
+    while fine < FINE_STEPS:
+        columns, up, down, fitted = _columns(e, trains, shift, rate, lever, eta)
+        design = np.column_stack([*columns, up + down, (up + down) * lever])
+        scale = max(float(np.sqrt(np.mean((e.watts - fitted) ** 2))), e.noise_w)
+        known, target = _known_rate(design.shape[1], scale, rate_reach, rate)
+        solution = np.linalg.lstsq(np.vstack([design, known]), np.append(e.watts, target), rcond=None)[0]
+        limit = max(eta, e.period_s)
+        shift += float(np.clip(solution[-2], -limit, limit))
+        rate += float(np.clip(solution[-1], -limit / half_span, limit / half_span))
+        fine += eta <= FINEST * e.period_s
+        eta = max(0.7 * eta, FINEST * e.period_s)
+    columns, _, _, _ = _columns(e, trains, shift, rate, lever, eta)
+    design = np.column_stack(columns)
+    level = np.linalg.lstsq(design, e.watts, rcond=None)[0]
+    return Fit(shift, rate, float(np.sum((e.watts - design @ level) ** 2)))
+
+
+def _known_rate(width: int, scale: float, rate_reach: float, rate: float) -> tuple[Floats, float]:
+    """One more equation for the fit: the brackets know the rate to half of ``rate_reach``."""
+    row = np.zeros(width)
+    row[-1] = 2.0 * scale / rate_reach if rate_reach > 0 else 0.0
+    return row, -rate * float(row[-1])
+
+
+def _columns(
+    e: Excess, trains: list[Edges], shift: float, rate: float, lever: Floats, eta: float
+) -> tuple[list[Floats], Floats, Floats, Floats]:
+    """Activity signal of each phase at the present shift, the slopes for rising and falling edges, and the fit."""
+    start, end = e.start_s + shift + rate * lever, e.end_s + shift + rate * lever
+    columns = [mean_signal(t, start, end, e.tau_s) for t in trains]
+    level = np.linalg.lstsq(np.column_stack(columns), e.watts, rcond=None)[0]
+    all_edges = joined(trains, level)
+    slopes = []
+    for rising in (True, False):
+        mask = (all_edges.jump > 0) == rising
+        moved = [
+            mean_signal(all_edges.shifted(np.where(mask, sign * eta, 0.0)), start, end, e.tau_s) for sign in (-1.0, 1.0)
+        ]
+        slopes.append((moved[0] - moved[1]) / (2.0 * eta))
+    return columns, slopes[0], slopes[1], mean_signal(all_edges, start, end, e.tau_s)
+
+
+def judged(e: Excess, trains: list[Edges], fit: Fit, ref: float, rate_reach: float) -> Alignment | None:
+    """Return the fit with its sigmas from noise, from edges that disagree and from wander, or None without edges."""
+    shift, rate = fit.shift_s, fit.rate
+    lever = 0.5 * (e.start_s + e.end_s) - ref
+    columns, up, down, fitted = _columns(e, trains, shift, rate, lever, FINEST * e.period_s)
+    both = up + down
+    if not np.any(both):
+        return None
+    residual = e.watts - fitted
+    noise = max(e.noise_w, 1e-300)
+    edge = both != 0
+    scale = max(noise, float(np.sqrt(np.mean(residual[edge] ** 2))))
+    design = np.column_stack([*columns, both, both * lever])
+    known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
+    information = design.T @ design + np.outer(known, known)
+    cov = np.linalg.pinv(information)
+    if not (cov[-2, -2] > 0.0 and cov[-1, -1] > 0.0):  # a trace that consists of rounding errors has no edges
+        return None
+    if (information @ cov)[-2, -2] < KNOWN:  # spans in step with the readings change level and place alike
+        return None
+    sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
+    split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]
+    shape = 0.5 * abs(float(split[-2] - split[-1])) if np.any(up) and np.any(down) else 0.0
+    sigma = math.hypot(sigma, min(shape, e.period_s), _wander(e, residual, both, scale))
+    return Alignment(shift, rate, ref, sigma, rate_sigma)
+
+
+def longer_s(e: Excess, trains: list[Edges], windows: Floats, fit: Fit, ref: float, most_s: float) -> float:
+    """Return how far the device is active before or after its spans, at the place of the fit; 0 if it is not.
+
+    A device that wakes with an inrush is active for longer than it stamped. Its spans may then lie at either end of
+    what the trace shows.
+    """
+    t = fit.shift_s + fit.rate * (0.5 * (e.start_s + e.end_s) - ref)
+    start, end = e.start_s + t, e.end_s + t
+    columns = [mean_signal(train, start, end, e.tau_s) for train in trains]
+    left = e.watts - (plain := np.column_stack(columns)) @ np.linalg.lstsq(plain, e.watts, rcond=None)[0]
+    level = float(np.linalg.lstsq(plain[:, :1], e.watts, rcond=None)[0][0])
+    noise2 = max(e.noise_w**2, float(np.finfo(float).eps * e.level_w) ** 2)
+    found, least = 0.0, float(left @ left) - max(CERTAINTY * noise2, LEAST_GAIN * float(left @ left))
+    for side in (0, 1):
+        for by_s in e.period_s * 2.0 ** np.arange(0.0, math.log2(max(most_s / e.period_s, 1.0)) + 1e-9):
+            edge = windows[:, side]
+            beyond = np.column_stack([edge - by_s, edge] if side == 0 else [edge, edge + by_s])
+            design = np.column_stack([*columns, mean_signal(edges_of(merged(beyond)), start, end, e.tau_s)])
+            solution = np.linalg.lstsq(design, e.watts, rcond=None)[0]
+            misfit = float(np.sum((e.watts - design @ solution) ** 2))
+            if misfit < least and solution[-1] > LEAST_BEYOND * level:
+                found, least = float(by_s), misfit
+    return found
+
+
+def _wander(e: Excess, residual: Floats, slope: Floats, noise: float) -> float:
+    """Seconds between the clocks that a straight line leaves over eight stretches, beyond what noise explains."""
+    parts = np.array_split(np.arange(len(residual)), 8)
+    weight = np.array([float(np.sum(slope[p] ** 2)) for p in parts])
+    good = weight > 0
+    if np.count_nonzero(good) < 3:
+        return 0.0
+    moved = np.array([float(np.sum(slope[p] * residual[p])) for p in parts])[good] / weight[good]
+    excess = float(np.mean(np.clip(moved, -e.period_s, e.period_s) ** 2 - noise**2 / weight[good]))
+    return math.sqrt(max(excess, 0.0))

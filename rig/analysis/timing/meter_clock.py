@@ -1,0 +1,234 @@
+"""The map of a meter's clock: by brackets, moved onto the activity in the trace or onto the edges of a GPIO input.
+
+The map that states the least uncertainty against the device's clock is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from rig.analysis.timing.edge_fit import Excess
+from rig.analysis.timing.gpio_alignment import match
+from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
+from rig.analysis.timing.supply import Volts
+from rig.analysis.timing.timebase import Timebase
+from rig.analysis.timing.timeline import Activity, Readings, timebase_of, volts_of
+from rig.analysis.timing.trace_alignment import align
+from rig.errors import DataError
+from rig.recording.reader import Run, Trace
+from rig.types import Bools, Floats
+
+DISAGREE = 4.0
+"""A note is made if a GPIO input and the trace differ by more than this many standard deviations."""
+
+APART = 2.5
+"""Standard deviations by which two placements of the same spans may differ before the figure's time covers both."""
+
+
+class Baseline(Protocol):
+    """The idle level of a rail over time, and the noise of a reading, as alignment needs them."""
+
+    def idle_level_w(self, at_s: float) -> float:
+        """Return idle power at a moment, in watts."""
+
+    def reading_u_w(self, busy: bool) -> float:
+        """Return the standard deviation of one reading from noise, in watts."""
+
+
+FindBaseline = Callable[[Readings, Activity, str, float], Baseline | None]
+"""A function of readings, activity, the meter's clock and its sigma; it returns None without readings at idle."""
+
+
+@dataclass(frozen=True)
+class MeterClock:
+    """The clock of a meter by its brackets, and what it is aligned with; the recording ended at ``end_s``."""
+
+    run: Run
+    bracketed: Timebase
+    activity: Activity
+    device: Timebase
+    baseline: FindBaseline
+    end_s: float
+
+    @property
+    def against_device(self) -> Timebase:
+        """Return the bracketed map with its sigmas against the device's clock."""
+        first, device = self.bracketed, self.device
+        sigma_s = math.hypot(first.sigma_s, device.sigma_s)
+        rate_sigma = math.hypot(first.rate_sigma, device.rate_sigma)
+        found = replace(first, sigma_s=sigma_s, rate_sigma=rate_sigma, considered={"brackets": sigma_s})
+        if self.stamps_spans and device.look_s > 0:
+            # the device's spans are edges that this meter saw, so only the input's own errors remain
+            sigma_s = math.hypot(device.look_s / math.sqrt(12.0), device.lag_s / math.sqrt(3.0))
+            found = replace(found, sigma_s=sigma_s, rate_sigma=0.0)
+        return found
+
+    @property
+    def stamps_spans(self) -> bool:
+        """Return whether the device stamps its spans on this clock."""
+        return self.bracketed.clock.name == self.device.clock.name
+
+    def reach_s(self, windows_s: Floats) -> float:
+        """Return how far the brackets may place windows, shape (k, 2), from where they are."""
+        against = self.against_device
+        ends_s = (windows_s.min(), windows_s.max()) if len(windows_s) else ()
+        return 3.0 * max((against.sigma_at(float(t)) for t in ends_s), default=0.0)
+
+    def volts_beside(self, traces: list[Trace]) -> list[Trace]:
+        """Return the traces of volts that these rails name and the recording holds."""
+        names = dict.fromkeys(t.rail.conversion.supply_rail for t in traces)
+        return [self.run.traces[n] for n in names if n is not None and n in self.run.traces]
+
+    def clock_of(self, volts: Trace, own: Timebase) -> Timebase:
+        """Return the map of the clock of a trace of volts, which is ``own`` if it is the clock of the amperes."""
+        return own if volts.clock == own.clock.name else timebase_of(self.run, volts.clock, volts.rail.name)
+
+    def volts(self, trace: Trace, own: Timebase) -> Volts | None:
+        """Return the volts of a rail of amperes that names them; ``own`` maps the clock of the amperes.
+
+        Raises ``DataError`` if the recording does not hold them.
+        """
+        name = trace.rail.conversion.supply_rail
+        if name is None:
+            return None
+        found = self.run.traces.get(name)
+        if found is None or found.rail.conversion.unit != "V" or not len(found.value):
+            what = "is not in the recording" if found is None else "holds no volts"
+            raise DataError(
+                f"rail {name}, which rail {trace.rail.name} names as its supply, {what}",
+                field="supply_rail",
+                value=name,
+                remedy="Record the voltage as a rail in V, or state it as supply_v",
+            )
+        return volts_of(found, self.clock_of(found, own))
+
+    def inputs(self) -> list[Trace]:
+        """Return the GPIO inputs on this clock that are declared to mark spans."""
+        mine = [t for t in self.run.traces.values() if t.clock == self.bracketed.clock.name]
+        return [t for t in mine if t.rail.kind == "edges" and t.rail.pin is not None and len(t.value)]
+
+
+# ---- by the activity in the trace ---------------------------------------------------------
+
+
+def by_trace(meter: MeterClock, rails: list[Readings]) -> Timebase:
+    """Return the bracketed map, or one moved onto the activity in the trace, whichever states less uncertainty."""
+    bracketed, activity = meter.against_device, meter.activity
+    if meter.stamps_spans:
+        return bracketed
+    clock, sigma_s = bracketed.clock.name, bracketed.sigma_s
+    found = [(r, b) for r in rails if (b := meter.baseline(r, activity, clock, sigma_s)) is not None]
+    if not found:
+        return bracketed
+    readings, level = max(found, key=lambda pair: _contrast(pair[0], pair[1], activity))
+    half_run_s = 0.5 * max(float(r.end_s[-1] - r.start_s[0]) for r in rails)
+    best, considered, moved = bracketed, dict(bracketed.considered), readings
+    for method, train in _trains(activity).items():
+        reach_s = 3.0 * best.sigma_s + 2.0 * best.rate_sigma * half_run_s
+        fit = align(_excess(moved, readings, level), train, reach_s, 2.0 * best.rate_sigma)
+        if fit is None:
+            continue
+        considered[method] = fit.sigma_s
+        # placements that disagree beyond their sigmas are all in doubt, also the one that states the least
+        apart_s = abs(fit.shift_s)
+        doubt_s = 0.5 * apart_s if apart_s > APART * math.hypot(fit.sigma_s, best.sigma_at(fit.ref_s)) else 0.0
+        if fit.sigma_s >= best.sigma_s:
+            best = replace(best, sigma_s=math.hypot(best.sigma_s, doubt_s))
+        else:
+            rate_sigma = min(fit.rate_sigma, best.rate_sigma) if fit.rate_sigma else best.rate_sigma
+            at_ref = fit.shift_s + fit.rate * (best.ref_s - fit.ref_s)
+            best = best.adjusted(at_ref, fit.rate, math.hypot(fit.sigma_s, doubt_s), rate_sigma, method)
+            start_s, end_s = (t + fit.shift_s + fit.rate * (t - fit.ref_s) for t in (moved.start_s, moved.end_s))
+            moved = replace(moved, start_s=start_s, end_s=end_s)
+    return replace(best, considered=considered)
+
+
+def _trains(activity: Activity) -> dict[str, Mapping[str, Floats]]:
+    """The windows to look for in a trace, by method and by phase: the marks alone, then all activity."""
+    marks = {"mark": activity.marks_s} if len(activity.marks_s) else {}
+    spans = {name: p.windows_s for name, p in activity.phases.items()} | {"warmup": activity.warmup_s}
+    trains: dict[str, Mapping[str, Floats]] = {"marks": marks} if marks else {}
+    return trains | {"activity": spans | marks}
+
+
+def _contrast(r: Readings, level: Baseline, activity: Activity) -> float:
+    """How much a rail varies while the device is active, over the noise of a reading.
+
+    A shift between the clocks does not change it, unlike a difference of busy and idle readings.
+    """
+    windows = activity.active_s()
+    if not len(windows):
+        return 0.0
+    during = r.ok & (r.end_s > windows[0, 0]) & (r.start_s < windows[-1, 1])
+    return float(np.std(r.watts[during])) / max(level.reading_u_w(False), 1e-300) if np.any(during) else 0.0
+
+
+def _excess(r: Readings, bracketed: Readings, level: Baseline) -> Excess:
+    """Readings above the idle line; ``bracketed`` are the same readings where the idle line was fitted."""
+    first, last = float(r.start_s[0]), float(r.end_s[-1])
+    low, high = level.idle_level_w(first), level.idle_level_w(last)
+    middle = 0.5 * (bracketed.start_s + bracketed.end_s)
+    line = low + (high - low) * (middle - first) / max(last - first, 1e-12)
+    ok: Bools | slice = slice(None) if r.ok.all() else r.ok  # a mask would copy every array
+    return Excess(r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], level.reading_u_w(True), r.period_s, r.tau_s, low)
+
+
+# ---- by the edges of a GPIO input ---------------------------------------------------------
+
+
+def by_edges(meter: MeterClock, traced: Timebase) -> tuple[Timebase, tuple[str, ...]]:
+    """Return the map by GPIO edges if it states less than ``traced``, and notes on how well the edges fit."""
+    activity, first, inputs = meter.activity, meter.bracketed, meter.inputs()
+    spans = np.concatenate([activity.busy_windows_s(), activity.warmup_s, activity.marks_s])
+    if not inputs or not len(spans) or meter.stamps_spans:
+        return traced, ()
+    bracketed = meter.against_device
+    reach_s = 3.0 * bracketed.sigma_s + bracketed.rate_sigma * float(np.ptp(spans))
+    best, considered, notes = traced, dict(traced.considered), list[str]()
+    for trace in inputs:
+        name, rail, pin = trace.rail.name, trace.rail, trace.rail.pin or "level"
+        look_s = first.rate / rail.rate_hz if rail.rate_hz > 0 else 1.0 / first.clock.tick_hz
+        wanted = expected(spans, pin)
+        found = observed(first.seconds(trace.end_tick), trace.value, pin, look_s, quiet_s(wanted))
+        input_ = GpioInput(look_s, rail.pin_lag_s, meter.device.step_s)
+        fit = match(wanted, found, reach_s, 2.0 * bracketed.rate_sigma, input_)
+        if isinstance(fit, str):
+            notes.append(f"Input {name}: its edges are not used for alignment: {fit}")
+            continue
+        considered["edges"] = min(fit.sigma_s, considered.get("edges", math.inf))
+        if fit.missing or fit.extra:
+            notes.append(
+                f"Input {name}: {fit.matched} edges fit the spans, {fit.missing} are missing, {fit.extra} extra"
+            )
+        rate_sigma = min(fit.rate_sigma, bracketed.rate_sigma)
+        moved = _at(first, fit.ref_s).adjusted(fit.shift_s, fit.rate, fit.sigma_s, rate_sigma, "edges")
+        notes += _disagreement(moved, traced, name, float(spans.mean()))
+        best = moved if moved.sigma_s < best.sigma_s else best
+    return replace(best, considered=considered), tuple(notes)
+
+
+def _at(timebase: Timebase, ref_s: float) -> Timebase:
+    """The same map with its reference at the tick nearest to ``ref_s``."""
+    ticks = round((ref_s - timebase.ref_s) * timebase.clock.tick_hz / timebase.rate)
+    seconds = ticks * timebase.rate / timebase.clock.tick_hz
+    return replace(timebase, ref_tick=timebase.ref_tick + ticks, ref_s=timebase.ref_s + seconds)
+
+
+def _disagreement(moved: Timebase, traced: Timebase, name: str, at_s: float) -> list[str]:
+    """A note if a GPIO input and the trace put the activity at different times."""
+    if traced.method == "brackets":
+        return []
+    tick = traced.ref_tick + round((at_s - traced.ref_s) * traced.clock.tick_hz / traced.rate)
+    by_s = float(np.diff([float(t.seconds(np.array([tick]))[0]) for t in (moved, traced)])[0])
+    u_s = math.hypot(moved.sigma_at(at_s), traced.sigma_at(at_s))
+    if abs(by_s) <= DISAGREE * u_s:
+        return []
+    return [
+        f"Input {name} and the {traced.method} in the trace are {abs(by_s):.3g} s apart, and their combined "
+        f"uncertainty is {u_s:.2g} s"
+    ]

@@ -1,0 +1,50 @@
+"""Columns of Arrow as arrays: what ``to_numpy`` gives, without pandas."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rig.recording.columns import array_of
+
+NUMBERS = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1), pa.uint8(): st.integers(0, 255),
+    pa.float32(): st.floats(width=32, allow_nan=False), pa.float64(): st.floats(allow_nan=False),
+}  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(list(NUMBERS)), st.integers(0, 9), st.booleans())
+def test_numbers_are_what_arrow_says(data: st.DataObject, kind: pa.DataType, cut: int, chunked: bool) -> None:
+    held = data.draw(st.lists(st.none() | NUMBERS[kind], max_size=20))
+    column = pa.array(held, kind)[cut:]
+    found = array_of(pa.chunked_array([column, column]) if chunked else column)
+    said = column.to_numpy(zero_copy_only=False)
+    assert np.array_equal(found, np.tile(said, 1 + chunked), equal_nan=found.dtype.kind == "f")
+    assert found.dtype == said.dtype
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.booleans(), max_size=20), st.integers(0, 9))
+def test_an_absent_truth_value_is_false(held: list[bool | None], cut: int) -> None:
+    assert array_of(pa.array(held, pa.bool_())[cut:]).tolist() == [v is True for v in held[cut:]]
+
+
+def test_an_absent_number_can_be_one_of_the_same_type() -> None:
+    nanoseconds = 2**62 + 1
+    assert array_of(pa.array([nanoseconds, None]), 0).tolist() == [nanoseconds, 0]
+    assert math.isnan(array_of(pa.array([nanoseconds, None]))[1])
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float32(), pa.bool_(), pa.string()])
+def test_a_column_without_rows_has_none(kind: pa.DataType) -> None:
+    assert array_of(pa.chunked_array([], kind)).shape == (0,)
+
+
+def test_texts_are_objects() -> None:
+    assert array_of(pa.array(["a", None])).tolist() == ["a", None]
