@@ -55,6 +55,23 @@ def answer_checks(run: Run) -> Iterator[Check]:
         yield Check("answers that are no label of the workload", found, "0", False)
 
 
+def seen_checks(run: Run) -> Iterator[Check]:
+    """Yield a check if the network declares that it was trained on the data set of this run.
+
+    A training names the set by its ``source`` and, for a folder, by the digest of its list. A set is unseen if it is
+    the test split, and of a folder the same fold as was left out of the training. Of other data nothing is known.
+    """
+    training, own = run.start.device.algorithm.training, run.start.workload.details
+    told = training.get("data") if isinstance(training, dict) else None
+    if not isinstance(told, dict) or any(told.get(k) != own.get(k) for k in ("source", "listing_sha256")):
+        return
+    folder = own.get("listing_sha256") is not None
+    left_out = told.get("split") == "train" and told.get("fold") == own.get("fold")
+    apart = left_out and own.get("split") == "test" and not (folder and own.get("fold") is None)
+    said = [f"{part.get('split')} {part['fold'] if part.get('fold') else ''}".strip() for part in (told, own)]
+    yield Check("data on which the network was trained", f"{said[0]}, measured on {said[1]}", "other samples", apart)
+
+
 def _answers(run: Run) -> Iterator[Answer]:
     """Every answer to a sample with a label, without warm-up and without issues that ran only an earlier phase."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from rig.analysis.accuracy import accuracy_figures, answer_checks
+from rig.analysis.accuracy import accuracy_figures, answer_checks, seen_checks
 from rig.analysis.complexity.workload import complexity_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
@@ -105,6 +105,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     contradictions = contradictions_of(run, device)
     notes = [
         *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks, *predictions.checks)),
+        *(f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok),
         *power.notes,
         *_below_idle(figures),
         *difference_notes(figures),
@@ -133,6 +134,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
                 *power.checks,
                 *mended,
                 *answer_checks(run),
+                *seen_checks(run),
                 *complexity.checks,
                 *predictions.checks,
                 *solving_checks(solves, answer_count(run)),

@@ -284,9 +284,56 @@ def test_a_clip_shorter_than_a_second_is_refused(tmp_path: Path) -> None:
     assert "too short" in refused(root).message
 
 
-def test_a_folder_with_labels_has_no_train_split(tmp_path: Path) -> None:
-    with pytest.raises(UsageError):
-        opened(write_folder(tmp_path), split="train")
+# ---- folds ------------------------------------------------------------------------------------
+
+
+def write_takes(root: Path) -> Path:
+    """Four origins of each of two labels; the second of rain was cut into two clips, far apart in the list."""
+    rows = ["filename,label,source"]
+    for label in ("rain", "sea"):
+        for origin in range(4):
+            for take in ("a", "z") if (label, origin) == ("rain", 1) else ("a",):
+                name = f"{take}-{label}-{origin}.wav"
+                write_audio(root / name, 1.0, origin)
+                rows.append(f"{name},{label},{label}-{origin}")
+    (root / "labels.csv").write_text("\n".join(rows) + "\n")
+    return root
+
+
+def clips_of(workload: asc.AscWorkload) -> set[str]:
+    return {part.clip for unit in workload.samples.units for part in unit.slices}
+
+
+@pytest.mark.parametrize("folds", [2, 3, 4])
+def test_each_clip_is_tested_in_one_fold_and_never_trained_on_there(tmp_path: Path, folds: int) -> None:
+    root, tested = write_takes(tmp_path), Counter[str]()
+    for k in range(1, folds + 1):
+        own, rest = (clips_of(opened(root, split=split, fold=f"{k}/{folds}")) for split in ("test", "train"))
+        assert not own & rest
+        assert own | rest == clips_of(opened(root))
+        assert ("a-rain-1.wav" in own) == ("z-rain-1.wav" in own), "clips of one origin stay together"
+        tested.update(own)
+    assert set(tested.values()) == {1}
+
+
+def test_folds_are_no_clips_of_one_label_alone(tmp_path: Path) -> None:
+    workload = opened(write_takes(tmp_path), fold="2/4")
+    assert workload.details["counts"] == {"rain": 2, "sea": 1}
+    assert (workload.details["fold"], workload.details["split"]) == ("2/4", "test")
+    assert workload.digest_sha256 != opened(tmp_path, fold="1/4").digest_sha256
+
+
+@pytest.mark.parametrize("fold", ["0/4", "5/4", "1/1", "1", "a/b", "1/5", "1/4/2"])
+def test_a_fold_that_cannot_be_made_is_refused(tmp_path: Path, fold: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        opened(write_takes(tmp_path), fold=fold)
+    assert caught.value.field == "fold"
+
+
+def test_data_with_splits_of_their_own_have_no_folds(tau: Path) -> None:
+    for options in ({"data": str(tau)}, {}):
+        with pytest.raises(UsageError, match="fold"):
+            asc.open_workload(fold="1/4", **options)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real recordings are not here")

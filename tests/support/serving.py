@@ -168,9 +168,11 @@ def recording(
     mode: str = "hardware", meters: Sequence[Mapping[str, Any]] = (), idle_s: Sequence[float] = (2.0, 2.0),
     purpose: str = "all", known: Sequence[Sample] | None = None, size: int = 1, holds: int | None = None,
     error: RigError | None = None, scenario: str = "server", details: Mapping[str, Any] | None = None,
+    training: Any = None,
 ) -> Run:  # fmt: skip
     """A run directory of these queries, read back; spans are those of a device that is busy all the time."""
-    device = {"name": "hand", "mode": mode, "clock": None, "phases": ["inference"], "max_pending": holds}
+    device: dict[str, Any] = {"name": "hand", "mode": mode, "clock": None, "phases": ["inference"]}
+    device |= {"max_pending": holds, "algorithm": {"training": {"data": training}}}
     with Recorder(path) as r:
         r.event(start(
             run_id=path.name, device=device, meters=list(meters), purpose=purpose,

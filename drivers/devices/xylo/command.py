@@ -1,4 +1,4 @@
-"""Write the network that is deployed on a Xylo as a NIR graph."""
+"""Train a network for a Xylo, or write the deployed one as a NIR graph."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from drivers.devices.xylo import train_command
 from drivers.devices.xylo.device import read_network
 from drivers.devices.xylo.nir_deploy import write_nir
 from rig.errors import StoreError, UsageError
@@ -13,8 +14,9 @@ from rig.terminal import say, say_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``rig network export [FILE] --out FILE.nir``."""
+    """Declare ``rig network export [FILE] --out FILE.nir`` and ``rig network train WORKLOAD --out FILE.json``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    train_command.add_arguments(actions.add_parser("train", help="from labelled audio to a network file"))
     export = actions.add_parser("export", help="write the deployed network, with its integers, as a NIR graph")
     export.add_argument("file", nargs="?", help="a network of this device (.json or .nir); default: the shipped one")
     export.add_argument("--out", type=Path, required=True, metavar="FILE.nir")
@@ -24,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write one network, and print the options with which the file is measured.
+    """Train, or write one network and print the options with which the file is measured.
 
     Raises ``UsageError`` for an output that is not called .nir, ``StoreError`` where it cannot be written, and what
     reading the network raises.
     """
+    if args.action == "train":
+        return train_command.run(args)
     if args.out.suffix.lower() != ".nir":
         raise UsageError(f"{args.out} does not end in .nir", field="out", value=str(args.out), remedy="Name it so")
     network = read_network(args.file, args.dt_s, args.reset, "channel", "")

@@ -6,18 +6,17 @@ constant, which is a bit shift. Hidden spikes arrive one time step after they we
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.devices.xylo.float_network import FloatNetwork, Link
 from drivers.devices.xylo.network import Network
 from rig.network.counting import Synapses, active, count, linear
 from rig.network.description import Activity, Counts, Layer, Memory, NetworkInfo
-
-WEIGHT_BITS, VALUE_BITS, SHIFT_BITS = 8, 16, 4
-_HIDDEN_DELAY = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +42,49 @@ class Inspection:
         return {layer.name: part for layer, part in zip(self.info.layers, parts, strict=True)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """How a network is kept: bits of a weight, of a value and of a time constant, and the delay between layers."""
+
+    weight_bits: int
+    value_bits: int
+    time_bits: int
+    delay: int
+    convention: str
+
+
+_CHIP = _Kept(8, 16, 4, 1, "Xylo Audio 2: 8-bit weights of the connections between layers, zeros included")
+
+
 def inspection_of(network: Network) -> Inspection:
     """Describe a network as it is deployed; its connections are the blocks of the weights that its layers have."""
+    return _inspection(network, network.blocks(), _CHIP)
+
+
+def float_inspection_of(network: Network, floats: FloatNetwork) -> Inspection:
+    """Describe a network as it was before it was fitted to the chip."""
+    return _inspection(network, floats.weights, _Kept(32, 32, 32, floats.delay, "every number in 32 bits"))
+
+
+def _inspection(network: Network, blocks: Mapping[Link, NDArray[Any]], kept: _Kept) -> Inspection:
     names = ["input", *(f"hidden{k}" for k in range(1, len(network.layers) - 1)), "output"]
     layers = tuple(Layer(name, size) for name, size in zip(names[1:], network.layers[1:], strict=True))
     synapses = tuple(
-        linear(f"{names[a]}-{names[b]}", names[a], names[b], block, _HIDDEN_DELAY if a else 0)
-        for (a, b), block in network.blocks().items()
+        linear(f"{names[a]}-{names[b]}", names[a], names[b], block, 1 if a == b else kept.delay if a else 0)
+        for (a, b), block in blocks.items()
     )
-    memory = [Memory(f"weights {s.connection.name}", "weights", s.connection.weights, WEIGHT_BITS) for s in synapses]
+    bits, value_bits = kept.weight_bits, kept.value_bits
+    memory = [Memory(f"weights {s.connection.name}", "weights", s.connection.weights, bits) for s in synapses]
     for layer in layers:
         n = layer.neurons
         memory += [
-            Memory(f"thresholds {layer.name}", "parameters", n, VALUE_BITS),
-            Memory(f"biases {layer.name}", "parameters", n, VALUE_BITS),
-            Memory(f"time constants {layer.name}", "parameters", 2 * n, SHIFT_BITS),
-            Memory(f"membranes {layer.name}", "states", n, VALUE_BITS, 0),
-            Memory(f"synaptic currents {layer.name}", "states", n, VALUE_BITS, 0),
+            Memory(f"thresholds {layer.name}", "parameters", n, value_bits),
+            Memory(f"biases {layer.name}", "parameters", n, value_bits),
+            Memory(f"time constants {layer.name}", "parameters", 2 * n, kept.time_bits),
+            Memory(f"membranes {layer.name}", "states", n, value_bits, 0),
+            Memory(f"synaptic currents {layer.name}", "states", n, value_bits, 0),
         ]
     connections = tuple(s.connection for s in synapses)
-    convention = "Xylo Audio 2: 8-bit weights of the connections between layers, zeros included"
     return Inspection(
-        NetworkInfo(layers, connections, tuple(memory), network.specification["dt"], convention), synapses
+        NetworkInfo(layers, connections, tuple(memory), network.specification["dt"], kept.convention), synapses
     )

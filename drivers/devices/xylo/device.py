@@ -22,7 +22,7 @@ from drivers.devices.xylo.afe_model import AfeModel
 from drivers.devices.xylo.backend import PHASES, TICK_NS, Backend, Done, Job, Raster, SimBackend, SimulatedChip
 from drivers.devices.xylo.board import Board
 from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend, ChipOptions
-from drivers.devices.xylo.encoder import check_audio, check_raster, encode
+from drivers.devices.xylo.encoder import check_audio, check_raster, raster_of
 from drivers.devices.xylo.kit import AUDIO_2, Kit, only_one
 from drivers.devices.xylo.network import Network, load_network
 from drivers.devices.xylo.nir_deploy import load_nir
@@ -180,10 +180,7 @@ class XyloDevice:
         self._backend.close()
 
     def _reply(self, done: Done) -> Reply:
-        classes = self._network.classes
-        spikes = [0] * len(classes) if done.spikes is None else list(done.spikes)
-        label = None if done.spikes is None else classes[int(np.argmax(spikes))]
-        output = {"label": label, "spikes": spikes, "probability": _spike_shares(classes, spikes)}
+        output = decision(self._network.classes, done.spikes)
         return Reply(done.sample_id, output, done.spans, activity=done.activity)
 
     def _lasting_s(self, sample: Sample) -> float:
@@ -194,18 +191,21 @@ class XyloDevice:
         return sample.duration_s or audio.size / float(sample.rate_hz or 0.0)  # check_audio has refused a missing rate
 
     def _raster(self, sample: Sample) -> Raster:
-        if sample.payload.ndim == 2:
-            return check_raster(sample.payload, self._network.encoder)
-        rate_hz = float(sample.rate_hz or 0.0)
-        if self._afe is not None:
-            return self._afe.encode(sample.payload, rate_hz)
-        return encode(sample.payload, rate_hz, self._network.encoder)
+        if self._afe is not None and sample.payload.ndim != 2:
+            return self._afe.encode(sample.payload, float(sample.rate_hz or 0.0))
+        return raster_of(sample, self._network.encoder)
 
 
-def _spike_shares(classes: Sequence[str], spikes: Sequence[int]) -> dict[str, float]:
-    """The share of each class in the output spikes, equal shares without a spike. It is no calibrated probability."""
-    total = sum(spikes)
-    return {name: n / total if total else 1.0 / len(classes) for name, n in zip(classes, spikes, strict=True)}
+def decision(classes: Sequence[str], spikes: Sequence[int] | None) -> dict[str, Any]:
+    """The output of a reply from the spikes of each output neuron; None gives no label.
+
+    ``probability`` is the share of each class in the spikes, equal shares without one. It is not calibrated.
+    """
+    counts = [0] * len(classes) if spikes is None else [int(count) for count in spikes]
+    total = sum(counts)
+    shares = {name: n / total if total else 1.0 / len(classes) for name, n in zip(classes, counts, strict=True)}
+    label = None if spikes is None else classes[int(np.argmax(counts))]
+    return {"label": label, "spikes": counts, "probability": shares}
 
 
 def _one_sample(

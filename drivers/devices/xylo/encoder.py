@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.errors import DataError
+from rig.types import Sample
 
 MIN_RATE_HZ = 8000.0
 _TOP_OF_RATE = 0.45
@@ -111,6 +112,13 @@ def check_raster(payload: NDArray[Any], params: EncoderParams) -> NDArray[np.int
         remedy = f"The chip takes 0 to {params.max_events} events of a channel in one bin"
         raise DataError(what, field="payload", value=int(raster.max()), remedy=remedy)
     return raster.astype(np.int64)
+
+
+def raster_of(sample: Sample, params: EncoderParams) -> NDArray[np.int64]:
+    """The events of a sample, int64, shape (bins, channels): its audio encoded, or the events that it holds."""
+    if sample.payload.ndim == 2:
+        return check_raster(sample.payload, params)
+    return encode(sample.payload, sample.rate_hz or 0.0, params)
 
 
 def encode(audio: NDArray[Any], rate_hz: float, params: EncoderParams) -> NDArray[np.int64]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.xylo.encoder import EncoderParams
+from drivers.devices.xylo.float_network import FloatNetwork, Link, chip_neurons
 from rig.errors import DataError
 from rig.recording.bounded import read_bounded
 
@@ -21,6 +22,9 @@ FORMAT = "xylo-audio2-network-1"
 SHIPPED = Path(__file__).with_name("xylo_asc.json")
 LIMITS = {"input": 16, "hidden": 1000, "output": 8}
 """Of Xylo Audio 2: channels in, hidden neurons, channels out."""
+MOST_FAN_OUT, MOST_HIDDEN_WEIGHTS = 64, 32_000
+"""Hidden neurons that one of them reaches, and all such weights other than zero (Rockpool, "Overview of the Xylo
+family": 64 at most and 32 on average)."""
 
 _WEIGHTS = ("weights_in", "weights_rec", "weights_out")
 _VECTORS = (
@@ -37,17 +41,13 @@ _VECTORS = (
 _SHIFTS = ("weight_shift_in", "weight_shift_rec", "weight_shift_out")
 
 
-Link = tuple[int, int]
-"""Two layers that are connected, by their place in ``Network.layers``; the input is 0."""
-
-
 @dataclass(frozen=True, slots=True)
 class Network:
     """One loaded network. ``specification`` holds the arguments of ``XyloSim.from_specification``.
 
     ``layers`` are the sizes from input to output; the hidden ones lie one after another among the
     hidden neurons. ``digest_sha256`` covers everything in the file. ``links`` are its connections. ``deployment`` says
-    how a graph of another format was made to fit the chip.
+    how a graph of another format was made to fit the chip. ``floats`` is the network before that, if it is known.
     """
 
     classes: tuple[str, ...]
@@ -58,6 +58,7 @@ class Network:
     digest_sha256: str
     links: tuple[Link, ...]
     deployment: Mapping[str, Any] = field(default_factory=dict)
+    floats: FloatNetwork | None = None
 
     def blocks(self) -> dict[Link, NDArray[np.int64]]:
         """Return the weights of each connection, shape (source neurons, target neurons)."""
@@ -102,7 +103,7 @@ def load_network(path: str | Path | None = None) -> Network:
         raise DataError(f"malformed network file: {error!r}", field="network", value=where.name) from error
     if stated != actual:
         what = f"the network file was altered: its content has digest {actual}, it states {stated}"
-        remedy = "Restore the file, or write it again with fixtures.train_xylo_asc"
+        remedy = "Restore the file, or train it again with `rig network train`"
         raise DataError(what, field="network", value=where.name, remedy=remedy)
     try:
         return _parse(document, actual)
@@ -136,6 +137,7 @@ def to_document(network: Network) -> dict[str, Any]:
         "layers": list(network.layers),
         **({} if network.links == chain(network.layers) else {"links": [list(link) for link in network.links]}),
         "specification": content,
+        **({} if network.floats is None else {"float_weights": _shortest(network)}),
         "training": dict(network.training),
     }
 
@@ -165,7 +167,30 @@ def _parse(document: Mapping[str, Any], digest: str) -> Network:
         links=tuple((int(a), int(b)) for a, b in document.get("links", chain(document["layers"]))),
     )
     check_shapes(network)
+    if "float_weights" in document:
+        return replace(network, floats=_floats(network, document["float_weights"]))
     return network
+
+
+def _floats(network: Network, weights: Sequence[Any]) -> FloatNetwork:
+    """The network before its weights were rounded; its decays are those of the chip, and every threshold is 1."""
+    found: dict[Link, NDArray[np.float32]] = {}
+    for link, block, values in zip(network.links, network.blocks().values(), weights, strict=True):
+        found[link] = np.asarray(values, np.float32)
+        if found[link].shape != block.shape or link[0] > link[1] or not np.all(np.isfinite(found[link])):
+            raise ValueError(f"float_weights of the connection {link} do not fit its layers")
+    spec, bounds = network.specification, np.cumsum(network.layers[1:-1])[:-1]
+    shifts = [[*np.split(spec[n], bounds), spec[f"{n}_out"]] for n in ("dash_syn", "dash_mem")]
+    last = len(network.layers) - 2
+    return FloatNetwork(
+        tuple(chip_neurons(a, b, k == last) for k, (a, b) in enumerate(zip(*shifts, strict=True))), found, 1
+    )
+
+
+def _shortest(network: Network) -> list[list[list[float]]]:
+    """The float weights by connection, with as few digits as tell one float32 from another."""
+    assert network.floats is not None
+    return [[[float(str(v)) for v in row] for row in network.floats.weights[link]] for link in network.links]
 
 
 def check_shapes(network: Network) -> None:
@@ -194,6 +219,27 @@ def check_shapes(network: Network) -> None:
         raise ValueError(f"the connection {odd[0]} is not between two of {len(layers)} layers")
     if odd := [link for link in network.links if link == (0, last)]:
         raise ValueError("the chip has no connection from its input to its output neurons")
+    aliases = spec["aliases"]
+    if len(aliases) != hidden or any(len(row) > 1 or not all(0 <= k < hidden for k in row) for row in aliases):
+        raise ValueError("Xylo Audio 2 has at most one alias for each hidden neuron, which is a hidden neuron too")
+    for layer, fault in fan_out_faults(network):
+        raise ValueError(f"layer {layer} {fault}")
+
+
+def fan_out_faults(network: Network) -> Iterator[tuple[int, str]]:
+    """Yield each hidden layer that needs more connections than the chip has, by its place, and what it needs."""
+    last, total = len(network.layers) - 1, 0
+    fan_out = {layer: np.zeros(network.layers[layer], np.int64) for layer in range(1, last)}
+    for (a, b), weights in network.blocks().items():
+        if a and b < last:
+            fan_out[a] += np.count_nonzero(weights, axis=1)
+    for layer, reached in fan_out.items():
+        total += int(reached.sum())
+        if reached.max() > MOST_FAN_OUT:
+            yield layer, f"has a neuron that reaches {reached.max()} hidden neurons; Xylo Audio 2 allows {MOST_FAN_OUT}"
+        if total > MOST_HIDDEN_WEIGHTS:
+            what = f"needs {total} weights between hidden neurons, with the layers before it"
+            yield layer, f"{what}; Xylo Audio 2 has {MOST_HIDDEN_WEIGHTS}"
 
 
 def _pack(matrix: NDArray[Any], blocks: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> dict[str, Any]:

@@ -13,19 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from drivers.devices.xylo import rockpool_import
+from drivers.devices.xylo import float_network
 from drivers.devices.xylo.encoder import EncoderParams
-from drivers.devices.xylo.network import Network, check_shapes, place_of
+from drivers.devices.xylo.fitting import NEAR, QUANTIZERS, fitted, wanted_of
+from drivers.devices.xylo.float_network import FloatNetwork
+from drivers.devices.xylo.network import Network, check_shapes, fan_out_faults, place_of
 from drivers.devices.xylo.nir_graph import Floats, Graph, Neurons, read_graph
 from rig.bench.options import one_of, positive
 from rig.errors import DataError, SetupError, refused
 from rig.plugins import imported
 
 RESETS = ("subtract",)
-QUANTIZERS = ("channel", "none")
-"""``channel`` scales the weights of each neuron to 8 bits, as Rockpool does; ``none`` takes integers as they are."""
-_MOST_WEIGHT, _MOST_VALUE, _MOST_SHIFT = 127, 2**15 - 1, 15
-_NEAR = 1e-6
+_MOST_VALUE, _MOST_SHIFT = 2**15 - 1, 15
 
 
 def load_nir(path: Path, dt_s: float | None, reset: str | None, quantize: str, classes: Sequence[str]) -> Network:
@@ -56,39 +55,42 @@ def load_nir(path: Path, dt_s: float | None, reset: str | None, quantize: str, c
         training={},
         digest_sha256=graph.digest_sha256,
         links=tuple(sorted(links)),
+        floats=floats_of(graph, dt_s),
         deployment={"format": "nir", "dt_s": dt_s, "reset": reset, "quantize": quantize, "rounding": rounding},
     )
+    for place, fault in fan_out_faults(network):
+        name = graph.layers[place - 1].name
+        remedy = "Make the layer after it smaller, or set weights to zero"
+        raise DataError(f"node {name!r} {fault}", field="network", value=name, remedy=remedy)
     check_shapes(network)
     return network
 
 
 def deployed(graph: Graph, dt_s: float, quantize: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the integer specification of a graph, and what was rounded to make it."""
-    sizes = (graph.inputs, *(layer.size for layer in graph.layers))
-    hidden = sum(sizes[1:-1])
-    wanted: dict[str, Any] = {
-        "weights_in": np.zeros((sizes[0], hidden, 1)),
-        "weights_rec": np.zeros((hidden, hidden, 1)),
-        "weights_out": np.zeros((hidden, sizes[-1])),
-        "dash_syn_2": np.zeros(hidden, np.int64),
-    }
-    for weights in graph.weights:
-        target = graph.layers[graph.place(weights.target) - 1]
-        name, (row, column) = place_of((graph.place(weights.source), graph.place(weights.target)), sizes)
-        part = wanted[name][slice(*row), slice(*column)]
-        part[...] = (weights.values * _gain(target, dt_s)[:, None]).T.reshape(part.shape)
-    for suffix, layers in (("", graph.layers[:-1]), ("_out", graph.layers[-1:])):
-        for what, value in (("dash_syn", "tau_syn"), ("dash_mem", "tau_mem")):
-            wanted[what + suffix] = np.concatenate([_shift(layer, value, dt_s) for layer in layers])
-        wanted[f"threshold{suffix}"] = np.concatenate([layer.values["v_threshold"] for layer in layers])
-        leak = [layer.values["v_leak"] * dt_s / layer.values["tau_mem"] for layer in layers]
-        wanted[f"bias{suffix}"] = np.concatenate(leak)
-    spec = _scaled(wanted) if quantize == "channel" else _as_they_are(wanted)
+    for layer in graph.layers:
+        _check_times(layer, dt_s)
+    wanted = wanted_of(floats_of(graph, dt_s))
+    spec = fitted(wanted, quantize, dt_s)
     for suffix, layers in (("", graph.layers[:-1]), ("_out", graph.layers[-1:])):
         _check_thresholds(spec[f"threshold{suffix}"], layers)
-    fixed: dict[str, Any] = {"aliases": [[] for _ in range(hidden)], "dt": dt_s}
-    rounding = [*_rounded_times(graph, dt_s), *_rounded_weights(graph, wanted, spec)]
-    return spec | fixed, rounding
+    return spec, [*_rounded_times(graph, dt_s), *_rounded_weights(graph, wanted, spec)]
+
+
+def floats_of(graph: Graph, dt_s: float) -> FloatNetwork:
+    """Return a graph as its equations say by Euler's method: one spike in a step, and no delay but of recurrence."""
+    layers = []
+    for layer in graph.layers:
+        v = layer.values
+        leak = v["v_leak"] * dt_s / v["tau_mem"]
+        layers.append(
+            float_network.Neurons(1 - dt_s / v["tau_syn"], 1 - dt_s / v["tau_mem"], v["v_threshold"], leak, 1, False)
+        )
+    weights = {}
+    for w in graph.weights:
+        link = graph.place(w.source), graph.place(w.target)
+        weights[link] = (w.values * _gain(graph.layers[link[1] - 1], dt_s)[:, None]).T
+    return FloatNetwork(tuple(layers), weights, 0)
 
 
 def _gain(layer: Neurons, dt_s: float) -> Floats:
@@ -97,42 +99,19 @@ def _gain(layer: Neurons, dt_s: float) -> Floats:
     return np.asarray(v["w_in"] * dt_s / v["tau_syn"] * v["r"] * dt_s / v["tau_mem"])
 
 
-def _shift(layer: Neurons, what: str, dt_s: float) -> Any:
-    steps = layer.values[what] / dt_s
-    shift = np.rint(np.log2(steps)).astype(np.int64)
-    if np.any(steps < 1.0 - _NEAR) or np.any(shift > _MOST_SHIFT):
-        found = steps.min() if steps.min() < 1.0 else steps.max()
-        what = f"node {layer.name!r} has {what} of {found:g} time steps of {dt_s:g} s"
-        remedy = f"Xylo takes 1 to {2**_MOST_SHIFT} time steps; check --option dt_s"
-        raise DataError(what, field="network", value=layer.name, remedy=remedy)
-    return shift
-
-
-def _scaled(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Rockpool's quantisation by channel. Its biases do not follow a threshold that is too large, and do so here."""
-    spec: dict[str, Any] = dict(rockpool_import.load_xylo_audio2().quantize(**wanted))
-    for suffix in ("", "_out"):
-        scale = spec[f"threshold{suffix}"] / wanted[f"threshold{suffix}"]
-        spec[f"bias{suffix}"] = np.rint(wanted[f"bias{suffix}"] * scale).astype(np.int64)
-    return spec | dict.fromkeys(("weight_shift_in", "weight_shift_rec", "weight_shift_out"), 0)
-
-
-def _as_they_are(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Integers of the chip; weights beyond 8 bits are shifted where all of them allow it."""
-    spec = {name: np.rint(values).astype(np.int64) for name, values in wanted.items()}
-    for name, values in spec.items():
-        if np.any(np.abs(values - wanted[name]) > _NEAR * np.maximum(1.0, np.abs(values))):
-            what = f"{name} of the graph are no integers, such as {wanted[name][values != wanted[name]].flat[0]:g}"
-            raise DataError(what, field="quantize", value="none", remedy="Use --option quantize=channel")
-    for name in ("in", "rec", "out"):
-        weights, shift = spec[f"weights_{name}"], 0
-        while np.abs(weights).max(initial=0) > _MOST_WEIGHT and not np.any(weights % 2):
-            weights, shift = weights // 2, shift + 1
-        if np.abs(weights).max(initial=0) > _MOST_WEIGHT:
-            what = f"weights_{name} of the graph reach {np.abs(spec[f'weights_{name}']).max()}, beyond 8 bits"
-            raise DataError(what, field="quantize", value="none", remedy="Use --option quantize=channel")
-        spec |= {f"weights_{name}": weights, f"weight_shift_{name}": shift}
-    return spec
+def _check_times(layer: Neurons, dt_s: float) -> None:
+    for what in ("tau_syn", "tau_mem"):
+        steps = layer.values[what] / dt_s
+        shift = np.rint(np.log2(steps))
+        if np.any(steps < 1.0 - NEAR) or np.any(shift > _MOST_SHIFT):
+            found = steps.min() if steps.min() < 1.0 else steps.max()
+            said = f"node {layer.name!r} has {what} of {found:g} time steps of {dt_s:g} s"
+            remedy = f"Xylo takes 1 to {2**_MOST_SHIFT} time steps; check --option dt_s"
+            raise DataError(said, field="network", value=layer.name, remedy=remedy)
+        if what == "tau_syn" and np.any(shift == 0):
+            said = f"node {layer.name!r} has {what} of {steps.min():g} time steps, which becomes 1"
+            remedy = "On Xylo an input decays in the step in which it arrives, and nothing would be left: use 2 or more"
+            raise DataError(said, field="network", value=layer.name, remedy=remedy)
 
 
 def _check_thresholds(thresholds: Any, layers: Sequence[Neurons]) -> None:
@@ -147,11 +126,12 @@ def _rounded_times(graph: Graph, dt_s: float) -> list[dict[str, Any]]:
     found = []
     for layer in graph.layers:
         for what in ("tau_syn", "tau_mem"):
-            asked, got = layer.values[what] / dt_s, 2.0 ** _shift(layer, what, dt_s)
+            asked = layer.values[what] / dt_s
+            got = 2.0 ** np.rint(np.log2(asked))
             worst = int(np.argmax(np.abs(np.log(got / asked))))
             row = {"node": layer.name, "what": what, "asked_steps": float(asked[worst]), "steps": float(got[worst])}
             row |= {"asked_decay": float(1 - 1 / asked[worst]), "decay": float(1 - 1 / got[worst])}
-            found += [row] if abs(got[worst] - asked[worst]) > _NEAR * got[worst] else []
+            found += [row] if abs(got[worst] - asked[worst]) > NEAR * got[worst] else []
     return found
 
 
@@ -168,7 +148,7 @@ def _rounded_weights(graph: Graph, wanted: dict[str, Any], spec: dict[str, Any])
         ratio[1] = ratio[1] * 2.0 ** spec[name.replace("weights", "weight_shift")]
         error = float(np.abs(ratio[1] - ratio[0]).max())
         largest = float(np.abs(ratio[0]).max())
-        if error > _NEAR * largest:
+        if error > NEAR * largest:
             about = {"largest_error_of_threshold": error, "largest_weight_of_threshold": largest}
             found.append({"node": weights.name, "what": "weight", **about})
     return found

@@ -7,6 +7,7 @@ a plain folder with a ``labels.csv``. Headers are read here; samples are not dec
 from __future__ import annotations
 
 import csv
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -24,12 +25,13 @@ _NAME_COLUMNS = ("filename", "file", "clip")
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One recording: its name in the list, its path, its class, and its whole seconds."""
+    """One recording: its name in the list, its path, its class, its whole seconds, and what it was cut from."""
 
     name: str
     path: Path
     label: str
     seconds: int
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Catalogue:
 def read_folder(root: Path) -> Catalogue:
     """The clips in ``root/labels.csv``: a column filename, file or clip, and a column label.
 
+    A column ``source`` says which clips were cut from one recording; without it each clip is one of its own.
     Audio lies in ``root`` or in ``root/audio``. Raises DataError for a list that cannot be used,
     for files that are listed and missing, and for clips shorter than a second.
     """
@@ -58,8 +61,10 @@ def read_folder(root: Path) -> Catalogue:
     missing = sorted(name for name, path in paths.items() if path is None)
     if missing:
         raise _missing(root, missing, len(labels))
-    clips = tuple(_clip(name, path, labels[name]) for name, path in sorted(paths.items()) if path)
-    return Catalogue("folder", tuple(sorted(set(labels.values()))), clips)
+    origins = {row[column]: row.get("source") or row[column] for row in rows}
+    clips = tuple(_clip(name, path, labels[name], origins[name]) for name, path in sorted(paths.items()) if path)
+    details = {"listing_sha256": hashlib.sha256(listing.read_bytes()).hexdigest()}
+    return Catalogue("folder", tuple(sorted(set(labels.values()))), clips, details)
 
 
 def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalogue:
@@ -173,12 +178,12 @@ def _present(root: Path, name: str) -> list[Path]:
     return [path for path in (root / "audio" / name, root / name) if path.is_file()][:1]
 
 
-def _clip(name: str, path: Path, label: str) -> Clip:
+def _clip(name: str, path: Path, label: str, origin: str = "") -> Clip:
     header = audio.probe(path)
     seconds = header.frames // header.rate_hz
     if seconds < 1:
         raise _bad(path, f"is too short: {header.duration_s:.3f} s", header.duration_s, "Use 1 s or longer")
-    return Clip(name, path, label, seconds)
+    return Clip(name, path, label, seconds, origin or name)
 
 
 def _missing(root: Path, names: Sequence[str], listed: int) -> DataError:

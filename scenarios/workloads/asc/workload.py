@@ -25,6 +25,7 @@ from rig.types import Benchmark, Sample
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.benchmark import WHOLE_SLICES, benchmark_of
 from scenarios.workloads.asc.catalogue import Catalogue, read_folder, read_tau
+from scenarios.workloads.asc.folds import part_of
 from scenarios.workloads.asc.frames import frames_of
 from scenarios.workloads.asc.scenes import CLASSES, RECIPE, synthesize
 from scenarios.workloads.asc.slices import SLICE_S, LazySamples, Loader, Slice, Unit, draw, interleave, join
@@ -100,6 +101,7 @@ def open_workload(
     sample_seed: int = 2000,
     audio_hz: float = 16000.0,
     split: str = "test",
+    fold: str | None = None,
     clipped_limit: float = audio.CLIPPED_LIMIT,
 ) -> AscWorkload:
     """Open the workload.
@@ -108,7 +110,9 @@ def open_workload(
     samples: how many one-second samples; all of a folder, or 120 synthetic ones, when not given.
     sample_seed: draws a subset of a folder; for synthetic audio the first sample's seed, 2000 or more
     (the train split uses ``TRAINING_SEEDS`` from 0 on, and settings are chosen on ``TUNING_SEEDS``).
-    audio_hz: whole hertz to resample to. split: "test" or "train".
+    audio_hz: whole hertz to resample to. split: "test" or "train"; of synthetic scenes, the train split has each class
+    for each seed, and a folder with a labels.csv is one split as a whole, unless a fold is given.
+    fold: "K/N" for cross-validation: the test split is part K of N of the folder, and the train split all else.
     clipped_limit: share of clipped samples, 0 to 1, above which a clip is refused.
 
     Every clip that is used is decoded and hashed once here, so that no run fails because of it later.
@@ -116,10 +120,12 @@ def open_workload(
     MissingExtraError when a folder is given and ``neurorig[audio]`` is not installed.
     """
     _check_options(samples, sample_seed, audio_hz, split, clipped_limit)
+    if data is None and fold is not None:
+        raise unfit("fold", fold, "is of a folder", "Give data too, or leave it out")
     if data is None:
         return _synthetic(_SYNTHETIC_DEFAULT if samples is None else samples, sample_seed, audio_hz, split)
     return _from_files(
-        _catalogue(Path(data), split),
+        _catalogue(Path(data), split, fold),
         samples=samples,
         seed=sample_seed,
         rate_hz=audio_hz,
@@ -129,9 +135,9 @@ def open_workload(
 
 
 def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload:
-    first = TRAINING_SEEDS.start if split == "train" else seed
-    if split == "train" and count > len(TRAINING_SEEDS):
-        raise unfit("samples", count, "is more than there are", f"Use at most {len(TRAINING_SEEDS)}")
+    first, of_seed = (TRAINING_SEEDS.start, len(CLASSES)) if split == "train" else (seed, 1)
+    if split == "train" and count > of_seed * len(TRAINING_SEEDS):
+        raise unfit("samples", count, "is more than there are", f"Use at most {of_seed * len(TRAINING_SEEDS)}")
     if split == "test" and first < TUNING_SEEDS.stop:
         remedy = f"Use {TUNING_SEEDS.stop} or more: smaller ones are for training and tuning"
         raise unfit("sample_seed", seed, "is a training or tuning seed", remedy)
@@ -140,9 +146,10 @@ def _synthetic(count: int, seed: int, rate_hz: float, split: str) -> AscWorkload
     slices = []
     for index in range(count):
         label = CLASSES[index % len(CLASSES)]
-        key = f"{label}-{first + index:05d}"
-        slices.append(Slice(key, label, key, 0, first + index))
-    basis = {"recipe": RECIPE, "seeds": [first, first + count]}
+        own = first + index // of_seed
+        key = f"{label}-{own:05d}"
+        slices.append(Slice(key, label, key, 0, own))
+    basis = {"recipe": RECIPE, "seeds": [first, first + -(-count // of_seed)]}
     details = {"source": "synthetic", "recipe": RECIPE, "seeds": basis["seeds"], "unseen": split == "test"}
 
     def load(part: Slice) -> NDArray[np.float32]:
@@ -219,13 +226,14 @@ def _workload(
     return AscWorkload(NAME, TASK, VERSION, _digest({**recipe, **basis}), samples, about, benchmark_of(about))
 
 
-def _catalogue(root: Path, split: str) -> Catalogue:
+def _catalogue(root: Path, split: str, fold: str | None) -> Catalogue:
     if (root / "meta.csv").is_file():
+        if fold is not None:
+            raise unfit("fold", fold, "is not of this data set, which has splits of its own", "Leave it out")
         return read_tau(root, split, WHOLE_SLICES)
     if (root / "labels.csv").is_file():
-        if split != "test":
-            raise unfit("split", split, "is not in a folder with a labels.csv", "Keep one folder per split")
-        return read_folder(root)
+        found = read_folder(root)
+        return found if fold is None else part_of(found, fold, split)
     what = "holds neither meta.csv nor labels.csv" if root.is_dir() else "is not a folder"
     remedy = "Give a folder in the TAU layout, or one with a labels.csv"
     raise DataError(f"data {str(root)!r} {what}", field="data", value=str(root), remedy=remedy)

@@ -212,6 +212,7 @@ def bad_graphs() -> dict[str, Any]:
         "'n0' has tau_syn of shape": lambda n, e: n.update(n0=neurons(4)),
         "'n0' resets to a v_reset": lambda n, e: n.update(n0=neurons(5, v_reset=0.5)),
         "'n0' has tau_mem of 0.5 time steps": lambda n, e: n.update(n0=neurons(5, tau_mem=0.5 * DT_S)),
+        "'n0' has tau_syn of 1 time steps, which becomes 1": lambda n, e: n.update(n0=neurons(5, tau_syn=DT_S)),
         "'w1' takes 4 inputs": lambda n, e: n.update(w1=nir.Linear(np.ones((2, 4)))),
         "'w0' leads from nowhere": lambda n, e: e.remove(("in", "w0")),
         "'ghost' has edges and does not exist": lambda n, e: e.append(("n0", "ghost")),
@@ -239,6 +240,24 @@ def test_a_graph_that_does_not_fit_is_refused_by_node_and_limit(text: str) -> No
     deploy = importlib.import_module("drivers.devices.xylo.nir_deploy").deployed
     with pytest.raises(DataError, match=text):
         deploy(checked(nodes, edges), DT_S, "channel")
+
+
+def test_a_neuron_that_reaches_more_neurons_than_the_chip_allows_is_refused(tmp_path: Path) -> None:
+    """The limit is on what is sent: 64 hidden neurons, those of the same layer included."""
+    nodes, edges = graph(8, (3, 40, 24, 2))
+    assert loaded(written(tmp_path / "most.nir", nodes, edges)).layers == (3, 40, 24, 2)
+    nodes |= {"r0": nir.Linear(np.ones((40, 40))), "w1": nir.Linear(np.ones((25, 40))), "n1": neurons(25)}
+    nodes |= {"r1": nir.Linear(np.ones((25, 25))), "w2": nir.Linear(np.ones((2, 25)))}
+    with pytest.raises(DataError, match=r"'n0' has a neuron that reaches 65 hidden neurons; Xylo Audio 2 allows 64"):
+        loaded(written(tmp_path / "more.nir", nodes, edges))
+    nodes["r0"].weight[:, :] = np.eye(40)
+    loaded(written(tmp_path / "sparse.nir", nodes, edges))
+
+
+def test_more_weights_between_hidden_neurons_than_the_chip_holds_are_refused(tmp_path: Path) -> None:
+    nodes, edges = graph(9, (3, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 2), recurrent=False)
+    with pytest.raises(DataError, match=r"'n8' needs 32\d{3} weights between hidden neurons"):
+        loaded(written(tmp_path / "a.nir", nodes, edges))
 
 
 def test_a_loop_through_several_layers_is_refused() -> None:

@@ -1,0 +1,140 @@
+"""Trains a feed-forward spiking network for Xylo Audio 2, with surrogate gradients in numpy.
+
+The network that is trained acts as the chip does: decays by powers of two, up to 31 spikes of a neuron in a step (one
+of an output), reset by subtraction, one step of delay from layer to layer. Only its weights are not rounded yet. Every
+random number comes from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file on the same kind of
+processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.xylo.float_network import FloatNetwork, Neurons, chip_neurons
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int64]
+BATCH, STEPS = 100, 2400
+"""Samples of one step, and the steps of a whole training unless the epochs are given."""
+LOGIT_PER_SPIKE = 0.2
+SURROGATE_SLOPE = 2.5
+"""Of the exponential that stands for the derivative of a spike below the threshold."""
+HIGHEST_RATE = 3e-3
+"""The rate at which Adam begins; it falls to zero by a cosine."""
+_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is chosen before training: the sizes of the hidden layers, the seed, and the epochs."""
+
+    hidden: tuple[int, ...]
+    seed: int
+    epochs: int
+
+
+def epochs_of(samples: int) -> int:
+    """Return the epochs that make ``STEPS`` steps, rounded up."""
+    return -(-STEPS // (samples // min(BATCH, samples)))
+
+
+def trained(
+    events: Floats, labels: Labels, classes: int, settings: Settings, say: Callable[[str], None]
+) -> FloatNetwork:
+    """Train by Adam on the cross-entropy of the output spike counts; the last network is the result.
+
+    ``events`` has shape (steps, samples, channels) and ``labels`` (samples,). Nothing stops early and nothing is
+    chosen, so that no data is needed but these. ``say`` is told the accuracy on them ten times.
+    """
+    network, weights = _untrained((events.shape[2], *settings.hidden, classes), settings.seed)
+    rng = np.random.default_rng([settings.seed, 1])
+    mean = [np.zeros_like(w) for w in weights]
+    square = [np.zeros_like(w) for w in weights]
+    size = min(BATCH, len(labels))
+    count, total = 0, settings.epochs * (len(labels) // size)
+    for epoch in range(1, settings.epochs + 1):
+        order = rng.permutation(len(labels))
+        for batch in order[: len(order) // size * size].reshape(-1, size):
+            count += 1
+            rate = HIGHEST_RATE * 0.5 * (1 + np.cos(np.pi * count / total))
+            for k, grad in enumerate(_gradients(network, events[:, batch], labels[batch])):
+                mean[k] = 0.9 * mean[k] + 0.1 * grad
+                square[k] = 0.99 * square[k] + 0.01 * grad**2
+                spread = np.sqrt(square[k] / (1 - 0.99**count)) + 1e-8
+                weights[k] = (weights[k] - rate * (mean[k] / (1 - 0.9**count)) / spread).astype(np.float32)
+            network = _with(network, weights)
+        if epoch * 10 // settings.epochs > (epoch - 1) * 10 // settings.epochs:
+            right = accuracy(network, events, labels)
+            say(f"epoch {epoch} of {settings.epochs}: accuracy on the training data {right:.3f}")
+    return network
+
+
+def accuracy(network: FloatNetwork, events: Floats, labels: Labels) -> float:
+    """Return the share of samples whose label has the most output spikes."""
+    hits = 0
+    for first in range(0, len(labels), _AT_ONCE):
+        part = slice(first, first + _AT_ONCE)
+        counts = network.run(events[:, part])[-1].spikes.sum(axis=0)
+        hits += int((counts.argmax(axis=1) == labels[part]).sum())
+    return hits / len(labels)
+
+
+def _untrained(sizes: Sequence[int], seed: int) -> tuple[FloatNetwork, list[Floats]]:
+    """Within a layer the synapses take time constants of 4, 8 and 16 steps."""
+    rng = np.random.default_rng(seed)
+    layers, weights = [], []
+    for place, (inputs, neurons) in enumerate(pairwise(sizes), 1):
+        last = place == len(sizes) - 1
+        scale = 0.8 / ((2.0 if place == 1 else 0.5) * np.sqrt(inputs))
+        weights.append((scale * rng.standard_normal((inputs, neurons))).astype(np.float32))
+        shift_syn = np.full(neurons, 3) if last else np.resize([2, 3, 4], neurons)
+        layers.append(chip_neurons(shift_syn, np.full(neurons, 3 if last else 2), last))
+    return _with(FloatNetwork(tuple(layers), {}, 1), weights), weights
+
+
+def _gain(neurons: Neurons) -> NDArray[np.float64]:
+    """What an input adds to a current in all; weights are divided by it, so that slow and fast neurons learn alike."""
+    keep = neurons.keep_syn.astype(np.float64)
+    return np.asarray(keep / (1 - keep))
+
+
+def _with(network: FloatNetwork, weights: Sequence[Floats]) -> FloatNetwork:
+    pairs = enumerate(zip(weights, network.layers, strict=True))
+    return replace(network, weights={(k, k + 1): (w / _gain(n)).astype(np.float32) for k, (w, n) in pairs})
+
+
+def _gradients(network: FloatNetwork, events: Floats, labels: Labels) -> list[Floats]:
+    """Gradient of the mean cross-entropy of the output spike counts, for the weights of each layer."""
+    traces = network.run(events)
+    logits = LOGIT_PER_SPIKE * traces[-1].spikes.sum(axis=0)
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    error = odds / odds.sum(axis=1, keepdims=True) - np.eye(odds.shape[1])[labels]
+    error = (LOGIT_PER_SPIKE / len(labels) * error).astype(np.float32)
+    grad = np.broadcast_to(error, traces[-1].spikes.shape)
+    found = []
+    for k in reversed(range(len(traces))):
+        neurons, arriving = network.layers[k], traces[k].arriving[k]
+        drive = _grad_of_drive(neurons, traces[k].before_reset, grad)
+        flat = drive.reshape(-1, drive.shape[2])
+        found.append((arriving.reshape(len(flat), -1).T @ flat / _gain(neurons)).astype(np.float32))
+        by_input = drive @ network.weights[k, k + 1].T
+        grad = np.concatenate((by_input[1:], np.zeros_like(by_input[:1])))
+    return found[::-1]
+
+
+def _grad_of_drive(neurons: Neurons, before_reset: Floats, grad: Floats) -> Floats:
+    """Gradient of what arrives at a layer, given that of its spikes; the reset is left out of it."""
+    grad = grad * np.exp(np.minimum(0, (before_reset - 1) * SURROGATE_SLOPE))
+    drive = np.empty_like(grad)
+    membrane, current = np.zeros_like(grad[0]), np.zeros_like(grad[0])
+    for step in range(len(grad) - 1, -1, -1):
+        membrane = membrane + grad[step]
+        current = (current + membrane) * neurons.keep_syn
+        drive[step] = current
+        membrane = membrane * neurons.keep_mem
+    return drive

@@ -1,0 +1,121 @@
+"""The network before it was fitted: it is the chip's where nothing is rounded, and the framework's in NIR."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.devices.xylo import float_device
+from drivers.devices.xylo.backend import SimBackend
+from drivers.devices.xylo.encoder import EncoderParams
+from drivers.devices.xylo.fitting import fitted, wanted_of
+from drivers.devices.xylo.float_network import MOST_SPIKES, MOST_SPIKES_OUT, FloatNetwork, Neurons
+from drivers.devices.xylo.network import Network, load_network
+from rig.conformance.device import check_device
+from rig.errors import SetupError
+from rig.network.description import activity_faults
+from rig.types import Sample
+from scenarios.workloads.asc.scenes import CLASSES, synthesize
+from tests.support.paths import SHARED
+
+pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
+
+BRAILLE = SHARED / "data" / "networks" / "nir" / "braille_noDelay_noBias_subtract.nir"
+STEPS = 7
+"""So few that halving weights of 512 and thresholds of 384 in each of them rounds nothing."""
+
+
+def halving(size: int, threshold: int, last: bool) -> Neurons:
+    keep, most = np.full(size, 0.5), MOST_SPIKES_OUT if last else MOST_SPIKES
+    return Neurons(keep, keep, np.full(size, float(threshold)), np.zeros(size), most, True)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32 - 1), back=st.booleans(), skip=st.booleans())
+def test_where_nothing_is_rounded_it_sends_the_spikes_of_the_vendors_simulator(
+    seed: int, back: bool, skip: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    links = {(0, 1): (3, 5), (1, 2): (5, 4), (2, 3): (4, 2)} | ({(1, 1): (5, 5)} if back else {})
+    links |= {(1, 3): (5, 2)} if skip else {}
+    weights = {link: 512.0 * rng.choice([-1, 0, 1], shape) for link, shape in links.items()}
+    layers = (halving(5, 384, False), halving(4, 384, False), halving(2, 640, True))
+    floats = FloatNetwork(layers, weights, 1)
+    spec = fitted(wanted_of(floats), "none", 1e-3)
+    sizes = (3, 5, 4, 2)
+    params = EncoderParams(channels=3, bin_s=1e-3)
+    network = Network(("a", "b"), params, sizes, spec, {}, "", tuple(links), floats=floats)
+    raster = rng.integers(0, 2, (STEPS, 3))
+    chip, traces = SimBackend.open(network, 25e6).infer(raster), floats.run(raster.astype(np.float64))
+    assert np.array_equal(traces[-1].spikes, chip.output)
+    for name, trace in zip(("hidden1", "hidden2"), traces, strict=False):
+        assert trace.spikes.sum(axis=1).tolist() == chip.activity[name]["spikes"].tolist()
+
+
+def test_many_samples_at_once_give_what_each_gives_alone() -> None:
+    floats = load_network().floats
+    assert floats is not None
+    events = np.random.default_rng(0).integers(0, 4, (50, 3, 16)).astype(np.float32)
+    together = floats.run(events)[-1].spikes
+    for k in range(3):
+        assert np.array_equal(together[:, k], floats.run(events[:, k])[-1].spikes)
+
+
+@pytest.mark.skipif(not BRAILLE.is_file(), reason="needs the published graph")
+def test_a_graph_runs_as_in_the_framework_that_trained_it() -> None:
+    """The figures are those of snnTorch 1.0.0, which imported the same graph and got the same input."""
+    pytest.importorskip("nir", reason="needs neurorig[nir]")
+    load_nir = importlib.import_module("drivers.devices.xylo.nir_deploy").load_nir
+    floats = load_nir(BRAILLE, 1e-4, "subtract", "channel", ()).floats
+    raster = (np.random.default_rng(0).random((256, 12)) < 0.06).astype(np.float64)
+    hidden, output = floats.run(raster)
+    assert output.spikes.sum(axis=0).tolist() == [0] * 7
+    assert hidden.spikes.sum() == 0
+
+
+def scene(label: str = "park") -> Sample:
+    return Sample("s", synthesize(label, 5000, 1.0, 16000.0), label, duration_s=1.0, rate_hz=16000.0)
+
+
+def test_it_does_what_the_rig_asks_of_a_device() -> None:
+    assert "reply.activity" in check_device(float_device.open_device(), [scene()], prompt_s=5.0)
+
+
+def test_its_weights_take_four_times_the_memory_and_its_operations_are_the_same() -> None:
+    device = float_device.open_device()
+    network = device.info().network
+    device.close()
+    deployed = SimBackend.open(load_network(), 25e6).inspection.info
+    assert network is not None
+    assert network.footprint_bits("weights") == 4 * deployed.footprint_bits("weights")
+    assert network.dense == deployed.dense
+    assert [c.name for c in network.connections] == [c.name for c in deployed.connections]
+
+
+def test_what_it_counts_fits_what_it_declares() -> None:
+    device = float_device.open_device()
+    network = device.info().network
+    for label in CLASSES:
+        device.submit([scene(label)], None)
+        while not (found := device.poll(1.0)):
+            pass
+        activity: Any = found[0].activity
+        assert network is not None
+        assert not list(activity_faults(network, activity))
+    device.close()
+
+
+def test_a_file_of_integers_alone_is_refused(tmp_path: Path) -> None:
+    network = importlib.import_module("drivers.devices.xylo.network")
+    shipped = load_network()
+    bare = importlib.import_module("dataclasses").replace(shipped, floats=None)
+    network.write_network(tmp_path / "bare.json", bare)
+    with pytest.raises(SetupError, match="no float weights"):
+        float_device.open_device(network=str(tmp_path / "bare.json"))
