@@ -21,7 +21,10 @@ SHOWN = {True: "differs", False: "no difference shown", None: "no interval state
 
 
 def print_comparisons(found: Sequence[Comparison], file: IO[str] | None = None, verbose: bool = False) -> None:
-    """Print a table for each pair to ``file``, or to standard output."""
+    """Print a table for each pair to ``file``, or to standard output.
+
+    It has the main figures, and those of the network where the two differ.
+    """
     from rich.console import Console
     from rich.text import Text
 
@@ -47,7 +50,8 @@ def _table(c: Comparison, verbose: bool) -> Table:
         table.add_column(head, overflow="fold", justify="right" if head in ("first", "second", "%") else "left")
     headlines = headline_keys(c.first.result)
     for d in c.differences:
-        if verbose or d.key in headlines:
+        other_network = entry_of(d.key).family == "complexity" and d.key.of_whole and d.value != 0.0
+        if verbose or d.key in headlines or other_network:
             cells = [
                 _name(d) if verbose else title(d.key),
                 text_of(d.key, d.first),

@@ -84,7 +84,7 @@ def quantity_text(q: Quantity, scale: Scale = "auto") -> str:
     if value == NO_NUMBER:
         return value
     if not half:
-        return f"{value}{tail} (no uncertainty stated)"
+        return f"{value}{tail}" if q.stated else f"{value}{tail} (no uncertainty stated)"
     return f"{value} ± {half}{tail}"
 
 

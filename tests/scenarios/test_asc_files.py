@@ -331,9 +331,9 @@ def test_a_fold_that_cannot_be_made_is_refused(tmp_path: Path, fold: str) -> Non
 
 
 def test_data_with_splits_of_their_own_have_no_folds(tau: Path) -> None:
-    for options in ({"data": str(tau)}, {}):
+    for data in (str(tau), None):
         with pytest.raises(UsageError, match="fold"):
-            asc.open_workload(fold="1/4", **options)
+            asc.open_workload(data=data, fold="1/4")
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real recordings are not here")

@@ -28,7 +28,7 @@ class Inspection:
 
     def activity(self, raster: Counts, recorded: dict[str, NDArray[Any]], output: Counts) -> Activity:
         """Count one simulated sample; ``recorded`` holds ``Spikes``, ``Vmem`` and ``Vmem_out`` of XyloSim."""
-        spikes = {"input": raster, **self._by_layer(recorded["Spikes"], output)}
+        spikes = {"input": raster, **self._by_layer(np.asarray(recorded["Spikes"], np.int64), output)}
         counted = count(self.synapses, spikes)
         for name, values in spikes.items():
             counted[name]["spikes"] = values.sum(axis=1)
@@ -36,9 +36,9 @@ class Inspection:
             counted[name]["updates"] = active(np.diff(membranes, axis=0, prepend=0))
         return counted
 
-    def _by_layer(self, hidden: NDArray[Any], output: NDArray[Any]) -> dict[str, Counts]:
+    def _by_layer(self, hidden: NDArray[Any], output: NDArray[Any]) -> dict[str, NDArray[Any]]:
         bounds = np.cumsum([layer.neurons for layer in self.info.layers[:-2]])
-        parts = [*np.split(np.asarray(hidden, np.int64), bounds, axis=1), np.asarray(output, np.int64)]
+        parts = [*np.split(hidden, bounds, axis=1), output]
         return {layer.name: part for layer, part in zip(self.info.layers, parts, strict=True)}
 
 

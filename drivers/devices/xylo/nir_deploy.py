@@ -56,7 +56,14 @@ def load_nir(path: Path, dt_s: float | None, reset: str | None, quantize: str, c
         digest_sha256=graph.digest_sha256,
         links=tuple(sorted(links)),
         floats=floats_of(graph, dt_s),
-        deployment={"format": "nir", "dt_s": dt_s, "reset": reset, "quantize": quantize, "rounding": rounding},
+        deployment={
+            "format": "nir",
+            "dt_s": dt_s,
+            "reset": reset,
+            "quantize": quantize,
+            "rounding": rounding,
+            "input_kept": {layer.name: _input_kept(layer, dt_s) for layer in graph.layers},
+        },
     )
     for place, fault in fan_out_faults(network):
         name = graph.layers[place - 1].name
@@ -112,6 +119,11 @@ def _check_times(layer: Neurons, dt_s: float) -> None:
             said = f"node {layer.name!r} has {what} of {steps.min():g} time steps, which becomes 1"
             remedy = "On Xylo an input decays in the step in which it arrives, and nothing would be left: use 2 or more"
             raise DataError(said, field="network", value=layer.name, remedy=remedy)
+
+
+def _input_kept(layer: Neurons, dt_s: float) -> float:
+    """The least share of an input that reaches a membrane in its first step: on the chip it decays once before."""
+    return float(1.0 - 2.0 ** -np.rint(np.log2(layer.values["tau_syn"].min() / dt_s)))
 
 
 def _check_thresholds(thresholds: Any, layers: Sequence[Neurons]) -> None:

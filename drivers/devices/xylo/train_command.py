@@ -23,7 +23,7 @@ from rig.plugins import build, load, options_of, split_options
 from rig.terminal import say, say_json
 from rig.types import Workload
 
-_HIDDEN = "63,63,63"
+_HIDDEN, _EPOCHS = "63,63,63", 60
 _SAME_DATA = ("data", "fold", "audio_hz")
 """Options of the training with which the network is measured, too."""
 _CHOSEN = "every setting as shipped, chosen on synthetic scenes: training seeds 0 to 999, tuning seeds 1000 to 1999"
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the workload")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
     parser.add_argument("--hidden", default=_HIDDEN, metavar="N,N,...", help=f"hidden layers (default: {_HIDDEN})")
-    parser.add_argument("--epochs", type=int, metavar="N", help=f"default: as many as make {training.STEPS} steps")
+    parser.add_argument("--epochs", type=int, default=_EPOCHS, metavar="N", help=f"default: {_EPOCHS}")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
@@ -68,11 +68,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def train(
-    workload: str, options: list[str], *, hidden: str, epochs: int | None, seed: int, tell: Callable[[str], None]
+    workload: str, options: list[str], *, hidden: str, epochs: int, seed: int, tell: Callable[[str], None]
 ) -> Network:
     """Train on the train split of a workload, and return the network with the record of its training."""
     within(0, 2**32 - 1, seed=seed)
-    within(1, 10**6, epochs=1 if epochs is None else epochs)
+    within(1, 10**6, epochs=epochs)
     layers = _layers(hidden)
     data = _opened(workload, options)
     params = EncoderParams()
@@ -85,7 +85,7 @@ def train(
     if len(classes) > LIMITS["output"]:
         what = f"the data have {len(classes)} classes, and Xylo Audio 2 has {LIMITS['output']} outputs"
         raise DataError(what, field="classes", value=len(classes), remedy="Use data with fewer classes")
-    settings = training.Settings(layers, seed, training.epochs_of(len(labels)) if epochs is None else epochs)
+    settings = training.Settings(layers, seed, epochs)
     tell(f"training on {len(labels)} samples of {len(classes)} classes, {settings.epochs} epochs")
     floats = training.trained(events, labels, len(classes), settings, tell)
     spec = fitted(wanted_of(floats), "channel", params.bin_s)
@@ -93,8 +93,8 @@ def train(
         "program": "rig network train",
         "data": {"workload": data.name, "digest_sha256": data.digest_sha256, **data.details},
         **asdict(settings),
-        "batch": min(training.BATCH, len(labels)),
-        "tuning": _CHOSEN if hidden == _HIDDEN and epochs is None and not seed else "hidden, epochs or seed were given",
+        "batch": training.batch_of(len(labels)),
+        "tuning": _CHOSEN if (hidden, epochs, seed) == (_HIDDEN, _EPOCHS, 0) else "hidden, epochs or seed were given",
         "accuracy_on_training_data": round(training.accuracy(floats, events, labels), 4),
         "versions": {name: importlib.metadata.version(name) for name in ("numpy", "rockpool")},
     }

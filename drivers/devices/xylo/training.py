@@ -19,8 +19,8 @@ from drivers.devices.xylo.float_network import FloatNetwork, Neurons, chip_neuro
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
-BATCH, STEPS = 100, 2400
-"""Samples of one step, and the steps of a whole training unless the epochs are given."""
+LARGEST_BATCH, FEWEST_STEPS = 100, 10
+"""The most samples of a step, and the fewest steps of an epoch; chosen on synthetic scenes of tuning seeds."""
 LOGIT_PER_SPIKE = 0.2
 SURROGATE_SLOPE = 2.5
 """Of the exponential that stands for the derivative of a spike below the threshold."""
@@ -38,9 +38,9 @@ class Settings:
     epochs: int
 
 
-def epochs_of(samples: int) -> int:
-    """Return the epochs that make ``STEPS`` steps, rounded up."""
-    return -(-STEPS // (samples // min(BATCH, samples)))
+def batch_of(samples: int) -> int:
+    """Return the samples of one step."""
+    return max(1, min(LARGEST_BATCH, samples // FEWEST_STEPS))
 
 
 def trained(
@@ -55,7 +55,7 @@ def trained(
     rng = np.random.default_rng([settings.seed, 1])
     mean = [np.zeros_like(w) for w in weights]
     square = [np.zeros_like(w) for w in weights]
-    size = min(BATCH, len(labels))
+    size = batch_of(len(labels))
     count, total = 0, settings.epochs * (len(labels) // size)
     for epoch in range(1, settings.epochs + 1):
         order = rng.permutation(len(labels))

@@ -167,6 +167,13 @@ def test_what_is_rounded_is_listed(tmp_path: Path) -> None:
     assert {row["node"] for row in rounding if row["what"] == "weight"} == {"w0", "w1", "r0"}
 
 
+def test_how_much_of_an_input_is_kept_is_stated(tmp_path: Path) -> None:
+    """Rockpool's mapping, which is followed here, does not make up for the decay that comes first on the chip."""
+    nodes, edges = graph(1)
+    nodes["n1"] = neurons(2, tau_syn=2 * DT_S)
+    assert loaded(written(tmp_path / "a.nir", nodes, edges)).deployment["input_kept"] == {"n0": 0.75, "n1": 0.5}
+
+
 def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> None:
     path = written(tmp_path / "a.nir", *graph(2))
     options: dict[str, Any] = {"network": str(path), "dt_s": DT_S, "reset": "subtract", "classes": "yes,no"}
