@@ -134,7 +134,7 @@ def test_what_it_counts_fits_what_it_declares() -> None:
         assert network is not None
         assert not list(activity_faults(network, activity))
         changed = sum(int(activity[layer.name]["updates"].sum()) for layer in network.layers)
-        assert changed > 0.95 * network.neurons * 100, "a real number that decays changes in each step"
+        assert changed > 0.9 * network.neurons * 100, "a real number that decays changes in each step"
     device.close()
 
 
