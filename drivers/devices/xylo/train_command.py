@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ import numpy as np
 from drivers.devices.xylo import training
 from drivers.devices.xylo.encoder import EncoderParams, encode
 from drivers.devices.xylo.fitting import fitted, wanted_of
-from drivers.devices.xylo.network import LIMITS, Network, chain, check_shapes, load_network, write_network
+from drivers.devices.xylo.network import (
+    LIMITS,
+    MOST_FAN_OUT,
+    MOST_HIDDEN_WEIGHTS,
+    Network,
+    chain,
+    load_network,
+    write_network,
+)
+from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from rig.bench.options import within
 from rig.errors import DataError, StoreError, UsageError, refused
 from rig.plugins import build, load, options_of, split_options
@@ -45,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     """Train, fit to the chip and write. Raises ``UsageError``, ``DataError`` and ``StoreError`` for what cannot be."""
     if args.out.suffix.lower() != ".json":
         raise UsageError(f"{args.out} does not end in .json", field="out", value=str(args.out), remedy="Name it so")
+    if not args.out.parent.is_dir():
+        raise _unwritable(args.out, "its folder does not exist")
     given = [*([f"data={args.data}"] if args.data else []), *args.option]
     network = train(
         args.workload, given, hidden=args.hidden, epochs=args.epochs, seed=args.seed, tell=partial(say, error=True)
@@ -52,19 +64,25 @@ def run(args: argparse.Namespace) -> int:
     try:
         write_network(args.out, network)
     except OSError as error:
-        remedy = "Check the folder, its permissions and the free space"
-        what = f"cannot write {args.out}: {error}"
-        raise StoreError(what, field="out", value=str(args.out), remedy=remedy) from error
+        raise _unwritable(args.out, str(error)) from error
     digest = load_network(args.out).digest_sha256
     if args.json:
         say_json(json.dumps({"file": str(args.out), "sha256": digest, "training": network.training}))
         return 0
+    data = network.training["data"]
     kept = [text for text in given if text.partition("=")[0] in _SAME_DATA]
+    if "listing_sha256" in data and "fold" not in data:
+        kept = ["data=ANOTHER_FOLDER"]  # the network has heard all of its own
     options = " ".join(f"--option {text}" for text in (*kept, f"network={args.out}"))
     say(f"wrote {args.out} ({digest[:12]}). Measure it, and the network before it was rounded, on other samples:")
     for device in ("xylo --simulate", "xylo-float --meter none"):
         say(f"  rig measure --workload {args.workload} --device {device} {options}")
     return 0
+
+
+def _unwritable(path: Path, why: str) -> StoreError:
+    remedy = "Check the folder, its permissions and the free space"
+    return StoreError(f"cannot write {path}: {why}", field="out", value=str(path), remedy=remedy)
 
 
 def train(
@@ -74,6 +92,7 @@ def train(
     within(0, 2**32 - 1, seed=seed)
     within(1, 10**6, epochs=epochs)
     layers = _layers(hidden)
+    load_xylo_audio2()  # what is missing is said before the training, not after it
     data = _opened(workload, options)
     params = EncoderParams()
     events, names = _encoded(data, params)
@@ -99,9 +118,7 @@ def train(
         "versions": {name: importlib.metadata.version(name) for name in ("numpy", "rockpool")},
     }
     sizes = floats.sizes
-    network = Network(classes, params, sizes, spec, json.loads(json.dumps(record)), "", chain(sizes), floats=floats)
-    _check_size(network, hidden)
-    return network
+    return Network(classes, params, sizes, spec, json.loads(json.dumps(record)), "", chain(sizes), floats=floats)
 
 
 def _opened(name: str, options: list[str]) -> Workload:
@@ -134,13 +151,10 @@ def _layers(hidden: str) -> tuple[int, ...]:
         sizes = tuple(int(text) for text in hidden.split(","))
     except ValueError:
         sizes = ()
-    if not sizes or min(sizes) < 1 or sum(sizes) > LIMITS["hidden"]:
-        raise refused("hidden", hidden, f"Give sizes of layers, such as {_HIDDEN}, {LIMITS['hidden']} in all at most")
+    between = sum(a * b for a, b in pairwise(sizes))
+    fits = sum(sizes) <= LIMITS["hidden"] and max(sizes[1:], default=0) <= MOST_FAN_OUT
+    if not sizes or min(sizes) < 1 or not fits or between > MOST_HIDDEN_WEIGHTS:
+        has = f"{LIMITS['hidden']} hidden neurons, of which each reaches {MOST_FAN_OUT} others"
+        remedy = f"Give sizes of layers, such as {_HIDDEN}: the chip has {has}, and {MOST_HIDDEN_WEIGHTS} such weights"
+        raise refused("hidden", hidden, remedy)
     return sizes
-
-
-def _check_size(network: Network, hidden: str) -> None:
-    try:
-        check_shapes(network)
-    except ValueError as error:
-        raise refused("hidden", hidden, "Use smaller layers", str(error)) from error

@@ -33,6 +33,18 @@ def test_one_command_gives_a_network_that_fits_the_chip(tmp_path: Path, capsys: 
     assert f"rig measure --workload asc --device xylo-float --meter none --option network={tmp_path}/a.json" in out
 
 
+def test_a_network_that_heard_a_whole_folder_is_measured_on_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    noise = np.random.default_rng(0).uniform(-0.3, 0.3, 16000)
+    for name in ("a", "b"):
+        soundfile.write(tmp_path / f"{name}.wav", noise, 16000)
+    (tmp_path / "labels.csv").write_text("filename,label\na.wav,a\nb.wav,b\n")
+    trained(tmp_path, *QUICK[:4], "--data", str(tmp_path))
+    assert "--option data=ANOTHER_FOLDER" in capsys.readouterr().out
+
+
 def test_the_file_says_what_it_was_trained_on_and_how(tmp_path: Path) -> None:
     told = trained(tmp_path).training
     data = open_workload(split="train", samples=12)
@@ -76,7 +88,8 @@ def test_few_samples_make_small_batches_so_that_an_epoch_has_steps(samples: int,
         (("asc", "--option", "split=test", "--out", "a.json"), 3, "trained on the train split"),
         (("qubo-mis", "--out", "a.json"), 3, "has no train split"),
         (("asc", "--hidden", "9,x", "--out", "a.json"), 3, "sizes of layers"),
-        (("asc", "--hidden", "100,100", *QUICK[2:], "--out", "a.json"), 3, "reaches 100 hidden neurons"),
+        (("asc", "--hidden", "9,65", "--out", "a.json"), 3, "each reaches 64"),
+        (("asc", "--hidden", "400,64,64,64", "--out", "a.json"), 3, "32000 such weights"),
         (("asc", "--option", "samples=3", "--out", "a.json"), 6, "no training sample is labelled park"),
         (("asc", "--epochs", "0", "--out", "a.json"), 3, "epochs"),
         (("asc", "--out", "a.nir"), 3, "does not end in .json"),
