@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -59,6 +60,30 @@ def test_a_network_survives_writing_and_reading(tmp_path: Path) -> None:
     write_network(tmp_path / "copy.json", shipped)
     assert load_network(tmp_path / "copy.json").digest_sha256 == shipped.digest_sha256
     assert (tmp_path / "copy.json").read_bytes() == SHIPPED.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"aliases": [[1, 2], *([] for _ in range(188))]}, "at most one alias"),
+        ({"aliases": [[189], *([] for _ in range(188))]}, "which is a hidden neuron too"),
+        ({"aliases": []}, "alias"),
+    ],
+)
+def test_aliases_that_the_chip_does_not_have_are_refused(change: dict[str, object], text: str, tmp_path: Path) -> None:
+    shipped = load_network()
+    write_network(tmp_path / "a.json", replace(shipped, specification={**shipped.specification, **change}))
+    with pytest.raises(DataError, match=text):
+        load_network(tmp_path / "a.json")
+
+
+def test_float_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+    shipped = load_network()
+    assert shipped.floats is not None
+    weights = {link: values[:-1] for link, values in shipped.floats.weights.items()}
+    write_network(tmp_path / "a.json", replace(shipped, floats=replace(shipped.floats, weights=weights)))
+    with pytest.raises(DataError, match="float_weights of the connection"):
+        load_network(tmp_path / "a.json")
 
 
 # ---- the encoder -----------------------------------------------------------------------------
