@@ -44,7 +44,7 @@ class Simulated:
         began_s = time.monotonic()
         self._sim, self._description = sim, options["description"]
         # on the grid, as in PyNN 0.7 of the chapter; PyNN's default is now neurons that fire between steps
-        setup = {"spike_precision": "on_grid", "threads": 1, "rng_seed": 1}
+        setup = {"spike_precision": "on_grid", "threads": 1, "max_delay": self._description["delay_ms"]}
         self._network = Network(sim, self._description, options["arrays"], **setup)
         self._samples: dict[str, dict[str, Any]] = {}
         self.about = {

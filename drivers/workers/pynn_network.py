@@ -91,18 +91,26 @@ def operations(description: dict[str, Any], events: Any, fired: dict[str, int]) 
 
 
 class Network:
-    """The network on one backend of PyNN. ``sim`` is the backend's module, ``setup`` what its ``setup`` alone takes."""
+    """The network on one backend of PyNN.
 
-    def __init__(self, sim: Any, description: dict[str, Any], arrays: dict[str, Any], **setup: Any) -> None:
-        self._sim, self._step_ms = sim, description["step_ms"]
+    ``sim`` is the backend's module, ``setup`` what its ``setup`` alone takes. With ``events``, the sources have these
+    spikes from the start, for a backend that takes none later.
+    """
+
+    def __init__(
+        self, sim: Any, description: dict[str, Any], arrays: dict[str, Any], events: Any = None, **setup: Any
+    ) -> None:
+        self._sim, self._step_ms, self._began_ms = sim, description["step_ms"], 0.0
         delay_ms = description["delay_ms"]
-        sim.setup(timestep=self._step_ms, min_delay=delay_ms, max_delay=delay_ms, **setup)
+        sim.setup(timestep=self._step_ms, min_delay=delay_ms, **setup)
         self._weights = {name: decoded(array) for name, array in arrays.items()}
         self._sources = [p for p in description["populations"] if p["source"]]
         self._recorded = [p["name"] for p in description["populations"] if not p["source"]]
+        trains = {} if events is None else self._trains(events, "of the start", 0.0)
         self._made: dict[str, Any] = {}
         for p in description["populations"]:
-            model = sim.SpikeSourceArray(spike_times=[]) if p["source"] else sim.IF_curr_exp(**description["neuron"])
+            first = trains.get(p["name"], [])
+            model = sim.SpikeSourceArray(spike_times=first) if p["source"] else sim.IF_curr_exp(**description["neuron"])
             self._made[p["name"]] = sim.Population(p["size"], model, label=p["name"])
             if not p["source"]:
                 self._made[p["name"]].initialize(v=description["neuron"]["v_rest"])
@@ -112,30 +120,28 @@ class Network:
             made = self._projection(p, delay_ms, description.get("plasticity"))
             if p["plastic"]:
                 self._plastic[f"{p['source']}-{p['target']}"] = made
-        self._source_count = sum(p["size"] for p in self._sources)
-        self._began_ms = 0.0
 
     def load(self, events: Any, sample_id: str) -> None:
-        """Give the sources the spikes of the next presentation, which begins one step from now."""
-        addresses, times = on_grid(events, self._source_count, self._step_ms, sample_id)
-        order = np.lexsort((times, addresses))
-        # one step late, because a source cannot fire within its delay of now
-        self._began_ms = self._sim.get_current_time() + self._step_ms
-        by_source = np.split(
-            times[order] + self._began_ms,
-            np.searchsorted(addresses[order], np.arange(1, self._source_count)),
-        )
-        first = 0
-        for p in self._sources:
-            trains = [train.tolist() for train in by_source[first : first + p["size"]]]
+        """Give the sources the spikes of the next presentation."""
+        for name, trains in self._trains(events, sample_id, self._sim.get_current_time()).items():
             spiking = [n for n, train in enumerate(trains) if train]
             if spiking:  # the others keep spike times that are past
-                self._made[p["name"]][spiking].set(spike_times=[trains[n] for n in spiking])
-            first += p["size"]
+                self._made[name][spiking].set(spike_times=[trains[n] for n in spiking])
 
     def run(self, seconds: float) -> None:
         """Go on for some biological time, in whole steps."""
+        self._began_ms = self._sim.get_current_time() + self._step_ms
         self._sim.run(math.ceil(1000.0 * seconds / self._step_ms) * self._step_ms)
+
+    def _trains(self, events: Any, sample_id: str, now_ms: float) -> dict[str, list[list[float]]]:
+        """Spike times of each source; one step late, because a source of NEST cannot fire within its delay of now."""
+        sizes = [p["size"] for p in self._sources]
+        addresses, times = on_grid(events, sum(sizes), self._step_ms, sample_id)
+        order = np.lexsort((times, addresses))
+        later = times[order] + now_ms + self._step_ms
+        trains = [train.tolist() for train in np.split(later, np.searchsorted(addresses[order], range(1, sum(sizes))))]
+        firsts = np.cumsum([0, *sizes])
+        return {p["name"]: trains[firsts[k] : firsts[k + 1]] for k, p in enumerate(self._sources)}
 
     def spikes(self) -> dict[str, Spikes]:
         """What each population that is no source has fired in the last presentation."""

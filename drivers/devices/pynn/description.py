@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from rig.errors import DataError, StoreError
+from rig.errors import DataError, StoreError, refused
 from rig.types import Sample
 
 Size = Annotated[int, Meta(ge=1, le=10**7)]
@@ -150,7 +150,9 @@ def checked(
 
 
 def read_network(path: Path) -> NetworkFile:
-    """Read a network file. Raises ``DataError`` for one that cannot be used."""
+    """Read a network file. Raises ``DataError`` for one that cannot be used, ``UsageError`` if none is named."""
+    if not path.name:
+        raise refused("network", "", "Give a network file; `rig ne15 train` makes one", "no network was named")
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             text = str(file[_DESCRIPTION])

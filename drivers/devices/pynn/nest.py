@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from drivers.devices.pynn.description import NetworkFile, read_network
 from drivers.links.remote import RemoteDevice, open_remote
@@ -18,7 +21,7 @@ VARIABLE = "RIG_NEST_PYTHON"
 SOURCES = ("pynn_network", "pynn_nest")
 
 
-def open_device(*, network: str, interpreter: str = "", start_s: float = 120.0, load_s: float = 120.0) -> Device:
+def open_device(*, network: str = "", interpreter: str = "", start_s: float = 120.0, load_s: float = 120.0) -> Device:
     """Open a network file (``rig ne15 train`` makes one) on NEST.
 
     ``interpreter`` is a Python with nest-simulator and PyNN, by default RIG_NEST_PYTHON. It has ``start_s`` to start
@@ -31,13 +34,19 @@ def open_device(*, network: str, interpreter: str = "", start_s: float = 120.0, 
     return opened(read_network(Path(network)), interpreter, start_s, load_s)
 
 
-def opened(network: NetworkFile, interpreter: str, start_s: float = 120.0, load_s: float = 120.0) -> RemoteDevice:
-    """Return the device of a network, as ``open_device`` does."""
+def opened(
+    network: NetworkFile,
+    interpreter: str,
+    start_s: float = 120.0,
+    load_s: float = 120.0,
+    about: Mapping[str, Any] = MappingProxyType({}),
+) -> RemoteDevice:
+    """Return the device of a network, as ``open_device`` does; ``about`` overrides what it says of itself."""
     positive(start_s=start_s, load_s=load_s)
     interpreter = interpreter or os.environ.get(VARIABLE, "")
     if not interpreter:
         remedy = f"Make one: pip install nest-simulator==3.10.0 PyNN==0.13.0; give its python here, or set {VARIABLE}"
         raise refused("interpreter", interpreter, remedy, "NEST and PyNN need an interpreter of their own")
-    options = {**network.options(), "about": network.about()}
+    options = {**network.options(), "about": {**network.about(), **about}}
     worker = Worker(NAME, [shipped(name) for name in SOURCES], interpreter, "", options, start_s, "nest")
     return open_remote(worker, check=network.check, load_s=load_s)

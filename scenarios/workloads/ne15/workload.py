@@ -58,7 +58,7 @@ class Streams(Sequence[Sample]):
 
 def open_workload(
     *,
-    data: str,
+    data: str = "",
     encoding: str = "poisson",
     split: str = "test",
     samples: int | None = None,
@@ -88,6 +88,10 @@ def open_workload(
     within(0.0, 60.0, "s", blank_s=blank_s)
     within(2, 100, folds=folds)
     within(0, 2**53, stream_seed=stream_seed)
+    if not data:
+        raise refused(
+            "data", data, "Give the folder of MNIST's four idx files (--data)", "no folder of images was given"
+        )
     if encoding == "dvs":
         return _recorded(Path(data), dialect, blank_s, samples)
     images, labels = mnist.read_digits(Path(data), split, md5)
