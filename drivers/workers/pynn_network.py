@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+LEAD_STEPS = 2
+"""A presentation begins so many steps after now: NEST through PyNN silently drops what a source sends before that."""
 Spikes = Any
 """Of a population: numbers of the neurons that fired, and when, in milliseconds since the presentation began."""
 
@@ -130,15 +132,15 @@ class Network:
 
     def run(self, seconds: float) -> None:
         """Go on for some biological time, in whole steps."""
-        self._began_ms = self._sim.get_current_time() + self._step_ms
+        self._began_ms = self._sim.get_current_time() + LEAD_STEPS * self._step_ms
         self._sim.run(math.ceil(1000.0 * seconds / self._step_ms) * self._step_ms)
 
     def _trains(self, events: Any, sample_id: str, now_ms: float) -> dict[str, list[list[float]]]:
-        """Spike times of each source; one step late, because a source of NEST cannot fire within its delay of now."""
+        """Spike times of each source, later than now by the lead."""
         sizes = [p["size"] for p in self._sources]
         addresses, times = on_grid(events, sum(sizes), self._step_ms, sample_id)
         order = np.lexsort((times, addresses))
-        later = times[order] + now_ms + self._step_ms
+        later = times[order] + now_ms + LEAD_STEPS * self._step_ms
         trains = [train.tolist() for train in np.split(later, np.searchsorted(addresses[order], range(1, sum(sizes))))]
         firsts = np.cumsum([0, *sizes])
         return {p["name"]: trains[firsts[k] : firsts[k + 1]] for k, p in enumerate(self._sources)}

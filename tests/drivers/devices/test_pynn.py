@@ -205,6 +205,18 @@ def test_each_template_is_recognised_and_nothing_is_left_of_the_one_before(devic
 
 
 @pytest.mark.real_time
+def test_a_presentation_loses_no_event_of_its_first_steps_whenever_it_begins() -> None:
+    if VARIABLE not in os.environ:
+        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    early = Sample("early", np.array([[1, 5], [1, 5], [2, 5]]), duration_s=0.1)
+    fresh = opened(network(), "")
+    try:
+        assert [asked(fresh, early)["fired"]["input"] for _ in range(3)] == [1, 1, 1]
+    finally:
+        fresh.close()
+
+
+@pytest.mark.real_time
 def test_what_it_was_trained_on_and_what_no_source_sends_is_refused(device: Device) -> None:
     with pytest.raises(DataError, match="trained on"):
         device.stage([replace(shown(0), id="test-00001")])
