@@ -13,6 +13,7 @@ from scipy import stats
 
 from rig.errors import DataError, UsageError
 from scenarios.workloads.ne15 import aer
+from scenarios.workloads.ne15.export import export
 from scenarios.workloads.ne15.focal import rank_order, reconstructed
 from scenarios.workloads.ne15.mnist import PIXELS, read_digits
 from scenarios.workloads.ne15.poisson import Events, poisson
@@ -211,6 +212,26 @@ def test_what_the_format_cannot_hold_is_not_written(tmp_path: Path) -> None:
         aer.write_aedat(tmp_path / "x", np.array([[1, 1568]]), 28)
 
 
+def test_an_exported_stream_is_read_again_as_it_was(tmp_path: Path) -> None:
+    events = poisson(DRAWN, 2000.0, 1.0, np.random.default_rng(0))
+    export(events, PIXELS, tmp_path / "x.aedat")
+    export(events, PIXELS, tmp_path / "x.npy")
+    read = aer.read_aedat(tmp_path / "x.aedat", "jaer")
+    assert (read[:, 1] // 128 * 28 + read[:, 1] % 128).tolist() == events[:, 1].tolist()
+    assert read[:, 0].tolist() == events[:, 0].tolist()
+    arrays = np.load(tmp_path / "x.npy", allow_pickle=True)
+    assert len(arrays) == PIXELS
+    for pixel, times in enumerate(arrays):
+        assert times.tolist() == pytest.approx(events[events[:, 1] == pixel, 0] * 1e-3)
+
+
+def test_a_stream_is_not_exported_to_a_format_that_cannot_hold_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\.aedat or \.npy"):
+        export(np.array([[1, 1]]), PIXELS, tmp_path / "x.txt")
+    with pytest.raises(DataError, match="each address"):
+        export(np.array([[1, 3 * PIXELS]]), 4 * PIXELS, tmp_path / "x.aedat")
+
+
 # ---- the workload -------------------------------------------------------------------------
 
 
@@ -223,6 +244,7 @@ def test_a_stream_depends_on_its_seed_and_its_image_alone(folder: Path) -> None:
     assert np.array_equal(one.samples[2].payload, some.samples[2].payload)
     assert not np.array_equal(one.samples[2].payload, other.samples[2].payload)
     assert one.samples[2].duration_s == pytest.approx(1.2)
+    assert some.details["classes"] == [str(digit) for digit in range(10)]
     assert one.details["events"] == sum(len(sample.payload) for sample in one.samples)
     assert [sample.id for sample in one.samples[:2]] == ["test-00000", "test-00001"]
 

@@ -1,4 +1,4 @@
-"""Train the network of the NE15-MNIST case study on NEST, template by template, and write its file."""
+"""Train the network of NE15-MNIST on NEST, or write the stream of one digit to a file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.pynn.description import checked, write_network
-from drivers.devices.pynn.ne15 import TEACHING_HZ, TEACHING_S, deployed, lesson, subclasses, teaching
+from drivers.devices.pynn.ne15 import PIXELS, TEACHING_HZ, TEACHING_S, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import opened
 from rig.bench.options import within
 from rig.errors import UsageError
+from rig.recording.atomic_write import regular
 from rig.terminal import say, say_json
 from rig.types import Sample
+from scenarios.workloads.ne15.export import export
 from scenarios.workloads.ne15.mnist import has, read_digits
 from scenarios.workloads.ne15.poisson import poisson
-from scenarios.workloads.ne15.workload import kept_numbers, sample_id
+from scenarios.workloads.ne15.workload import kept_numbers, open_workload, sample_id
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``rig ne15 train --data DIR --interpreter PYTHON --out FILE.npz``."""
+    """Declare ``rig ne15 train --data DIR --out FILE.npz`` and ``rig ne15 export --data DIR --number N --out FILE``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     train = actions.add_parser("train", help="K-means and STDP on NEST; the file is the option network of a device")
     train.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder with MNIST's idx files")
@@ -39,17 +41,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     train.add_argument("--scale", type=float, default=1.0, help="factor on all weights when deployed; default: 1")
     train.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
     train.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    train.set_defaults(do=_train)
+    stream = actions.add_parser("export", help="write the stream of one test image")
+    stream.add_argument("--data", required=True, metavar="DIR", help="folder with MNIST's idx files")
+    stream.add_argument("--number", type=int, default=0, metavar="N", help="which image; default: 0")
+    stream.add_argument("--encoding", default="poisson", help="poisson (default) or rank-order")
+    stream.add_argument("--rate-hz", type=float, default=5000.0, metavar="HZ", help="sum of the rates; default: 5000")
+    stream.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .aedat (jAER) or .npy (PyNN)")
+    stream.set_defaults(do=_export)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Do what was asked. Raises what ``_train``, opening the workload and ``export`` raise."""
+    return int(args.do(args))
+
+
+def _export(args: argparse.Namespace) -> int:
+    """Write the stream of one image, as the workload shows it with its default seed."""
+    streams = open_workload(
+        data=args.data, encoding=args.encoding, rate_hz=args.rate_hz, samples=args.number + 1
+    ).samples
+    export(streams[args.number].payload, PIXELS if args.encoding == "poisson" else 4 * PIXELS, args.out)
+    say(args.out)
+    return 0
+
+
+def _train(args: argparse.Namespace) -> int:
     """Train and write the network.
 
-    Raises ``UsageError`` for options out of range, or without training images and without a fold; ``DataError`` for
-    images that cannot be used, ``StoreError`` where the file cannot be written, and what opening NEST raises.
+    Raises ``UsageError`` for options out of range, for a file that cannot be written, and without training images and
+    without a fold; ``DataError`` for images that cannot be used; and what opening NEST raises.
     """
     within(1, 1000, subclasses=args.subclasses)
     within(2, 100, folds=args.folds)
     within(0.001, 1000.0, scale=args.scale)
+    regular(args.out)  # before hours go into the training
     split = "train" if args.fold is None else "test"
     if args.fold is None and not has(args.data, "train"):
         remedy = "Add train-images-idx3-ubyte and train-labels-idx1-ubyte, or train on test images with --fold 0"

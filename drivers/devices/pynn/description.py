@@ -14,7 +14,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from rig.errors import DataError, StoreError, refused
+from rig.errors import DataError, refused
+from rig.recording.atomic_write import replacing
 from rig.types import Sample
 
 Size = Annotated[int, Meta(ge=1, le=10**7)]
@@ -165,18 +166,11 @@ def read_network(path: Path) -> NetworkFile:
 
 
 def write_network(network: NetworkFile, path: Path) -> None:
-    """Write a network file, as a whole or not at all. Raises ``StoreError`` where it cannot be written."""
-    part = path.with_name(f".{path.name}.part")
+    """Write a network file, as a whole or not at all. Raises ``UsageError`` where it cannot be written."""
     text = np.array(msgspec.json.encode(network.description).decode())
-    try:
-        with part.open("wb") as file:
-            texts = {_DESCRIPTION: text, _TRAINED_ON: np.array(sorted(network.trained_on), str)}
-            np.savez_compressed(file, **texts, **network.arrays)  # type: ignore[arg-type]
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        remedy = "Check the folder, its permissions and the free space"
-        raise StoreError(f"cannot write {path}: {error}", field="out", value=str(path), remedy=remedy) from error
+    texts = {_DESCRIPTION: text, _TRAINED_ON: np.array(sorted(network.trained_on), str)}
+    with replacing(path) as file:
+        np.savez_compressed(file, **texts, **network.arrays)  # type: ignore[arg-type]
 
 
 def _wrong(field: str, value: object, why: str) -> DataError:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from rig.bench.options import one_of
-from rig.errors import DataError, StoreError
+from rig.errors import DataError
+from rig.recording.atomic_write import replacing
 from scenarios.workloads.ne15.poisson import Events
 
 SIDE = 128
@@ -58,7 +59,7 @@ def read_aedat(path: Path, dialect: str) -> Events:
 def write_aedat(path: Path, events: Events, side: int, dialect: str = "jaer") -> None:
     """Write events of a sensor of ``side`` x ``side`` pixels; addresses from ``side * side`` on are OFF events.
 
-    Raises ``DataError`` for addresses and times that the format cannot hold, ``StoreError`` where it cannot be written.
+    Raises ``DataError`` for addresses and times that the format cannot hold, ``UsageError`` where it cannot be written.
     """
     one_of(DIALECTS, dialect=dialect)
     times, address = events[:, 0], events[:, 1]
@@ -69,10 +70,8 @@ def write_aedat(path: Path, events: Events, side: int, dialect: str = "jaer") ->
     raw = (place // side << 8) + (place % side << 1) + (-off if dialect == "ne15" else off)
     if len(raw) and raw.min() < 0:
         raise _unfit(path, "address", 0, "this dialect has no OFF event of the first pixel: use jaer")
-    try:
-        path.write_bytes(_HEADER + np.column_stack([raw, times]).astype(">u4").tobytes())
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}", field="out", value=str(path)) from error
+    with replacing(path) as file:
+        file.write(_HEADER + np.column_stack([raw, times]).astype(">u4").tobytes())
 
 
 def _unfit(path: Path, field: str, value: object, why: str) -> DataError:

@@ -26,6 +26,7 @@ from scenarios.workloads.ne15.poisson import Events, poisson
 NAME = "ne15-mnist"
 TASK = "classification of handwritten digits that are shown as spikes"
 ENCODINGS = ("poisson", "rank-order", "dvs")
+DIGITS = [str(digit) for digit in range(10)]
 PUBLISHED_HZ = (2000.0, 5000.0)
 """The sums of rates in the chapter: for teaching and most figures, and for its table of NEST and SpiNNaker."""
 
@@ -105,7 +106,7 @@ def open_workload(
             return rank_order(images[number])[0]
         return poisson(images[number], rate_hz, image_s, np.random.default_rng([stream_seed, number]))
 
-    details: dict[str, Any] = {"encoding": encoding, "image_s": image_s, "blank_s": blank_s}
+    details: dict[str, Any] = {"encoding": encoding, "image_s": image_s, "blank_s": blank_s, "classes": DIGITS}
     if encoding == "poisson":
         details |= {"rate_hz": rate_hz, "rate": "sum of the rates of all pixels", "published_rates_hz": PUBLISHED_HZ}
         details |= {"stream_seed": stream_seed}
@@ -154,5 +155,5 @@ def _workload(streams: Streams, details: Mapping[str, Any]) -> SampleSet:
     for sample in streams:
         found.update(f"{sample.id} {sample.label} {len(sample.payload)}".encode() + sample.payload.tobytes())
         events += len(sample.payload)
-    about = {**details, "events": events, "classes": sorted(set(streams.labels))}
+    about = {"classes": sorted(set(streams.labels)), **details, "events": events}
     return SampleSet(NAME, TASK, "1", found.hexdigest(), streams, about)
