@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from drivers.workers.pynn_network import Network, Refusal, answer, decoded
+from drivers.workers.pynn_network import Network, Refusal, answer, decoded, staged
 
 PACKAGES = ("nest-simulator", "PyNN", "numpy", "neo")
 
@@ -62,7 +62,7 @@ class Simulated:
 
     def stage(self, samples: list[dict[str, Any]]) -> None:
         """Keep the samples."""
-        self._samples = {sample["id"]: sample for sample in samples}
+        self._samples = staged(samples, self._description["step_ms"])
 
     def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
         """Present a sample; where the network learns, the output holds its weights too."""

@@ -50,6 +50,18 @@ def on_grid(events: Any, sources: int, step_ms: float, sample_id: str) -> tuple[
     return addresses, np.ceil(times / (1000.0 * step_ms)) * step_ms
 
 
+def staged(samples: list[dict[str, Any]], step_ms: float) -> dict[str, dict[str, Any]]:
+    """Samples by id, in order. Raises a ``Refusal`` for one whose last events would fall into the next presentation."""
+    for sample in samples:
+        events, blank_s = decoded(sample["payload"]), 1e-3 * LEAD_STEPS * step_ms
+        last_s = 1e-6 * float(events[:, 0].max()) if events.ndim == 2 and len(events) else 0.0
+        if last_s + blank_s > sample["duration_s"]:
+            what = f"sample {sample['id']} has an event at {last_s:g} s of its {sample['duration_s']:g} s"
+            remedy = f"Leave a blank of {blank_s:g} s or more at its end (option blank_s of the workload)"
+            raise Refusal("DataError", what, remedy, "duration_s", sample["duration_s"])
+    return {sample["id"]: sample for sample in samples}
+
+
 def answer(description: dict[str, Any], events: Any, spikes: dict[str, Spikes]) -> dict[str, Any]:
     """What is recorded of a presentation. Times are milliseconds since it began.
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from drivers.workers.pynn_network import Network, Refusal, answer, decoded
+from drivers.workers.pynn_network import Network, Refusal, answer, decoded, staged
 
 PACKAGES = ("sPyNNaker", "SpiNNFrontEndCommon", "PyNN", "numpy")
 BOARD = 5
@@ -100,7 +100,7 @@ class Machine:
 
     def stage(self, samples: list[dict[str, Any]]) -> None:
         """Keep the samples, in the order in which they will be presented."""
-        self._staged, self._turn = {sample["id"]: sample for sample in samples}, []
+        self._staged, self._turn = staged(samples, self._description["step_ms"]), []
 
     def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
         """Present a sample. ``load`` makes the network where it must; ``inference`` is all of sPyNNaker's ``run``.

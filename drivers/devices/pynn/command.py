@@ -117,7 +117,7 @@ def _taught(
     began_s = time.monotonic()
     for k, group in enumerate(groups):
         stimulus = lesson(images[group], poisson, np.random.default_rng([args.seed, k]))
-        sample = Sample(f"lesson-{k}", stimulus, duration_s=TEACHING_S)
+        sample = Sample(f"lesson-{k}", stimulus, duration_s=TEACHING_S + 0.01)
         device = opened(network, args.interpreter)
         try:
             device.stage([sample])

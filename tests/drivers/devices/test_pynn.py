@@ -19,7 +19,7 @@ from drivers.devices.pynn.command import run as train
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import VARIABLE, open_device, opened
-from drivers.workers.pynn_network import Refusal, answer, on_grid
+from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
 from rig.types import Device, Sample
@@ -104,6 +104,14 @@ def test_an_event_that_the_network_cannot_take_is_refused(field: str, event: tup
     with pytest.raises(Refusal) as caught:
         on_grid(np.array([event]), 2, 1.0, "x")
     assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("DataError", field)
+
+
+def test_a_sample_without_a_blank_at_its_end_is_refused_because_its_last_events_would_be_lost() -> None:
+    sample = {"id": "x", "payload": {"dtype": "<i8", "shape": [1, 2], "data": np.array([[998_001, 0]]).tobytes()}}
+    with pytest.raises(Refusal, match=r"at 0\.998001 s of its 1 s") as caught:
+        staged([{**sample, "duration_s": 1.0}], 1.0)
+    assert caught.value.rig["field"] == "duration_s"
+    assert list(staged([{**sample, "duration_s": 1.01}], 1.0)) == ["x"]
 
 
 def test_operations_are_counted_by_both_conventions() -> None:
@@ -233,7 +241,7 @@ def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
     image = np.zeros((1, PIXELS), np.uint8)
     image[0, 100:130] = 200
     events = lesson(image, poisson, np.random.default_rng(0))
-    sample = Sample("lesson", events[events[:, 0] < 2_000_000], duration_s=2.0)
+    sample = Sample("lesson", events[events[:, 0] < 2_000_000], duration_s=2.01)
     device = opened(checked(teaching(), {}), "")
     try:
         weights = np.array(asked(device, sample)["weights"]["input-decision"])[:, 0]
