@@ -42,7 +42,7 @@ LIFT_MV = (DECAY - CURRENT_DECAY) / (NEURON["cm"] * (1.0 / NEURON["tau_syn_E"] -
 """What 1 nA of synaptic current adds to the potential in a step of 1 ms: the exact solution of the two equations."""
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def relays(steps: Any, pixels: Any, end: int, rest_steps: int) -> Any:
     """Steps and pixels of the spikes of the relay neurons, for events sorted by step."""
     v, i, rest = np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(PIXELS, np.int64)
@@ -66,7 +66,7 @@ def relays(steps: Any, pixels: Any, end: int, rest_steps: int) -> Any:
     return np.array(fired_at), np.array(fired)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def decided(at: Any, relay: Any, weights: Any, end: int, rest_steps: int) -> Any:
     """Spikes of each decision neuron, and the step of the first one or 0, for relay spikes sorted by step."""
     n = weights.shape[1]
@@ -90,7 +90,7 @@ def decided(at: Any, relay: Any, weights: Any, end: int, rest_steps: int) -> Any
     return counts, first
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def learnt(at: Any, relay: Any, teacher: Any, end: int, rest_steps: int, rule: Any) -> Any:
     """Weights in nA after a lesson, over all pairs of spikes. STDP acts when a pre-synaptic spike arrives."""
     tau, rate, most = rule

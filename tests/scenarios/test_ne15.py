@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -177,12 +177,13 @@ def test_the_published_digit_has_each_spike_in_both_polarities_in_its_own_dialec
         assert np.array_equal(on[np.lexsort(on.T)], off[np.lexsort(off.T)]) == same
 
 
+@settings(max_examples=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(
     dialect=st.sampled_from(aer.DIALECTS),
     events=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 2 * aer.PIXELS - 1)), max_size=20),
 )
 def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, dialect: str, events: object) -> None:
-    path = tmp_path_factory.mktemp("aer") / "x.aedat"
+    path = tmp_path_factory.getbasetemp() / "again.aedat"
     sent = np.array(sorted(events), np.int64).reshape(-1, 2)  # type: ignore[call-overload]
     sent = sent[sent[:, 1] != aer.PIXELS]
     aer.write_aedat(path, sent, aer.SIDE, dialect)
