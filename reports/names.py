@@ -23,6 +23,7 @@ KINDS = {  # in the order in which they are shown
     "average": "Average while serving",
     "solver": "Solver",
     "complexity": "Complexity of the network",
+    "spiking": "Spiking network",
     LITERAL: "By the text of the benchmark: power over the spans themselves",
     PEER: "Recorder's own figures, by its method",
     "phase": "By phase",

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 TICK_HZ = 1e9
 _TIMER_S = 10.0
-_ABOUT = ("name", "mode", "description", "phases", "timeout_s", "versions", "artifacts", "details")
+_ABOUT = ("name", "mode", "description", "phases", "timeout_s", "versions", "artifacts", "details", "algorithm")
 
 Keep = Callable[[Budget | None], Budget | None]
 Check = Callable[[Sample], None]

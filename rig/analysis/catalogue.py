@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 
 from rig.analysis.figure_key import FigureKey
 
-Family = Literal["overall", "service", "arrivals", "scene changes", "average", "solver", "complexity", "recorder"]
+Family = Literal[
+    "overall", "service", "arrivals", "scene changes", "average", "solver", "complexity", "spiking", "recorder"
+]
 Scale = Literal["auto", "percent", "number"]
 """How to print a number without a unit: in percent up to 1, always in percent, or never in percent."""
 
@@ -107,6 +109,13 @@ CATALOGUE: Mapping[str, Entry] = {
     "effective_acs_per_sample": Entry("1", "Effective ACs per sample", "complexity", "number"),
     "membrane_updates_per_execution": Entry("1", "Membrane updates per execution", "complexity", "number"),
     "membrane_updates_per_sample": Entry("1", "Membrane updates per sample", "complexity", "number"),
+    "response_latency_mean_s": Entry("s", "Response latency in biological time, mean", "spiking"),
+    "silent_share": Entry("1", "Samples without an output spike", "spiking", "percent"),
+    "synaptic_operations_hz": Entry("Hz", "Synaptic operations per biological second, counted", "spiking"),
+    "synaptic_operations_ne15_hz": Entry("Hz", "Synaptic operations per biological second, as NE15-MNIST", "spiking"),
+    "real_time_factor": Entry("1", "Biological time over simulation time", "spiking", "number"),
+    "energy_per_synaptic_operation_j": Entry("J", "Dynamic energy per synaptic operation", "spiking", signed=True),
+    "synaptic_operations_per_j": Entry("1/J", "Synaptic operations per second and watt above idle", "spiking"),
     "energy_j": Entry("J", "Energy", "recorder"),
     "power_w": Entry("W", "Power", "recorder"),
     "throughput_hz": Entry("Hz", "Throughput", "recorder"),

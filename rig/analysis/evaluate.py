@@ -37,6 +37,7 @@ from rig.analysis.solving.solves import (
     solving_figures,
     solving_notes,
 )  # fmt: skip
+from rig.analysis.spiking import spiking_figures
 from rig.analysis.terms import Terms, terms_of
 from rig.analysis.timing.arrival_times import arrival_checks
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
@@ -97,6 +98,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     complexity = complexity_of(run)
     predictions = predictions_of(run)
     figures |= complexity.figures | predictions.figures
+    figures |= spiking_figures(run, figures)
     unknown = without_number(figures)
     refusals = [*power.refusals, *unheard, *_missing(terms, rails, activity), *unknown]
     if run.start.imported is not None:

@@ -170,8 +170,8 @@ def _figures(by: Mapping[str, list[Part]]) -> Figures:
     if by["accuracy"]:
         times = {k: q for k, q in times.items() if k.quantity not in SCORES}
     if not times:
-        times = {k: q for k, q in power.items() if q.unit not in ("W", "J")}
-    own = {k: q for k, q in power.items() if q.unit in ("W", "J") or k.method == PEER}
+        times = {k: q for k, q in power.items() if q.unit not in ("W", "J", "1/J")}
+    own = {k: q for k, q in power.items() if q.unit in ("W", "J", "1/J") or k.method == PEER}
     amortised = _amortised(times, power) if _sequence_s(by) else {}
     figures = Figures(times | scores | own | amortised | _complexity(by))
     return figures | _energies(by["power"], figures, bool(amortised or not by["performance"]))

@@ -1,0 +1,212 @@
+"""The network of NE15-MNIST in a second simulation, written from its equations, beside NEST's answers.
+
+    python -m benchmarks.ne15_reference --data mnist --subclasses 10 --run runs/nest
+
+It learns the templates on all test images outside fold 0 of 5, and is shown fold 0. ``--run`` compares it with a
+recording of the device ``nest`` by the same fold, with streams of seed 0. Prints one JSON line last. Needs numba (extra
+qubo).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from drivers.devices.pynn.ne15 import (
+    NEURON,
+    PIXELS,
+    RELAY_NA,
+    STDP,
+    TEACHING_REFRACTORY_MS,
+    deployed,
+    lesson,
+    subclasses,
+)
+from rig.analysis.proportion import proportion
+from rig.recording.reader import open_run
+from scenarios.workloads.ne15.mnist import read_digits
+from scenarios.workloads.ne15.poisson import Events, poisson
+from scenarios.workloads.ne15.workload import kept_numbers, open_workload
+
+FOLD, FOLDS = 0, 5
+THRESHOLD_MV, RESET_MV = NEURON["v_thresh"] - NEURON["v_rest"], NEURON["v_reset"] - NEURON["v_rest"]
+DECAY, CURRENT_DECAY = math.exp(-1.0 / NEURON["tau_m"]), math.exp(-1.0 / NEURON["tau_syn_E"])
+LIFT_MV = (DECAY - CURRENT_DECAY) / (NEURON["cm"] * (1.0 / NEURON["tau_syn_E"] - 1.0 / NEURON["tau_m"]))
+"""What 1 nA of synaptic current adds to the potential in a step of 1 ms: the exact solution of the two equations."""
+
+
+@njit(cache=True)
+def relays(steps: Any, pixels: Any, end: int, rest_steps: int) -> Any:
+    """Steps and pixels of the spikes of the relay neurons, for events sorted by step."""
+    v, i, rest = np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(PIXELS, np.int64)
+    fired_at, fired = [0][:0], [0][:0]
+    k = 0
+    for t in range(1, end + 1):
+        for p in range(PIXELS):
+            if rest[p] > 0:
+                rest[p] -= 1
+            else:
+                v[p] = v[p] * DECAY + i[p] * LIFT_MV
+            i[p] *= CURRENT_DECAY
+        while k < len(steps) and steps[k] < t:
+            i[pixels[k]] += RELAY_NA
+            k += 1
+        for p in range(PIXELS):
+            if v[p] >= THRESHOLD_MV:
+                v[p], rest[p] = RESET_MV, rest_steps
+                fired_at.append(t)
+                fired.append(p)
+    return np.array(fired_at), np.array(fired)
+
+
+@njit(cache=True)
+def decided(at: Any, relay: Any, weights: Any, end: int, rest_steps: int) -> Any:
+    """Spikes of each decision neuron, and the step of the first one or 0, for relay spikes sorted by step."""
+    n = weights.shape[1]
+    v, i, rest, counts = np.zeros(n), np.zeros(n), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    first, k = 0, 0
+    for t in range(1, end + 1):
+        for j in range(n):
+            if rest[j] > 0:
+                rest[j] -= 1
+            else:
+                v[j] = v[j] * DECAY + i[j] * LIFT_MV
+            i[j] *= CURRENT_DECAY
+        while k < len(at) and at[k] < t:
+            i += weights[relay[k]]
+            k += 1
+        for j in range(n):
+            if v[j] >= THRESHOLD_MV:
+                v[j], rest[j] = RESET_MV, rest_steps
+                counts[j] += 1
+                first = first or t
+    return counts, first
+
+
+@njit(cache=True)
+def learnt(at: Any, relay: Any, teacher: Any, end: int, rest_steps: int, rule: Any) -> Any:
+    """Weights in nA after a lesson, over all pairs of spikes. STDP acts when a pre-synaptic spike arrives."""
+    tau, rate, most = rule
+    w, trace, last, seen = np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(PIXELS, np.int64)
+    posts = [0][:0]
+    v, i, rest, k, q, read, post_trace, post_last = 0.0, 0.0, 0, 0, 0, 0, 0.0, 0
+    for t in range(1, end + 1):
+        if rest > 0:
+            rest -= 1
+        else:
+            v = v * DECAY + i * LIFT_MV
+        i *= CURRENT_DECAY
+        while q < len(teacher) and teacher[q] < t:
+            i += RELAY_NA
+            q += 1
+        while k < len(at) and at[k] < t:
+            p, now = relay[k], at[k]
+            while read < len(posts) and posts[read] < now - 1:  # a spike of 1 ms ago has not reached the synapse yet
+                post_trace = post_trace * math.exp((post_last - posts[read]) / tau) + 1.0
+                post_last = posts[read]
+                read += 1
+            while seen[p] < len(posts) and posts[seen[p]] <= now - 1:
+                pre = trace[p] * math.exp((last[p] - posts[seen[p]] - 1) / tau)
+                w[p] = min(w[p] + rate * (most - w[p]) * pre, most)
+                seen[p] += 1
+            w[p] = max(w[p] - rate * w[p] * post_trace * math.exp((post_last - now + 1) / tau), 0.0)
+            i += w[p]
+            trace[p] = trace[p] * math.exp((last[p] - now) / tau) + 1.0
+            last[p] = now
+            k += 1
+        if v >= THRESHOLD_MV:
+            v, rest = RESET_MV, rest_steps
+            posts.append(t)
+    return w
+
+
+def template(stimulus: Events) -> NDArray[np.float64]:
+    """The weights that a lesson leaves, shape (784,)."""
+    steps, addresses = on_grid(stimulus)
+    told = addresses == PIXELS
+    end, rest = 180_008, int(TEACHING_REFRACTORY_MS)
+    at, relay = relays(steps[~told], addresses[~told], end, rest)
+    rule = (STDP.tau_plus, STDP.A_plus, STDP.w_max)
+    return np.asarray(learnt(at, relay, steps[told], end, rest, rule))
+
+
+def shown(stream: Events, weights: NDArray[np.float64], seconds: float) -> tuple[NDArray[np.int64], int, int]:
+    """Spikes of each decision neuron, latency in steps (-1: none), and spikes of all relays."""
+    steps, addresses = on_grid(stream)
+    end, rest = round(1000 * seconds), int(NEURON["tau_refrac"])
+    at, relay = relays(steps, addresses, end, rest)
+    counts, first = decided(at, relay, weights, end, rest)
+    return counts, first - int(steps.min()) if first else -1, len(at)
+
+
+def on_grid(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Steps of 1 ms and addresses, in order of the steps."""
+    steps = np.ceil(events[:, 0] / 1000).astype(np.int64)
+    order = np.argsort(steps, kind="stable")
+    return steps[order], events[order, 1]
+
+
+def main() -> None:
+    """Learn, show, and compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--subclasses", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--rate-hz", type=float, default=5000.0)
+    parser.add_argument("--run", type=Path, help="a recording of the device nest")
+    args = parser.parse_args()
+    images, labels = read_digits(args.data, "test")
+    kept = kept_numbers(len(images), FOLD, FOLDS, False)
+    groups = subclasses(images[kept], labels[kept], args.subclasses, 0)
+    lessons = (lesson(images[kept][g], poisson, np.random.default_rng([0, k])) for k, (_, g) in enumerate(groups))
+    network = deployed(np.array([template(each) for each in lessons]).T, [d for d, _ in groups], args.scale, {})
+    weights = network.arrays["learnt"] + network.arrays["inhibition"]
+    told = network.description.labels
+    samples = open_workload(data=str(args.data), fold=FOLD, folds=FOLDS, rate_hz=args.rate_hz).samples
+    found = {}
+    for sample in samples:
+        counts, latency, relayed = shown(sample.payload, weights, sample.duration_s)
+        label = told[int(counts.argmax())] if counts.max() else None
+        found[sample.id] = (label == sample.label, label, latency, relayed, int(counts.sum()), len(sample.payload))
+    right = proportion(sum(row[0] for row in found.values()), len(found), "")
+    latencies = np.array([row[2] for row in found.values() if row[2] >= 0])
+    into, seconds = 2 * len(told), samples[0].duration_s
+    said: dict[str, Any] = {
+        "images": len(found),
+        "accuracy": right.value,
+        "accuracy_interval": right.interval(),
+        "latency_ms": latencies.mean(),
+        "latency_half_width_ms": 1.96 * latencies.std() / math.sqrt(len(latencies)),
+        "silent": len(found) - len(latencies),
+        "sopbs_ne15": np.mean([events * into + spikes for *_, spikes, events in found.values()]) / seconds,
+        "sopbs_counted": np.mean([events + relayed * into for *_, relayed, _, events in found.values()]) / seconds,
+    }
+    if args.run is not None:
+        said |= compared(args.run, found)
+    print(json.dumps(said))
+
+
+def compared(path: Path, found: dict[str, Any]) -> dict[str, int]:
+    """How many answers of a recording are the same, by label and latency, relay spikes, and decision spikes."""
+    rows = [row for row in open_run(path).replies.to_pylist() if row["output"] and not row["warmup"]]
+    same = [0, 0, 0]
+    for row in rows:
+        theirs = json.loads(row["output"])
+        _, label, latency, relayed, spikes, _ = found[row["sample_id"]]
+        silent = theirs["first_output_ms"] is None
+        theirs_ms = -1 if silent else theirs["first_output_ms"] - theirs["first_input_ms"]
+        same[0] += (theirs["label"], theirs_ms) == (label, latency)
+        same[1] += theirs["fired"]["input"] == relayed
+        same[2] += theirs["fired"]["decision"] == spikes
+    return dict(zip(("compared", "same_answer", "same_relays", "same_spikes"), (len(rows), *same), strict=True))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""Train the network of NE15-MNIST on NEST, or write the stream of one digit to a file."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.pynn.description import checked, write_network
+from drivers.devices.pynn.ne15 import PIXELS, TEACHING_HZ, TEACHING_S, deployed, lesson, subclasses, teaching
+from drivers.devices.pynn.nest import opened
+from rig.bench.options import within
+from rig.errors import UsageError
+from rig.recording.atomic_write import regular
+from rig.terminal import say, say_json
+from rig.types import Sample
+from scenarios.workloads.ne15.export import export
+from scenarios.workloads.ne15.mnist import has, read_digits
+from scenarios.workloads.ne15.poisson import poisson
+from scenarios.workloads.ne15.workload import kept_numbers, open_workload, sample_id
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``rig ne15 train --data DIR --out FILE.npz`` and ``rig ne15 export --data DIR --number N --out FILE``."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    train = actions.add_parser("train", help="K-means and STDP on NEST; the file is the option network of a device")
+    train.add_argument("--data", type=Path, required=True, metavar="DIR", help="folder with MNIST's idx files")
+    train.add_argument(
+        "--interpreter", default="", metavar="PYTHON", help="has NEST and PyNN; default: $RIG_NEST_PYTHON"
+    )
+    train.add_argument("--subclasses", type=int, default=10, metavar="N", help="templates of each digit; default: 10")
+    train.add_argument("--fold", type=int, help="train on the test images outside this fold; default: training images")
+    train.add_argument("--folds", type=int, default=10, help="default: 10")
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--scale", type=float, default=1.0, help="factor on all weights when deployed; default: 1")
+    train.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
+    train.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+    train.set_defaults(do=_train)
+    stream = actions.add_parser("export", help="write the stream of one test image")
+    stream.add_argument("--data", required=True, metavar="DIR", help="folder with MNIST's idx files")
+    stream.add_argument("--number", type=int, default=0, metavar="N", help="which image; default: 0")
+    stream.add_argument("--encoding", default="poisson", help="poisson (default) or rank-order")
+    stream.add_argument("--rate-hz", type=float, default=5000.0, metavar="HZ", help="sum of the rates; default: 5000")
+    stream.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .aedat (jAER) or .npy (PyNN)")
+    stream.set_defaults(do=_export)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked. Raises what ``_train``, opening the workload and ``export`` raise."""
+    return int(args.do(args))
+
+
+def _export(args: argparse.Namespace) -> int:
+    """Write the stream of one image, as the workload shows it with its default seed."""
+    streams = open_workload(
+        data=args.data, encoding=args.encoding, rate_hz=args.rate_hz, samples=args.number + 1
+    ).samples
+    export(streams[args.number].payload, PIXELS if args.encoding == "poisson" else 4 * PIXELS, args.out)
+    say(args.out)
+    return 0
+
+
+def _train(args: argparse.Namespace) -> int:
+    """Train and write the network.
+
+    Raises ``UsageError`` for options out of range, for a file that cannot be written, and without training images and
+    without a fold; ``DataError`` for images that cannot be used; and what opening NEST raises.
+    """
+    within(1, 1000, subclasses=args.subclasses)
+    within(2, 100, folds=args.folds)
+    within(0.001, 1000.0, scale=args.scale)
+    regular(args.out)  # before hours go into the training
+    split = "train" if args.fold is None else "test"
+    if args.fold is None and not has(args.data, "train"):
+        remedy = "Add train-images-idx3-ubyte and train-labels-idx1-ubyte, or train on test images with --fold 0"
+        raise UsageError(f"{args.data} holds no training images", field="data", value=str(args.data), remedy=remedy)
+    images, labels = read_digits(args.data, split)
+    numbers = kept_numbers(len(images), args.fold, args.folds, False)
+    images, labels = images[numbers], labels[numbers]
+    groups = subclasses(images, labels, args.subclasses, args.seed)
+    templates = list(_taught(images, [group for _, group in groups], args))
+    origin = {
+        "method": "K-means of each digit's images, then STDP with a teacher, one decision neuron at a time",
+        "backend": "NEST through PyNN",
+        "images": f"{len(numbers)} {'training' if split == 'train' else 'test'} images of MNIST",
+        "fold_left_out": None if args.fold is None else f"{args.fold} of {args.folds}: test images, not the chapter's",
+        "subclasses": args.subclasses,
+        "templates": len(groups),
+        "biological_s": TEACHING_S * len(groups),
+        "input_hz": TEACHING_HZ,
+        "seed": args.seed,
+        "scale": args.scale,
+        "templates_sha256": hashlib.sha256(np.array(templates).tobytes()).hexdigest(),
+    }
+    trained_on = frozenset(sample_id(split, number) for number in numbers)
+    network = deployed(np.array(templates).T, [digit for digit, _ in groups], args.scale, origin, trained_on)
+    write_network(network, args.out)
+    said = {"file": str(args.out), "digest": network.digest(), "training": origin}
+    if args.json:
+        say_json(json.dumps(said))
+    else:
+        say(f"wrote {args.out}: {len(groups)} templates, digest {network.digest()}")
+    return 0
+
+
+def _taught(
+    images: NDArray[np.uint8], groups: Sequence[NDArray[np.int64]], args: argparse.Namespace
+) -> Iterator[NDArray[np.float64]]:
+    """The weights of each template, shape (784,), each taught in a simulation of its own."""
+    network = checked(teaching(), {})
+    began_s = time.monotonic()
+    for k, group in enumerate(groups):
+        stimulus = lesson(images[group], poisson, np.random.default_rng([args.seed, k]))
+        sample = Sample(f"lesson-{k}", stimulus, duration_s=TEACHING_S + 0.01)
+        device = opened(network, args.interpreter)
+        try:
+            device.stage([sample])
+            device.submit([sample], None)
+            while not (replies := device.poll(1.0)):
+                pass
+        finally:
+            device.close()
+        yield np.array(replies[0].output["weights"]["input-decision"], np.float64)[:, 0]
+        if not args.json:
+            say(f"template {k + 1} of {len(groups)}, {time.monotonic() - began_s:.0f} s")

@@ -1,0 +1,178 @@
+"""A network for PyNN as plain data, and the file that holds it with its weights. It serves all backends."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from rig.errors import DataError, refused
+from rig.recording.atomic_write import replacing
+from rig.types import Sample
+
+Size = Annotated[int, Meta(ge=1, le=10**7)]
+Positive = Annotated[float, Meta(gt=0.0, le=1e6)]
+_DESCRIPTION, _TRAINED_ON = "description", "trained_on"
+
+
+class Population(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Neurons of the description's one model, or with ``source`` spike sources. Sources count addresses on in order."""
+
+    name: str
+    size: Size
+    source: bool = False
+
+
+class Projection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Synapses; ``weight`` is nA for all of them, or names the array (source, target) that the file holds."""
+
+    source: str
+    target: str
+    connector: Literal["one-to-one", "all-to-all"]
+    weight: float | str
+    receptor: Literal["excitatory", "inhibitory"] = "excitatory"
+    plastic: bool = False
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pair-based STDP with multiplicative weights: time constants in ms, weights in nA."""
+
+    tau_plus: Positive
+    tau_minus: Positive
+    A_plus: Positive
+    A_minus: Positive
+    w_min: float
+    w_max: Positive
+
+
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A network of leaky integrate-and-fire neurons with current-based synapses that decay exponentially.
+
+    ``neuron`` holds PyNN's parameters of IF_curr_exp (nF, nA, ms, mV). ``labels`` has one text for each neuron of the
+    population ``output``. ``origin`` says how the weights were made.
+    """
+
+    name: str
+    populations: tuple[Population, ...]
+    neuron: dict[str, float]
+    projections: tuple[Projection, ...]
+    output: str
+    labels: tuple[str, ...]
+    step_ms: Positive = 1.0
+    delay_ms: Positive = 1.0
+    plasticity: Rule | None = None
+    origin: dict[str, Any] = {}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Return the neurons of each population."""
+        return {p.name: p.size for p in self.populations}
+
+    def synapses(self, projection: Projection) -> int:
+        """Return how many synapses a projection makes, those of weight zero included."""
+        source, target = self.sizes[projection.source], self.sizes[projection.target]
+        return source if projection.connector == "one-to-one" else source * target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkFile:
+    """A description with the arrays that it names, float64, and the ids of the samples that trained it."""
+
+    description: Description
+    arrays: dict[str, NDArray[np.float64]]
+    trained_on: frozenset[str] = frozenset()
+
+    def options(self) -> dict[str, Any]:
+        """Return builtins that cross a link to a worker."""
+        arrays = {
+            name: {"dtype": a.dtype.str, "shape": list(a.shape), "data": a.tobytes()} for name, a in self.arrays.items()
+        }
+        return {"description": json.loads(msgspec.json.encode(self.description)), "arrays": arrays}
+
+    def about(self) -> dict[str, Any]:
+        """Return what a device says of itself: the model-level description of the NE15-MNIST chapter."""
+        d, neurons = self.description, self.description.neuron
+        synapses = {f"{p.source} to {p.target}, {p.connector}, {p.receptor}": d.synapses(p) for p in d.projections}
+        return {
+            "artifacts": {"network": self.digest()},
+            "algorithm": {
+                "model": f"{d.name}: leaky integrate-and-fire neurons, current-based synapses that decay exponentially",
+                "encoder": "none: the samples are spikes; each pixel has a relay neuron",
+                "network": {"neurons": {p.name: p.size for p in d.populations}, "synapses": synapses},
+                "parameters": {**neurons, "step_ms": d.step_ms, "delay_ms": d.delay_ms},
+                "training": d.origin or "not stated",
+            },
+        }
+
+    def check(self, sample: Sample) -> None:
+        """Raise ``DataError`` for a sample that the network was trained on: its answer would say nothing."""
+        if sample.id in self.trained_on:
+            what = f"the network was trained on sample {sample.id}"
+            remedy = "Measure images that were left out of the training (options fold and folds of the workload)"
+            raise DataError(what, field="sample_id", value=sample.id, remedy=remedy)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the description, of every weight and of what trained them."""
+        found = hashlib.sha256(msgspec.json.encode(self.description))
+        for name, array in sorted(self.arrays.items()):
+            found.update(f"{name} {array.shape}".encode() + array.tobytes())
+        found.update(" ".join(sorted(self.trained_on)).encode())
+        return found.hexdigest()
+
+
+def checked(
+    description: Description, arrays: dict[str, NDArray[np.float64]], trained_on: frozenset[str] = frozenset()
+) -> NetworkFile:
+    """Return a network whose parts fit each other. Raises ``DataError`` that names the part that does not."""
+    sizes = description.sizes
+    if len(sizes) != len(description.populations):
+        raise _wrong("populations", list(sizes), "two populations have one name")
+    if sizes.get(description.output) != len(description.labels):
+        raise _wrong("labels", len(description.labels), f"there must be one for each neuron of {description.output}")
+    for p in description.projections:
+        shape = (sizes.get(p.source), sizes.get(p.target))
+        if None in shape or (p.connector == "one-to-one" and shape[0] != shape[1]):
+            raise _wrong("projections", f"{p.source} to {p.target}", f"it cannot connect {shape} neurons")
+        if p.plastic and (description.plasticity is None or isinstance(p.weight, str)):
+            raise _wrong("plasticity", p.weight, "a plastic projection needs a rule and a number as its first weight")
+        if isinstance(p.weight, str):
+            array = arrays.get(p.weight)
+            if array is None or array.shape != shape or not np.isfinite(array).all():
+                raise _wrong(p.weight, None if array is None else array.shape, f"it must be finite, of shape {shape}")
+    return NetworkFile(description, arrays, trained_on)
+
+
+def read_network(path: Path) -> NetworkFile:
+    """Read a network file. Raises ``DataError`` for one that cannot be used, ``UsageError`` if none is named."""
+    if not path.name:
+        raise refused("network", "", "Give a network file; `rig ne15 train` makes one", "no network was named")
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            text = str(file[_DESCRIPTION])
+            trained_on = frozenset(str(name) for name in file[_TRAINED_ON])
+            arrays = {n: np.asarray(file[n], np.float64) for n in file.files if n not in (_DESCRIPTION, _TRAINED_ON)}
+        description = msgspec.json.decode(text, type=Description)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, msgspec.MsgspecError) as error:
+        raise _wrong("network", str(path), f"it cannot be read: {error}") from error
+    return checked(description, arrays, trained_on)
+
+
+def write_network(network: NetworkFile, path: Path) -> None:
+    """Write a network file, as a whole or not at all. Raises ``UsageError`` where it cannot be written."""
+    text = np.array(msgspec.json.encode(network.description).decode())
+    texts = {_DESCRIPTION: text, _TRAINED_ON: np.array(sorted(network.trained_on), str)}
+    with replacing(path) as file:
+        np.savez_compressed(file, **texts, **network.arrays)  # type: ignore[arg-type]
+
+
+def _wrong(field: str, value: object, why: str) -> DataError:
+    remedy = "Make the file with `rig ne15 train`, or see the reference of PyNN devices"
+    return DataError(f"the network's {field} is {value!r}: {why}", field=field, value=value, remedy=remedy)

@@ -1,0 +1,120 @@
+"""The network of the NE15-MNIST case study: 784 relay neurons and N decision neurons for each digit.
+
+What the chapter leaves open was taken from the authors' scripts (qian-liu/benchmarking, code/case_study_1): synaptic
+time constants of 1 ms, 3 nA from source to relay, STDP of 0.01 within 10 ms up to 1.3 nA, 180 s of teaching for each
+subclass whatever their number, a refractory time of 3 ms while teaching, and -1.5 nA in place of weights up to 0.1 nA.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans, vq
+
+from drivers.devices.pynn.description import Description, NetworkFile, Population, Projection, Rule, checked
+
+PIXELS, DIGITS = 784, 10
+NEURON = {
+    "cm": 0.25,
+    "tau_m": 20.0,
+    "tau_refrac": 2.0,
+    "tau_syn_E": 1.0,
+    "tau_syn_I": 1.0,
+    "v_reset": -70.0,
+    "v_rest": -65.0,
+    "v_thresh": -50.0,
+    "i_offset": 0.0,
+}
+RELAY_NA = 3.0
+TEACHING_S, TEACHER_HZ, TEACHING_HZ, TEACHING_REFRACTORY_MS = 180.0, 50.0, 2000.0, 3.0
+STDP = Rule(tau_plus=10.0, tau_minus=10.0, A_plus=0.01, A_minus=0.01, w_min=0.0, w_max=1.3)
+WEAK_NA, INHIBITION_NA = 0.1, -1.5
+
+Images = NDArray[np.uint8]
+Events = NDArray[np.int64]
+Encode = Callable[[NDArray[np.uint8], float, float, np.random.Generator], Events]
+
+
+def teaching() -> Description:
+    """Return the network that learns one template: a teacher makes the decision neuron fire while images are shown."""
+    return Description(
+        name="ne15-teaching",
+        populations=(
+            Population("pixels", PIXELS, True),
+            Population("teacher", 1, True),
+            Population("input", PIXELS),
+            Population("decision", 1),
+        ),
+        neuron=NEURON | {"tau_refrac": TEACHING_REFRACTORY_MS},
+        projections=(
+            Projection("pixels", "input", "one-to-one", RELAY_NA),
+            Projection("teacher", "decision", "one-to-one", RELAY_NA),
+            Projection("input", "decision", "all-to-all", 0.0, plastic=True),
+        ),
+        output="decision",
+        labels=("taught",),
+        plasticity=STDP,
+    )
+
+
+def lesson(images: Images, encode: Encode, rng: np.random.Generator) -> Events:
+    """Return the stimulus that teaches one template: the images in turn, 180 s in all, and the teacher's spikes."""
+    each_s = TEACHING_S / len(images)
+    shown = [encode(image, TEACHING_HZ, each_s, rng) for image in images]
+    for k, events in enumerate(shown):
+        events[:, 0] += math.floor(1e6 * each_s * k)
+    told = encode(np.ones(1, np.uint8), TEACHER_HZ, TEACHING_S, rng) + np.array([0, PIXELS])
+    events = np.concatenate([*shown, told])
+    return events[np.argsort(events[:, 0], kind="stable")]
+
+
+def subclasses(images: Images, labels: NDArray[np.uint8], count: int, seed: int) -> list[tuple[int, NDArray[np.int64]]]:
+    """Return digit and image numbers of each subclass, the digits in order: K-means of the raw pixels of each digit."""
+    found = []
+    for digit in range(DIGITS):
+        numbers = np.flatnonzero(labels == digit)
+        data = images[numbers].astype(np.float64)
+        centres, _ = kmeans(data, count, iter=3, rng=np.random.default_rng([seed, digit]))
+        nearest, _ = vq(data, centres)
+        found += [(digit, numbers[nearest == k]) for k in range(len(centres)) if (nearest == k).any()]
+    return found
+
+
+def deployed(
+    weights: NDArray[np.float64],
+    digits: Sequence[int],
+    scale: float,
+    origin: dict[str, Any],
+    trained_on: frozenset[str] = frozenset(),
+) -> NetworkFile:
+    """Return the network that recognises, of learnt weights (784, templates) in nA, of which weak ones inhibit alike.
+
+    ``scale`` multiplies what was learnt and the inhibition.
+    """
+    weak = weights <= WEAK_NA
+    arrays = {
+        "learnt": scale * np.where(weak, 0.0, weights),
+        "inhibition": scale * np.where(weak, INHIBITION_NA, 0.0),
+    }
+    description = Description(
+        name="ne15",
+        populations=(
+            Population("pixels", PIXELS, True),
+            Population("input", PIXELS),
+            Population("decision", len(digits)),
+        ),
+        neuron=NEURON,
+        projections=(
+            Projection("pixels", "input", "one-to-one", RELAY_NA),
+            Projection("input", "decision", "all-to-all", "learnt"),
+            Projection("input", "decision", "all-to-all", "inhibition", "inhibitory"),
+        ),
+        output="decision",
+        labels=tuple(str(digit) for digit in digits),
+        origin=origin,
+    )
+    return checked(description, arrays, trained_on)

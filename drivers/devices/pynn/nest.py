@@ -1,0 +1,52 @@
+"""NEST on this computer, through PyNN in an interpreter of its own. What is measured is a real computer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from drivers.devices.pynn.description import NetworkFile, read_network
+from drivers.links.remote import RemoteDevice, open_remote
+from drivers.links.remote_start import Worker, shipped
+from rig.bench.options import positive
+from rig.errors import refused
+from rig.types import Device
+
+NAME = "nest"
+VARIABLE = "RIG_NEST_PYTHON"
+"""Environment variable: the path of an interpreter that has nest-simulator and PyNN."""
+SOURCES = ("pynn_network", "pynn_nest")
+
+
+def open_device(*, network: str = "", interpreter: str = "", start_s: float = 120.0, load_s: float = 120.0) -> Device:
+    """Open a network file (``rig ne15 train`` makes one) on NEST.
+
+    ``interpreter`` is a Python with nest-simulator and PyNN, by default RIG_NEST_PYTHON. It has ``start_s`` to start
+    and build the network, and ``load_s`` to take the samples. Phases: ``load`` gives the sources their spikes,
+    ``inference`` simulates.
+
+    Raises ``DataError`` for a network that cannot be used, ``MissingExtraError`` without execnet, NEST or PyNN, and
+    ``SetupError`` without the interpreter.
+    """
+    return opened(read_network(Path(network)), interpreter, start_s, load_s)
+
+
+def opened(
+    network: NetworkFile,
+    interpreter: str,
+    start_s: float = 120.0,
+    load_s: float = 120.0,
+    about: Mapping[str, Any] = MappingProxyType({}),
+) -> RemoteDevice:
+    """Return the device of a network, as ``open_device`` does; ``about`` overrides what it says of itself."""
+    positive(start_s=start_s, load_s=load_s)
+    interpreter = interpreter or os.environ.get(VARIABLE, "")
+    if not interpreter:
+        remedy = f"Make one: pip install nest-simulator==3.10.0 PyNN==0.13.0; give its python here, or set {VARIABLE}"
+        raise refused("interpreter", interpreter, remedy, "NEST and PyNN need an interpreter of their own")
+    options = {**network.options(), "about": {**network.about(), **about}}
+    worker = Worker(NAME, [shipped(name) for name in SOURCES], interpreter, "", options, start_s, "nest")
+    return open_remote(worker, check=network.check, load_s=load_s)

@@ -1,0 +1,94 @@
+"""NEST behind PyNN as a worker of ``drivers/workers/serve.py``. It is shipped as source.
+
+``load`` gives the sources their spikes, ``inference`` simulates the presentation, both by this computer's clock.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+import warnings
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from drivers.workers.pynn_network import Network, Refusal, answer, decoded, staged
+
+PACKAGES = ("nest-simulator", "PyNN", "numpy", "neo")
+
+
+def open_worker(options: dict[str, Any]) -> Simulated:
+    """Build the network. Options: ``description``, ``arrays``, and ``about``, which the hello adds.
+
+    Raises a ``Refusal`` where NEST or PyNN is missing.
+    """
+    warnings.simplefilter("ignore")
+    try:
+        import pyNN.nest as sim
+    except ImportError as error:
+        raise Refusal(
+            "MissingExtraError",
+            f"Python {platform.python_version()} of the worker cannot import NEST through PyNN: {error}",
+            "Make an environment: pip install nest-simulator==3.10.0 PyNN==0.13.0, and name its python (interpreter)",
+            "interpreter",
+        ) from error
+    return Simulated(sim, options)
+
+
+class Simulated:
+    """The worker. The network goes on from one presentation to the next; the blank between them lets it rest."""
+
+    def __init__(self, sim: Any, options: dict[str, Any]) -> None:
+        began_s = time.monotonic()
+        self._sim, self._description = sim, options["description"]
+        # on the grid, as in PyNN 0.7 of the chapter; PyNN's default is now neurons that fire between steps
+        setup = {"spike_precision": "on_grid", "threads": 1, "max_delay": self._description["delay_ms"]}
+        self._network = Network(sim, self._description, options["arrays"], **setup)
+        self._samples: dict[str, dict[str, Any]] = {}
+        self.about = {
+            "description": f"NEST {metadata.version('nest-simulator')} through PyNN, one thread",
+            "phases": ["load", "inference"],
+            "timeout_s": 3600.0,
+            "versions": {name: metadata.version(name) for name in PACKAGES},
+            "details": {
+                "build_s": time.monotonic() - began_s,
+                "processor": _processor(),
+                "processors": os.cpu_count(),
+            },
+            **options.get("about", {}),
+        }
+
+    def stage(self, samples: list[dict[str, Any]]) -> None:
+        """Keep the samples."""
+        self._samples = staged(samples, self._description["step_ms"])
+
+    def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
+        """Present a sample; where the network learns, the output holds its weights too."""
+        sample = self._samples[sample_id]
+        events = decoded(sample["payload"])
+        load_ns = time.monotonic_ns()
+        self._network.load(events, sample_id)
+        on_ns = time.monotonic_ns()
+        self._network.run(sample["duration_s"])
+        off_ns = time.monotonic_ns()
+        output = answer(self._description, events, self._network.spikes())
+        if learnt := self._network.weights():
+            output["weights"] = learnt
+        return {
+            "output": output,
+            "spans": [["load", load_ns, on_ns, 1], ["inference", on_ns, off_ns, 1]],
+        }
+
+    def close(self) -> None:
+        """End the simulation."""
+        self._sim.end()
+
+
+def _processor() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,193 @@
+"""SpiNNaker through sPyNNaker as a worker of ``drivers/workers/serve.py``. It is shipped as source.
+
+sPyNNaker 7.4 takes spike times only when a population is made. So the network is made with the streams of all staged
+samples one after the other, and a presentation goes on with the next one. A sample out of turn makes the network anew.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import platform
+import tempfile
+import time
+from collections import Counter
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drivers.workers.pynn_network import Network, Refusal, answer, decoded, staged
+
+PACKAGES = ("sPyNNaker", "SpiNNFrontEndCommon", "PyNN", "numpy")
+BOARD = 5
+"""The version of a board of 48 chips."""
+
+
+def open_worker(options: dict[str, Any]) -> Machine:
+    """Open the machine. Options: ``description``, ``arrays``, ``about``, ``simulate``, ``board``, ``spalloc``.
+
+    Raises a ``Refusal`` without sPyNNaker, without a named machine, and for another interface of sPyNNaker.
+    """
+    if not (options["simulate"] or options["board"] or options["spalloc"]):
+        raise Refusal(
+            "SetupError",
+            "no SpiNNaker machine was named: there is neither a board's address nor a spalloc server",
+            "Give the option board (host name or address of a SpiNN-5 board) or spalloc (URL), or add --simulate",
+            "board",
+        )
+    _configure(options)
+    try:
+        sim = importlib.import_module("spynnaker.pyNN")
+    except ImportError as error:
+        raise Refusal(
+            "MissingExtraError",
+            f"Python {platform.python_version()} of the worker cannot import sPyNNaker: {error}",
+            "Make an environment: pip install 'sPyNNaker==1!7.4.1', and name its python (interpreter)",
+            "interpreter",
+        ) from error
+    if broken := contract(sim):
+        what = "this version of sPyNNaker has another interface: " + "; ".join(broken)
+        raise Refusal("SetupError", what, "Install sPyNNaker 1!7.4.1", "spynnaker", metadata.version("sPyNNaker"))
+    return Machine(sim, options)
+
+
+def contract(sim: Any) -> list[str]:
+    """The functions of sPyNNaker that do not take the arguments used here; empty where all do."""
+    calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+        (sim.setup, (), {"timestep": 1.0, "min_delay": 1.0}),
+        (sim.Population, (1, None), {"label": "x"}),
+        (sim.Population.record, (None, "spikes"), {}),
+        (sim.Population.get_data, (None, "spikes"), {"clear": True}),
+        (sim.Population.initialize, (None,), {"v": -65.0}),
+        (sim.Projection, (None, None, None, None), {"receptor_type": "excitatory"}),
+        (sim.FromListConnector, (None,), {"column_names": ["weight", "delay"]}),
+        (sim.StaticSynapse, (), {"weight": 1.0, "delay": 1.0}),
+        (sim.run, (1.0,), {}),
+        (sim.get_current_time, (), {}),
+        (sim.end, (), {}),
+    ]
+    broken = []
+    for function, args, kwargs in calls:
+        try:
+            inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as error:
+            broken.append(f"{getattr(function, '__name__', function)}: {error}")
+    return broken
+
+
+class Machine:
+    """The worker, on a board or on the virtual board, which maps a network and simulates nothing."""
+
+    def __init__(self, sim: Any, options: dict[str, Any]) -> None:
+        self._sim, self._options, self._description = sim, options, options["description"]
+        self._network: Network | None = None
+        self._staged: dict[str, dict[str, Any]] = {}
+        self._turn: list[str] = []
+        where = "virtual board: mapped, not run" if options["simulate"] else options["board"] or options["spalloc"]
+        self.about = {
+            "mode": "simulator" if options["simulate"] else "hardware",
+            "description": f"SpiNNaker ({where}) through sPyNNaker {_version('sPyNNaker')}",
+            "phases": ["load", "inference"],
+            "timeout_s": 3600.0,
+            "versions": {name: _version(name) for name in PACKAGES},
+            **options.get("about", {}),
+        }
+        if options["simulate"]:
+            self.about["details"] = {"mapping": self.mapping()}
+
+    def stage(self, samples: list[dict[str, Any]]) -> None:
+        """Keep the samples, in the order in which they will be presented."""
+        self._staged, self._turn = staged(samples, self._description["step_ms"]), []
+
+    def run(self, sample_id: str, budget: Any) -> dict[str, Any]:
+        """Present a sample. ``load`` makes the network where it must; ``inference`` is all of sPyNNaker's ``run``.
+
+        The host stamps both: the first ``run`` of a network also maps and loads it. The machine keeps the time step, so
+        that the biological time is the time on the machine; how long the rest took is in the difference.
+        """
+        load_ns = time.monotonic_ns()
+        if self._network is None or self._turn[:1] != [sample_id]:
+            ids = list(self._staged)
+            self._make(ids[ids.index(sample_id) :])
+        assert self._network is not None
+        self._turn.pop(0)
+        sample = self._staged[sample_id]
+        on_ns = time.monotonic_ns()
+        try:
+            self._network.run(sample["duration_s"])
+            off_ns = time.monotonic_ns()
+            spikes = self._network.spikes()
+        except Exception as error:  # sPyNNaker raises errors of six packages when a board is gone
+            self._network = None
+            remedy = "Check the power and the network of the board; the recording up to here is kept"
+            what = f"SpiNNaker failed during {sample_id}: {type(error).__name__}: {error}"
+            raise Refusal("DeviceError", what[:400], remedy, "board", self._options["board"]) from error
+        output = answer(self._description, decoded(sample["payload"]), spikes)
+        return {"output": output, "spans": [["load", load_ns, on_ns, 1], ["inference", on_ns, off_ns, 1]]}
+
+    def close(self) -> None:
+        """Give the machine back."""
+        if self._network is not None:
+            self._network = None
+            self._sim.end()
+
+    def mapping(self) -> dict[str, Any]:
+        """How the network lies on a board of 48 chips. Raises a ``Refusal`` for one that does not fit."""
+        one = {
+            "payload": {"dtype": "<i8", "shape": [1, 2], "data": np.array([[1000, 0]]).tobytes()},
+            "duration_s": 0.01,
+        }
+        self._staged = {"one": one}
+        self._make(["one"])
+        assert self._network is not None
+        try:
+            self._network.run(one["duration_s"])  # type: ignore[arg-type]
+        except Exception as error:
+            what = f"the network cannot be mapped on 48 chips: {type(error).__name__}: {error}"
+            raise Refusal("SetupError", what[:400], "Use fewer decision neurons", "network") from error
+        from spynnaker.pyNN.data import SpynnakerDataView
+
+        placed = list(SpynnakerDataView.iterate_placemements())
+        self.close()
+        return {
+            "cores": len(placed),
+            "chips": len({(p.x, p.y) for p in placed}),
+            "cores_by_kind": dict(Counter(type(p.vertex).__name__ for p in placed)),
+            "sdram_bytes": int(sum(p.vertex.sdram_required.get_total_sdram(0) for p in placed)),
+            "neurons": sum(p["size"] for p in self._description["populations"]),
+        }
+
+    def _make(self, ids: list[str]) -> None:
+        """Make the network with the streams of these samples, one after the other."""
+        self.close()
+        streams, begin_us = [], 0
+        for sample_id in ids:
+            sample = self._staged[sample_id]
+            streams.append(decoded(sample["payload"]).astype(np.int64) + np.array([begin_us, 0]))
+            begin_us += round(1e6 * sample["duration_s"])
+        events, options = np.concatenate(streams), self._options
+        self._network, self._turn = Network(self._sim, self._description, options["arrays"], events), ids.copy()
+
+
+def _configure(options: dict[str, Any]) -> None:
+    """Give sPyNNaker a home of its own with its configuration, because it takes no machine by argument."""
+    home = Path(tempfile.mkdtemp(prefix="spynnaker-"))
+    os.environ["HOME"] = str(home)
+    if options["simulate"]:
+        lines = ["virtual_board = True", "width = 8", "height = 8", f"version = {BOARD}"]
+    elif options["board"]:
+        lines = [f"machine_name = {options['board']}", f"version = {BOARD}"]
+    else:
+        lines = [f"spalloc_server = {options['spalloc']}", f"version = {BOARD}"]
+    reports = ["[Reports]", f"default_report_file_path = {home}", "write_energy_report = False"]
+    (home / ".spynnaker.cfg").write_text("\n".join(["[Machine]", *lines, *reports, ""]), encoding="utf-8")
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,1 @@
+"""NE15-MNIST: handwritten digits as spikes, in four encodings."""

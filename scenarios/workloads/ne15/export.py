@@ -1,0 +1,32 @@
+"""Streams as files for other programs: AER-DAT2.0 for jAER, and arrays of spike times for PyNN."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from rig.errors import refused
+from rig.recording.atomic_write import replacing
+from scenarios.workloads.ne15.aer import write_aedat
+from scenarios.workloads.ne15.mnist import SIDE
+from scenarios.workloads.ne15.poisson import Events
+
+
+def export(events: Events, sources: int, out: Path) -> None:
+    """Write a stream of 28 x 28 pixels as ``.aedat``, or of any sources as ``.npy``.
+
+    The ``.npy`` holds one array of spike times in milliseconds for each source (NumPy reads it with
+    ``allow_pickle=True``), which is PyNN's ``SpikeSourceArray(spike_times=...)``. Raises ``UsageError`` for another
+    suffix and where it cannot be written, ``DataError`` for what the format cannot hold.
+    """
+    if out.suffix == ".aedat":
+        write_aedat(out, events, SIDE)
+    elif out.suffix == ".npy":
+        order = np.lexsort((events[:, 0], events[:, 1]))
+        arrays = np.empty(sources, object)
+        arrays[:] = np.split(1e-3 * events[order, 0], np.searchsorted(events[order, 1], range(1, sources)))
+        with replacing(out) as file:
+            np.save(file, arrays, allow_pickle=True)
+    else:
+        raise refused("out", str(out), "Name a file that ends in .aedat or .npy")

@@ -1,0 +1,159 @@
+"""NE15-MNIST: handwritten digits as spikes. The user's MNIST files are encoded here; recordings of a retina are read.
+
+A sample is the stream of one image, an array of shape (n, 2): microseconds and address. Nothing spikes in the blank
+that ends it.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from rig.bench.options import one_of, positive, within
+from rig.errors import DataError, refused, unfit
+from rig.types import Sample, SampleSet
+from scenarios.workloads.ne15 import mnist
+from scenarios.workloads.ne15.aer import DIALECTS, read_aedat
+from scenarios.workloads.ne15.focal import SHARE, rank_order
+from scenarios.workloads.ne15.poisson import Events, poisson
+
+NAME = "ne15-mnist"
+TASK = "classification of handwritten digits that are shown as spikes"
+ENCODINGS = ("poisson", "rank-order", "dvs")
+DIGITS = [str(digit) for digit in range(10)]
+PUBLISHED_HZ = (2000.0, 5000.0)
+"""The sums of rates in the chapter: for teaching and most figures, and for its table of NEST and SpiNNaker."""
+
+Encode = Callable[[int], Events]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Streams(Sequence[Sample]):
+    """Samples that are encoded when looked up."""
+
+    numbers: tuple[int, ...]
+    ids: tuple[str, ...]
+    labels: tuple[str, ...]
+    encode: Encode
+    duration_s: float
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> Streams: ...
+    def __getitem__(self, index: int | slice) -> Sample | Streams:
+        if isinstance(index, slice):
+            return replace(self, numbers=self.numbers[index], ids=self.ids[index], labels=self.labels[index])
+        number = self.numbers[index]
+        return Sample(self.ids[index], self.encode(number), self.labels[index], duration_s=self.duration_s, seed=number)
+
+
+def open_workload(
+    *,
+    data: str = "",
+    encoding: str = "poisson",
+    split: str = "test",
+    samples: int | None = None,
+    rate_hz: float = 5000.0,
+    image_s: float = 1.0,
+    blank_s: float = 0.2,
+    stream_seed: int = 0,
+    fold: int | None = None,
+    folds: int = 10,
+    dialect: str = "jaer",
+    md5: bool = True,
+) -> SampleSet:
+    """Open the workload: the folder ``data`` holds MNIST's idx files, or for ``dvs`` recordings and a ``labels.csv``.
+
+    ``poisson``: ``rate_hz`` is the sum of the rates of all pixels; each image is shown for ``image_s`` and followed by
+    ``blank_s`` without spikes; image k is drawn from ``stream_seed`` and k. ``rank-order``: FoCal, 1 ms between spikes.
+    ``dvs``: AER-DAT2.0 files in a ``dialect`` (jaer or ne15), each to its last event. ``fold`` keeps the images whose
+    number leaves this remainder when divided by ``folds``: the others may then train the network. ``samples`` keeps the
+    first so many. Without ``md5``, the content of the files is not compared with MNIST's.
+
+    Raises ``UsageError`` for options out of range and ``DataError`` for files that cannot be used.
+    """
+    one_of(ENCODINGS, encoding=encoding)
+    one_of(("train", "test"), split=split)
+    one_of(DIALECTS, dialect=dialect)
+    positive(rate_hz=rate_hz, image_s=image_s)
+    within(0.0, 60.0, "s", blank_s=blank_s)
+    within(2, 100, folds=folds)
+    within(0, 2**53, stream_seed=stream_seed)
+    if not data:
+        raise refused(
+            "data", data, "Give the folder of MNIST's four idx files (--data)", "no folder of images was given"
+        )
+    if encoding == "dvs":
+        return _recorded(Path(data), dialect, blank_s, samples)
+    images, labels = mnist.read_digits(Path(data), split, md5)
+    numbers = kept_numbers(len(images), fold, folds, True)
+    if samples is not None and not 0 < samples <= len(numbers):
+        raise unfit("samples", samples, "is not possible", f"Use 1 to {len(numbers)}")
+    numbers = numbers[:samples]
+
+    def encode(number: int) -> Events:
+        if encoding == "rank-order":
+            return rank_order(images[number])[0]
+        return poisson(images[number], rate_hz, image_s, np.random.default_rng([stream_seed, number]))
+
+    details: dict[str, Any] = {"encoding": encoding, "image_s": image_s, "blank_s": blank_s, "classes": DIGITS}
+    if encoding == "poisson":
+        details |= {"rate_hz": rate_hz, "rate": "sum of the rates of all pixels", "published_rates_hz": PUBLISHED_HZ}
+        details |= {"stream_seed": stream_seed}
+    else:
+        details |= {"layers": 4, "spikes_kept": SHARE, "step_s": 1e-3}
+    details |= {"split": split, "fold": fold, "folds": None if fold is None else folds, "md5_checked": md5}
+    ids = tuple(sample_id(split, number) for number in numbers)
+    texts = tuple(str(labels[number]) for number in numbers)
+    return _workload(Streams(tuple(numbers), ids, texts, encode, image_s + blank_s), details)
+
+
+def kept_numbers(count: int, fold: int | None, folds: int, tested: bool) -> list[int]:
+    """Return the image numbers of a fold, or unless ``tested`` all others. Raises ``UsageError`` for no such fold."""
+    if fold is None:
+        return list(range(count))
+    if not 0 <= fold < folds:
+        raise refused("fold", fold, f"Give 0 to {folds - 1}")
+    return [number for number in range(count) if (number % folds == fold) == tested]
+
+
+def sample_id(split: str, number: int) -> str:
+    """Return the id of an image of MNIST, by which it is known whether a network was trained on it."""
+    return f"{split}-{number:05d}"
+
+
+def _recorded(folder: Path, dialect: str, blank_s: float, samples: int | None) -> SampleSet:
+    """Recordings of a retina: ``labels.csv`` has the columns file and label. Addresses of OFF events begin at 16384."""
+    try:
+        with (folder / "labels.csv").open(encoding="utf-8", newline="") as file:
+            rows = [(row["file"], row["label"]) for row in csv.DictReader(file)][:samples]
+    except (OSError, KeyError, UnicodeDecodeError, csv.Error) as error:
+        what = f"{folder / 'labels.csv'} cannot be read: {error!r}"
+        raise DataError(what, field="data", value=str(folder), remedy="Its columns are file and label") from error
+    streams = [read_aedat(folder / name, dialect) for name, _ in rows]
+    if not all(map(len, streams)) or not streams:
+        raise DataError(f"{folder} has a recording without events", field="data", value=str(folder))
+    length_s = max(float(stream[-1, 0]) * 1e-6 for stream in streams)
+    details = {"encoding": "dvs", "dialect": dialect, "blank_s": blank_s, "files": [name for name, _ in rows]}
+    names, labels = tuple(name for name, _ in rows), tuple(label for _, label in rows)
+    return _workload(Streams(tuple(range(len(rows))), names, labels, streams.__getitem__, length_s + blank_s), details)
+
+
+def _workload(streams: Streams, details: Mapping[str, Any]) -> SampleSet:
+    """The workload, with the digest of every stream and of its order."""
+    found, events = hashlib.sha256(f"{streams.duration_s}".encode()), 0
+    for sample in streams:
+        found.update(f"{sample.id} {sample.label} {len(sample.payload)}".encode() + sample.payload.tobytes())
+        events += len(sample.payload)
+    about = {"classes": sorted(set(streams.labels)), **details, "events": events}
+    return SampleSet(NAME, TASK, "1", found.hexdigest(), streams, about)

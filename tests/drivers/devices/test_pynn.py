@@ -1,0 +1,251 @@
+"""Networks for PyNN: their files, what is counted of a presentation, and NEST itself where an interpreter has it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from drivers.devices.pynn.command import add_arguments
+from drivers.devices.pynn.command import run as train
+from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
+from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
+from drivers.devices.pynn.nest import VARIABLE, open_device, opened
+from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
+from rig.conformance.device import check_device
+from rig.errors import DataError, MissingExtraError, SetupError, UsageError
+from rig.types import Device, Sample
+from scenarios.workloads.ne15.poisson import poisson
+from tests.support.remote_workers import answers
+
+DIGITS = tuple(k // 2 for k in range(20))
+
+
+def network(scale: float = 1.0) -> NetworkFile:
+    """Twenty templates, of which number k has learnt the pixels 30 k to 30 k + 29."""
+    weights = np.zeros((PIXELS, 20))
+    for k in range(20):
+        weights[30 * k : 30 * k + 30, k] = 0.7
+    return deployed(weights, DIGITS, scale, {"method": "by hand"}, frozenset({"test-00001"}))
+
+
+def shown(template: int, seed: int = 0) -> Sample:
+    """An image that is one template."""
+    image = np.zeros(PIXELS, np.uint8)
+    image[30 * template : 30 * template + 30] = 200
+    stream = poisson(image, 5000.0, 1.0, np.random.default_rng([seed, template]))
+    return Sample(f"shown-{template}-{seed}", stream, str(DIGITS[template]), duration_s=1.2)
+
+
+# ---- the network file ---------------------------------------------------------------------
+
+
+def test_a_network_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    write_network(network(), tmp_path / "n.npz")
+    again = read_network(tmp_path / "n.npz")
+    assert again.description == network().description
+    assert again.digest() == network().digest() != network(10.0).digest()
+    assert [path.name for path in tmp_path.iterdir()] == ["n.npz"]
+
+
+def test_weak_weights_become_one_inhibition_and_the_scale_is_on_all() -> None:
+    arrays = network(10.0).arrays
+    assert np.unique(arrays["learnt"]).tolist() == [0.0, 7.0]
+    assert np.unique(arrays["inhibition"]).tolist() == [-15.0, 0.0]
+    assert ((arrays["learnt"] == 0) == (arrays["inhibition"] != 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("labels", {"labels": ("0",)}),
+        ("learnt", {"populations": [{"name": "pixels", "size": 784, "source": True}, {"name": "input", "size": 784},
+                                    {"name": "decision", "size": 21}], "labels": ["0"] * 21}),
+        ("projections", {"projections": [{"source": "pixels", "target": "nowhere", "connector": "all-to-all",
+                                          "weight": 1.0}]}),
+        ("plasticity", {"projections": [{"source": "pixels", "target": "input", "connector": "one-to-one",
+                                         "weight": 1.0, "plastic": True}]}),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_are_named(field: str, change: dict[str, Any]) -> None:
+    given = {**msgspec.to_builtins(network().description), **change}
+    with pytest.raises(DataError) as caught:
+        checked(msgspec.convert(given, type(network().description)), network().arrays)
+    assert caught.value.field == field
+
+
+def test_a_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "n.npz").write_bytes(b"PK\3\4 and no more")
+    for path in (tmp_path / "n.npz", tmp_path / "none.npz"):
+        with pytest.raises(DataError, match="cannot be read"):
+            read_network(path)
+
+
+# ---- what is presented, and what is counted -----------------------------------------------
+
+
+def test_an_event_takes_effect_at_the_end_of_its_step() -> None:
+    _, times = on_grid(np.array([[1, 0], [1000, 0], [1001, 1]]), 2, 1.0, "x")
+    assert times.tolist() == [1.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("field", "event"), [("time", (0, 0)), ("time", (-5, 0)), ("address", (5, 2)), ("address", (5, -1))]
+)
+def test_an_event_that_the_network_cannot_take_is_refused(field: str, event: tuple[int, int]) -> None:
+    with pytest.raises(Refusal) as caught:
+        on_grid(np.array([event]), 2, 1.0, "x")
+    assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("DataError", field)
+
+
+def test_a_sample_without_a_blank_at_its_end_is_refused_because_its_last_events_would_be_lost() -> None:
+    sample = {"id": "x", "payload": {"dtype": "<i8", "shape": [1, 2], "data": np.array([[998_001, 0]]).tobytes()}}
+    with pytest.raises(Refusal, match=r"at 0\.998001 s of its 1 s") as caught:
+        staged([{**sample, "duration_s": 1.0}], 1.0)
+    assert caught.value.rig["field"] == "duration_s"
+    assert list(staged([{**sample, "duration_s": 1.01}], 1.0)) == ["x"]
+
+
+def test_operations_are_counted_by_both_conventions() -> None:
+    """3 events, 2 relay spikes and 4 output spikes, 20 decision neurons at two synapses each."""
+    description = network().options()["description"]
+    events = np.array([[900, 5], [1500, 5], [3000, 7]])
+    spikes = {
+        "input": (np.array([5, 7]), np.array([4.0, 5.0])),
+        "decision": (np.array([6, 6, 9, 9]), np.array([9.0, 10.0, 8.0, 30.0])),
+    }
+    found = answer(description, events, spikes)
+    assert (found["label"], found["tied"], found["most"]) == ("3", 1, 2)
+    assert (found["first_input_ms"], found["first_output_ms"]) == (1, 8.0)
+    assert found["synaptic_operations"] == 3 + 2 * 2 * 20
+    assert found["synaptic_operations_ne15"] == 3 * 2 * 20 + 4
+
+
+def test_silence_is_no_answer() -> None:
+    nothing = (np.zeros(0, int), np.zeros(0))
+    found = answer(network().options()["description"], np.array([[1, 0]]), {"input": nothing, "decision": nothing})
+    assert (found["label"], found["first_output_ms"], found["most"]) == (None, None, 0)
+
+
+def test_a_lesson_lasts_180_s_whatever_the_number_of_its_images() -> None:
+    images = np.full((7, PIXELS), 9, np.uint8)
+    events = lesson(images, poisson, np.random.default_rng(0))
+    told = events[events[:, 1] == PIXELS]
+    assert 179_000_000 < events[-1, 0] <= 180_000_000
+    assert abs(len(told) - 9000) < 4 * 95
+    assert abs(len(events) - len(told) - 360_000) < 4 * 600
+    assert (np.diff(events[:, 0]) >= 0).all()
+
+
+def test_subclasses_are_of_one_digit_and_hold_each_image_once() -> None:
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 255, (200, PIXELS)).astype(np.uint8), np.arange(200, dtype=np.uint8) % 10
+    groups = subclasses(images, labels, 3, 0)
+    assert [digit for digit, _ in groups] == sorted(digit for digit, _ in groups)
+    assert all((labels[group] == digit).all() for digit, group in groups)
+    assert sorted(np.concatenate([group for _, group in groups]).tolist()) == list(range(200))
+
+
+def test_training_without_training_images_asks_for_a_fold(tmp_path: Path) -> None:
+    words = ArgumentParser()
+    add_arguments(words)
+    given = words.parse_args(["train", "--data", str(tmp_path), "--out", str(tmp_path / "n.npz")])
+    with pytest.raises(UsageError, match="no training images"):
+        train(given)
+
+
+# ---- NEST ---------------------------------------------------------------------------------
+
+
+def test_without_an_interpreter_it_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    write_network(network(), tmp_path / "n.npz")
+    with pytest.raises(UsageError, match="pip install nest-simulator"):
+        open_device(network=str(tmp_path / "n.npz"))
+
+
+def test_an_interpreter_without_nest_is_told_from_one_that_does_not_start() -> None:
+    pytest.importorskip("execnet", reason="extra nest is not installed")
+    with pytest.raises(MissingExtraError, match="cannot import NEST"):
+        opened(network(), sys.executable)
+    with pytest.raises(SetupError, match="no such program"):
+        opened(network(), "/nowhere/python")
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    if VARIABLE not in os.environ:
+        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    made = opened(network(), "")
+    yield made
+    made.close()
+
+
+def asked(device: Device, sample: Sample) -> dict[str, Any]:
+    device.stage([sample])
+    device.submit([sample], None)
+    (reply,) = answers(device, 1)
+    assert [span.phase for span in reply.spans] == ["load", "inference"]
+    return dict(reply.output)
+
+
+@pytest.mark.real_time
+def test_it_does_what_the_rig_asks_of_a_device(device: Device) -> None:
+    assert check_device(opened(network(), ""), [shown(k) for k in range(3)])
+
+
+@pytest.mark.real_time
+def test_each_template_is_recognised_and_nothing_is_left_of_the_one_before(device: Device) -> None:
+    first = [asked(device, shown(k)) for k in (0, 7, 19)]
+    again = [asked(device, shown(k)) for k in (19, 0, 7)]
+    assert [found["label"] for found in first] == ["0", "3", "9"]
+    assert [first[2], first[0], first[1]] == again
+    assert all(0 < found["first_output_ms"] - found["first_input_ms"] < 60 for found in first)
+    assert all(found["fired"]["input"] <= found["events"] for found in first)
+
+
+@pytest.mark.real_time
+def test_a_presentation_loses_no_event_of_its_first_steps_whenever_it_begins() -> None:
+    if VARIABLE not in os.environ:
+        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    early = Sample("early", np.array([[1, 5], [1, 5], [2, 5]]), duration_s=0.1)
+    fresh = opened(network(), "")
+    try:
+        assert [asked(fresh, early)["fired"]["input"] for _ in range(3)] == [1, 1, 1]
+    finally:
+        fresh.close()
+
+
+@pytest.mark.real_time
+def test_what_it_was_trained_on_and_what_no_source_sends_is_refused(device: Device) -> None:
+    with pytest.raises(DataError, match="trained on"):
+        device.stage([replace(shown(0), id="test-00001")])
+    bad = replace(shown(0), id="bad", payload=np.array([[5, PIXELS]]))
+    with pytest.raises(DataError, match="outside 0 to 783"):
+        asked(device, bad)
+    assert asked(device, shown(3))["label"] == "1"
+
+
+@pytest.mark.real_time
+def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
+    if VARIABLE not in os.environ:
+        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    image = np.zeros((1, PIXELS), np.uint8)
+    image[0, 100:130] = 200
+    events = lesson(image, poisson, np.random.default_rng(0))
+    sample = Sample("lesson", events[events[:, 0] < 2_000_000], duration_s=2.01)
+    device = opened(checked(teaching(), {}), "")
+    try:
+        weights = np.array(asked(device, sample)["weights"]["input-decision"])[:, 0]
+    finally:
+        device.close()
+    assert np.flatnonzero(weights).tolist() == list(range(100, 130))
+    assert 0 < weights.max() < 1.3

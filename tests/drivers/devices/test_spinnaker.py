@@ -1,0 +1,178 @@
+"""SpiNNaker: what the worker asks of sPyNNaker, in time and without a board, and the virtual board."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.devices.pynn.description import write_network
+from drivers.devices.pynn.spinnaker import VARIABLE, open_device
+from drivers.workers.pynn_network import Refusal
+from drivers.workers.pynn_spinnaker import Machine, open_worker
+from rig.errors import SetupError, UsageError
+from tests.drivers.devices.test_pynn import network, shown
+from tests.support.paths import ROOT
+
+
+class FrontEnd:
+    """sPyNNaker's calls: relays pass every spike on after 1 ms, and decision neuron 7 fires at each of them.
+
+    A presentation takes its own time, as on the machine, a hundredth of it here. ``lost_at_ms`` is when the board goes.
+    """
+
+    def __init__(self, lost_at_ms: float = float("inf")) -> None:
+        self.now_ms, self.began_ms, self.lost_at_ms, self.made = 0.0, 0.0, lost_at_ms, 0
+        self.trains: list[list[float]] = []
+        self.SpikeSourceArray = lambda spike_times: spike_times
+        self.IF_curr_exp = lambda **parameters: None
+        self.OneToOneConnector = self.AllToAllConnector = lambda: None
+        self.FromListConnector = self.StaticSynapse = lambda *args, **kwargs: None
+        self.Projection = lambda *args, **kwargs: None
+
+    def setup(self, timestep: float, min_delay: float) -> None:
+        self.made, self.now_ms = self.made + 1, 0.0
+
+    def Population(self, size: int, model: Any, label: str) -> Any:  # noqa: N802
+        if isinstance(model, list):
+            self.trains = model
+
+        def data(what: str, clear: bool) -> Any:
+            times = np.sort([t for train in self.trains for t in train if self.began_ms <= t < self.now_ms]) + 1.0
+            channels = np.full(len(times), 7)
+            found = SimpleNamespace(multiplexed=(channels, times), all_channel_ids=list(range(size)))
+            return SimpleNamespace(segments=[SimpleNamespace(spiketrains=found)])
+
+        return SimpleNamespace(size=size, record=lambda what: None, initialize=lambda v: None, get_data=data)
+
+    def run(self, ms: float) -> None:
+        self.began_ms, self.now_ms = self.now_ms, self.now_ms + ms
+        time.sleep(ms * 1e-5)
+        if self.now_ms > self.lost_at_ms:
+            raise ConnectionError("no SCP reply from 192.168.240.1")
+
+    def get_current_time(self) -> float:
+        return self.now_ms
+
+    def end(self) -> None:
+        pass
+
+
+def machine(front_end: FrontEnd, count: int = 3) -> Machine:
+    made = Machine(front_end, {**network().options(), "simulate": False, "board": "192.168.240.1", "spalloc": ""})
+    made.stage([_sent(k) for k in range(count)])
+    return made
+
+
+def _sent(k: int) -> dict[str, Any]:
+    sample = shown(k)
+    payload = {"dtype": "<i8", "shape": list(sample.payload.shape), "data": sample.payload.tobytes()}
+    return {"id": f"s{k}", "payload": payload, "duration_s": sample.duration_s}
+
+
+def test_samples_in_turn_are_presented_on_one_network_and_each_sees_its_own_spikes() -> None:
+    front_end = FrontEnd()
+    worker = machine(front_end)
+    found = [worker.run(f"s{k}", None)["output"] for k in range(3)]
+    assert front_end.made == 1
+    for k, output in enumerate(found):
+        assert output["events"] == output["fired"]["input"] == len(shown(k).payload)
+        assert output["first_output_ms"] == output["first_input_ms"] + 1.0
+        assert output["label"] == "3"
+
+
+def test_a_sample_out_of_turn_makes_the_network_anew() -> None:
+    front_end = FrontEnd()
+    worker = machine(front_end)
+    first, again, last = (worker.run(name, None) for name in ("s0", "s0", "s2"))
+    assert front_end.made == 3
+    assert first["output"] == again["output"] != last["output"]
+
+
+def test_the_span_of_inference_is_the_time_of_the_run_and_stands_after_loading() -> None:
+    (load, inference) = machine(FrontEnd()).run("s0", None)["spans"]
+    assert (load[0], inference[0]) == ("load", "inference")
+    assert load[1] <= load[2] == inference[1]
+    assert 0.012 <= (inference[2] - inference[1]) * 1e-9 < 1.0
+
+
+def test_a_board_that_is_lost_ends_this_sample_and_says_which() -> None:
+    worker = machine(FrontEnd(lost_at_ms=2000.0))
+    worker.run("s0", None)
+    with pytest.raises(Refusal, match="failed during s1: ConnectionError: no SCP reply") as caught:
+        worker.run("s1", None)
+    assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("DeviceError", "board")
+    assert "power and the network" in caught.value.rig["remedy"]
+
+
+def test_a_network_larger_than_the_machine_is_refused_with_what_the_mapping_said() -> None:
+    with pytest.raises(Refusal, match="cannot be mapped on 48 chips: ConnectionError") as caught:
+        machine(FrontEnd(lost_at_ms=0.0)).mapping()
+    assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("SetupError", "network")
+
+
+def test_without_a_machine_it_says_what_it_looked_for() -> None:
+    with pytest.raises(Refusal, match="neither a board's address nor a spalloc server") as caught:
+        open_worker({"simulate": False, "board": "", "spalloc": ""})
+    assert "add --simulate" in caught.value.rig["remedy"]
+
+
+def test_without_an_interpreter_it_says_how_to_make_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with pytest.raises(UsageError, match="pip install 'sPyNNaker"):
+        open_device(simulate=True, network="n.npz")
+
+
+# ---- sPyNNaker itself ---------------------------------------------------------------------
+
+
+def python() -> str:
+    return os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with sPyNNaker")
+
+
+@pytest.mark.real_time
+def test_spynnaker_takes_what_it_is_given_and_it_would_be_noticed_if_not(tmp_path: Path) -> None:
+    program = """
+import spynnaker.pyNN as sim
+from drivers.workers.pynn_spinnaker import contract
+print("said", contract(sim))
+sim.run = lambda: None
+print("said", contract(sim))
+"""
+    run = [python(), "-W", "ignore", "-c", program]
+    environment = {"HOME": str(tmp_path), "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    (tmp_path / ".spynnaker.cfg").write_text("[Machine]\nvirtual_board = True\nversion = 5\nwidth = 8\nheight = 8\n")
+    said = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True).stdout
+    lines = [line for line in said.splitlines() if line.startswith("said")]
+    assert lines == ["said []", "said ['<lambda>: too many positional arguments']"]
+
+
+@pytest.mark.real_time
+def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(tmp_path: Path) -> None:
+    if "RIG_NEST_PYTHON" not in os.environ:
+        pytest.skip("RIG_NEST_PYTHON names no interpreter with NEST")
+    write_network(network(), tmp_path / "n.npz")
+    python()
+    device = open_device(simulate=True, network=str(tmp_path / "n.npz"))
+    try:
+        info = device.info()
+        mapping = info.details["mapping"]
+        assert (info.name, info.mode) == ("spinnaker", "simulator")
+        assert mapping["neurons"] == sum(network().description.sizes.values())
+        assert mapping["cores_by_kind"]["PopulationMachineVertex"] == 5
+        assert "from NEST" in info.description
+    finally:
+        device.close()
+
+
+@pytest.mark.real_time
+def test_on_the_way_to_a_machine_nobody_named_the_error_is_one_of_setup(tmp_path: Path) -> None:
+    write_network(network(), tmp_path / "n.npz")
+    with pytest.raises(SetupError, match="no SpiNNaker machine was named"):
+        open_device(network=str(tmp_path / "n.npz"), interpreter=python())

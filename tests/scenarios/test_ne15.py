@@ -1,0 +1,272 @@
+"""NE15-MNIST: files of digits, their spikes in three encodings, and recordings of a retina."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from rig.errors import DataError, UsageError
+from scenarios.workloads.ne15 import aer
+from scenarios.workloads.ne15.export import export
+from scenarios.workloads.ne15.focal import rank_order, reconstructed
+from scenarios.workloads.ne15.mnist import PIXELS, read_digits
+from scenarios.workloads.ne15.poisson import Events, poisson
+from scenarios.workloads.ne15.workload import open_workload
+from tests.support.paths import SHARED
+
+MNIST = SHARED / "data" / "mnist"
+published = pytest.mark.skipif(not MNIST.is_dir(), reason="needs the shared data")
+
+RNG = np.random.default_rng(7)
+DRAWN = np.where(np.hypot(*(np.indices((28, 28)) - 13.5)) < 8, 200, 0).astype(np.uint8).ravel()
+
+
+def idx(data: np.ndarray) -> bytes:
+    """The idx file of an array of bytes."""
+    return bytes((0, 0, 8, data.ndim)) + np.array(data.shape, ">u4").tobytes() + data.tobytes()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of 20 drawn digits: the images plain, the labels as gzip."""
+    images = np.stack([np.roll(DRAWN, 28 * (k % 5)) for k in range(20)]).reshape(20, 28, 28)
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx(images))
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(np.arange(20, dtype=np.uint8) % 10)))
+    return tmp_path
+
+
+# ---- files --------------------------------------------------------------------------------
+
+
+def test_images_and_labels_are_read_plain_or_packed(folder: Path) -> None:
+    images, labels = read_digits(folder, "test", verify=False)
+    assert images.shape == (20, PIXELS)
+    assert images[1].tolist() == np.roll(DRAWN, 28).tolist()
+    assert labels.tolist() == [*range(10), *range(10)]
+
+
+@published
+def test_the_content_of_mnist_is_known_by_its_md5() -> None:
+    images, labels = read_digits(MNIST, "test")
+    assert len(images) == len(labels) == 10_000
+    assert labels[:5].tolist() == [7, 2, 1, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("md5", lambda data: data),
+        ("size", lambda data: data[:-1]),
+        ("magic", lambda data: b"\0\0\x0d\x03" + data[4:]),
+        ("magic", lambda data: data[:9]),
+        ("shape", lambda data: data[:8] + np.array([14, 56], ">u4").tobytes() + data[16:]),
+    ],
+)
+def test_a_file_that_is_not_mnist_is_refused(folder: Path, field: str, change: object) -> None:
+    path = folder / "t10k-images-idx3-ubyte"
+    path.write_bytes(change(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(DataError) as caught:
+        open_workload(data=str(folder))
+    assert caught.value.field == field
+
+
+def test_a_packed_file_that_is_cut_and_a_missing_one_are_refused(folder: Path) -> None:
+    path = folder / "t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:-6])
+    with pytest.raises(DataError, match="cannot be read"):
+        read_digits(folder, "test", verify=False)
+    path.unlink()
+    with pytest.raises(DataError, match="there is no t10k-labels"):
+        read_digits(folder, "test", verify=False)
+
+
+# ---- Poisson ------------------------------------------------------------------------------
+
+
+def test_the_sum_of_the_rates_is_that_which_was_asked_for_whatever_the_image() -> None:
+    dim = np.zeros(PIXELS, np.uint8)
+    dim[[3, 700]] = 1
+    for image in (DRAWN, dim):
+        events = poisson(image, 5000.0, 100.0, np.random.default_rng(1))
+        assert abs(len(events) - 500_000) < 4 * np.sqrt(500_000)
+        assert image[events[:, 1]].all()
+        assert 1 <= events[0, 0] <= events[-1, 0] <= 100_000_000
+        assert (np.diff(events[:, 0]) >= 0).all()
+
+
+def test_an_image_without_intensity_is_silent() -> None:
+    assert poisson(np.zeros(PIXELS, np.uint8), 2000.0, 1.0, RNG).shape == (0, 2)
+
+
+def unit_gaps(events: Events) -> np.ndarray:
+    """The gaps between the spikes of each pixel, in units of their mean for this pixel."""
+    trains = [events[events[:, 1] == pixel, 0] for pixel in np.unique(events[:, 1])]
+    return np.concatenate([np.diff(train) / np.diff(train).mean() for train in trains if len(train) > 500])
+
+
+@published
+def test_the_published_poisson_digit_and_ours_have_the_same_statistics() -> None:
+    """At the level of 1 %: gaps are exponential, and counts in 0.1 s scatter as those of a Poisson process."""
+    theirs = aer.read_aedat(MNIST / "ne15_poisson_digit0.aedat", "ne15")
+    theirs = theirs[theirs[:, 1] < aer.PIXELS]
+    image = np.bincount(theirs[:, 1], minlength=aer.PIXELS)
+    assert theirs[:, 0].max() == 99_999_946
+    assert len(theirs) == 200_335
+    assert np.count_nonzero(image) == 198
+    scaled = (image * (255 / image.max())).round().astype(np.uint8)
+    ours = poisson(scaled, 2000.0, 100.0, np.random.default_rng(3))
+    for events in (theirs, ours):
+        assert abs(len(events) - 200_000) < 2.58 * np.sqrt(200_000)
+        counts = np.bincount(events[:, 0] // 100_000, minlength=1000)[:1000]
+        assert stats.chi2.cdf(counts.var() * 1000 / counts.mean(), 999) == pytest.approx(0.5, abs=0.495)
+    assert stats.ks_2samp(unit_gaps(theirs), unit_gaps(ours)).pvalue > 0.01
+
+
+# ---- rank order ---------------------------------------------------------------------------
+
+
+@published
+def test_an_image_is_recovered_from_the_order_of_its_first_spikes() -> None:
+    images, _ = read_digits(MNIST, "test")
+    for image in images[:10]:
+        events, values = rank_order(image)
+        assert np.corrcoef(reconstructed(events, values), image)[0, 1] > 0.97
+        assert len(np.unique(events[:, 1])) == len(events) < 500
+        assert events[:, 0].tolist() == list(range(1000, 1000 * len(events) + 1, 1000))
+
+
+def test_without_the_correction_of_overlap_the_same_number_of_spikes_tells_less() -> None:
+    events, values = rank_order(DRAWN, 0.3)
+    few = rank_order(DRAWN, 0.02)
+    closeness = [np.corrcoef(reconstructed(*found), DRAWN)[0, 1] for found in (few, (events, values))]
+    assert closeness[0] < closeness[1]
+
+
+# ---- AER ----------------------------------------------------------------------------------
+
+
+def written(path: Path, raw: list[tuple[int, int]]) -> Path:
+    path.write_bytes(b"#!AER-DAT2.0\r\n# any\r\n" + np.array(raw, ">u4").tobytes())
+    return path
+
+
+def test_the_two_dialects_give_one_off_event_its_own_address(tmp_path: Path) -> None:
+    on, off = (5 << 8) + (9 << 1), 128 * 5 + 9 + 16384
+    assert aer.read_aedat(written(tmp_path / "a", [(on, 7), (on + 1, 8)]), "jaer").tolist() == [
+        [7, off - 16384],
+        [8, off],
+    ]
+    assert aer.read_aedat(written(tmp_path / "b", [(on, 7), (on - 1, 8)]), "ne15").tolist() == [
+        [7, off - 16384],
+        [8, off],
+    ]
+
+
+@published
+def test_the_published_digit_has_each_spike_in_both_polarities_in_its_own_dialect_alone() -> None:
+    path = MNIST / "ne15_poisson_digit0.aedat"
+    for dialect, same in (("ne15", True), ("jaer", False)):
+        events = aer.read_aedat(path, dialect)
+        on, off = events[events[:, 1] < 16384], events[events[:, 1] >= 16384] - [0, 16384]
+        assert np.array_equal(on[np.lexsort(on.T)], off[np.lexsort(off.T)]) == same
+
+
+@settings(max_examples=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(
+    dialect=st.sampled_from(aer.DIALECTS),
+    events=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 2 * aer.PIXELS - 1)), max_size=20),
+)
+def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, dialect: str, events: object) -> None:
+    path = tmp_path_factory.getbasetemp() / "again.aedat"
+    sent = np.array(sorted(events), np.int64).reshape(-1, 2)  # type: ignore[call-overload]
+    sent = sent[sent[:, 1] != aer.PIXELS]
+    aer.write_aedat(path, sent, aer.SIDE, dialect)
+    assert aer.read_aedat(path, dialect).tolist() == sent.tolist()
+
+
+@pytest.mark.parametrize(
+    ("field", "content"),
+    [
+        ("size", b"#!AER-DAT2.0\r\n" + bytes(13)),
+        ("data", b"#!AER-DAT3.1\r\n" + bytes(8)),
+        ("address", b"#!AER-DAT2.0\r\n" + np.array([1 << 15, 1], ">u4").tobytes()),
+        ("time", b"#!AER-DAT2.0\r\n" + np.array([2, 9, 2, 8], ">u4").tobytes()),
+    ],
+)
+def test_a_file_that_is_cut_or_holds_what_no_retina_sends_is_refused(
+    tmp_path: Path, field: str, content: bytes
+) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        aer.read_aedat(tmp_path / "x", "jaer")
+    assert caught.value.field == field
+
+
+def test_what_the_format_cannot_hold_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="each address must be 0 to 1567"):
+        aer.write_aedat(tmp_path / "x", np.array([[1, 1568]]), 28)
+
+
+def test_an_exported_stream_is_read_again_as_it_was(tmp_path: Path) -> None:
+    events = poisson(DRAWN, 2000.0, 1.0, np.random.default_rng(0))
+    export(events, PIXELS, tmp_path / "x.aedat")
+    export(events, PIXELS, tmp_path / "x.npy")
+    read = aer.read_aedat(tmp_path / "x.aedat", "jaer")
+    assert (read[:, 1] // 128 * 28 + read[:, 1] % 128).tolist() == events[:, 1].tolist()
+    assert read[:, 0].tolist() == events[:, 0].tolist()
+    arrays = np.load(tmp_path / "x.npy", allow_pickle=True)
+    assert len(arrays) == PIXELS
+    for pixel, times in enumerate(arrays):
+        assert times.tolist() == pytest.approx(events[events[:, 1] == pixel, 0] * 1e-3)
+
+
+def test_a_stream_is_not_exported_to_a_format_that_cannot_hold_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\.aedat or \.npy"):
+        export(np.array([[1, 1]]), PIXELS, tmp_path / "x.txt")
+    with pytest.raises(DataError, match="each address"):
+        export(np.array([[1, 3 * PIXELS]]), 4 * PIXELS, tmp_path / "x.aedat")
+
+
+# ---- the workload -------------------------------------------------------------------------
+
+
+def test_a_stream_depends_on_its_seed_and_its_image_alone(folder: Path) -> None:
+    one, other, some = (
+        open_workload(data=str(folder), md5=False, stream_seed=seed, samples=count)
+        for seed, count in ((0, None), (1, None), (0, 3))
+    )
+    assert one.digest_sha256 != other.digest_sha256
+    assert np.array_equal(one.samples[2].payload, some.samples[2].payload)
+    assert not np.array_equal(one.samples[2].payload, other.samples[2].payload)
+    assert one.samples[2].duration_s == pytest.approx(1.2)
+    assert some.details["classes"] == [str(digit) for digit in range(10)]
+    assert one.details["events"] == sum(len(sample.payload) for sample in one.samples)
+    assert [sample.id for sample in one.samples[:2]] == ["test-00000", "test-00001"]
+
+
+def test_the_folds_part_the_images(folder: Path) -> None:
+    parts = [
+        open_workload(data=str(folder), md5=False, fold=k, folds=4, encoding="rank-order").samples for k in range(4)
+    ]
+    assert sorted(sample.id for part in parts for sample in part) == [f"test-{k:05d}" for k in range(20)]
+
+
+def test_recordings_of_a_retina_are_a_workload_too(tmp_path: Path) -> None:
+    events = np.array([[5, 300], [1_000_000, 300 + aer.PIXELS]])
+    aer.write_aedat(tmp_path / "one.aedat", events, aer.SIDE)
+    (tmp_path / "labels.csv").write_text("file,label\none.aedat,3\n", encoding="utf-8")
+    (sample,) = open_workload(data=str(tmp_path), encoding="dvs").samples
+    assert (sample.id, sample.label, sample.duration_s) == ("one.aedat", "3", pytest.approx(1.2))
+    assert sample.payload.tolist() == events.tolist()
+
+
+@pytest.mark.parametrize("options", [{"encoding": "phase"}, {"fold": 10}, {"rate_hz": 0.0}, {"samples": 21}])
+def test_options_out_of_range_are_refused(folder: Path, options: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        open_workload(data=str(folder), md5=False, **options)  # type: ignore[arg-type]
