@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rig.types import Floats
+from rig.types import Bools, Floats
 
 Files = dict[str, bytes]
 WINDOWS = b"start,end,phase,inferences\n0,0.05,idle,\n0.06,0.1,inference,3\n0.11,0.15,inference,3\n0.16,0.2,idle,\n"
@@ -34,8 +34,7 @@ class Case:
 def cases() -> dict[str, Case]:
     """One small valid recording per importer; none in JLS without pyjls."""
     t = np.arange(N) * 1e-3
-    busy = ((t >= 0.06) & (t < 0.1)) | ((t >= 0.11) & (t < 0.15))
-    watts = 1e-3 + 2e-3 * busy + np.random.default_rng(1).normal(0.0, 1e-5, N)
+    busy, watts = _trace(t)
     given = {"windows": "windows.csv"}
     aside = {"windows.csv": WINDOWS}
     marked = rows("Timestamp(ms),Current(uA),D0", t * 1e3, watts / 3.0 * 1e6, busy)
@@ -44,7 +43,7 @@ def cases() -> dict[str, Case]:
         "Sample Time (ms),Package (mW),Core (mW)", t * 1e3, watts * 1e3, watts * 500
     )
     summary = b"\nSummary\nComponent,Average Rate (mW),Total (mJ)\n---,---,---\nPackage,2.0,0.4\n"
-    statistics = rows("#time,current,voltage,power,charge,energy", t, watts / 3, 3 + 0 * t, watts, t, t * watts)
+    statistics = _statistics(t)
     found = {
         "energyrunner": Case("energyrunner", _energyrunner(watts), "."),
         "mlperf-power": Case("mlperf-power", _mlperf(), "."),
@@ -60,6 +59,20 @@ def cases() -> dict[str, Case]:
     if importlib.util.find_spec("pyjls"):
         found["joulescope-jls"] = Case("joulescope-jls", aside | {"a.jls": _jls()}, "a.jls", given, _jls)
     return found
+
+
+def _trace(begin_s: Floats) -> tuple[Bools, Floats]:
+    """Whether the device is busy, and mean watts, in readings of a millisecond that begin at these moments."""
+    busy = ((begin_s >= 0.06) & (begin_s < 0.1)) | ((begin_s >= 0.11) & (begin_s < 0.15))
+    return busy, 1e-3 + 2e-3 * busy + np.random.default_rng(1).normal(0.0, 1e-5, N)
+
+
+def _statistics(end_s: Floats) -> bytes:
+    """Each row holds the means up to its time, and charge and energy since the time of the first row."""
+    _, watts = _trace(np.round(end_s - 1e-3, 9))
+    since_j = np.cumsum(watts * 1e-3) - watts[0] * 1e-3
+    head = "#time,current,voltage,power,charge,energy"
+    return rows(head, end_s, watts / 3.0, 3.0 + 0.0 * end_s, watts, since_j / 3.0, since_j)
 
 
 def rows(head: str, *columns: Any) -> bytes:

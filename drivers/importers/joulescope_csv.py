@@ -19,7 +19,8 @@ COLUMNS = ["#time", "current", "voltage", "power", "charge", "energy"]
 def open_import(source: Path) -> SingleTrace:
     """The power of a statistics recording, ``#time,current,voltage,power,charge,energy`` in s, A, V, W, C and J.
 
-    Each row is the mean up to its time, which counts from the end of the first row. Raises ``UsageError`` for an option
+    Each row is the mean up to its time, which counts from the end of the first row: between two rows, charge and energy
+    rise by the current and the power of the later one. Raises ``UsageError`` for an option
     that must be stated, ``DataError`` for a file that is not such a table.
     """
     layout = find(source, lambda names: names if _bare(names) == _bare(COLUMNS) else None)

@@ -60,6 +60,18 @@ def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
     assert evaluate(recording).clocks["c"].rate_sigma >= 1e-4 / np.sqrt(3.0)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name != "energyrunner"])  # whose example has no idle
+def test_readings_of_every_format_stand_where_the_device_worked(name: str, tmp_path: Path) -> None:
+    """A reading that is stamped at its other end would be taken from beside a window."""
+    options = lay_out(CASES[name], tmp_path / "in", None)
+    given = [f"{k}={v}" for k, v in options.items()]
+    (path,) = run_import(CASES[name].format, tmp_path / "in" / CASES[name].source, tmp_path / "run", given)
+    found = evaluate(open_run(path)).quantities
+    area, spans = found["dynamic_power_w"], found["literal.dynamic_power_w"]
+
+    assert spans.value == pytest.approx(area.value, rel=2e-3)
+
+
 def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
     source, options = plain(tmp_path / "in")
     (path,) = run_import("plain-csv", source, tmp_path / "run", options)

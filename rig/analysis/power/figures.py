@@ -375,11 +375,12 @@ def _beyond_range(model: RailModel, e: Estimate) -> Refusal | None:
 
 def _too_short(model: RailModel, scope: Scope, short: TooShort) -> Refusal:
     share = covered_share(model.readings, scope.windows_s)
-    if share < MIN_SHARE:
+    if share < MIN_SHARE or short.window_s > short.needed_s:
+        share = min(share, short.share)
         return Refusal(
             f"power of {scope.words} on rail {model.rail.name}",
-            f"the trace holds {share:.0%} of the spans: the meter started or stopped during the work",
-            "Look at the end of the recording for why the meter stopped, and measure again",
+            f"the trace holds {share:.0%} of the spans: the meter started, stopped or lost readings during the work",
+            "See in the log of the recording why readings are missing, and measure again",
         )
     longer = short.needed_s / max(short.window_s, 1e-12)
     repeat, times = math.ceil(longer * scope.executions), math.ceil(longer)

@@ -150,7 +150,7 @@ def _joined(trace: Trace, seen: Seen, reach: float, most: float) -> Bridged | No
     for a, b in itertools.pairwise(broken.pieces):
         lost = round(b.lag - a.lag)
         # the break is somewhere between two spans that fit, or before the first; the spans beside it may be cut
-        since = spans.begin[a.last] - a.lag if a.last >= 0 else spans.begin[b.first] - b.lag
+        since = min(spans.begin[max(a.last, 0)] - a.lag, spans.begin[b.first] - b.lag)
         until = spans.end[b.first] - b.lag
         keep[(number >= since - 1.0) & (number < until)] = False
         moved[number >= until] += lost

@@ -59,7 +59,33 @@ def test_a_break_is_named_with_its_place_and_the_number_of_readings(tmp_path: Pa
 
 
 def test_more_lost_than_half_of_the_spans_gives_no_power(tmp_path: Path) -> None:
-    assert POWER not in evaluated("lost_block", 1_000_006, tmp_path).quantities
+    result = evaluated("lost_block", 1_000_006, tmp_path)
+
+    assert POWER not in result.quantities
+    assert "the trace holds 34% of the spans" in result.refusals[0].reason
+
+
+@pytest.mark.parametrize("seed", [115, 182])
+def test_a_break_soon_after_the_first_span_spoils_none_of_the_spans_that_count(seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(1_000_000 + seed, "lost_block")
+    KINDS["lost_block"](lab)
+    write(lab, tmp_path / "run")
+    power = evaluate(open_run(tmp_path / "run")).quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
+
+
+@pytest.mark.parametrize("seed", [39, 78])
+def test_last_spans_of_which_nothing_is_left_are_named_and_do_not_count(seed: int, tmp_path: Path) -> None:
+    """The break cuts a span, or later readings stand at the next spans by chance."""
+    lab = plain_lab(1_000_000 + seed, "lost_block")
+    KINDS["lost_block"](lab)
+    write(lab, tmp_path / "run")
+    result = evaluate(open_run(tmp_path / "run"))
+    power = result.quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()
+    assert any("an unknown number before the last" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("seed", [6, 8, 9, 10, 19])
