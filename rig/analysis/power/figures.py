@@ -35,7 +35,7 @@ from rig.analysis.power.estimators import (
 from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
-from rig.analysis.power.span_ends import cut_off_w, outlasts
+from rig.analysis.power.span_ends import cut_off_w, outlasts, smeared_w
 from rig.analysis.power.span_mean import literal_figures, span_mean
 from rig.analysis.power.unseen_spans import idle_notes, with_unseen_spans
 from rig.analysis.quantity import Quantity, linear
@@ -321,7 +321,14 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures
         dynamic = replace(dynamic, bias=dynamic.bias + ends_w)
         notes = (
             f"Rail {model.rail.name}: trimmed windows leave out the ends of spans of {scope.words}, whose readings "
-            f"differ by {ends_w:.3g} W of mean power beyond noise. This is stated as bias",
+            f"differ by {ends_w:.3g} W of mean power. This is stated as bias",
+        )
+    if chosen is cut and (smeared := smeared_w(model, scope.windows_s, cut)):
+        dynamic = replace(dynamic, bias=dynamic.bias + smeared)
+        notes += (
+            f"Rail {model.rail.name}: neither spans of {scope.words} nor the gaps between them show a level, as behind a "
+            f"slow filter that is not declared (filter_tau_s). The area above idle differs by {smeared:.3g} W of mean "
+            "power. This is stated as bias",
         )
     return _stated(model, scope, chosen, dynamic, PowerFigures(check, notes=notes), differ)
 

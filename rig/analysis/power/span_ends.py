@@ -9,14 +9,16 @@ from rig.analysis.power.estimators import Estimate
 from rig.analysis.power.gap_level import in_gaps
 from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.power.unseen_spans import around
+from rig.analysis.power.unseen_spans import around, span_watts
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, margin_s, mean_signal, merged, touches
-from rig.types import Floats
+from rig.types import Bools, Floats
 
 VISIBLE = 0.05
 """Part of dynamic power above idle from which a reading counts as busy."""
 SEEN, ROUNDING = 2.0, 1e-9
 """Standard uncertainties from which on an excess is taken to be real; what arithmetic adds to it, of active power."""
+ASLEEP = 0.05
+"""Share of the readings between spans that is below idle where a device sleeps, which no filter makes of idle."""
 
 
 def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
@@ -68,3 +70,30 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     found = float(weight @ r.watts)
     u_w = model.noise_u_w(weight)
     return abs(found) - u_w if abs(found) > SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w) else 0.0
+
+
+def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
+    """Return how far the area above idle is from ``cut``, in watts, if neither spans nor gaps show a level; else 0.
+
+    A filter that nobody declared may be as slow as that. A device may also do the same by itself, at the ends of its
+    spans and between them; then ``cut`` is right.
+    """
+    r, spans = model.readings, merged(windows_s)
+    least_w, gap = VISIBLE * abs(cut.value_w), in_gaps(model)
+    if r.counter or min(_uneven_w(model, spans, model.held), _uneven_w(model, spans, gap)) < least_w:
+        return 0.0
+    above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]
+    if float(np.quantile(above_w, ASLEEP)) < -least_w:
+        return 0.0
+    area_w = float(np.average(span_watts(model, spans), weights=spans[:, 1] - spans[:, 0]))
+    return abs(area_w - cut.value_w)
+
+
+def _uneven_w(model: RailModel, spans: Floats, use: Bools) -> float:
+    """Standard deviation of the readings in use about the mean of those in the same span, or in the gap after it."""
+    use = use & model.readings.ok
+    watts, number = model.readings.watts[use], np.searchsorted(spans[:, 0], model.middle_s[use])
+    count = np.bincount(number)
+    left = watts - (np.bincount(number, weights=watts) / np.maximum(count, 1))[number]
+    free = len(watts) - np.count_nonzero(count)
+    return float(np.sqrt(float(left @ left) / free)) if free > 0 else 0.0
