@@ -11,7 +11,6 @@ import numpy as np
 from rig.analysis.figure_key import LITERAL, TRIMMED, FigureKey, Figures
 from rig.analysis.power.budget import active_power, dynamic_power, idle_power
 from rig.analysis.power.coverage import (
-    UNSEEN,
     covered_share,
     hidden_w,
     missing_notes,
@@ -37,7 +36,7 @@ from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.span_ends import cut_off_w, outlasts, smeared_w
 from rig.analysis.power.span_mean import literal_figures, span_mean
-from rig.analysis.power.unseen_spans import idle_notes, with_unseen_spans
+from rig.analysis.power.unseen_spans import idle_notes, missing_w, with_unseen_spans
 from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY
@@ -326,9 +325,9 @@ def _scope_figures(model: RailModel, scope: Scope, differ: bool) -> PowerFigures
     if chosen is cut and (smeared := smeared_w(model, scope.windows_s, cut)):
         dynamic = replace(dynamic, bias=dynamic.bias + smeared)
         notes += (
-            f"Rail {model.rail.name}: neither spans of {scope.words} nor the gaps between them show a level, as behind a "
-            f"slow filter that is not declared (filter_tau_s). The area above idle differs by {smeared:.3g} W of mean "
-            "power. This is stated as bias",
+            f"Rail {model.rail.name}: neither spans of {scope.words} nor the gaps between them show a level, as behind "
+            f"a slow filter that is not declared (filter_tau_s). The area above idle differs by {smeared:.3g} W of "
+            "mean power. This is stated as bias",
         )
     return _stated(model, scope, chosen, dynamic, PowerFigures(check, notes=notes), differ)
 
@@ -345,7 +344,7 @@ def _stated(
         remedy = "See why the meter loses readings while the device works, and measure again"
         refusal = Refusal(f"power of {scope.words} on rail {model.rail.name}", reason, remedy)
         return PowerFigures(refusals=(refusal,))
-    lost_w = UNSEEN * lost * abs(dynamic.value)
+    lost_w = missing_w(model, scope.windows_s, dynamic.value, lost)
     dynamic = replace(dynamic, bias=dynamic.bias + lost_w)
     idle, moved_w = idle_power(model, chosen), idle_moved_w(model)
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name)

@@ -69,7 +69,13 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     weight -= cut.dynamic + cut.idle
     found = float(weight @ r.watts)
     u_w = model.noise_u_w(weight)
-    return abs(found) - u_w if abs(found) > SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w) else 0.0
+    if abs(found) <= SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w):
+        return 0.0
+    if late.all() or not late.any():
+        return abs(found) - u_w
+    # spans that lie a little later take in less of the level before them, and more of that after them
+    beside_w = float(np.mean(r.watts[level[late]]) - np.mean(r.watts[level[~late]]))
+    return abs(found) - u_w + SEEN * abs(beside_w) * model.sigma_s / float(np.mean(spans[:, 1] - spans[:, 0]))
 
 
 def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
@@ -79,7 +85,7 @@ def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     spans and between them; then ``cut`` is right.
     """
     r, spans = model.readings, merged(windows_s)
-    least_w, gap = VISIBLE * abs(cut.value_w), in_gaps(model)
+    least_w, gap = max(VISIBLE * abs(cut.value_w), SEEN * model.reading_u_w(True)), in_gaps(model)
     if r.counter or min(_uneven_w(model, spans, model.held), _uneven_w(model, spans, gap)) < least_w:
         return 0.0
     above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]

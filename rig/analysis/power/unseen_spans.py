@@ -13,7 +13,7 @@ from rig.analysis.power.coverage import UNSEEN, covered
 from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.quantity import Component, Quantity
-from rig.analysis.timing.activity_signal import merged
+from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.timeline import Activity
 from rig.types import Floats, Indices
 
@@ -46,6 +46,27 @@ def with_unseen_spans(figures: Figures, model: RailModel, windows_s: Floats) -> 
         return replace(q, components=parts, bias=q.bias + bias, n=round(q.n * float(np.mean(seen))))
 
     return Figures({key: q if key.quantity == "idle_power_w" else changed(q) for key, q in figures.items()})
+
+
+def missing_w(model: RailModel, windows_s: Floats, dynamic_w: float, missing: float) -> float:
+    """Return how far dynamic power may be off, in watts, if readings are missing while the device works.
+
+    ``missing`` is the share of the readings of the windows, shape (k, 2), that is missing there and not elsewhere. A
+    span without any reading draws nothing to twice the mean, or is as far off as any span that was seen. Inside
+    a span, what no reading shows may be far from what readings show.
+    """
+    if not missing:
+        return 0.0
+    spans, r = merged(windows_s), model.readings
+    middle_s = model.middle_s[r.ok]
+    of = inside(spans, middle_s, middle_s)
+    shown = np.bincount(of[of >= 0], minlength=len(spans)) > 0
+    length = spans[:, 1] - spans[:, 0]
+    whole = min(float(length[~shown].sum() / length.sum()), missing)
+    if not whole:
+        return UNSEEN * missing * abs(dynamic_w)
+    farthest_w = float(np.max(np.abs(span_watts(model, spans)[shown] - dynamic_w)))
+    return UNSEEN * (missing - whole) * abs(dynamic_w) + whole * max(abs(dynamic_w), farthest_w)
 
 
 def span_watts(model: RailModel, spans: Floats) -> Floats:
