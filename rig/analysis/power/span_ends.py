@@ -69,13 +69,7 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     weight -= cut.dynamic + cut.idle
     found = float(weight @ r.watts)
     u_w = model.noise_u_w(weight)
-    if abs(found) <= SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w):
-        return 0.0
-    if late.all() or not late.any():
-        return abs(found) - u_w
-    # spans that lie a little later take in less of the level before them, and more of that after them
-    beside_w = float(np.mean(r.watts[level[late]]) - np.mean(r.watts[level[~late]]))
-    return abs(found) - u_w + SEEN * abs(beside_w) * model.sigma_s / float(np.mean(spans[:, 1] - spans[:, 0]))
+    return abs(found) - u_w if abs(found) > SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w) else 0.0
 
 
 def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
