@@ -79,7 +79,7 @@ def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     spans and between them; then ``cut`` is right.
     """
     r, spans = model.readings, merged(windows_s)
-    least_w, gap = max(VISIBLE * abs(cut.value_w), SEEN * model.reading_u_w(True)), in_gaps(model)
+    least_w, gap = max(VISIBLE * abs(cut.value_w), SEEN * model.reading_u_w(False)), in_gaps(model)
     if r.counter or min(_uneven_w(model, spans, model.held), _uneven_w(model, spans, gap)) < least_w:
         return 0.0
     above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]
