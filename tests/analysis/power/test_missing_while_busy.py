@@ -31,6 +31,15 @@ def test_a_class_that_was_not_seen_is_covered_or_refused(seed: int, tmp_path: Pa
     assert power is None or abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
 
 
+@pytest.mark.parametrize("seed", [1000028, 1000030])
+def test_a_span_without_a_reading_draws_nothing_to_twice_the_mean(seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(seed, "a_class_missing")
+    KINDS["a_class_missing"](lab)
+    power = evaluated(lab, tmp_path).quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width() < 0.25 * power.value
+
+
 @pytest.mark.parametrize("seed", [1000003, 1000016, 1000022])
 def test_readings_that_are_missing_at_the_begin_of_each_span_are_covered(seed: int, tmp_path: Path) -> None:
     """A few of each span are few of all readings, and may seem to lie before the span."""

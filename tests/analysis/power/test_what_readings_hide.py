@@ -99,3 +99,19 @@ def test_spans_of_even_power_are_not_widened_by_their_differences(kind: str, tmp
     write(lab, tmp_path / "run")
     power = evaluate(open_run(tmp_path / "run")).quantities[POWER]
     assert "spans that differ, seen in part" not in [c.source for c in power.components]
+
+
+def test_a_filter_as_slow_as_spans_and_gaps_is_part_of_what_power_may_be(tmp_path: Path) -> None:
+    """A moving mean of eight readings, which nobody declared, over spans and gaps of nine."""
+    lab, result = evaluated("filter_undeclared", 1000053, tmp_path)
+    power = result.quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
+    assert any("neither spans of" in note and "filter_tau_s" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("kind", ["decay_after_each_span", "gated_heads_and_tails", "awake_between_spans"])
+def test_spans_or_gaps_at_one_level_are_behind_no_filter(kind: str, tmp_path: Path) -> None:
+    _, result = evaluated(kind, 1000001, tmp_path)
+
+    assert not any("filter_tau_s" in note for note in result.notes)
