@@ -24,6 +24,8 @@ GROUPS, PEAKS, LONGER = 12, 4, 1.5
 COARSE_POINTS = 1 << 18
 HALF = 0.5
 """Part of the usual rise below which a span shows none."""
+ABSENT = 2
+"""Last spans that show no rise, though all up to the break do, from which readings are known to be lost."""
 LONGER_BY = np.array([0.75, 1.0, 1.5, 2.0, 3.0])
 
 
@@ -64,7 +66,7 @@ def breaks_in(seen: Seen, reach: float, most: float) -> Breaks | None:
     if abs(pieces[0].lag) > reach + 1.0:
         if _longer(pieces[0], seen):
             return None
-        pieces.insert(0, Piece(-1, -1, 0.0))
+        pieces.insert(0, Piece(-1, _leading(cost[:, lags == 0.0][:, 0], spans, pieces[0]) - 1, 0.0))
     held = chosen >= 0
     unlike = np.where(held, cost[np.arange(len(spans)), chosen], UNSEEN)
     left_at_end = len(spans) - 1 - int(np.flatnonzero(held)[-1])
@@ -72,9 +74,19 @@ def breaks_in(seen: Seen, reach: float, most: float) -> Breaks | None:
         return None
     if len(pieces) < 2 and (not left_at_end or np.any(unlike[held] >= 1.0)):
         return None
-    rise = seen.rise(pieces[-1].lag)
-    whole = bool(np.all((rise < HALF) == (np.arange(len(spans)) > pieces[-1].last)))
+    shown, last = seen.rise(pieces[-1].lag) >= HALF, pieces[-1].last
+    # readings from after the break may stand at the next spans by chance, but nothing stands at the very last
+    whole = bool(shown[: last + 1].all() and not shown[max(last + 1, len(spans) - ABSENT) :].any())
     return Breaks(pieces, left_at_end, float(unlike.mean()), whole if left_at_end else len(pieces) > 1)
+
+
+def _leading(cost: Floats, spans: Spans, piece: Piece) -> int:
+    """How many spans from the first stand where they were recorded, before the first piece that is elsewhere.
+
+    The cheapest path may leave out a few that cost as much to hold as the break.
+    """
+    before = (cost < 1.0) & (spans.end <= spans.begin[piece.first] - piece.lag)
+    return int(np.argmin(np.append(before, False)))
 
 
 def _candidates(watts: Floats, spans: Spans, most: float) -> Iterator[float]:
