@@ -51,6 +51,19 @@ def test_spans_that_wander_steadily_show_a_wrong_rate(seed: int, tmp_path: Path)
     assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()
 
 
+@pytest.mark.parametrize("seed", [70, 71])
+def test_spans_next_to_those_that_were_recorded_prove_no_wander(seed: int, tmp_path: Path) -> None:
+    """At a wrong rate spans may look as if they wandered, each to the place of another one; the last ones show none."""
+    lab = plain_lab(1_000_000 + seed, "wrong_rate")
+    KINDS["wrong_rate"](lab)
+    write(lab, tmp_path / "run")
+    result = evaluate(open_run(tmp_path / "run"))
+    power = result.quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
+    assert any("of the declared rate of readings" in note for note in result.notes)
+
+
 def test_a_break_is_named_with_its_place_and_the_number_of_readings(tmp_path: Path) -> None:
     run = evaluated("lost_block", 1_000_001, tmp_path)  # 229 readings are lost after 6714 at 1730 Hz
 
