@@ -16,6 +16,7 @@ from drivers.devices.pynn.description import write_network
 from drivers.devices.pynn.spinnaker import VARIABLE, open_device
 from drivers.workers.pynn_network import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
+from rig.conformance.device import check_device
 from rig.errors import SetupError, UsageError
 from tests.drivers.devices.test_pynn import network, shown
 from tests.support.paths import ROOT
@@ -167,6 +168,7 @@ def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(tmp_p
         assert mapping["neurons"] == sum(network().description.sizes.values())
         assert mapping["cores_by_kind"]["PopulationMachineVertex"] == 5
         assert "from NEST" in info.description
+        check_device(device, [shown(k) for k in range(2)])
     finally:
         device.close()
 
