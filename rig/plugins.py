@@ -1,46 +1,23 @@
-"""Finds factories by entry point or as ``path.py:name``, and calls them with options.
-
-The signature of a factory declares what it needs. The rig passes the parameters that it knows by name (``INJECTED``).
-Every keyword-only parameter is an option of the user, with its annotation as type and its default.
-"""
+"""Finds factories by entry point or as ``path.py:name``. Nothing is imported before it is named."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
-import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
 
-from rig.errors import DISTRIBUTION, RigError, SetupError, UnknownNameError, UsageError, closest, missing_extra, refused
+from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused
+from rig.factories import Factory
 
-Factory = Callable[..., Any]
 GROUPS = (
     "commands", "devices", "meters", "scenarios", "workloads", "problems", "rules", "plants", "importers", "reports",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Option:
-    """One option of a factory."""
-
-    name: str
-    kind: type
-    default: Any
-    optional: bool
-
-    @property
-    def required(self) -> bool:
-        """Whether it has no default, so that the user must give it."""
-        return self.default is inspect.Parameter.empty
 
 
 def registered(group: str) -> list[EntryPoint]:
@@ -103,6 +80,8 @@ def _broken(kind: str, entry: EntryPoint, error: BaseException) -> SetupError:
 
 
 PROGRAMS = ("interpreter", "path", "arguments")
+
+
 """Options of drivers that name a program to run, or its arguments."""
 
 
@@ -121,151 +100,6 @@ def check_trusted(code: Sequence[str], source: str, trust: bool) -> None:
     if code and not trust:
         what = f"{source} names the code {code[0]}, which would run here"
         raise refused("trust", code[0], "Read this code, and give --trust to run it", what)
-
-
-def options_of(factory: Factory) -> dict[str, Option]:
-    """The options that a factory declares, by name."""
-    hints = _hints(factory)
-    found = {}
-    for p in inspect.signature(factory).parameters.values():
-        if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name not in INJECTED:
-            kind, optional = _plain_type(hints.get(p.name, str))
-            found[p.name] = Option(p.name, kind, p.default, optional)
-    return found
-
-
-_VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
-
-
-def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:
-    """Call a factory with the parameters that it names and with its own options.
-
-    Raises ``UsageError`` for a value of the wrong type or a required option that is missing, and ``SetupError`` for a
-    parameter that is not available or when the factory raises anything but a ``RigError``.
-    """
-    declared = options_of(factory)
-    arguments: dict[str, Any] = {}
-    hints = _hints(factory)
-    for p in inspect.signature(factory).parameters.values():
-        if p.name in declared:
-            continue
-        if p.kind is inspect.Parameter.POSITIONAL_ONLY:
-            what = f"{_called(factory)} has the positional-only parameter {p.name}"
-            raise SetupError(what, field=p.name, remedy="Remove the / from its signature: the rig passes names")
-        if p.name in given and given[p.name] is not None:
-            if plain_hint(hints.get(p.name)) and not isinstance(given[p.name], (str, int, float)):
-                raise _reserved(factory, p.name)
-            arguments[p.name] = given[p.name]
-        elif p.default is inspect.Parameter.empty and p.kind not in _VARIADIC:
-            raise _unmet(factory, p.name)
-    arguments |= {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
-    if missing := [option for option in declared.values() if option.required and option.name not in arguments]:
-        name, kind = missing[0].name, missing[0].kind.__name__
-        what = f"{_called(factory)} needs the option {name}"
-        raise UsageError(what, field=name, remedy=f"Add --option {name}=VALUE, of type {kind}")
-    try:
-        return factory(**arguments)
-    except RigError:
-        raise
-    except (Exception, SystemExit) as error:
-        what = f"{_called(factory)} failed: {type(error).__name__}: {error}"
-        remedy = "Check its cable, its port and its files, or correct the driver"
-        raise SetupError(what, value=repr(error), remedy=remedy) from error
-
-
-def plain_hint(hint: Any) -> bool:
-    """Whether an annotation is a text, a number, or one of them or None: what a user can write."""
-    members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    return all(m in (str, int, float, type(None)) for m in members)
-
-
-def _reserved(factory: Factory, name: str) -> SetupError:
-    what = f"{_called(factory)} has an option {name}, which is the name of a parameter that the rig passes"
-    return SetupError(what, field=name, remedy=f"Rename the option; reserved names are {', '.join(INJECTED)}")
-
-
-@contextmanager
-def located(places: Mapping[str, str]) -> Iterator[None]:
-    """Put the place in a bench file before the message of an error that is about an option.
-
-    ``places`` gives FILE:LINE and key by option, and those of the table by ``""``. A remedy that gives the option
-    speaks of the file in place of the command line.
-    """
-    try:
-        yield
-    except RigError as error:
-        if error.field in places and error.field:
-            error.message = f"{places[error.field]}: {error.message}"
-            if error.example:
-                table = places[""].rpartition(" ")[2]
-                error.remedy = f'Write {error.field} = "{error.example}" among the options of [{table}]'
-        raise
-
-
-def _unmet(factory: Factory, name: str) -> SetupError:
-    if name in INJECTED:
-        remedy = "A simulated meter needs a simulated device: add --simulate, or choose another"
-        return SetupError(f"{_called(factory)} needs a {name}, but there is none", field=name, remedy=remedy)
-    return SetupError(
-        f"{_called(factory)} has a parameter {name}, which the rig does not pass",
-        field=name,
-        remedy=f"Name a function that opens the driver. The rig passes {', '.join(INJECTED)} by name; options are "
-        "keyword-only parameters. rig.blocking(f) makes a device of a function f of a sample",
-    )
-
-
-def values_of(factory: Factory, options: Mapping[str, str]) -> dict[str, Any]:
-    """Every declared option with the value it will have, converted."""
-    declared = options_of(factory)
-    defaults = {name: option.default for name, option in declared.items() if not option.required}
-    return defaults | {key: _converted(declared[key], text) for key, text in options.items() if key in declared}
-
-
-def needs(factory: Factory, name: str) -> bool:
-    """Whether a factory has a parameter of this name without a default."""
-    p = inspect.signature(factory).parameters.get(name)
-    return p is not None and p.default is inspect.Parameter.empty
-
-
-def takes(factory: Factory, name: str) -> bool:
-    """Whether a factory has a parameter of this name."""
-    return name in inspect.signature(factory).parameters
-
-
-def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, dict[str, str]]:
-    """Assign ``key=value`` texts to the takers (device, meter, ...) that declare the key.
-
-    ``device.key=value`` names one taker. Raises ``UnknownNameError`` for a key that no taker declares, ``UsageError``
-    for a value that is not of the declared type.
-    """
-    declared = {who: options_of(factory) for who, factory in takers.items()}
-    out: dict[str, dict[str, str]] = {who: {} for who in takers}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise refused("option", text, "Write --option key=value", f"option {text!r} is not key=value")
-        who, dot, bare = key.partition(".")
-        chosen = [who] if dot and who in declared else [w for w, known in declared.items() if key in known]
-        name = bare if dot and who in declared else key
-        if not chosen or name not in declared[chosen[0]]:
-            raise _unknown_option(key, chosen or list(declared), declared)
-        for w in chosen:
-            _converted(declared[w][name], value, w)
-            out[w][name] = value
-    return out
-
-
-def _unknown_option(key: str, asked: Sequence[str], declared: Mapping[str, Mapping[str, Option]]) -> UnknownNameError:
-    """The error for an option that none of the ``asked`` takers declares."""
-    error = UnknownNameError("option", key, sorted({k for who in asked for k in declared[who]}))
-    bare = key.rpartition(".")[2]
-    if takers := [who for who, options in declared.items() if bare in options]:
-        error.remedy = f"It is an option of the {takers[0]}: write {takers[0]}.{bare}"
-    else:
-        where = "`rig list NAME` shows the options of a device, meter, scenario or workload"
-        error.remedy = closest(bare, error.known, where)
-    return error
 
 
 def _from_file(group: str, name: str) -> Factory:
@@ -297,59 +131,6 @@ def _module(group: str, name: str, path: Path) -> types.ModuleType:
         what = f"{path} cannot be loaded: {type(error).__name__}: {error}"
         raise SetupError(what, field=group, value=name, remedy="Correct the file") from error
     return module
-
-
-def _hints(factory: Factory) -> dict[str, Any]:
-    """Annotations by parameter; only those of plain types where others cannot be resolved at run time."""
-    function = factory.__init__ if isinstance(factory, type) else factory  # type: ignore[misc]
-    try:
-        return typing.get_type_hints(function)
-    except Exception:
-        plain: dict[str, Any] = {"int": int, "float": float, "bool": bool, "str": str}
-        texts = {p.name: str(p.annotation) for p in inspect.signature(factory).parameters.values()}
-        found = {name: (plain.get(text.split("|")[0].strip()), "None" in text) for name, text in texts.items()}
-        return {name: kind | None if optional else kind for name, (kind, optional) in found.items() if kind}
-
-
-def _plain_type(hint: Any) -> tuple[type, bool]:
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        members = [a for a in typing.get_args(hint) if a is not type(None)]
-        return (members[0] if len(members) == 1 else str), True
-    return (hint if isinstance(hint, type) else str), False
-
-
-def _converted(option: Option, text: str, who: str = "") -> Any:
-    """The text as the option's type. ``who`` is the taker that an error names."""
-    if option.optional and text.lower() in ("none", ""):
-        return None
-    if option.kind is bool:
-        if text.lower() in ("true", "yes", "1", "on"):
-            return True
-        if text.lower() in ("false", "no", "0", "off"):
-            return False
-        raise _bad(option, text, "true or false", who)
-    if option.kind in (int, float):
-        try:
-            number = option.kind(text)
-        except ValueError as error:
-            raise _bad(option, text, "a whole number" if option.kind is int else "a number", who) from error
-        if isinstance(number, float) and not math.isfinite(number):
-            raise _bad(option, text, "a finite number", who)
-        return number
-    return text
-
-
-def _bad(option: Option, text: str, wanted: str, who: str) -> UsageError:
-    remedy = f"Give {wanted}" + ("" if option.required else f" (default {option.default})")
-    if who:
-        other = "device" if who.startswith("meter") else "meter"
-        remedy += f". This option goes to the {who}; for another, write {other}.{option.name}={text[:40]}"
-    return UsageError(f"option {option.name} is {text!r}", field=option.name, value=text, remedy=remedy)
-
-
-def _called(factory: Factory) -> str:
-    module, name = getattr(factory, "__module__", ""), getattr(factory, "__qualname__", repr(factory))
-    return f"{module.partition('@')[0]}.{name}"
 
 
 def imported(module: str, what: str, extra: str, *, field: str = "meter", value: object = None) -> Any:

@@ -20,7 +20,8 @@ from rig.analysis.quantity import from_json
 from rig.commands.main import main
 from rig.conformance.device import check_device, check_meter
 from rig.engine.clock import HostClock
-from rig.plugins import build, load
+from rig.factories import build
+from rig.plugins import load
 from rig.types import Sample
 from tests.support.paths import EXAMPLES, ROOT
 

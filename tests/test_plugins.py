@@ -13,19 +13,8 @@ from hypothesis import strategies as st
 
 from rig.bench.plugin_list import describe
 from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError, missing_extra
-from rig.plugins import (
-    GROUPS,
-    INJECTED,
-    _hints,
-    build,
-    load,
-    located,
-    names,
-    needs,
-    options_of,
-    plain_hint,
-    split_options,
-)
+from rig.factories import INJECTED, _hints, build, located, needs, options_of, plain_hint, split_options
+from rig.plugins import GROUPS, load, names
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 

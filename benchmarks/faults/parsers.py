@@ -30,7 +30,8 @@ from drivers.meters.ppk2.words import modifiers_of
 from drivers.meters.serial_text.lines import layout_of
 from rig.analysis.streaming import windows as trace_windows
 from rig.bench import bench_file, calibration
-from rig.plugins import load, split_options
+from rig.factories import split_options
+from rig.plugins import load
 from rig.recording import reader
 from rig.recording.events import decode
 from rig.recording.session import open_session

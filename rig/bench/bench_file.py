@@ -16,7 +16,8 @@ from pathlib import Path
 from rig.bench.check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
 from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Problem, lab_of, read
 from rig.errors import MissingExtraError, UnknownNameError, UsageError, refused
-from rig.plugins import names, options_of
+from rig.factories import options_of
+from rig.plugins import names
 from rig.recording.bounded import read_bounded
 
 __all__ = [

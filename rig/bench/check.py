@@ -14,7 +14,8 @@ from rig.bench.lines import Where, line_of
 from rig.bench.read import BenchFile, DeviceEntry, MeterEntry, Notes, Problem, Value
 from rig.bench.values import clashes, wrong_value
 from rig.errors import MissingExtraError, RigError, UnknownNameError, closest
-from rig.plugins import Factory, Option, load, located, options_of
+from rig.factories import Factory, Option, located, options_of
+from rig.plugins import load
 
 Entry = DeviceEntry | MeterEntry
 OWN_KEYS = ("rail", "supply_v", "calibration")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rig.bench.calibration import PLAUSIBLE_C
 from rig.bench.read import DeviceEntry, MeterEntry, Value
-from rig.plugins import Option
+from rig.factories import Option
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 WHERE = ("address", "voltage_address", "port")

@@ -15,8 +15,9 @@ from functools import partial
 from rig.analysis.catalogue import title_of
 from rig.analysis.complexity.static import static_figures
 from rig.errors import SetupError
+from rig.factories import build, split_options, takes
 from rig.network.description import NetworkInfo
-from rig.plugins import build, load, split_options, takes
+from rig.plugins import load
 from rig.session.setup import close_quietly, opened, plant_factory_of
 from rig.terminal import say, say_json
 from rig.types import Device

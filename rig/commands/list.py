@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
 from rig.errors import DISTRIBUTION, UnknownNameError, UsageError
-from rig.plugins import Factory, Option, load, names, options_of
+from rig.factories import Factory, Option, options_of
+from rig.plugins import load, names
 from rig.terminal import say, say_json
 
 if TYPE_CHECKING:

@@ -183,7 +183,8 @@ def _number(args: argparse.Namespace, name: str, default: float) -> float:
 
 def _of_jls(args: argparse.Namespace) -> Streamed:
     """Sums over a JLS file, which the importer reads in blocks; seconds count from the first sample."""
-    from rig.plugins import build, load
+    from rig.factories import build
+    from rig.plugins import load
 
     _refuse_raw(args, "a JLS file")
     from rig.analysis.streaming.run import declared, watts_of

@@ -16,7 +16,7 @@ from rig.doctor.host import extra_findings, host_findings, permission_findings
 from rig.doctor.items import Item, Steps, doctor_of, examine_device, examine_meter, own_doctor
 from rig.engine.clock import HostClock
 from rig.errors import RigError
-from rig.plugins import build, needs
+from rig.factories import build, needs
 from rig.session.setup import plant_factory_of
 
 BUILD_S, OWN_S = 3900.0, 60.0

@@ -11,7 +11,8 @@ from rig.bench.check import driver_name, factory_of, texts_of
 from rig.bench.read import PATIENCE_S
 from rig.doctor.items import Item
 from rig.errors import MissingExtraError, RigError, UnknownNameError
-from rig.plugins import Factory, load, names, needs, options_of, split_options
+from rig.factories import Factory, needs, options_of, split_options
+from rig.plugins import load, names
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from rig.doctor.clock import bracketed, clock_findings
 from rig.doctor.findings import Finding, broken, of_error, ok, si
 from rig.doctor.meter import reading_findings, take
 from rig.errors import DeviceError, MeterError, RigError
-from rig.plugins import Factory, build, takes
+from rig.factories import Factory, build, takes
 from rig.session.setup import close_quietly
 from rig.types import Clock, Clocked, ClockInfo, DeviceInfo, MeterInfo
 

@@ -51,7 +51,8 @@ def run_import(
     be stated, ``DataError`` for files that are not of the format.
     """
     from rig.engine.record import environment
-    from rig.plugins import build, load, split_options, values_of
+    from rig.factories import build, split_options, values_of
+    from rig.plugins import load
     from rig.recording.session import bind
 
     factory = load("importers", format_)

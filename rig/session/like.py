@@ -10,7 +10,8 @@ from typing import Any
 from msgspec import UNSET
 
 from rig.errors import UnknownNameError, UsageError, refused
-from rig.plugins import load, names, options_of
+from rig.factories import options_of
+from rig.plugins import load, names
 from rig.recording.events import Start
 from rig.recording.log import read_log
 from rig.recording.session import is_session, runs_in

@@ -14,7 +14,8 @@ from rig.engine.clock import HostClock
 from rig.engine.interrupts import interrupt, on_signals
 from rig.engine.record import record, run_name
 from rig.errors import RigError, StoreError, UsageError, refused
-from rig.plugins import build, load, takes, values_of
+from rig.factories import build, takes, values_of
+from rig.plugins import load
 from rig.recording.events import SessionLink
 from rig.session.book import opened
 from rig.session.locks import device_lock

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from rig.errors import MeasurementRefusedError, RigError, refused
-from rig.plugins import options_of, values_of
+from rig.factories import options_of, values_of
 from rig.recording.session import SizeProbe
 from rig.session.peak_search import find_largest, find_peak
 from rig.session.setup import BenchSetup

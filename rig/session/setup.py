@@ -16,7 +16,8 @@ from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
 from rig.engine.watchdog import let_go, patience_of, patiently
 from rig.errors import SetupError, UnknownNameError, refused
-from rig.plugins import Factory, build, load, located, names, needs, options_of, split_options, takes, values_of
+from rig.factories import Factory, build, located, needs, options_of, split_options, takes, values_of
+from rig.plugins import load, names
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ class Request:
     """Record home directories and absolute paths of the command line too."""
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Where in a bench file the options stand, by taker (device, meter, meter1); see ``rig.plugins.located``."""
+    """Where in a bench file the options stand, by taker (device, meter, meter1); see ``rig.factories.located``."""
 
 
 @dataclass(frozen=True)

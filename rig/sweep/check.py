@@ -11,7 +11,8 @@ import msgspec
 
 from rig.bench.bench_file import meter_slot
 from rig.errors import RigError, UsageError, refused
-from rig.plugins import Factory, load, options_of, split_options, values_of
+from rig.factories import Factory, options_of, split_options, values_of
+from rig.plugins import load
 from rig.session.locks import Say, device_lock
 from rig.session.measure import MODES
 from rig.session.setup import plant_factory_of, set_up_bench, which_of

@@ -17,7 +17,7 @@ from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, open_bench
 from rig.bench.lines import line_of, lines_of
 from rig.engine.record import record
 from rig.errors import DataError, RigError, UnknownNameError, UsageError
-from rig.plugins import build
+from rig.factories import build
 from rig.recording.reader import open_run
 from rig.session.setup import Request, set_up_bench
 from tests.support.paths import ROOT

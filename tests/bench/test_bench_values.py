@@ -9,7 +9,7 @@ import pytest
 from rig.bench.bench_file import examine, open_bench, request_of
 from rig.bench.check import factory_of
 from rig.errors import RigError, SetupError, UsageError
-from rig.plugins import build, options_of
+from rig.factories import build, options_of
 from rig.session.setup import Request, set_up_bench, which_of
 
 GOOD = """\

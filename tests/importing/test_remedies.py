@@ -14,8 +14,9 @@ import drivers.importers
 import rig.importing
 from rig.analysis.evaluate import evaluate
 from rig.commands.main import parser
+from rig.factories import values_of
 from rig.importing.write import run_import
-from rig.plugins import load, values_of
+from rig.plugins import load
 from rig.recording.reader import open_run
 
 FOLDERS = [Path(str(package.__file__)).parent for package in (drivers.importers, rig.importing)]

@@ -29,7 +29,8 @@ from drivers.devices.xylo.network import (
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from rig.bench.options import within
 from rig.errors import DataError, StoreError, UsageError, refused
-from rig.plugins import build, load, options_of, split_options
+from rig.factories import build, options_of, split_options
+from rig.plugins import load
 from rig.terminal import say, say_json
 from rig.types import Workload
 

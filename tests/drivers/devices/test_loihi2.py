@@ -15,7 +15,7 @@ from drivers.devices.loihi2 import lava_setup
 from drivers.links import remote_link
 from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, RigError, SetupError, UsageError
-from rig.plugins import build, options_of
+from rig.factories import build, options_of
 from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.remote_workers import HONEST, answers, script

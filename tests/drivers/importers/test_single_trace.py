@@ -9,7 +9,7 @@ import pytest
 from drivers.importers import joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch
 from drivers.importers.single_trace import TraceOptions
 from rig.errors import UsageError
-from rig.plugins import options_of
+from rig.factories import options_of
 
 FORMATS = [joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch]
 SHARED = {"windows", "idle", "sync_s", "clock_tolerance", "calibration", "calibration_range", "temperature_c"}

@@ -15,7 +15,7 @@ from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.otii_server import OtiiServer
 from rig.conformance.device import check_meter
 from rig.errors import MeterError, MeterSilentError, SetupError, UsageError
-from rig.plugins import build
+from rig.factories import build
 from rig.types import Meter
 from tests.support.meters import IDLE_W, RUN_W, SUPPLY_V, recorded
 

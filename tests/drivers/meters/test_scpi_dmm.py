@@ -27,7 +27,7 @@ from fixtures.instruments.scpi_elog_sim import ElogSim
 from fixtures.instruments.scpi_server import ScpiServer, block
 from rig.engine.clock import HostClock
 from rig.errors import DataError, MeterError, RigError, SetupError, UsageError
-from rig.plugins import build, options_of
+from rig.factories import build, options_of
 from tests.support.scpi_bench import Dialogue, Scripted, calibration, live
 
 pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
