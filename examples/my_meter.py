@@ -39,7 +39,10 @@ class MyMeter:
         )
         # an instrument with its own clock declares that clock's name and rate, and has a method timer()
         clock = ClockInfo("host", 1e9, tolerance=0.0)
-        return MeterInfo(name="my-meter", mode="simulator", clock=clock, rails=(rail,), omitted=("everything else",))
+        return MeterInfo(
+            name="my-meter", mode="simulator", clock=clock, rails=(rail,), omitted=("everything else",),
+            description="SIMULATED ammeter in the supply of a resistor",
+        )  # fmt: skip
 
     def start(self) -> Bracket:
         """Trigger the instrument. The first reading begins at a tick between two stamps of the host's clock."""

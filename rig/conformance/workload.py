@@ -12,9 +12,9 @@ from rig.conformance.rule_failures import Checks, raised
 from rig.engine.clock import HostClock
 from rig.engine.record import check_ids
 from rig.errors import RigError
+from rig.session.setup import ATTRIBUTES
 from rig.types import Sample, Workload
 
-ATTRIBUTES = ("name", "task", "version", "digest_sha256", "samples", "details")
 LOOKED_AT = 20
 
 

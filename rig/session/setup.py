@@ -30,6 +30,8 @@ TELL_APART = (
 """Options by which two instruments or boards of one driver differ."""
 
 
+ATTRIBUTES = ("name", "task", "version", "digest_sha256", "samples", "details")
+"""What a workload must have."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
 """What a driver must have beside ``info``."""
 
@@ -134,6 +136,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         return opened
 
     workload = open_workload({})
+    _check_workload(workload, request.workload)
     if request.repeats_sha256 not in ("", workload.digest_sha256):
         what = f"the samples of workload {request.workload} are not those of the recording that is repeated"
         remedy = "Give the same data with --data, and its options with --option; see `rig list NAME`"
@@ -222,6 +225,15 @@ def _described(driver: Any, kind: str, name: str) -> Any:
         remedy = f"Give it the methods of a {kind}, or wrap a function with rig.blocking; rig.check_{kind} checks it"
         raise SetupError(what, field=missing[0], value=name, remedy=remedy)
     return info
+
+
+def _check_workload(workload: Any, name: str) -> None:
+    """Raise ``SetupError`` for an object that is not a workload, such as a list of samples."""
+    missing = [attribute for attribute in ATTRIBUTES if not hasattr(workload, attribute)]
+    if missing:
+        what = f"workload {name} is a {type(workload).__name__} without {', '.join(missing)}"
+        remedy = "Return rig.workload(samples, name=...) from its function; rig.check_workload checks it"
+        raise SetupError(what, field="workload", value=name, remedy=remedy)
 
 
 def _rules(request: Request) -> Rules:
