@@ -9,8 +9,8 @@ import numpy as np
 
 from reports.figures.style import COLOURS, INK, KEY_IN, LIMIT, TRACE, WIDTH_IN, Floats, key_beside, log_axis, panel_pair
 from reports.format import prefix, quantity_text, si
+from rig.analysis.order_statistics import percentile
 from rig.analysis.result import Result
-from rig.analysis.service.serving import percentile_latency
 from rig.recording.records import ScenarioRecord
 
 _MARKS = 1200  # samples drawn one by one; more are drawn by columns
@@ -101,7 +101,7 @@ def _distribution(axis: Any, took: Floats, factor: float) -> None:
     axis.step(x[::-1], y[::-1], where="mid", color=TRACE, linewidth=1.3, zorder=3)
     for p, mark, colour in _MARKED:
         if p <= 1.0 - 1.0 / n or (n == 1 and p == 0.5):
-            q = percentile_latency(ordered, p)
+            q = percentile(ordered, p)
             text = f"p{100 * p:g}: {quantity_text(q) if q.u else si(q.value, 's')}"
             label = text.replace(": ", "\n") if len(text) > 20 else text
             style = {"marker": mark, "ms": 6.0, "mec": "white", "mew": 0.7, "linestyle": ""}

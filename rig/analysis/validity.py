@@ -9,8 +9,9 @@ import numpy as np
 
 from rig.analysis.benchmark import benchmark_checks
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.order_statistics import nearest_rank
 from rig.analysis.rule_set import differing_rules, is_known
-from rig.analysis.service.early_stopping import allowed, nearest_rank, needed
+from rig.analysis.service.early_stopping import allowed, needed
 from rig.analysis.service.queries import Queries
 from rig.analysis.service.serving import in_time_share, scheduling_delays_s
 from rig.analysis.terms import Terms

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.order_statistics import percentile
 from rig.analysis.proportion import proportion
 from rig.analysis.quantity import Quantity
 from rig.analysis.service.queries import Queries
-from rig.analysis.service.serving import mean_latency, percentile_latency
+from rig.analysis.service.serving import mean_latency
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Floats
@@ -76,7 +77,7 @@ def change_figures(stream: Stream | None) -> Figures:
         ordered = np.sort(reached)
         out[FigureKey("onset_latency_mean_s")] = mean_latency(ordered)
         for p in (0.5, 0.9):
-            out[FigureKey("onset_latency_p{percentile}_s", percentile=100 * p)] = percentile_latency(ordered, p)
+            out[FigureKey("onset_latency_p{percentile}_s", percentile=100 * p)] = percentile(ordered, p)
     method = "share of the stream's time in which the last answer is right"
     out[FigureKey("stream_accuracy")] = Quantity(time_right(stream), "1", (), 0.0, len(stream.at_s), method)
     return Figures(out)

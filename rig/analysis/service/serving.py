@@ -11,9 +11,10 @@ import math
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.order_statistics import nearest_rank, percentile
 from rig.analysis.proportion import proportion
 from rig.analysis.quantity import Component, Quantity
-from rig.analysis.service.early_stopping import discarded, estimate, interval, nearest_rank
+from rig.analysis.service.early_stopping import discarded, estimate
 from rig.analysis.service.queries import Queries
 from rig.types import Floats
 
@@ -55,7 +56,7 @@ def latencies(times_s: Floats, early_stopping: float | None = None) -> Figures:
     ordered, n = np.sort(times_s), len(times_s)
     out = {FigureKey("latency_mean_s"): mean_latency(ordered)}
     for p in PERCENTILES:
-        out[FigureKey("latency_p{percentile}_s", percentile=100 * p)] = percentile_latency(ordered, p)
+        out[FigureKey("latency_p{percentile}_s", percentile=100 * p)] = percentile(ordered, p)
     if early_stopping is not None and math.isfinite(found := estimate(ordered, early_stopping)):
         left_out = discarded(n, early_stopping)
         method = f"early stopping: the {left_out} slowest of {n} left out (99 % confidence)"
@@ -70,16 +71,6 @@ def mean_latency(ordered: Floats) -> Quantity:
     u = float(np.std(ordered, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
     parts = (Component("finite sample", u, max(n - 1, 1)),) if u else ()
     return Quantity(float(ordered.mean()), "s", parts, 0.0, n, "mean")
-
-
-def percentile_latency(ordered: Floats, share: float) -> Quantity:
-    """Return the nearest-rank percentile of sorted latencies, shape (n,), with the interval of its order statistics."""
-    value = nearest_rank(ordered, share)
-    sides = [abs(side - value) for side in interval(ordered, share)]
-    bounded = all(map(math.isfinite, sides))
-    u = max(sides) / 1.959964 if bounded else 0.0
-    method = "nearest rank; interval from order statistics" if bounded else "nearest rank; too few to bound it"
-    return Quantity(value, "s", (Component("finite sample", u),) if u else (), 0.0, len(ordered), method)
 
 
 def arrivals(q: Queries) -> Figures:

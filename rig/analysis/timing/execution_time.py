@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.order_statistics import nearest_rank, percentile
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase
@@ -123,29 +124,7 @@ def spread(times_s: Floats, device: Timebase, phase: str = "", looped: float = 1
         out[FigureKey("execution_time_se_s", phase)] = Quantity(se, "s", (), 0.0, n, method)
     ordered = np.sort(times_s)
     for p in PERCENTILES:
-        value, finite = _percentile(ordered, p / 100.0)
-        parts = (
-            Component("clock rate, device to host", value * device.rate_sigma),
-            Component("timer resolution", resolution),
-            Component("finite sample", finite),
-        )
+        clock = Component("clock rate, device to host", nearest_rank(ordered, p / 100.0) * device.rate_sigma)
         key = FigureKey("execution_time_p{percentile}_s", phase, percentile=p)
-        method = "nearest rank; uncertainty from order statistics"
-        out[key] = Quantity(value, "s", tuple(c for c in parts if c.u), 0.0, n, method)
+        out[key] = percentile(ordered, p / 100.0, (clock, Component("timer resolution", resolution)))
     return Figures(out)
-
-
-def _percentile(ordered: Floats, share: float) -> tuple[float, float]:
-    """Nearest-rank percentile and its sampling uncertainty.
-
-    The uncertainty is half the distance between the order statistics one binomial standard deviation of ranks to
-    either side (David and Nagaraja, Order Statistics, 7.1).
-    """
-    n = len(ordered)
-    wide = math.sqrt(n * share * (1.0 - share))
-    rank = min(n - 1, math.ceil(n * share) - 1)
-    low = max(min(math.ceil(n * share - wide) - 1, rank - 1), 0)
-    high = min(max(math.ceil(n * share + wide) - 1, rank + 1), n - 1)
-    # no sample is above the last one, so the distance to the sample below is used for both sides
-    sides = 0.5 if high > rank or low == rank else 1.0
-    return float(ordered[rank]), sides * float(ordered[high] - ordered[low])

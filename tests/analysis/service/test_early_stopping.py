@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from rig.analysis.service.early_stopping import allowed, discarded, estimate, interval, nearest_rank, needed
+from rig.analysis.order_statistics import interval, nearest_rank, percentile
+from rig.analysis.quantity import Component
+from rig.analysis.service.early_stopping import allowed, discarded, estimate, needed
 
 PERCENTILES = (0.5, 0.9, 0.97, 0.99, 0.999)
 percentiles = st.sampled_from(PERCENTILES)
@@ -92,6 +94,13 @@ def test_an_interval_stands_round_the_nearest_rank(values: list[float], percenti
     ordered = np.sort(values)
     low, high = interval(ordered, percentile)
     assert low <= nearest_rank(ordered, percentile) <= high
+
+
+@pytest.mark.parametrize(("n", "stated"), [(10, False), (367, False), (368, True)])
+def test_a_percentile_that_its_sample_cannot_bound_states_no_uncertainty(n: int, stated: bool) -> None:
+    q = percentile(np.arange(1.0, n + 1), 0.99, (Component("timer resolution", 1e-6),))
+    assert q.stated is stated
+    assert ("too few to bound it" in q.method) is not stated
 
 
 def test_a_side_that_too_few_values_cannot_bound_is_open() -> None:
