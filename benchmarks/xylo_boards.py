@@ -36,7 +36,6 @@ from rig.recording.reader import open_run
 from rig.types import Idle, Issue, Mark, Step
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j", "execution_time_s")
-CLAIMED = 0.95
 
 
 @dataclass(frozen=True)

@@ -43,15 +43,15 @@ def load(group: str, name: str) -> Factory:
     """
     if ".py:" in name:
         return _from_file(group, name)
-    known = names(group)
-    if name not in known:
-        raise UnknownNameError(group.removesuffix("s"), name, [*known, "./file.py:function"])
-    kind, entry = group.removesuffix("s"), known[name]
-    if len(packages := sorted({owner(e) for e in registered(group) if e.name == name})) > 1:
-        what = f"{kind} {name!r} is registered by {' and '.join(packages)}"
-        raise SetupError(
-            what, field=kind, value=name, remedy="Uninstall all but one, or write path/to/file.py:function"
-        )
+    known = registered(group)
+    found = [entry for entry in known if entry.name == name]
+    if not found:
+        raise UnknownNameError(group.removesuffix("s"), name, [*(e.name for e in known), "./file.py:function"])
+    kind, entry = group.removesuffix("s"), found[0]
+    if len(found) > 1:
+        what = f"{kind} {name!r} is registered by {' and '.join(sorted({owner(e) for e in found}))}"
+        remedy = "Uninstall all but one, or write path/to/file.py:function"
+        raise SetupError(what, field=kind, value=name, remedy=remedy)
     try:
         return typing.cast(Factory, entry.load())
     except ImportError as error:

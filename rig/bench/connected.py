@@ -39,7 +39,7 @@ WIRING = """\
 class Connected:
     """One instrument or board: what it is in words, and the options that open it.
 
-    Without ``sure``, something is there that the driver may not be able to open.
+    Without ``sure``, it did not say what it is, and its entry stands in comments.
     """
 
     what: str

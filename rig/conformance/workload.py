@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,7 +34,7 @@ def check_workload(workload: Workload) -> tuple[str, ...]:
         c.name = str(workload.name)
         with c.calling("name, details and samples"):
             _declared(c, workload)
-            _samples(c, workload.samples)
+            _samples(c, workload)
     return c.verdict()
 
 
@@ -47,11 +46,10 @@ def _declared(c: Checks, workload: Workload) -> None:
     c.rule("workload.digest", bool(re.fullmatch("[0-9a-f]{64}", str(digest))), repr(digest), "64 hexadecimal digits")
     error = raised(lambda: json.dumps(dict(workload.details), allow_nan=False))
     c.rule("workload.details", error is None, f"{error}", "a mapping that JSON can hold, no NaN")
-    error = raised(lambda: check_ids(workload))
-    c.rule("samples.ids", error is None, error.message if isinstance(error, RigError) else f"{error}", "unique ids")
 
 
-def _samples(c: Checks, samples: Sequence[Sample]) -> None:
+def _samples(c: Checks, workload: Workload) -> None:
+    samples = workload.samples
     if not c.rule("samples.count", len(samples) > 0, "none", "one sample or more"):
         return
     for k in range(min(len(samples), LOOKED_AT)):
@@ -59,13 +57,17 @@ def _samples(c: Checks, samples: Sequence[Sample]) -> None:
         if not c.rule("samples.type", isinstance(sample, Sample), f"a {type(sample).__name__}", "a rig.Sample"):
             return
         _sample(c, sample)
+    error = raised(lambda: check_ids(workload))
+    c.rule("samples.ids", error is None, error.message if isinstance(error, RigError) else f"{error}", "unique ids")
     once, again = samples[0], samples[0]
-    same = once.id == again.id and once.label == again.label and np.array_equal(once.payload, again.payload)
+    payloads = (np.asarray(once.payload).tobytes(), np.asarray(again.payload).tobytes())
+    same = once.id == again.id and once.label == again.label and payloads[0] == payloads[1]
     c.rule("samples.steady", same, "another first sample the second time", "the same each time")
 
 
 def _sample(c: Checks, sample: Sample) -> None:
     payload, name = np.asarray(sample.payload), f"sample {sample.id}"
+    c.rule("sample.id", isinstance(sample.id, str) and bool(sample.id), repr(sample.id), "a text")
     fields = [payload[field] for field in payload.dtype.names or ()] or [payload]
     numeric = payload.size > 0 and all(field.dtype.kind in "biufc" for field in fields)
     asked = "an array of numbers, or of fields of numbers"

@@ -71,11 +71,15 @@ def test_an_instrument_at_an_address_is_found_by_the_driver_of_its_model_alone()
     assert not supplies
 
 
-def test_an_address_where_nothing_answers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_where_nothing_answers_is_kept_in_a_comment(tmp_path: Path) -> None:
     pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
-    said = {each.driver: each for each in find(["TCPIP::127.0.0.1::1::SOCKET"])}
+    address = "TCPIP::127.0.0.1::1::SOCKET"
+    found = list(find([address]))
+    (path := tmp_path / "bench.toml").write_text(text := bench_text(found))
 
-    assert "TCPIP::127.0.0.1::1::SOCKET" in said["scpi-dmm"].problem
+    assert f'# options = {{ address = "{address}" }}' in text
+    assert "no answer: " in text
+    assert not examine(path)[0].meters
 
 
 def test_a_kit_with_two_ports_is_one_kit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ def test_what_is_not_a_sample_is_refused_by_its_type() -> None:
         (lambda w: replace(w, samples=[]), "samples.count"),
         (lambda w: replace(w, samples=[SAMPLES[0], replace(SAMPLES[1], id="s0")]), "samples.ids"),
         (lambda w: replace(w, samples=[np.zeros(3)]), "samples.type"),
+        (lambda w: replace(w, samples=[replace(SAMPLES[0], id=0)]), "sample.id"),  # type: ignore[arg-type]
         (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=np.array(["text"]))]), "sample.payload"),
         (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=np.array([np.nan]))]), "sample.finite"),
         (lambda w: replace(w, samples=[replace(SAMPLES[0], payload=fields("U2", "x"))]), "sample.payload"),
@@ -74,7 +75,7 @@ def test_each_rule_is_failed_by_a_workload_that_breaks_it(
 ) -> None:
     with pytest.raises(ConformanceError) as caught:
         rig.check_workload(break_it(GOOD))
-    assert rule in [failure.rule for failure in caught.value.failures]
+    assert [failure.rule for failure in caught.value.failures] == [rule]
 
 
 def test_a_list_in_place_of_a_workload_is_told_what_it_lacks() -> None:

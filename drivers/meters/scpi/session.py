@@ -32,6 +32,8 @@ LINE_MOST = 1 << 20
 ANSWER_TIMEOUTS = 10.0
 """An answer that drips in must be whole after so many timeouts."""
 PIECE = 1 << 16
+ASK_S = 2.0
+"""How long an instrument may take to say what it is."""
 
 
 @dataclass(frozen=True)
@@ -232,8 +234,8 @@ def open_session(address: str, *, visa_library: str = "@py", timeout_s: float = 
 def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
     """The instruments on USB, and those at ``addresses``, whose model matches a pattern. Each is asked ``*IDN?``.
 
-    The network is not searched: that would ask every host on it. Raises ``MissingExtraError`` without pyvisa-py, and
-    as ``open_session`` does for an instrument at ``addresses``.
+    The network is not searched: that would ask every host on it. An address that does not answer is listed and not
+    sure. Raises ``MissingExtraError`` without pyvisa-py.
     """
     sessions = imported("pyvisa_py.sessions", "a VISA instrument", "visa", value="pyvisa-py")
     kinds = sessions.Session.iter_valid_session_classes()
@@ -241,11 +243,11 @@ def identified(addresses: Sequence[str], model: str) -> Iterator[Connected]:
     listed = [address for kind in usb for address in kind.list_resources()]
     for address in dict.fromkeys([*listed, *addresses]):
         try:
-            with closing(open_session(address)) as session:
+            with closing(open_session(address, timeout_s=ASK_S)) as session:
                 who = session.identity()
-        except RigError:
+        except RigError as error:
             if address in addresses:
-                raise
+                yield Connected(f"no answer: {error.message}", {"address": address}, sure=False)
             continue
         if re.search(model, who.model):
             yield Connected(f"{who.maker} {who.model}, serial {who.serial}", {"address": address})
