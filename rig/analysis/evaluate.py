@@ -14,10 +14,11 @@ from rig.analysis.memory_check import check_limit
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
-from rig.analysis.power.figures import power_figures, stamps_u_s
+from rig.analysis.power.figures import power_figures
 from rig.analysis.power.front_end import front_end_figures, preprocessing_checks
 from rig.analysis.power.rail_model import rail_model
 from rig.analysis.power.span_mean import difference_notes
+from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.predictions import predictions_of
 from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures

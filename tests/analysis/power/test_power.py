@@ -17,6 +17,7 @@ from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import Estimate, TooShort, gaps_differ, integrated, trimmed
 from rig.analysis.power.rail_model import RailModel, model_of
 from rig.analysis.power.resolution import apparent_step
+from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.execution_time import busy_times, time_figures
 from rig.analysis.timing.timebase import host_timebase
@@ -96,7 +97,7 @@ def figures_of(plant: SimPlant, spans: Floats, rails: list[Rail], **how: Any) ->
     host, activity = host_timebase(0), activity_of(spans)
     readings = [readings_of(plant, spans, rail, **how) for rail in rails]
     models = {r.rail.name: seen_by(r, spans) for r in readings}
-    busy = busy_times(activity, fig.stamps_u_s(activity, host, list(models.values())))
+    busy = busy_times(activity, stamps_u_s(activity, host, list(models.values())))
     times = time_figures(activity, host, busy)
     power = fig.power_figures(readings, models, activity, busy)
     energies = energy_figures(times, power.figures, [rail.name for rail in rails], list(activity.phases))

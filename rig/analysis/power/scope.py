@@ -1,0 +1,44 @@
+"""A scope is what one power figure covers: one phase, or all phases together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rig.analysis.timing.execution_time import BusyTime
+from rig.analysis.timing.timeline import Activity
+from rig.types import Floats
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A set of windows that has a power figure: one phase, or all phases under the name "".
+
+    All other activity is outside the scope.
+    """
+
+    phase: str
+    windows_s: Floats
+    other_s: Floats
+    busy: BusyTime
+    executions: float
+    """Executions in a typical span."""
+
+    @property
+    def words(self) -> str:
+        """Return the words for the phase in a refusal."""
+        return self.phase or "all phases"
+
+
+def scopes_of(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scope]:
+    """Yield all phases together unless they were issued one at a time, then each phase if there are several."""
+    if not activity.per_phase:
+        every = np.concatenate([p.executions for p in activity.phases.values()])
+        yield Scope("", activity.busy_windows_s(), activity.excluded_s(), busy[""], float(np.median(every)))
+    if len(activity.phases) > 1 or activity.per_phase:
+        for name, phase in activity.phases.items():
+            others = [q.windows_s for n, q in activity.phases.items() if n != name]
+            other = np.concatenate([activity.excluded_s(), *others])
+            yield Scope(name, phase.windows_s, other, busy[name], float(np.median(phase.executions)))
