@@ -22,7 +22,7 @@ from rig.recording.bounded import START_BYTES
 from rig.recording.conversion import to_watts
 from rig.recording.layout import EVENTS
 from rig.recording.session import REQUEST
-from rig.recording.validation import rail_from_json
+from rig.recording.trace_validation import rail_from_json
 from rig.terminal import clean
 
 LOOK_EVERY_S = 1.0

@@ -33,7 +33,7 @@ from rig.bench import bench_file, calibration
 from rig.factories import split_options
 from rig.plugins import load
 from rig.recording import reader
-from rig.recording.events import decode
+from rig.recording.decoding import decode
 from rig.recording.session import open_session
 from rig.recording.tables import TABLES
 from rig.sweep import reading

@@ -44,9 +44,10 @@ from rig.analysis.timing.arrival_times import arrival_checks
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
 from rig.analysis.timing.placed_rails import AlignedRail
+from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, Readings, activity_of
+from rig.analysis.timing.timeline import Activity, activity_of
 from rig.analysis.validity import judge
 from rig.analysis.verdict import Check
 from rig.recording.reader import AT_ONCE, Run

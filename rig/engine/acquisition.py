@@ -15,7 +15,8 @@ from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, Interrupted, MeterError, MeterSilentError, RigError, StoreError
 from rig.recording.conversion import to_watts
 from rig.recording.events import HostGap
-from rig.recording.validation import check_bracket, check_chunk
+from rig.recording.trace_validation import check_chunk
+from rig.recording.validation import check_bracket
 from rig.recording.writer import Recorder
 from rig.types import Bracket, Chunk, Clock, Clocked, Device, DeviceInfo, Meter, MeterInfo, Rail
 

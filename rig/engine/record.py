@@ -24,7 +24,8 @@ from rig.engine.device_errors import guard
 from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, MeterError
 from rig.recording.anonymise import without_place, without_places
-from rig.recording.events import SessionLink, Start, declared_start
+from rig.recording.decoding import declared_start
+from rig.recording.events import SessionLink, Start
 from rig.recording.records import Environment
 from rig.recording.writer import Recorder
 from rig.types import ClockInfo, Rules, Sample, Step, Workload

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from rig.errors import DataError, StoreError
-from rig.recording.bounded import check_texts
 from rig.recording.layout import GENESIS
 from rig.recording.records import (
     DeviceRecord,
@@ -30,14 +25,14 @@ from rig.types import ClockInfo, Rules
 SCHEMA = "neurorig-run/1"
 REMEDY = "See docs/reference/run-directory.md for what it must hold"
 
+MOVED = frozenset({"schedule_depends_on_budget", "algorithm", "targets", "notes", "nodes"})
+"""What older recordings have in the details of a device or a workload, and which has a field of its own now."""
+
 LIMIT = 2**62
 Integer = Annotated[int, Meta(gt=-LIMIT, lt=LIMIT)]
 """Inside +-2^62, so that the difference of any two fits 64 bits."""
 Count = Annotated[int, Meta(ge=0, lt=LIMIT)]
 InsidePath = Annotated[str, Meta(pattern=r"^(?!/)(?!([^\0]*/)?\.\.(/|$))[^\0]+$")]
-
-
-T = TypeVar("T")
 
 
 def plain(value: Any) -> Any:
@@ -125,7 +120,7 @@ class Start(Line, frozen=True, tag="start", omit_defaults=True):
         A value that is also in the details of the workload is returned only there.
         """
         given = {name: self.as_recorded[name] for name in ("scenario", "workload")}
-        given["workload"] = {k: v for k, v in given["workload"].items() if k not in _MOVED}
+        given["workload"] = {k: v for k, v in given["workload"].items() if k not in MOVED}
         return given
 
     @property
@@ -233,142 +228,3 @@ LINES: dict[str, type[Line]] = {
     "start": Start, "brackets": Brackets, "idle": IdleWindow, "gap": HostGap, "marks": MarkPulses,
     "chunk": ChunkArrived, "note": Note, "peer": ReferenceWindows, "stop": Stop,
 }  # fmt: skip
-
-
-# ---- decoding -----------------------------------------------------------------------------
-
-
-def decode(line: bytes, type_: str, number: int) -> Line | None:
-    """Decode a line to the struct of its type; return None for an unknown type.
-
-    Raises ``StoreError``, which names the line, the field and the value, and ``DataError`` for time that runs
-    backwards.
-    """
-    struct = LINES.get(type_)
-    if struct is None:
-        return None
-    try:
-        if type_ == "start":
-            return start_of(json.loads(line))
-        found = from_json(line, struct)
-    except (ValueError, RecursionError) as error:
-        raise _refused(line, type_, number, error) from error
-    _check_order(found, type_, number)
-    return found
-
-
-def from_json(line: bytes, type_: type[T]) -> T:
-    """Return a line of JSON as a struct.
-
-    Raises ``msgspec.ValidationError`` for a wrong shape, and ``ValueError`` for text that is not JSON.
-    """
-    try:
-        return msgspec.json.decode(line, type=type_)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:  # what Python's json takes for JSON: NaN, half of a surrogate pair
-        return msgspec.convert(json.loads(line), type_)
-
-
-def start_of(document: Mapping[str, Any]) -> Start:
-    """Return a start line from plain JSON.
-
-    Raises ``msgspec.ValidationError``.
-    """
-    check_texts(document)
-    moved = dict(document)
-    for name, record in (("device", DeviceRecord), ("workload", WorkloadRecord)):
-        if isinstance(part := moved.get(name), dict):
-            found = declared(part.get("details"), record)
-            moved[name] = part | {k: v for k, v in found.items() if part.get(k) in (None, {}, [])}
-    return msgspec.convert(moved | {"as_recorded": document}, Start)
-
-
-def declared_start(document: Mapping[str, Any]) -> Start:
-    """Return a start line for the present moment from what drivers, workload and rules declare.
-
-    Raises ``StoreError`` for a value that a line cannot hold.
-    """
-    made = {"schema": SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
-    try:
-        return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise StoreError(
-            f"the start line cannot be written: {error}",
-            field="start",
-            value=str(error),
-            remedy="Give plain numbers, texts, lists and objects in what a driver or workload declares",
-        ) from error
-
-
-def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
-    """Check and return what an importer declares for the figures of the recording program.
-
-    Raises ``DataError``.
-    """
-    try:
-        return msgspec.convert(dict(given), ReferenceWindows)
-    except ValueError as error:
-        raise _refused(msgspec.json.encode(given), "peer", None, error) from error
-
-
-def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> dict[str, Any]:
-    """Return the values in ``details`` that have a field of their own.
-
-    Older recordings and drivers have them in ``details``.
-    """
-    if not isinstance(details, Mapping):
-        return {}
-    found: dict[str, Any] = {}
-    given = dict(details)
-    if record is DeviceRecord:
-        given = {"schedule_depends_on_budget": given.get("schedule_depends_on_budget"), "algorithm": given}
-    for f in msgspec.structs.fields(record):
-        if f.name in _MOVED and given.get(f.name) is not None:
-            try:
-                found[f.name] = msgspec.to_builtins(msgspec.convert(given[f.name], f.type))
-            except msgspec.ValidationError:
-                continue  # another driver's or workload's own meaning of the name
-    return found
-
-
-_MOVED = frozenset({"schedule_depends_on_budget", "algorithm", "targets", "notes", "nodes"})
-
-
-def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> StoreError | DataError:
-    """The error for a line that does not decode: what is missing, or the field and its value."""
-    kind = DataError if type_ == "peer" else StoreError
-    at = f"the {type_} line" + ("" if number is None else f" (line {number + 1} of events.jsonl)")
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return kind(f"{at} is not JSON", field=type_, value=number, remedy=REMEDY)
-    required = [f.name for f in msgspec.structs.fields(LINES[type_]) if f.required]
-    if missing := [name for name in required if name not in document]:
-        return kind(f"{at} lacks {', '.join(missing)}", field=type_, value=missing, remedy=REMEDY)
-    what, _, where = str(error).partition(" - at ")
-    path = re.search(r"\$\.?([^`]*)", where)
-    field, value = path[1] if path else "", document
-    for step in re.findall(r"\w+", field):
-        if isinstance(value, dict) and step in value:
-            value = value[step]
-        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
-    shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
-    return kind(f"{field or 'a field'} of {at} is {shown}: {what}", field=field, value=value, remedy=REMEDY)
-
-
-def _check_order(found: Line, type_: str, number: int) -> None:
-    """Refuse a stretch of time that ends before it begins. Raises ``DataError``."""
-    if isinstance(found, IdleWindow | HostGap):
-        pairs: Sequence[Sequence[int]] = [(found.on_ns, found.off_ns)]
-    else:
-        pairs = found.rows if isinstance(found, Brackets) else found.spans if isinstance(found, MarkPulses) else ()
-    for row in pairs:
-        if row[-1] < row[0]:
-            raise DataError(
-                f"line {number + 1} ({type_}) ends before it begins",
-                field=type_,
-                value=row[-1] - row[0],
-                remedy="Check the clock that stamped it",
-            )

@@ -12,7 +12,8 @@ import msgspec
 
 from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, check_dense, check_line, read_bounded
-from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SessionLink, Start, Stop, decode, from_json
+from rig.recording.decoding import decode, from_json
+from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SessionLink, Start, Stop
 from rig.recording.layout import EVENTS, GENESIS, SEAL, is_recorded, sha256_of
 from rig.recording.validation import went_back
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import DataError, RigError, StoreError
-from rig.recording import validation
+from rig.recording import trace_validation, validation
 from rig.recording.bounded import check_texts
 from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
 from rig.recording.layout import EVENTS, is_recorded, payload_path, read_files
@@ -262,7 +262,7 @@ def _trace(
     try:
         meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
         check_texts(meta, name)
-        rail, clock = validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
+        rail, clock = trace_validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
         empty = Trace(rail, meta.get("meter", ""), clock, none, none, none, none.astype(bool), uniform)
         if batches is not None and rail.kind != "edges":
             truncated += torn
@@ -282,16 +282,18 @@ def _in_memory(
 ) -> tuple[Trace, tuple[str, ...]]:
     """The trace with its columns as arrays, and what was left out of them."""
     rail = trace.rail
-    value = validation.reals(columns["value"], name, "value")
-    flags = validation.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
+    value = trace_validation.reals(columns["value"], name, "value")
+    flags = (
+        trace_validation.integers(columns["flags"], name, "flags") if "flags" in columns else np.zeros(len(value), int)
+    )
     if trace.uniform:
-        grid = validation.grid_of(meta)
+        grid = trace_validation.grid_of(meta)
         start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
         end: NDArray[Any] = start + grid.aperture_tick
     else:
-        start, end = (validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
+        start, end = (trace_validation.integers(columns[c], name, c) for c in ("start_tick", "end_tick"))
     lost: tuple[str, ...] = ()
-    keep = None if rail.kind == "edges" else validation.good_readings(rail, start, end, value)
+    keep = None if rail.kind == "edges" else trace_validation.good_readings(rail, start, end, value)
     if keep is not None:
         bad = int(len(keep) - keep.sum())
         lost = (f"{bad} of {len(keep)} readings of rail {rail.name}, which are out of bounds or out of order",)
@@ -299,9 +301,9 @@ def _in_memory(
             value = np.where(keep, value, np.nan)
         else:
             start, end, value, flags = start[keep], end[keep], value[keep], flags[keep]
-    validation.check_ticks(rail, start, end, tick_hz)
+    trace_validation.check_ticks(rail, start, end, tick_hz)
     if rail.kind == "edges":
-        validation.check_edges(rail, value, start, end, trace.uniform)
+        trace_validation.check_edges(rail, value, start, end, trace.uniform)
     return replace(trace, start_tick=start, end_tick=end, value=value, overload=flags != 0), lost
 
 
@@ -317,15 +319,15 @@ def _stored(batches: Batches, name: str, trace: Trace, meta: Mapping[str, str], 
     for column in ("value", "flags", "start_tick", "end_tick"):
         if column in kinds:
             none = pa.chunked_array([], type=kinds[column])
-            (validation.reals if column == "value" else validation.integers)(none, name, column)
+            (trace_validation.reals if column == "value" else trace_validation.integers)(none, name, column)
     start: Any = Stored(batches, "start_tick")
     end: Any = Stored(batches, "end_tick")
     if trace.uniform:
-        grid = validation.grid_of(meta)
+        grid = trace_validation.grid_of(meta)
         start, end = (GridTicks(grid.t0_tick, grid.period_tick, rows, w) for w in (None, grid.aperture_tick))
     flags = Stored(batches, "flags", marks=True) if "flags" in kinds else Unmarked(rows)
     value = cast(Any, Stored(batches, "value"))
     found = replace(trace, start_tick=start, end_tick=end, value=value, overload=cast(Any, flags))
     few = found.part(0, LOOKED_AT)
-    validation.check_ticks(trace.rail, few.start_tick, few.end_tick, tick_hz)
+    trace_validation.check_ticks(trace.rail, few.start_tick, few.end_tick, tick_hz)
     return found

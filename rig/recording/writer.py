@@ -35,7 +35,8 @@ from rig.recording.readings import Check, Readings
 from rig.recording.records import ErrorRecord
 from rig.recording.rows import ROWS, ReplyRows, json_of
 from rig.recording.tables import TABLES
-from rig.recording.validation import check_sample, rail_from_json
+from rig.recording.trace_validation import rail_from_json
+from rig.recording.validation import check_sample
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
 ROOM = ".room"

@@ -10,7 +10,8 @@ import pytest
 
 from rig.errors import StoreError
 from rig.recording.anonymise import without_identity, without_place, without_places
-from rig.recording.events import IdleWindow, Start, decode, start_of
+from rig.recording.decoding import decode, start_of
+from rig.recording.events import IdleWindow, Start
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
 from tests.support.run_by_hand import start_line, write

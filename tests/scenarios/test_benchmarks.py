@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rig.analysis.benchmark import benchmark_checks
-from rig.recording.events import declared_start
+from rig.recording.decoding import declared_start
 from rig.recording.records import ScenarioRecord
 from rig.types import Benchmark, Workload
 from scenarios.workloads.asc.workload import open_workload as open_asc

@@ -9,7 +9,7 @@ import numpy as np
 
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.timing.activity_signal import inside, merged, touches
-from rig.analysis.timing.timeline import Readings
+from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats
 
 NOISE_RUN = 3

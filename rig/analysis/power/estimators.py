@@ -21,7 +21,8 @@ from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel, baseline
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.meter_clock import Baseline
-from rig.analysis.timing.timeline import Activity, Readings
+from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timeline import Activity
 from rig.types import Floats
 
 MIN_SHARE = 0.5

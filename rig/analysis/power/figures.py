@@ -34,7 +34,8 @@ from rig.analysis.quantity import Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
-from rig.analysis.timing.timeline import Activity, Readings
+from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timeline import Activity
 from rig.analysis.verdict import Check
 
 POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, margin_s, merged, touches
-from rig.analysis.timing.timeline import Readings
+from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Indices
 
 

@@ -9,7 +9,8 @@ from rig.analysis.power.estimators import gaps_without_reading, idle_moved_w
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.unseen_spans import idle_notes
-from rig.analysis.timing.timeline import Activity, Readings
+from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timeline import Activity
 
 
 def instrument_notes(readings: Readings) -> Iterator[str]:

@@ -11,7 +11,8 @@ from rig.analysis.power.estimators import MIN_SHARE, Estimate, TooShort
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.scope import Scope
 from rig.analysis.refusal import Refusal
-from rig.analysis.timing.timeline import Activity, Readings
+from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timeline import Activity
 
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""

@@ -16,7 +16,8 @@ from rig.analysis.power.range_floor import lift_w, lifted
 from rig.analysis.timing.activity_signal import edges_of, inside, mean_signal, merged, touches
 from rig.analysis.timing.placed_rails import AlignedRail
 from rig.analysis.timing.pooling import span_sigma_s
-from rig.analysis.timing.timeline import Activity, Readings
+from rig.analysis.timing.readings import Readings
+from rig.analysis.timing.timeline import Activity
 from rig.types import Bools, Floats, Indices, Rail
 
 DIFFERENCE = 1e-6

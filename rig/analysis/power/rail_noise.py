@@ -9,7 +9,7 @@ from rig.analysis.power.counter import estimate as estimate_counter
 from rig.analysis.power.noise import Noise
 from rig.analysis.power.noise import estimate as estimate_noise
 from rig.analysis.timing.activity_signal import SETTLE_TAU, merged, touches
-from rig.analysis.timing.timeline import Readings
+from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Indices
 
 

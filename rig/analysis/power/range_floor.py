@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from rig.analysis.timing.timeline import Readings
+from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats
 
 MOST = 0.9

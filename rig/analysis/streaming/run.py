@@ -18,7 +18,7 @@ from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, pa
 from rig.analysis.timing.timebase import Timebase, fit_brackets, host_timebase
 from rig.analysis.timing.timeline import activity_of, timebase_of
 from rig.errors import DataError, RigError, StoreError, UsageError
-from rig.recording import validation
+from rig.recording import trace_validation
 from rig.recording.columns import array_of
 from rig.recording.reader import Run
 from rig.types import Floats, Rail
@@ -38,7 +38,7 @@ class RailFile:
     path: Path
     rail: Rail
     clock: str
-    grid: validation.Grid | None
+    grid: trace_validation.Grid | None
     readings: int
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -96,8 +96,8 @@ def _described(path: Path) -> RailFile:
         with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
             schema = reader.schema
         meta = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items()}
-        rail, clock = validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
-        grid = None if "start_tick" in schema.names else validation.grid_of(meta)
+        rail, clock = trace_validation.rail_from_json(json.loads(meta["rail"])), meta["clock"]
+        grid = None if "start_tick" in schema.names else trace_validation.grid_of(meta)
     except RigError:
         raise
     except (pa.ArrowException, EOFError, OSError, KeyError, ValueError, TypeError) as error:

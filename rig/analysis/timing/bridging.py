@@ -14,8 +14,8 @@ import numpy as np
 
 from rig.analysis.timing.consistency import allowed_after_end_s
 from rig.analysis.timing.lost_readings import FARTHEST, FEWEST, MOST_UNLIKE, breaks_in
+from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.spans_in_trace import LEAST_SPANS, NOWHERE, Seen, most_unlike, seen_in
-from rig.analysis.timing.timeline import Readings
 from rig.analysis.verdict import Check
 from rig.recording.reader import Trace
 from rig.types import Floats

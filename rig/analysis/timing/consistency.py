@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.analysis.timing.activity_signal import Edges, edges_of, inside, levelled, mean_signal, merged, touches
-from rig.analysis.timing.timeline import Readings
+from rig.analysis.timing.readings import Readings
 from rig.analysis.verdict import Check
 from rig.types import Floats
 

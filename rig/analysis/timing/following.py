@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.span_edges import Cells, SpanEdges, cells_of, edges_in
 from rig.analysis.timing.spans_in_trace import LEAST_SPANS
-from rig.analysis.timing.timeline import Readings
 from rig.types import Floats
 
 CERTAINTY = 4.0

@@ -15,9 +15,10 @@ import numpy as np
 from rig.analysis.timing.edge_fit import Excess
 from rig.analysis.timing.gpio_alignment import match
 from rig.analysis.timing.gpio_edges import GpioInput, expected, observed, quiet_s
+from rig.analysis.timing.readings import Readings, volts_of
 from rig.analysis.timing.supply import Volts
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, Readings, timebase_of, volts_of
+from rig.analysis.timing.timeline import Activity, timebase_of
 from rig.analysis.timing.trace_alignment import align
 from rig.errors import DataError
 from rig.recording.reader import Run, Trace

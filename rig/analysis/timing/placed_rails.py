@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from rig.analysis.timing.consistency import after_end, displaced
 from rig.analysis.timing.following import Followed, followed
 from rig.analysis.timing.meter_clock import MeterClock, by_edges, by_trace
+from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, Readings, readings_of
+from rig.analysis.timing.timeline import Activity
 from rig.analysis.verdict import Check
 from rig.recording.reader import Trace
 

@@ -16,10 +16,11 @@ import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, in_step, margin_s
 from rig.analysis.timing.range_end import Ends
+from rig.analysis.timing.readings import Pool, Readings, numbers, volts_of
 from rig.analysis.timing.stretches import Seconds, before
 from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, Pool, Readings, numbers, volts_of
+from rig.analysis.timing.timeline import Activity
 from rig.errors import DataError
 from rig.recording.conversion import PLAUSIBLE, to_watts
 from rig.recording.reader import Trace

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU
+from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.spans_in_trace import LEAST_SPANS, Sums
-from rig.analysis.timing.timeline import Readings
 from rig.types import Floats, Indices
 
 MOST_SPANS = 512

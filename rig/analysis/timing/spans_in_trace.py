@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.timing.timeline import Readings
+from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Indices
 
 LEAST_SPANS = 8

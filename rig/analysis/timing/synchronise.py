@@ -23,11 +23,12 @@ from rig.analysis.timing.pooling import (
     thinned,
 )
 from rig.analysis.timing.range_end import apparent_ends
+from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.spans_in_trace import fits
 from rig.analysis.timing.stamped_on_arrival import on_grid
 from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.timing.timeline import Activity, readings_of, timebase_of
+from rig.analysis.timing.timeline import Activity, timebase_of
 from rig.recording.reader import AT_ONCE, Run, Trace
 from rig.types import Floats
 

@@ -20,8 +20,9 @@ from rig.analysis.power.resolution import apparent_step
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.execution_time import busy_times, time_figures
+from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timebase import host_timebase
-from rig.analysis.timing.timeline import Activity, Phase, Readings
+from rig.analysis.timing.timeline import Activity, Phase
 from rig.types import Accuracy, Floats, Rail
 
 CALM = settings(deadline=None, derandomize=True, database=None)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rig.analysis.power.range_floor import floor_bias_w, floor_note, lift_w, lifted
-from rig.analysis.timing.timeline import Readings
+from rig.analysis.timing.readings import Readings
 from rig.types import Conversion, Floats, Rail
 
 N = 20_000

@@ -15,7 +15,7 @@ from rig.analysis.figure_key import FigureKey
 from rig.analysis.result import Result
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
 from rig.analysis.timing.consistency import displaced
-from rig.analysis.timing.timeline import Readings
+from rig.analysis.timing.readings import Readings
 from rig.recording.reader import open_run
 from rig.types import Floats, Rail
 

@@ -1,0 +1,189 @@
+"""Readings are a trace in watts on the run's axis, with what is known of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rig.analysis.timing.range_end import apparent_ends
+from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
+from rig.analysis.timing.timebase import Timebase
+from rig.errors import DataError
+from rig.recording.conversion import PLAUSIBLE, to_watts
+from rig.recording.reader import Trace
+from rig.types import Bools, Floats, Rail
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What stands behind readings of a long trace, each of which is the mean of successive single ones; shapes (n,).
+
+    ``of`` is the number of single readings, ``many`` of those that are numbers, and ``weight`` is the length of these
+    over that of one, which is ``aperture_s``.
+    """
+
+    of: Floats
+    many: Floats
+    weight: Floats
+    aperture_s: float
+
+
+@dataclass(frozen=True)
+class Readings:
+    """One rail in watts on the run's axis, shapes (n,).
+
+    ``ok`` is False where a reading is not a number. ``overload`` is True where a reading is only a lower bound. A
+    reading of a long trace is the mean of successive ones (``pool``); ``period_s`` and ``aperture_s`` are of single
+    ones in any case.
+    """
+
+    rail: Rail
+    start_s: Floats
+    end_s: Floats
+    watts: Floats
+    raw: Floats
+    ok: Bools
+    overload: Bools
+    period_s: float
+    tau_s: float
+    burden_per_w: float = 0.0
+    """For a shunt: p = x - x**2 * burden_per_w, where x is current times supply voltage."""
+    counter: bool = False
+    """Whether each reading is the mean between two values of a counter.
+
+    The errors of these values are then shared with the neighbouring readings.
+    """
+    step_j: float = 0.0
+    """The step of a counter in joules; 0 if it is not stated."""
+    supply: Supply | None = None
+    """For a rail of amperes: the volts that were measured beside it."""
+    floor: Bools | Floats = field(default_factory=lambda: np.zeros(0, bool))
+    """True where a reading is only an upper bound, or the share of single ones that are, shape (n,), or empty."""
+    lifted_w: Floats = field(default_factory=lambda: np.zeros(0))
+    """How far such readings were moved to what they hide on average, shape (n,), or empty."""
+    pool: Pool | None = None
+    """For a long trace: the single readings behind each; None if each stands for itself."""
+
+    @property
+    def aperture_s(self) -> float:
+        """Return the median length of a single reading."""
+        return float(np.median(self.end_s - self.start_s)) if self.pool is None else self.pool.aperture_s
+
+    @property
+    def uneven(self) -> bool:
+        """Return whether readings count by their length: the intervals of a counter, and means of single readings."""
+        return self.counter or self.pool is not None
+
+    @property
+    def many(self) -> Floats:
+        """Return the single readings behind each, shape (n,)."""
+        return np.ones(len(self.watts)) if self.pool is None else self.pool.many
+
+    def count(self, which: Bools) -> int:
+        """Return the number of single readings behind those that are marked, shape (n,)."""
+        return int(np.count_nonzero(which)) if self.pool is None else round(float(self.pool.many[which].sum()))
+
+    def pace(self) -> Floats:
+        """Return the time from each reading to the next in periods, less the single ones behind it but one."""
+        of = 1.0 if self.pool is None else self.pool.of[:-1]
+        return np.asarray(np.diff(self.start_s) / self.period_s - (of - 1.0))
+
+    def shares(self, which: Bools) -> Floats:
+        """Return weights that make the mean of the readings that are marked, shape (n,)."""
+        if self.pool is None:
+            return np.asarray(which / np.count_nonzero(which))
+        return np.asarray(np.where(which, self.pool.many, 0.0) / self.pool.many[which].sum())
+
+    def adjacent(self) -> Bools:
+        """Return which readings follow the one before without a pause, shape (n - 1,)."""
+        return np.asarray(np.diff(self.start_s) < 1.5 * self.period_s)
+
+
+def volts_of(trace: Trace, timebase: Timebase) -> Volts:
+    """Return a trace of volts on the run's axis."""
+    start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
+    start = end if trace.rail.kind == "point" else start
+    over = trace.overload | (trace.value >= trace.rail.range_max if trace.rail.range_max is not None else False)
+    return Volts(trace.rail, start, end, trace.value, numbers(trace.value), over)
+
+
+def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) -> Readings:
+    """Return a trace in watts on the run's axis; a cumulative counter becomes the means between its readings.
+
+    ``volts`` are those of the rail that its conversion names as ``supply_rail``. Raises ``DataError`` for a counter
+    that goes back and for readings that are not in order of time.
+    """
+    rail, c = trace.rail, trace.rail.conversion
+    start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
+    raw, ok, overload = trace.value, numbers(trace.value), trace.overload
+    counter = rail.kind == "cumulative"
+    floor = np.zeros(len(raw), bool)
+    if not counter:
+        ended, floor = apparent_ends(raw).clipped(raw)
+        overload = overload | ended
+    if rail.range_max is not None:
+        overload = overload | (raw >= rail.range_max)
+    if counter:
+        start, end, overload, floor = end[:-1], end[1:], overload[1:], floor[1:]
+        raw, ok = _rate_of(trace, ok, end - start), ok[1:] & ok[:-1]
+    elif rail.kind == "point":
+        start = end
+    _check_order(rail.name, start)
+    if not np.all(lasting := end > start) and np.any(lasting):
+        ok = ok & lasting  # a mean over no time, among others, is none
+    # a counter that is polled has no fixed rate
+    rate_hz = 0.0 if counter else rail.rate_hz
+    period = timebase.rate / rate_hz if rate_hz > 0 else float(np.median(np.diff(start))) if len(start) > 1 else 0.0
+    supply, v = None, None
+    if volts is not None:
+        v, known, over = mean_volts(volts, start, end)
+        ok, overload = ok & known, overload | over
+        v, sag = sagging(volts, v, Volts(rail, start, end, raw, ok, overload))
+        window_s = float(np.median(volts.end_s - volts.start_s))
+        supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm, sag)
+    return Readings(
+        rail=rail,
+        start_s=start,
+        end_s=end,
+        watts=to_watts(raw if ok.all() else np.where(ok, raw, 0.0), c, v),
+        raw=raw,
+        ok=ok,
+        overload=overload,
+        period_s=period,
+        tau_s=rail.filter_tau_s,
+        burden_per_w=c.burden_ohm / c.supply_v**2 if c.unit == "A" and c.supply_v else 0.0,
+        counter=counter,
+        step_j=(rail.resolution or 0.0) if counter else 0.0,
+        supply=supply,
+        floor=floor,
+    )
+
+
+def numbers(values: Floats) -> Bools:
+    """Return which readings are numbers that an instrument can mean; shape (n,)."""
+    return np.asarray(np.abs(values) <= PLAUSIBLE)
+
+
+def _rate_of(trace: Trace, ok: Bools, length_s: Floats) -> Floats:
+    """Mean rate of a counter between its readings, shape (n - 1,)."""
+    held = trace.value[ok]
+    if len(held) > 1 and float(np.max(-np.diff(held))) > 0.5 * float(np.ptp(held)) > 0.0:
+        raise DataError(
+            f"the counter of rail {trace.rail.name} falls back: it wrapped or was reset",
+            field="value",
+            value=trace.rail.name,
+            remedy="Unwrap it before it is written, or record it as means",
+        )
+    rise = np.diff(np.where(ok, trace.value, 0.0))
+    return np.asarray(rise / np.where(length_s > 0, length_s, np.inf))
+
+
+def _check_order(rail: str, start_s: Floats) -> None:
+    if len(start_s) > 1 and np.any(np.diff(start_s) <= 0):
+        raise DataError(
+            f"the readings of rail {rail} do not move forward in time",
+            field="start_tick",
+            value=rail,
+            remedy="Check the trace for wrapped or repeated time stamps",
+        )

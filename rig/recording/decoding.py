@@ -1,0 +1,164 @@
+"""A line of ``events.jsonl`` becomes a struct, or an error that names the line, the field and the value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from rig.errors import DataError, StoreError
+from rig.recording.bounded import check_texts
+from rig.recording.events import (
+    LINES,
+    MOVED,
+    REMEDY,
+    SCHEMA,
+    Brackets,
+    HostGap,
+    IdleWindow,
+    Line,
+    MarkPulses,
+    ReferenceWindows,
+    Start,
+    plain,
+)
+from rig.recording.records import DeviceRecord, WorkloadRecord
+
+T = TypeVar("T")
+
+
+def decode(line: bytes, type_: str, number: int) -> Line | None:
+    """Decode a line to the struct of its type; return None for an unknown type.
+
+    Raises ``StoreError``, which names the line, the field and the value, and ``DataError`` for time that runs
+    backwards.
+    """
+    struct = LINES.get(type_)
+    if struct is None:
+        return None
+    try:
+        if type_ == "start":
+            return start_of(json.loads(line))
+        found = from_json(line, struct)
+    except (ValueError, RecursionError) as error:
+        raise _refused(line, type_, number, error) from error
+    _check_order(found, type_, number)
+    return found
+
+
+def from_json(line: bytes, type_: type[T]) -> T:
+    """Return a line of JSON as a struct.
+
+    Raises ``msgspec.ValidationError`` for a wrong shape, and ``ValueError`` for text that is not JSON.
+    """
+    try:
+        return msgspec.json.decode(line, type=type_)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:  # what Python's json takes for JSON: NaN, half of a surrogate pair
+        return msgspec.convert(json.loads(line), type_)
+
+
+def start_of(document: Mapping[str, Any]) -> Start:
+    """Return a start line from plain JSON.
+
+    Raises ``msgspec.ValidationError``.
+    """
+    check_texts(document)
+    moved = dict(document)
+    for name, record in (("device", DeviceRecord), ("workload", WorkloadRecord)):
+        if isinstance(part := moved.get(name), dict):
+            found = declared(part.get("details"), record)
+            moved[name] = part | {k: v for k, v in found.items() if part.get(k) in (None, {}, [])}
+    return msgspec.convert(moved | {"as_recorded": document}, Start)
+
+
+def declared_start(document: Mapping[str, Any]) -> Start:
+    """Return a start line for the present moment from what drivers, workload and rules declare.
+
+    Raises ``StoreError`` for a value that a line cannot hold.
+    """
+    made = {"schema": SCHEMA, "created_utc": datetime.now(UTC).isoformat(timespec="seconds")}
+    try:
+        return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise StoreError(
+            f"the start line cannot be written: {error}",
+            field="start",
+            value=str(error),
+            remedy="Give plain numbers, texts, lists and objects in what a driver or workload declares",
+        ) from error
+
+
+def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
+    """Check and return what an importer declares for the figures of the recording program.
+
+    Raises ``DataError``.
+    """
+    try:
+        return msgspec.convert(dict(given), ReferenceWindows)
+    except ValueError as error:
+        raise _refused(msgspec.json.encode(given), "peer", None, error) from error
+
+
+def declared(details: object, record: type[DeviceRecord | WorkloadRecord]) -> dict[str, Any]:
+    """Return the values in ``details`` that have a field of their own.
+
+    Older recordings and drivers have them in ``details``.
+    """
+    if not isinstance(details, Mapping):
+        return {}
+    found: dict[str, Any] = {}
+    given = dict(details)
+    if record is DeviceRecord:
+        given = {"schedule_depends_on_budget": given.get("schedule_depends_on_budget"), "algorithm": given}
+    for f in msgspec.structs.fields(record):
+        if f.name in MOVED and given.get(f.name) is not None:
+            try:
+                found[f.name] = msgspec.to_builtins(msgspec.convert(given[f.name], f.type))
+            except msgspec.ValidationError:
+                continue  # another driver's or workload's own meaning of the name
+    return found
+
+
+def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> StoreError | DataError:
+    """The error for a line that does not decode: what is missing, or the field and its value."""
+    kind = DataError if type_ == "peer" else StoreError
+    at = f"the {type_} line" + ("" if number is None else f" (line {number + 1} of events.jsonl)")
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return kind(f"{at} is not JSON", field=type_, value=number, remedy=REMEDY)
+    required = [f.name for f in msgspec.structs.fields(LINES[type_]) if f.required]
+    if missing := [name for name in required if name not in document]:
+        return kind(f"{at} lacks {', '.join(missing)}", field=type_, value=missing, remedy=REMEDY)
+    what, _, where = str(error).partition(" - at ")
+    path = re.search(r"\$\.?([^`]*)", where)
+    field, value = path[1] if path else "", document
+    for step in re.findall(r"\w+", field):
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
+    shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
+    return kind(f"{field or 'a field'} of {at} is {shown}: {what}", field=field, value=value, remedy=REMEDY)
+
+
+def _check_order(found: Line, type_: str, number: int) -> None:
+    """Refuse a stretch of time that ends before it begins. Raises ``DataError``."""
+    if isinstance(found, IdleWindow | HostGap):
+        pairs: Sequence[Sequence[int]] = [(found.on_ns, found.off_ns)]
+    else:
+        pairs = found.rows if isinstance(found, Brackets) else found.spans if isinstance(found, MarkPulses) else ()
+    for row in pairs:
+        if row[-1] < row[0]:
+            raise DataError(
+                f"line {number + 1} ({type_}) ends before it begins",
+                field=type_,
+                value=row[-1] - row[0],
+                remedy="Check the clock that stamped it",
+            )
