@@ -1,6 +1,6 @@
 """Do stated intervals hold the truth on benches of every kind that labs have?
 
-The kinds are those of ``fixtures.worlds.lab_kinds`` and ``fixtures.worlds.more_lab_kinds``.
+The kinds are those of ``lab_kinds``, ``more_lab_kinds`` and ``field_kinds`` in ``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import beta
 
+from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
@@ -30,7 +31,7 @@ from rig.errors import RigError
 from rig.recording.reader import open_run
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
-KINDS = FIRST_KINDS | MORE_KINDS
+KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""
