@@ -231,12 +231,12 @@ def accuracy(run: Run) -> Figures:
 
 
 def answered(output: str) -> Any:
-    """What an output answers: its field ``label`` if it is an object, else the output itself; None if it is no JSON."""
+    """What an output answers: its field ``label`` if it has one, else the output itself; None if it is no JSON."""
     try:
         value = json.loads(output)
     except (ValueError, RecursionError):
         return None
-    return value.get("label") if isinstance(value, dict) else value
+    return value["label"] if isinstance(value, dict) and "label" in value else value
 
 
 def solving(run: Run) -> tuple[Figures, list[str]]:

@@ -64,7 +64,8 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]
     labels = set(column(run.tables["samples"], "label")) - {None}
     if labels:
         told = [answered(i.output) for i in asked if i.output is not None]
-        odd = sum(not isinstance(a, str) or a not in (labels | classes_of(run)) for a in told)
+        odd = sum(a is not None and not (isinstance(a, str) and a in labels | classes_of(run)) for a in told)
+        odd = odd if any(a is not None for a in told) else len(told)  # no answer is wrong, unless there is no other
         yield _rule(run, "answers that are no label of the workload", f"{odd} of {len(told)}", 0, odd == 0)
     yield _rule(run, "gaps in which the host did not run", gaps, 0, gaps == 0)
     if values["hardware_only"]:

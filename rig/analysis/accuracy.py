@@ -40,18 +40,19 @@ def accuracy_figures(run: Run) -> Figures:
 
 
 def answer_checks(run: Run) -> Iterator[Check]:
-    """Yield a failed check if answers are outside the labels of the workload; no answer (null) is only wrong.
+    """Yield a failed check if answers are outside the labels of the workload.
 
-    Labels are texts. Which ones there are is known where the workload declares its ``classes``.
+    Its labels are those of its samples and those in its ``classes``. No answer (null) is only wrong, unless there is
+    no other.
     """
-    asked = list(_answers(run))
+    told = [answer for _, _, answer in _answers(run)]
     declared = run.start.workload.details.get("classes")
-    known = {label for _, label, _ in asked}
-    if isinstance(declared, list):
-        known |= {str(name) for name in declared}
-    odd = [a for _, _, a in asked if a is not None and not (isinstance(a, str) and (a in known or declared is None))]
+    known = {label for label in run.samples["label"].to_pylist() if label is not None}
+    known |= {name for name in declared if isinstance(name, str)} if isinstance(declared, list) else set()
+    odd = [a for a in told if a is not None and not (isinstance(a, str) and a in known)]
+    odd = odd if any(a is not None for a in told) else told
     if odd:
-        found = f"{len(odd)} of {len(asked)}, such as {json.dumps(odd[0])[:60]}"
+        found = f"{len(odd)} of {len(told)}, such as {json.dumps(odd[0])[:60]}"
         yield Check("answers that are no label of the workload", found, "0", False)
 
 
@@ -81,10 +82,10 @@ def _answers(run: Run) -> Iterator[Answer]:
     for row in rows:
         label = labels.get(row["sample_id"])
         if label is not None and row["output"] is not None and not row["warmup"] and row["issue"] in decided:
-            yield row["sample_id"], label, answer_of(row["output"])
+            yield row["sample_id"], label, _answer_of(row["output"])
 
 
-def answer_of(output: str) -> object:
-    """Return the answer in an output: the value of ``label`` if the output is an object, otherwise the whole output."""
+def _answer_of(output: str) -> object:
+    """Return the answer in an output: the value of ``label`` if the output is an object with it, else the output."""
     found = json.loads(output)
-    return found.get("label") if isinstance(found, dict) else found
+    return found["label"] if isinstance(found, dict) and "label" in found else found

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rig.analysis.accuracy import answer_of
 from rig.recording.events import Note
 from rig.recording.reader import Run, Trace
 
@@ -15,7 +14,7 @@ BLOCK = 1 << 16
 
 def remarks_of(run: Run) -> list[str]:
     """Return every note on a recording."""
-    return [*_origin(run), *_end(run), *_phases(run), *_labels(run), *_traces(run)]
+    return [*_origin(run), *_end(run), *_phases(run), *_traces(run)]
 
 
 def _origin(run: Run) -> Iterator[str]:
@@ -38,13 +37,6 @@ def _phases(run: Run) -> Iterator[str]:
     found = {p for p in run.replies["phase"].unique().to_pylist() if p is not None}
     if declared and (other := sorted(found - set(declared))):
         yield f"The device declares the phases {', '.join(declared)} and also ran {', '.join(other)}"
-
-
-def _labels(run: Run) -> Iterator[str]:
-    labels = {label for label in run.samples["label"].to_pylist() if label is not None}
-    answers = [answer_of(output) for output in run.replies["output"].drop_null().to_pylist()]
-    if labels and answers and not any(isinstance(a, str) and a in labels for a in answers):
-        yield f"No output is a label of the workload, such as {min(labels)!r}; the first output was {answers[0]!r}"
 
 
 def _constant(trace: Trace) -> bool:

@@ -82,7 +82,11 @@ def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
     ("outputs", "classes", "said"),
     [
         (["x", "x", "x", "y"], None, []),
-        (["x", "z", "x", "y"], None, []),
+        (["x", "z", "x", "y"], None, ['1 of 4, such as "z"']),
+        (["x\n", "y\n"], None, ['2 of 2, such as "x\\n"']),
+        (["x", {"lable": "y"}], None, ['1 of 2, such as {"lable": "y"}']),
+        (["x", {"label": None}], None, []),
+        ([None, {"label": None}], None, ["2 of 2, such as null"]),
         (["x", "z", None, "y"], ["x", "y", "z"], []),
         (["x", "w", "x", "w"], ["x", "y", "z"], ['2 of 4, such as "w"']),
         (["x", 1, "x", "y"], None, ["1 of 4, such as 1"]),
