@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import inspect
 import math
+import traceback
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rig.errors import RigError, SetupError, UnknownNameError, UsageError, closest, refused
@@ -84,8 +86,17 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
         raise
     except (Exception, SystemExit) as error:
         what = f"{_called(factory)} failed: {type(error).__name__}: {error}"
-        remedy = "Check its cable, its port and its files, or correct the driver"
-        raise SetupError(what, value=repr(error), remedy=remedy) from error
+        raise SetupError(what, field=_called(factory), value=repr(error), remedy=_mend(error)) from error
+
+
+def _mend(error: BaseException) -> str:
+    """What to do about an error that a factory raised: about the file that it names, the hardware, or its code."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"Check that {error.filename} is there, and that it may be read and written"
+    if isinstance(error, OSError):
+        return "Check its cable and its port"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"Correct it or its options: {Path(last.filename).name}, line {last.lineno}"
 
 
 def plain_hint(hint: Any) -> bool:

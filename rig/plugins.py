@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
@@ -46,7 +47,7 @@ def load(group: str, name: str) -> Factory:
     known = registered(group)
     found = [entry for entry in known if entry.name == name]
     if not found:
-        raise UnknownNameError(group.removesuffix("s"), name, [*(e.name for e in known), "./file.py:function"])
+        raise unknown(group.removesuffix("s"), name, (e.name for e in known))
     kind, entry = group.removesuffix("s"), found[0]
     if len(found) > 1:
         what = f"{kind} {name!r} is registered by {' and '.join(sorted({owner(e) for e in found}))}"
@@ -62,6 +63,23 @@ def load(group: str, name: str) -> Factory:
         raise _broken(kind, entry, error) from error
     except (Exception, SystemExit) as error:
         raise _broken(kind, entry, error) from error
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not registered; of a file of one's own, it lists the functions, and runs none."""
+    if not name.endswith(".py"):
+        return UnknownNameError(kind, name, [*known, "./file.py:function"])
+    try:
+        body = ast.parse(Path(name).read_bytes()).body
+    except (OSError, ValueError, SyntaxError) as error:
+        what = f"{kind} {name!r} cannot be read: {type(error).__name__}: {error}"
+        return UsageError(what, field=kind, value=name, remedy="Write path/to/file.py:function")
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    functions = [node.name for node in body if isinstance(node, kinds) and not node.name.startswith("_")]
+    remedy = (
+        f"Write {name}:{functions[0] if len(functions) == 1 else 'FUNCTION'}; it has {', '.join(functions) or 'none'}"
+    )
+    return UsageError(f"{kind} {name!r} names a file and no function", field=kind, value=name, remedy=remedy)
 
 
 def _check_ours(package: str) -> None:

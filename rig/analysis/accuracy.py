@@ -82,10 +82,9 @@ def _answers(run: Run) -> Iterator[Answer]:
     for row in rows:
         label = labels.get(row["sample_id"])
         if label is not None and row["output"] is not None and not row["warmup"] and row["issue"] in decided:
-            yield row["sample_id"], label, _answer_of(row["output"])
+            yield row["sample_id"], label, answer_in(json.loads(row["output"]))
 
 
-def _answer_of(output: str) -> object:
+def answer_in(output: object) -> object:
     """Return the answer in an output: the value of ``label`` if the output is an object with it, else the output."""
-    found = json.loads(output)
-    return found["label"] if isinstance(found, dict) and "label" in found else found
+    return output["label"] if isinstance(output, dict) and "label" in output else output

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from rig.bench.check import Entry, driver_name, factory_of, places_of, problems_of, texts_of
 from rig.bench.read import FILE, BenchFile, DeviceEntry, MeterEntry, Problem, lab_of, read
-from rig.errors import MissingExtraError, UnknownNameError, UsageError, refused
+from rig.errors import MissingExtraError, UsageError, refused
 from rig.factories import options_of
-from rig.plugins import names
+from rig.plugins import names, unknown
 from rig.recording.bounded import read_bounded
 
 __all__ = [
@@ -38,6 +38,8 @@ class Chosen:
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Where in the file the options of each taker stand."""
+    rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The rails that the file names for each meter, by taker."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -85,6 +87,11 @@ def request_of(
     Raises ``DataError`` with file and line for a problem, ``UsageError`` for a meter that sees another device.
     """
     if path is None:
+        for kind, name in (("device", device), *(("meter", meter) for meter in meters)):
+            if name != "none" and ".py" not in name and name not in names(f"{kind}s"):
+                error = unknown(kind, name, names(f"{kind}s"))
+                error.remedy += f". There is no bench file here; `rig init` writes {FILE}"
+                raise error
         return Chosen(device, tuple(meters), tuple(options))
     bench, problems = read(path, trust)
     problems += _shadows(bench)
@@ -106,6 +113,7 @@ def request_of(
         (*texts, *(_addressed(text, slots, entries) for text in options)),
         _artifacts(bench, list(entries.values())),
         {slots[n]: places_of(bench, entry) for n, entry in entries.items()},
+        {slots[n]: entry.rails for n, entry in entries.items() if isinstance(entry, MeterEntry)},
     )
 
 
@@ -145,7 +153,10 @@ def _check_known(bench: BenchFile, kind: str, name: str) -> None:
     own = bench.devices if kind == "device" else bench.meters
     drivers = names(f"{kind}s")
     if name not in own and name not in drivers and ".py:" not in name:
-        raise UnknownNameError(kind, name, list(dict.fromkeys([*own, *drivers, "./file.py:function"])))
+        error = unknown(kind, name, dict.fromkeys([*own, *drivers]))
+        there = ", ".join(own) or f"none yet: complete a [{kind}s.NAME] there"
+        error.remedy += f". {kind.capitalize()}s in {bench.path}: {there}"
+        raise error
 
 
 def _check_wiring(bench: BenchFile, device: str, meters: Sequence[str]) -> None:

@@ -71,13 +71,18 @@ def _lines(what: str, kept: Sequence[str], failures: Sequence[RuleFailure]) -> l
 
 def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable[[], tuple[str, ...]]]]:
     """What is checked, and how. The device comes last, because its check closes it."""
+    from rig.conformance.declared import answers_of
     from rig.conformance.device import check_device
     from rig.conformance.meter import check_meter
-    from rig.conformance.workload import check_workload
+    from rig.conformance.workload import check_workload, labels_of
 
     bench = setup.bench
-    yield f"workload {request.workload}", partial(check_workload, setup.workload)
+    yield (
+        f"workload {request.workload}",
+        partial(check_workload, setup.workload, answers=answers_of(bench.device.info())),
+    )
     for meter in bench.meters:
         yield f"meter {meter.info().name}", partial(check_meter, meter, clock=bench.clock)
     samples = list(islice(setup.workload.samples, SAMPLES))
-    yield f"device {request.device}", partial(check_device, bench.device, samples, clock=bench.clock)
+    labels = labels_of(setup.workload)
+    yield f"device {request.device}", partial(check_device, bench.device, samples, clock=bench.clock, labels=labels)

@@ -6,9 +6,10 @@ import argparse
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError
 from rig.terminal import say, say_json
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ):  # before numpy is loaded: more threads add in another order, to other last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
     try:
-        args = parser(given[0] if given else "").parse_args(given)
+        args = _parsed(given)
         return int(args.run(args))
     except RigError as error:
         return _failed(error, "--json" in given)
@@ -68,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser(command: str = "") -> argparse.ArgumentParser:
     """The argument parser of every command. Only ``command`` is imported, and only its arguments are declared."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="rig", description="Measure latency, power and energy of neuromorphic systems, and state the uncertainty."
     )
     top.add_argument("--version", action="version", version=_version() if command == "--version" else "")
@@ -80,8 +81,37 @@ def parser(command: str = "") -> argparse.ArgumentParser:
         if name == command:
             body = importlib.import_module(module) if name in COMMANDS else _loaded(name)
             body.add_arguments(own)
-            own.set_defaults(run=body.run)
+            own.set_defaults(run=body.run, parser=own)
     return top
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, without the list of everything."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with the exit code 2."""
+        from rig.errors import closest
+
+        said = message
+        if found := re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message, re.DOTALL):
+            said = f"{found[1]} is {found[3]}. Give {'a whole number' if found[2] == 'int' else 'a number'}"
+        elif found := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL):
+            known = [name.strip("' ") for name in found[3].split(",")]
+            said = f"unknown {found[1]} {found[2]!r}. {closest(found[2], known)}"
+        end = "" if said.endswith(("?", ".")) else "."
+        self.exit(2, f"{self.prog}: {said}{end} `{self.prog} --help` shows what it takes\n")
+
+
+def _parsed(given: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command; one that it does not take is answered with the nearest ones."""
+    from rig.errors import closest
+
+    args, unknown = parser(given[0] if given else "").parse_known_args(given)
+    if unknown:
+        own: _Parser = args.parser
+        near = closest(unknown[0].partition("=")[0], own._option_string_actions, " ")
+        own.error(f"{unknown[0]} is no argument of it. {near}".strip())
+    return args
 
 
 def _registered() -> dict[str, tuple[str, str]]:

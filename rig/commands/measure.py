@@ -148,6 +148,7 @@ def bench_request(args: argparse.Namespace) -> Request:
         options=chosen.options,
         artifacts=chosen.artifacts,
         places=chosen.places,
+        rails=chosen.rails,
         exclusive=True,
         scenario=args.scenario,
         workload=workload_for(args.scenario, args.workload),

@@ -41,7 +41,9 @@ def show(found: Report, as_json: bool, verbose: bool = False, allow_invalid: boo
         digest = found.result.session_digest or found.result.run_digest
         say(f"{kind:7} {found.path}", f"digest  {digest}", f"report  {found.folder / 'report.html'}")
     if found.unfinished and not as_json:
-        say(f"next    rig measure --resume {found.path}")
+        from rig.session.book import go_on
+
+        say(f"next    {go_on(found.path)}")
     if found.power_refused:
         return MeasurementRefusedError.exit_code
     return InvalidResultError.exit_code if found.invalid and not allow_invalid else 0

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
+from rig.analysis.accuracy import answer_in
 from rig.conformance.meter import check_meter
 from rig.conformance.rule_failures import (
     Checks,
@@ -56,12 +57,18 @@ _STILL_POLLS = 1000
 
 
 def check_device(
-    device: Device, samples: Sequence[Sample], *, clock: Clock | None = None, prompt_s: float = 0.1
+    device: Device,
+    samples: Sequence[Sample],
+    *,
+    clock: Clock | None = None,
+    prompt_s: float = 0.1,
+    labels: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Call every method of an opened device, and close it. The device must be able to complete ``samples``.
 
     ``clock`` is the host's unless the device lives in a simulated bench. ``prompt_s`` is how long a call may take
-    that must not wait. Raises ``ConformanceError``.
+    that must not wait. ``labels`` are the right answers that there are, where they are known. Raises
+    ``ConformanceError``.
 
     Example::
 
@@ -73,12 +80,12 @@ def check_device(
     """
     if not samples:
         raise UsageError("no samples to check the device with", field="samples", value=0, remedy="Give one or more")
-    c = Checks(clock or HostClock(), prompt_s)
+    c = Checks(clock or HostClock(), prompt_s, "device")
     if not c.complete(device, "info", "stage", "submit", "poll", "close"):
         return c.verdict()
     with c.calling("info()"):
-        run = _DeviceRun(c, device, device.info())
-        if _device_info(c, run.info, device.info()):
+        run = _DeviceRun(c, device, c.call("info()", device.info), tuple(labels))
+        if device_info_rules(c, run.info, device.info()):
             _use(run, samples)
     close(c, device)
     return c.verdict()
@@ -94,8 +101,12 @@ class _DeviceRun:
     c: Checks
     device: Device
     info: DeviceInfo
+    labels: tuple[str, ...] = ()
     last_on: int | None = None
     lengths: dict[str, int] = field(default_factory=dict)
+    silent: bool = False
+    """Whether it left a sample without an answer; then it is asked nothing more."""
+    answers: list[object] = field(default_factory=list)
 
     def stamp(self) -> Bracket | None:
         """The device's clock now; None where it cannot be read."""
@@ -109,6 +120,8 @@ def _use(run: _DeviceRun, samples: Sequence[Sample]) -> None:
     c, device = run.c, run.device
     with c.calling("stage(), submit() and poll()"):
         _singles(run, samples)
+    if run.silent:
+        return
     if isinstance(device, Repeats) and run.lengths:
         with c.calling("submit_repeated()"):
             _repeats(run, device, samples[0])
@@ -117,7 +130,7 @@ def _use(run: _DeviceRun, samples: Sequence[Sample]) -> None:
             _pulse(run, device)
 
 
-def _device_info(c: Checks, info: DeviceInfo, again: DeviceInfo) -> bool:
+def device_info_rules(c: Checks, info: DeviceInfo, again: DeviceInfo) -> bool:
     """Check the info of a device; return whether the other checks can go on."""
     identity(c, info, again)
     phases, batch, timeout_s = info.phases, info.max_batch, info.timeout_s
@@ -138,10 +151,19 @@ def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
     size = run.info.max_batch
     batches = [list(samples[k : k + size]) for k in range(0, len(samples), size)]
     for batch in [*batches, [samples[0]]]:
-        run.device.stage(batch)
+        run.c.call("stage()", partial(run.device.stage, batch))
         replies = _exchange(run, batch, partial(run.device.submit, batch, None), 1)
+        if run.silent:
+            return
+        run.answers += [answer_in(reply.output) for reply in replies]
         for phase, ticks in (_lengths(replies[0]) if replies else {}).items():
             run.lengths[phase] = min(ticks, run.lengths.get(phase, ticks))
+    if run.labels:
+        told = [answer for answer in run.answers if answer is not None]
+        odd = [answer for answer in told if not (isinstance(answer, str) and answer in run.labels)]
+        found = repr(odd[0]) if odd else f"null, {len(run.answers)} times"
+        asked = f"one of {', '.join(run.labels)}, or null for a sample without an answer"
+        run.c.rule("reply.label", bool(told) and not odd, found, asked)
 
 
 def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
@@ -197,6 +219,11 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
     replies += c.promptly("poll.returns", lambda: run.device.poll(1e-3), 1e-3)
     after = run.stamp()
     issued, completed = sorted(s.id for s in batch), sorted(str(r.sample_id) for r in replies)
+    lacking = [name for name in issued if name not in completed]
+    run.silent = bool(lacking)
+    found = f"no answer to {', '.join(lacking)} within {timeout_s:g} s of submit()"
+    asked = "an answer in the timeout_s that info() declares; declare a short one to be told sooner"
+    c.rule("replies.in_time", not lacking, found, asked)
     c.rule("replies.once", completed == issued, f"replies to {completed}", f"one reply to each of {issued}")
     for reply in replies:
         _reply(run, reply, before, after)

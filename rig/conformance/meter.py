@@ -30,12 +30,12 @@ def check_meter(
 
         rig.check_meter(open_meter(HostClock()), seconds=0.5)
     """
-    c = Checks(clock or HostClock(), prompt_s)
+    c = Checks(clock or HostClock(), prompt_s, "meter")
     if not c.complete(meter, "info", "start", "read", "stop", "close"):
         return c.verdict()
     with c.calling("info()"):
-        info = meter.info()
-        if _meter_info(c, info, meter.info()):
+        info = c.call("info()", meter.info)
+        if meter_info_rules(c, info, meter.info()):
             slowest = min((r.rate_hz for r in info.rails if r.rate_hz > 0 and r.kind != "edges"), default=0.0)
             _use(c, meter, info, seconds or max(0.5, 20.0 / slowest if slowest else 0.0))
     close(c, meter)
@@ -51,7 +51,7 @@ def _use(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
         c.rule("start.again", error is None, found, "a stopped meter that can be started again")
 
 
-def _meter_info(c: Checks, info: MeterInfo, again: MeterInfo) -> bool:
+def meter_info_rules(c: Checks, info: MeterInfo, again: MeterInfo) -> bool:
     """Check the info of a meter; return whether the other checks can go on."""
     identity(c, info, again)
     names = [rail.name for rail in info.rails]
@@ -81,7 +81,7 @@ def _rail_info(c: Checks, rail: Rail) -> None:
 def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
     """Sample for a while and drain; check every chunk and the number of readings."""
     before_ns = c.clock.now_ns()
-    bracket = meter.start()
+    bracket = c.call("start()", meter.start)
     started_ns = c.clock.now_ns()
     ordered = before_ns <= bracket.before_ns <= bracket.after_ns <= started_ns
     found = f"{bracket.before_ns} to {bracket.after_ns}, called from {before_ns} to {started_ns}"
@@ -93,7 +93,7 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
         chunks += c.promptly("read.returns", meter.read)
     last = read_timer(c, meter) if isinstance(meter, Clocked) else None
     stopping_ns = c.clock.now_ns()
-    chunks += meter.stop()
+    chunks += c.call("stop()", meter.stop)
     longest_s = (c.clock.now_ns() - before_ns) * 1e-9
     for rail in info.rails:
         own = [chunk for chunk in chunks if chunk.rail == rail.name]

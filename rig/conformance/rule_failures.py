@@ -11,17 +11,21 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
+from rig.engine.clock import HostClock
+from rig.engine.watchdog import PATIENCE_S, SIMULATED_S, Watch
 from rig.errors import ConformanceError, RuleFailure
 from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo, Mode
 
 _T = TypeVar("_T")
+HANGS_S = 10.0
+"""A call that must not wait hangs if it has not returned after so long."""
 
 
 class Checks:
     """Collects the first failure of each rule."""
 
-    def __init__(self, clock: Clock, prompt_s: float) -> None:
-        self.clock, self.prompt_s = clock, prompt_s
+    def __init__(self, clock: Clock, prompt_s: float, kind: str = "driver") -> None:
+        self.clock, self.prompt_s, self.kind = clock, prompt_s, kind
         self.name = "?"
         self._checked: dict[str, RuleFailure | None] = {}
 
@@ -41,11 +45,23 @@ class Checks:
     def promptly(self, rule: str, call: Callable[[], _T], waits_s: float = 0.0) -> _T:
         """Return the call's value; a call that takes too long is a failure."""
         before_ns = self.clock.now_ns()
-        value = call()
+        value = self.call(f"{rule.partition('.')[0]}()", call)
         took_s = (self.clock.now_ns() - before_ns) * 1e-9
         limit_s = waits_s + self.prompt_s
         self.rule(rule, took_s <= limit_s, f"a call that took {took_s:.3g} s", f"{limit_s:.3g} s at most")
         return value
+
+    def call(self, name: str, call: Callable[[], _T]) -> _T:
+        """Return the call's value. One that hangs is left, by an error that names it."""
+        known = name.partition("(")[0] in PATIENCE_S
+        patience_s = None if known else HANGS_S if isinstance(self.clock, HostClock) else SIMULATED_S
+        watch = Watch(patience_s)
+        with watch.watching(lambda error: None):
+            watch.call = f"{name} of {self.kind} {self.name}"
+            try:
+                return call()
+            finally:
+                watch.call = None
 
     @contextmanager
     def calling(self, what: str) -> Iterator[None]:

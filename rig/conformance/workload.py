@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -11,14 +12,18 @@ from rig.conformance.rule_failures import Checks, raised
 from rig.engine.clock import HostClock
 from rig.engine.record import check_ids
 from rig.errors import RigError
-from rig.session.setup import ATTRIBUTES
 from rig.types import Sample, Workload
 
+ATTRIBUTES = ("name", "task", "version", "digest_sha256", "samples", "details")
+"""What a workload must have."""
 LOOKED_AT = 20
 
 
-def check_workload(workload: Workload) -> tuple[str, ...]:
-    """Check what a workload declares, and its first samples. Raises ``ConformanceError``.
+def check_workload(workload: Workload, *, answers: Iterable[str] = (), looked_at: int = LOOKED_AT) -> tuple[str, ...]:
+    """Check what a workload declares, and its samples. Raises ``ConformanceError``.
+
+    ``answers`` are the labels that the device gives, where they are known. Of samples that are not held in memory, the
+    first ``looked_at`` are checked.
 
     Example, of the workload in ``examples/my_workload.py``::
 
@@ -34,7 +39,8 @@ def check_workload(workload: Workload) -> tuple[str, ...]:
         c.name = str(workload.name)
         with c.calling("name, details and samples"):
             _declared(c, workload)
-            _samples(c, workload)
+            if _samples(c, workload, looked_at):
+                _labels(c, workload, list(answers))
     return c.verdict()
 
 
@@ -48,21 +54,40 @@ def _declared(c: Checks, workload: Workload) -> None:
     c.rule("workload.details", error is None, f"{error}", "a mapping that JSON can hold, no NaN")
 
 
-def _samples(c: Checks, workload: Workload) -> None:
+def labels_of(workload: Workload) -> list[str]:
+    """The right answers that there are: the declared classes, and the labels of samples that are held in memory."""
+    held = workload.samples if isinstance(workload.samples, list | tuple) else ()
+    declared = workload.details.get("classes")
+    found = {sample.label for sample in held} | set(declared if isinstance(declared, list | tuple) else ())
+    return sorted(label for label in found if isinstance(label, str))
+
+
+def _labels(c: Checks, workload: Workload, answers: list[str]) -> None:
+    known = labels_of(workload)
+    if answers and known:
+        foreign = [label for label in known if label not in answers]
+        asked = f"labels that the device can answer, of {', '.join(answers)}: rename those of the one or the other"
+        c.rule("workload.labels", not foreign, ", ".join(foreign), asked)
+
+
+def _samples(c: Checks, workload: Workload, looked_at: int) -> bool:
+    """Check the samples; return whether they are samples."""
     samples = workload.samples
     if not c.rule("samples.count", len(samples) > 0, "none", "one sample or more"):
-        return
-    for k in range(min(len(samples), LOOKED_AT)):
-        sample = samples[k]
+        return False
+    first = samples[0]
+    for k in range(len(samples) if isinstance(samples, list | tuple) else min(len(samples), looked_at)):
+        sample = samples[k] if k else first
         if not c.rule("samples.type", isinstance(sample, Sample), f"a {type(sample).__name__}", "a rig.Sample"):
-            return
+            return False
         _sample(c, sample)
     error = raised(lambda: check_ids(workload))
     c.rule("samples.ids", error is None, error.message if isinstance(error, RigError) else f"{error}", "unique ids")
-    once, again = samples[0], samples[0]
+    once, again = first, samples[0]
     payloads = (np.asarray(once.payload).tobytes(), np.asarray(again.payload).tobytes())
     same = once.id == again.id and once.label == again.label and payloads[0] == payloads[1]
     c.rule("samples.steady", same, "another first sample the second time", "the same each time")
+    return True
 
 
 def _sample(c: Checks, sample: Sample) -> None:

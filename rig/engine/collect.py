@@ -64,6 +64,7 @@ def collect(
         recorder.stop(caught)
         raise
     watch.timeout_s = info.timeout_s
+    watch.remedy += "; what was recorded until now is kept (`rig report`)"
     acquisition = Acquisition(bench, recorder, info, progress, watch)
     dispatcher = Dispatcher(acquisition)
     owners = Owners(steps, workload, (bench.device, *bench.meters))

@@ -19,12 +19,15 @@ def workload(
     name: str,
     task: str = "classification",
     version: str = "1",
+    classes: Iterable[str] = (),
     details: Mapping[str, Any] | None = None,
 ) -> SampleSet:
     """Return a workload of these samples, with a digest of all that is streamed and scored.
 
     The digest covers order, ids, labels, rates, durations, and the dtype, shape and bytes of each payload. Change
-    ``version`` when the meaning of the samples changes. Raises ``UsageError`` for what is not a ``Sample``.
+    ``version`` when the meaning of the samples changes. The labels of the samples are declared as its ``classes``, with
+    those given; an answer outside them makes a run INVALID. Raises ``UsageError`` for what is not a ``Sample``, and for
+    a label that is no text.
 
     Example::
 
@@ -40,6 +43,9 @@ def workload(
     for sample in held:
         if not isinstance(sample, Sample):
             raise unfit("samples", type(sample).__name__, "is not a rig.Sample", "Make one: rig.Sample(id, payload)")
+        if not isinstance(sample.label, str | None):
+            remedy = f"Give a text, such as label={str(sample.label)!r}, or None where there is no right answer"
+            raise unfit("label", sample.label, f"of sample {sample.id} is not a text", remedy)
         payload = np.ascontiguousarray(sample.payload)
         head = [
             sample.id, sample.label, sample.target_cost, sample.duration_s, sample.rate_hz, sample.inferences,
@@ -47,4 +53,6 @@ def workload(
             payload.dtype.str, payload.shape,
         ]  # fmt: skip
         digest.update(json.dumps(head).encode() + payload.tobytes())
-    return SampleSet(name, task, version, digest.hexdigest(), held, dict(details or {}))
+    labels = sorted({sample.label for sample in held if sample.label is not None} | set(classes))
+    declared = {"classes": labels} if labels else {}
+    return SampleSet(name, task, version, digest.hexdigest(), held, {**declared, **(details or {})})

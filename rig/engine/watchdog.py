@@ -58,6 +58,8 @@ class Watch:
         self.times = 1
         """How often the device repeats a sample by itself."""
         self.timeout_s = DEFAULT_TIMEOUT_S
+        self.remedy = "Check its power and link, and its driver"
+        """What the error of a call that does not return asks for."""
         self.gaps_ns: list[tuple[int, int]] = []
         """When the process was stopped: its last sign of life before, and its first after (host ns)."""
         self._count = 0
@@ -123,11 +125,11 @@ class Watch:
                 say(f"rig: waiting for {now[0]}, up to {allowed_s:g} s", error=True)
             if lasted_s > allowed_s and not interrupted:
                 interrupted = self.hung = True
-                self._error = _unreturned(str(now[0]), lasted_s)
+                self._error = self._unreturned(str(now[0]), lasted_s)
                 if main is not None and hasattr(signal, "pthread_kill"):
                     signal.pthread_kill(main, signal.SIGUSR1)
             elif lasted_s > allowed_s + self._grace_s:
-                self._end(_unreturned(str(now[0]), lasted_s), give_up)
+                self._end(self._unreturned(str(now[0]), lasted_s), give_up)
 
     def _now_in(self) -> tuple[str | None, int, int]:
         return self.call, self._count, self.issued()
@@ -140,6 +142,11 @@ class Watch:
             return AFTER_S
         name = call.partition("(")[0]
         return patience_of(name, self.timeout_s) if name in PATIENCE_S else self.timeout_s * self.times + MORE_S
+
+    def _unreturned(self, call: str, lasted_s: float) -> RigError:
+        kind = MeterSilentError if " of meter" in call else DeviceTimeoutError
+        what = f"{call} has not returned for {lasted_s:.1f} s"
+        return kind(what, field=call, value=lasted_s, remedy=self.remedy)
 
     def _end(self, error: RigError, give_up: Callable[[RigError], object]) -> None:
         with suppress(Exception):
@@ -154,16 +161,6 @@ def _started(thread: threading.Thread) -> None:
         thread.start()
     except RuntimeError as error:
         raise MemoryError(str(error)) from error
-
-
-def _unreturned(call: str, lasted_s: float) -> RigError:
-    kind = MeterSilentError if " of meter" in call else DeviceTimeoutError
-    return kind(
-        f"{call} has not returned for {lasted_s:.1f} s",
-        field=call,
-        value=lasted_s,
-        remedy="Check its power and link, and its driver; what was recorded until now is kept (`rig report`)",
-    )
 
 
 def patience_of(call: str, timeout_s: float) -> float:

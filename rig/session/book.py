@@ -120,6 +120,15 @@ def _held(folder: Path) -> Iterator[None]:
                 file.unlink(missing_ok=True)
 
 
+def go_on(folder: Path) -> str:
+    """The command that goes on with a session that was broken off."""
+    try:
+        code = _code_of(_stored(folder))
+    except StoreError:
+        code = []
+    return f"rig measure --resume {folder}{' --trust' if code else ''}"
+
+
 def request_in(folder: Path, trust: bool) -> Request:
     """Return what a session was asked for that was broken off.
 
@@ -132,15 +141,23 @@ def request_in(folder: Path, trust: bool) -> Request:
     if not (folder / REQUEST).is_file():
         what, remedy = f"{folder} has nothing left to record", f"Report it: rig report {folder}"
         raise UsageError(what, field="resume", value=str(folder), remedy=remedy)
+    found = _stored(folder)
+    check_trusted(_code_of(found), str(folder / REQUEST), trust)
+    return replace(found, out=folder)
+
+
+def _code_of(found: Request) -> list[str]:
+    return code_in((found.device, *found.meters, found.scenario, found.workload, found.rules), found.options)
+
+
+def _stored(folder: Path) -> Request:
     try:
         content = read_bounded(folder / REQUEST)
-        found = msgspec.json.decode(content, type=Request, dec_hook=lambda kind, value: kind(value))
+        found: Request = msgspec.json.decode(content, type=Request, dec_hook=lambda kind, value: kind(value))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         what, remedy = f"{folder / REQUEST} cannot be read: {error}", "Measure again into a new directory"
         raise StoreError(what, field="resume", value=str(folder), remedy=remedy) from error
-    named = (found.device, *found.meters, found.scenario, found.workload, found.rules)
-    check_trusted(code_in(named, found.options), str(folder / REQUEST), trust)
-    return replace(found, out=folder)
+    return found
 
 
 def _reopened(folder: Path) -> Book:

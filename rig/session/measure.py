@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rig.conformance.declared import check_declared
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.interrupts import interrupt, on_signals
@@ -50,6 +51,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
             f"{folder} is not empty", field="out", value=str(folder), remedy="Name a new directory with --out"
         )
     with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, signal.SIGTERM):
+        check_declared(setup.bench, setup.workload)
         if request.mode != "session":
             purpose = PURPOSES[request.mode]
             planned = PlannedRun(

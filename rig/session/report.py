@@ -146,7 +146,9 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
     Raises ``StoreError`` for a session without runs.
     """
     if not parts:
-        what, remedy = f"no run of the session {session.path} has ended", f"Go on: rig measure --resume {session.path}"
+        from rig.session.book import go_on  # only a session that was broken off needs it
+
+        what, remedy = f"no run of the session {session.path} has ended", f"Go on: {go_on(session.path)}"
         raise StoreError(what, field="session", value=str(session.path), remedy=remedy)
     whole = summarise(session.path.resolve().name, parts, session.probes)
     if whole is None:

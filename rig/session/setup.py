@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from rig.bench.bench_file import meter_slot
+from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
@@ -30,8 +31,6 @@ TELL_APART = (
 """Options by which two instruments or boards of one driver differ."""
 
 
-ATTRIBUTES = ("name", "task", "version", "digest_sha256", "samples", "details")
-"""What a workload must have."""
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
 """What a driver must have beside ``info``."""
 
@@ -67,6 +66,8 @@ class Request:
     artifacts: Mapping[str, bytes] = field(default_factory=dict)
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Where in a bench file the options stand, by taker (device, meter, meter1); see ``rig.factories.located``."""
+    rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The rails that a bench file names for each meter, by taker."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,18 @@ def _meters(
         with located(request.places.get(slot, {})):
             meter: Meter = opened(partial(build, factory, given, options.get(slot, {})), "meter", name)
         handles.callback(close_quietly, meter)
-        _described(meter, "meter", name)
+        _check_wiring(_described(meter, "meter", name), name, slot, request)
         yield meter
+
+
+def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> None:
+    """Raise ``SetupError`` if a meter does not report a rail that the bench file names for it."""
+    known = [rail.name for rail in info.rails]
+    if absent := [rail for rail in request.rails.get(slot, ()) if rail not in known]:
+        place = request.places.get(slot, {}).get("", "the bench file")
+        what = f"{place}: meter {name} has no rail {absent[0]}"
+        remedy = f"Write rail = one of {', '.join(known)}, or correct the driver"
+        raise SetupError(what, field="rail", value=absent[0], remedy=remedy)
 
 
 def opened(open_it: Callable[[], T], kind: str, name: str) -> T:

@@ -78,7 +78,8 @@ def read_about(path: Path) -> tuple[About, bytes]:
     except (ValueError, RecursionError) as error:  # also text that is not UTF-8, and not TOML
         what, _, where = str(error).partition(" - at ")
         field = where.strip("`$.") or "about"
-        remedy = f"Give texts only; the fields are {', '.join(FIELDS)}"
+        asked = f"Give one text. It asks: {FIELDS[field].asks}" if field in FIELDS else ""
+        remedy = asked or f"Give texts only; the fields are {', '.join(FIELDS)}"
         raise DataError(f"{path}: {field}: {what}", field=field, value=str(path), remedy=remedy) from error
 
 

@@ -25,6 +25,7 @@ from rig.recording import session as sessions_format
 from rig.recording.atomic_write import BROKEN, bad_out, not_stored, replacing, unwritten
 from rig.recording.layout import DERIVED, EVENTS, SEAL, is_recorded
 from rig.recording.submission import FILE, LINE, MANIFEST, SESSIONS, About, Submission, manifest_of, missing
+from rig.session.book import go_on
 from rig.session.report import Evaluated, evaluated
 from rig.submission import about as about_file
 from rig.submission.configurations import Row, rows_of
@@ -119,7 +120,7 @@ def _files_of(found: Evaluated) -> Iterator[tuple[str, Path]]:
     root = found.path
     if found.session is not None:
         if (root / sessions_format.REQUEST).exists():
-            what, remedy = f"{root} is not whole", f"Go on with it: rig measure --resume {root}"
+            what, remedy = f"{root} is not whole", f"Go on with it: {go_on(root)}"
             raise StoreError(what, field="session", value=str(root), remedy=remedy)
         yield from _plain(root, (sessions_format.FILE, sessions_format.SEAL))
         torn = sorted((root / BROKEN).rglob("*")) if (root / BROKEN).is_dir() else []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rig.commands.main import main
-from rig.errors import ConformanceError, SetupError
+from rig.errors import ConformanceError, InvalidResultError, SetupError
 
 
 def test_a_bench_that_keeps_every_rule_is_told_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,3 +46,60 @@ def test_a_function_that_returns_a_list_is_told_how_to_make_a_workload(
     assert code == SetupError.exit_code
     assert "is a list without name, task" in (said := capsys.readouterr().err)
     assert "Return rig.workload(samples, name=...)" in said
+
+
+FOREIGN = """import rig
+
+def open_board():
+    details = {"classes": ["left", "right"]}
+    return rig.blocking(lambda sample: "left", rig.DeviceInfo("board", "hardware", details=details))
+"""
+BLANK = """import numpy as np
+import rig
+
+def open_workload(*, hole: bool = False):
+    value = float("nan") if hole else 1.0
+    return rig.workload([rig.Sample("s", np.full(4, value), label="low")], name="blank")
+"""
+
+
+@pytest.mark.parametrize("command", ["check", "measure"])
+@pytest.mark.parametrize(
+    ("device", "more", "says"),
+    [
+        (
+            "board.py:open_board",
+            (),
+            "workload.labels: found low; required is labels that the device can answer, of left",
+        ),
+        ("mock", ("--option", "hole=true"), "sample.finite: found sample s holds NaN or infinity"),
+    ],
+)
+def test_what_one_sample_shows_is_told_before_anything_is_recorded(
+    command: str, device: str, more: tuple[str, ...], says: str,
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("board.py").write_text(FOREIGN)
+    Path("mine.py").write_text(BLANK)
+
+    code = main((command, "--device", device, "--meter", "none", "--workload", "mine.py:open_workload", *more))
+    said = capsys.readouterr()
+
+    assert code == ConformanceError.exit_code
+    assert says in said.out + said.err
+    assert not Path("runs").exists()
+
+
+def test_an_answer_that_is_no_label_makes_a_run_invalid_and_is_quoted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("board.py").write_text(FOREIGN.replace('"left"', '"low\\n"').replace("details = {", "details = {} and {"))
+    Path("mine.py").write_text(BLANK)
+    bench = ("--device", "board.py:open_board", "--meter", "none", "--workload", "mine.py:open_workload")
+
+    assert main(("check", *bench)) == ConformanceError.exit_code
+    assert r"reply.label: found 'low\n'; required is one of low" in capsys.readouterr().out
+    assert main(("measure", *bench, "--mode", "together", "--option", "idle_s=0")) == InvalidResultError.exit_code
+    assert r'answers that are no label of the workload: 1 of 1, such as "low\n"' in capsys.readouterr().out

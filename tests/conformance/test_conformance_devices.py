@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -13,6 +15,7 @@ import pytest
 from msgspec import structs
 
 from fixtures.bench.true_power import VirtualClock
+from rig.conformance import rule_failures
 from rig.conformance.device import ConformanceError, check_device
 from rig.engine.blocking_device import blocking
 from rig.errors import UsageError
@@ -53,7 +56,7 @@ class GoodDevice:
                 spans.append(Span(name, at // 1000, at // 1000 + 40_000 * times, times))
                 at += 40_000_000 * times
             self.busy_ns = at
-            reply = Reply(sample.id, [1.5], tuple(spans), activity=ACTIVITY)
+            reply = Reply(sample.id, {"label": "a"}, tuple(spans), activity=ACTIVITY)
             self.pending += [(at, r) for r in self.answers(reply, times)]
 
     def poll(self, timeout_s: float) -> list[Reply]:
@@ -181,10 +184,14 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("poll.returns", slow("poll")),
     ("calls", does("stage", lambda d: refuse)),
     ("replies.once", answers(lambda reply: [])),
+    ("replies.in_time", answers(lambda reply: [])),
     ("replies.once", answers(lambda reply: [reply, reply])),
     ("replies.once", answers(lambda reply: [structs.replace(reply, sample_id="other")])),
     ("reply.json", answers(lambda reply: [structs.replace(reply, output={1, 2})])),
     ("reply.json", answers(lambda reply: [structs.replace(reply, output=float("nan"))])),
+    ("reply.label", answers(lambda reply: [structs.replace(reply, output={"label": "a\n"})])),
+    ("reply.label", answers(lambda reply: [structs.replace(reply, output={"lable": "a"})])),
+    ("reply.label", answers(lambda reply: [structs.replace(reply, output=None)])),
     ("span.phase", spans(phase=lambda s: "thought")),
     ("span.executions", spans(executions=lambda s: 0)),
     ("span.order", spans(off_tick=lambda s: s.on_tick - 1)),
@@ -209,7 +216,7 @@ SPOILT: list[tuple[str, Spoil]] = [
 
 def broken(device: Any, clock: VirtualClock) -> set[str]:
     with pytest.raises(ConformanceError) as caught:
-        check_device(device, SAMPLES, clock=clock)
+        check_device(device, SAMPLES, clock=clock, labels="ab")
     return {failure.rule for failure in caught.value.failures}
 
 
@@ -224,7 +231,7 @@ def test_a_device_that_breaks_a_rule_is_told_so(rule: str, spoil: Spoil) -> None
 def test_every_rule_for_devices_has_a_driver_that_breaks_it() -> None:
     device = GoodDevice(VirtualClock())
 
-    assert {*check_device(device, SAMPLES, clock=device.clock), "calls"} == {rule for rule, _ in SPOILT}
+    assert {*check_device(device, SAMPLES, clock=device.clock, labels="ab"), "calls"} == {rule for rule, _ in SPOILT}
 
 
 def test_a_finding_says_what_was_found_and_what_is_asked() -> None:
@@ -244,6 +251,41 @@ def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None
     checked = check_device(bare, SAMPLES, prompt_s=5.0)
 
     assert not [rule for rule in checked if rule.startswith(("timer", "repeat", "pulse"))]
+
+
+def test_a_device_that_never_answers_is_asked_once_and_told_how_long_it_was_waited_for() -> None:
+    device = GoodDevice(VirtualClock())
+    answers(lambda reply: [])(device)
+    began_ns = device.clock.now_ns()
+
+    with pytest.raises(ConformanceError, match=r"replies\.in_time: found no answer to s0 within 0\.5 s of submit\(\)"):
+        check_device(device, SAMPLES, clock=device.clock)
+    assert device.clock.now_ns() - began_ns < 1_000_000_000
+
+
+@pytest.mark.parametrize("name", ["submit", "poll"])
+def test_a_call_that_hangs_is_named_with_how_long_it_took_and_what_to_do(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_failures, "HANGS_S", 0.05)
+    device: Any = blocking(lambda sample: 1)
+    setattr(device, name, lambda *given: threading.Event().wait(20.0))
+
+    with pytest.raises(ConformanceError) as caught:
+        check_device(device, SAMPLES)
+
+    (failure,) = [f for f in caught.value.failures if f.rule == "calls"]
+    assert re.search(
+        rf"{name}\(\) of device <lambda> has not returned for 0\.\d s\. Check its power and link", failure.found
+    )
+    assert "recorded" not in failure.found
+
+
+def test_an_answer_is_compared_with_the_labels_where_they_are_known() -> None:
+    device = GoodDevice(VirtualClock())
+
+    with pytest.raises(ConformanceError, match=r"reply\.label: found 'a'; required is one of left, right, or null"):
+        check_device(device, SAMPLES, clock=device.clock, labels=["left", "right"])
 
 
 def test_samples_to_check_with_are_needed() -> None:

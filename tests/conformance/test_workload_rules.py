@@ -47,6 +47,30 @@ def test_whatever_changes_what_is_streamed_or_scored_changes_the_digest(changed:
     assert rig.workload(list(SAMPLES), name="steps").digest_sha256 == GOOD.digest_sha256
 
 
+def test_its_labels_are_declared_with_those_that_no_sample_has() -> None:
+    assert GOOD.details["classes"] == ["a", "b"]
+    assert rig.workload(SAMPLES[:1], name="one", classes=["b", "c"]).details["classes"] == ["a", "b", "c"]
+    assert not rig.workload([rig.Sample("s", np.zeros(3))], name="unlabelled").details
+
+
+@pytest.mark.parametrize("label", [3, True, b"a"])
+def test_a_label_that_is_no_text_is_refused_with_the_sample_that_has_it(label: Any) -> None:
+    with pytest.raises(UsageError, match=r"s1.*Give a text, such as label="):
+        rig.workload([SAMPLES[0], replace(SAMPLES[1], label=label)], name="numbers")
+
+
+def test_labels_that_a_device_never_answers_fail_a_rule_with_both() -> None:
+    assert "workload.labels" in rig.check_workload(GOOD, answers=["a", "b", "c"])
+    with pytest.raises(ConformanceError, match=r"workload\.labels: found a, b; required is .* of left, right"):
+        rig.check_workload(GOOD, answers=["left", "right"])
+
+
+def test_every_sample_that_is_held_in_memory_is_looked_at() -> None:
+    late = [rig.Sample(f"s{k}", np.full(2, np.nan if k == 50 else 1.0)) for k in range(60)]
+    with pytest.raises(ConformanceError, match="sample s50 holds NaN"):
+        rig.check_workload(rig.workload(late, name="late"))
+
+
 def test_what_is_not_a_sample_is_refused_by_its_type() -> None:
     with pytest.raises(UsageError, match=r"ndarray.*rig\.Sample"):
         rig.workload([np.zeros(3)], name="bare")  # type: ignore[list-item]

@@ -252,6 +252,23 @@ def test_a_folder_with_labels_has_the_classes_it_lists(tmp_path: Path, column: s
     assert all(s.payload.shape == (RATE_HZ,) for s in workload.samples)
 
 
+def test_a_clip_that_the_list_leaves_out_is_told_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = write_folder(tmp_path)
+    write_audio(root / "wind-1.wav", 1.0)
+
+    assert opened(root).details["unlisted_clips"] == 1
+    assert "1 clip is not in labels.csv and is not used, such as wind-1.wav" in capsys.readouterr().err
+
+
+def test_a_list_without_a_header_is_told_what_its_first_line_must_be(tmp_path: Path) -> None:
+    root = write_folder(tmp_path)
+    (root / "labels.csv").write_text("rain-1.wav,rain\nsea-1.wav,sea\n")
+
+    assert refused(root).remedy == "Its first line is 'rain-1.wav,rain'; write filename,label"
+
+
 def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     root = write_folder(tmp_path)
     (root / "rain-2.wav").unlink()
@@ -264,7 +281,7 @@ def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_pa
 @pytest.mark.parametrize(
     ("old", "new", "word"),
     [
-        ("filename", "name", "file column"),
+        ("filename", "name", "column filename"),
         ("\nrain-1.wav,rain,x\nrain-2.wav,rain,y\nsea-1.wav,sea,z", "", "lists nothing"),
         ("label", "class", "label"),
         ("sea-1.wav,sea", "sea-1.wav,", "no label"),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rig.errors import DataError
+from rig.terminal import say
 from scenarios.workloads.asc import audio
 from scenarios.workloads.asc.scenes import CLASSES
 
@@ -52,10 +53,10 @@ def read_folder(root: Path) -> Catalogue:
     for files that are listed and missing, and for clips shorter than a second.
     """
     listing = root / "labels.csv"
-    rows = _rows(listing, ",", ("label",))
+    rows = _rows(listing, ",", ("label",), ("filename", "label"))
     column = next((c for c in _NAME_COLUMNS if c in rows[0]), None)
     if column is None:
-        raise _bad(listing, "names no file column", ",".join(rows[0]), f"Add {' or '.join(_NAME_COLUMNS)}")
+        raise _bad(listing, "lacks the column filename", ",".join(rows[0]), _headed(rows[0], ("filename", "label")))
     labels = _by_name(listing, [(row[column], row["label"]) for row in rows])
     paths = {name: next(iter(_present(root, name)), None) for name in labels}
     missing = sorted(name for name, path in paths.items() if path is None)
@@ -63,8 +64,17 @@ def read_folder(root: Path) -> Catalogue:
         raise _missing(root, missing, len(labels))
     origins = {row[column]: row.get("source") or row[column] for row in rows}
     clips = tuple(_clip(name, path, labels[name], origins[name]) for name, path in sorted(paths.items()) if path)
-    details = {"listing_sha256": hashlib.sha256(listing.read_bytes()).hexdigest()}
+    details: dict[str, Any] = {"listing_sha256": hashlib.sha256(listing.read_bytes()).hexdigest()}
+    used = {path for path in paths.values() if path}
+    if spare := sorted(p.name for p in (*root.glob("*"), *root.glob("audio/*")) if _is_audio(p) and p not in used):
+        clips, are = ("clips", "are") if len(spare) > 1 else ("clip", "is")
+        say(f"rig: {len(spare)} {clips} {are} not in labels.csv and {are} not used, such as {spare[0]}", error=True)
+        details["unlisted_clips"] = len(spare)
     return Catalogue("folder", tuple(sorted(set(labels.values()))), clips, details)
+
+
+def _is_audio(path: Path) -> bool:
+    return path.suffix.lower() in (".wav", ".flac", ".ogg")
 
 
 def read_tau(root: Path, split: str, whole_seconds: Mapping[str, int]) -> Catalogue:
@@ -142,7 +152,11 @@ def _check_whole(root: Path, split: str, found: int, expected: int) -> None:
         raise DataError(what, field=str(root), value=found, remedy=remedy)
 
 
-def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> list[dict[str, str]]:
+def _headed(found: Iterable[str], wanted: Sequence[str]) -> str:
+    return f"Its first line is {','.join(found)[:80]!r}; write {','.join(wanted)}"
+
+
+def _rows(path: Path, delimiter: str, columns: Sequence[str], wanted: Sequence[str] = ()) -> list[dict[str, str]]:
     """Rows of a table as stripped text by column; a short row has empty text in what it lacks."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -154,7 +168,7 @@ def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> list[dict[str, 
     lacking = [column for column in columns if column not in header]
     if lacking:
         what = f"lacks the column {lacking[0]}"
-        raise _bad(path, what, ",".join(header), f"Its first line must name {', '.join(columns)}")
+        raise _bad(path, what, ",".join(header), _headed(header, wanted or columns))
     if not rows:
         raise _bad(path, "lists nothing", 0, "Add a row per audio file")
     return rows

@@ -1,0 +1,37 @@
+"""``check_declared``: what the parts of a bench declare, checked before the first run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rig.conformance.device import device_info_rules
+from rig.conformance.meter import meter_info_rules
+from rig.conformance.rule_failures import Checks
+from rig.conformance.workload import check_workload
+from rig.engine.acquisition import Bench
+from rig.types import DeviceInfo, Workload
+
+
+def check_declared(bench: Bench, workload: Workload) -> None:
+    """Check the first sample, or all that are held in memory, and what the device and the meters say of themselves.
+
+    Nothing is staged, asked or started. Raises ``ConformanceError`` for the first part that fails rules.
+    """
+    check_workload(workload, answers=answers_of(bench.device.info()), looked_at=1)
+    _check_info(bench, bench.device, device_info_rules)
+    for meter in bench.meters:
+        _check_info(bench, meter, meter_info_rules)
+
+
+def answers_of(info: DeviceInfo) -> Sequence[str]:
+    """The answers that a device declares in its details, as ``classes`` or ``labels``; none where they are unknown."""
+    declared = info.details.get("classes") or info.details.get("labels") or ()
+    return [str(name) for name in declared] if isinstance(declared, list | tuple) else ()
+
+
+def _check_info(bench: Bench, driver: Any, rules: Callable[[Checks, Any, Any], object]) -> None:
+    c = Checks(bench.clock, prompt_s=0.1)
+    with c.calling("info()"):
+        rules(c, driver.info(), driver.info())
+    c.verdict()
