@@ -68,7 +68,8 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
             continue
         if p.kind is inspect.Parameter.POSITIONAL_ONLY:
             what = f"{_called(factory)} has the positional-only parameter {p.name}"
-            raise SetupError(what, field=p.name, remedy="Remove the / from its signature: the rig passes names")
+            remedy = "Remove the / from its signature: the rig passes names"
+            raise SetupError(what, field=p.name, value=_called(factory), remedy=remedy)
         if p.name in given and given[p.name] is not None:
             if plain_hint(hints.get(p.name)) and not isinstance(given[p.name], (str, int, float)):
                 raise _reserved(factory, p.name)
@@ -92,7 +93,7 @@ def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]
 def _mend(error: BaseException) -> str:
     """What to do about an error that a factory raised: about the file that it names, the hardware, or its code."""
     if isinstance(error, OSError) and error.filename is not None:
-        return f"Check that {error.filename} is there, and that it may be read and written"
+        return f"Check that {error.filename} is there and may be opened"
     if isinstance(error, OSError):
         return "Check its cable and its port"
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -237,7 +238,7 @@ def _bad(option: Option, text: str, wanted: str, who: str) -> UsageError:
     remedy = f"Give {wanted}" + ("" if option.required else f" (default {option.default})")
     if who:
         other = "device" if who.startswith("meter") else "meter"
-        remedy += f". This option goes to the {who}; for another, write {other}.{option.name}={text[:40]}"
+        remedy += f". It goes to the {who}; if the {other} has this option too, write {other}.{option.name} for that"
     return UsageError(f"option {option.name} is {text!r}", field=option.name, value=text, remedy=remedy)
 
 

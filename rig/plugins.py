@@ -69,6 +69,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name that is not registered; of a file of one's own, it lists the functions, and runs none."""
     if not name.endswith(".py"):
         return UnknownNameError(kind, name, [*known, "./file.py:function"])
+    if not Path(name).is_file():
+        return UsageError(f"{name} is not a file", field=kind, value=name, remedy="Write path/to/file.py:function")
     try:
         body = ast.parse(Path(name).read_bytes()).body
     except (OSError, ValueError, SyntaxError) as error:

@@ -66,6 +66,9 @@ def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), 
     if is_archive(path):
         with tempfile.TemporaryDirectory(prefix="audit-") as folder:
             return audit(unpack(path, Path(folder)), signers=signers, roots=roots, quick=quick)
+    if not path.exists():
+        remedy = "Name a run, a session or a submission, or its archive"
+        raise StoreError(f"{path.name or path} does not exist", field="path", value=path.name, remedy=remedy)
     if not path.is_dir():
         refuse(path.name or path, "is neither a folder nor an archive (.zip, .tar.gz)")
     try:

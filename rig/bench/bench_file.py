@@ -52,7 +52,7 @@ def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) 
         return Path(FILE) if Path(FILE).is_file() else None
     if not named.is_file():
         source = "--bench" if given else VARIABLE
-        remedy = "Start from examples/bench.toml; docs/reference/bench-file.md describes the format"
+        remedy = f"`rig init --out {named}` writes one of what is connected"
         raise refused("bench", str(named), remedy, f"{source} names {named}, which is not a file")
     return named
 
@@ -154,8 +154,8 @@ def _check_known(bench: BenchFile, kind: str, name: str) -> None:
     drivers = names(f"{kind}s")
     if name not in own and name not in drivers and ".py:" not in name:
         error = unknown(kind, name, dict.fromkeys([*own, *drivers]))
-        there = ", ".join(own) or f"none yet: complete a [{kind}s.NAME] there"
-        error.remedy += f". {kind.capitalize()}s in {bench.path}: {there}"
+        there = f"has {', '.join(own)}" if own else f"has no {kind} yet: complete a [{kind}s.NAME] in it"
+        error.remedy += f". {bench.path} {there}"
         raise error
 
 

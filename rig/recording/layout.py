@@ -49,6 +49,14 @@ def is_recorded(path: Path, name: str) -> bool:
     return True
 
 
+def check_run(path: Path) -> None:
+    """Raise ``StoreError`` for what is no run directory."""
+    if not is_recorded(path, EVENTS):
+        lacks = f"is not a run directory: it has no {EVENTS}" if path.exists() else "does not exist"
+        remedy = "Name the directory that `rig measure --out` wrote, or a run inside a session"
+        raise StoreError(f"{path} {lacks}", field="run", value=str(path), remedy=remedy)
+
+
 def read_files(path: Path, tables: Iterable[str]) -> list[Path]:
     """Return the tables, traces and payloads of a run directory. Raises ``StoreError`` as ``is_recorded`` does."""
     found = [path / f"{table}.arrows" for table in tables]

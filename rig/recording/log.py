@@ -14,7 +14,7 @@ from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, check_dense, check_line, read_bounded
 from rig.recording.decoding import decode, from_json
 from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SessionLink, Start, Stop
-from rig.recording.layout import EVENTS, GENESIS, SEAL, is_recorded, sha256_of
+from rig.recording.layout import EVENTS, GENESIS, SEAL, check_run, is_recorded, sha256_of
 from rig.recording.validation import went_back
 
 
@@ -41,6 +41,7 @@ def read_log(path: Path) -> Log:
 
     Raises what ``open_run`` raises.
     """
+    check_run(path)
     data = read_bounded(path / EVENTS, EVENTS_BYTES)
     heads, lines = _chained(path, data)
     digest = hashlib.sha256(data).hexdigest()

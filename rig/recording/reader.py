@@ -16,7 +16,7 @@ from rig.errors import DataError, RigError, StoreError
 from rig.recording import trace_validation, validation
 from rig.recording.bounded import check_texts
 from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
-from rig.recording.layout import EVENTS, is_recorded, payload_path, read_files
+from rig.recording.layout import payload_path, read_files
 from rig.recording.log import check_files, read_log
 from rig.recording.records import ErrorRecord
 from rig.recording.stored import Batches, GridTicks, Stored, Unmarked, batches_of
@@ -170,13 +170,6 @@ def open_run(path: Path | str, *, traces: bool = True, at_once: int = AT_ONCE) -
 
 
 def _opened(path: Path, with_traces: bool, at_once: int) -> Run:
-    if not is_recorded(path, EVENTS):
-        raise StoreError(
-            f"{path} is not a run directory: it has no {EVENTS}",
-            field="run",
-            value=str(path),
-            remedy="Name the directory that `rig measure --out` wrote, or a run inside a session",
-        )
     log = read_log(path)
     tables = {name: path / f"{name}.arrows" for name in TABLES}
     files = read_files(path, TABLES)

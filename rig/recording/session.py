@@ -20,7 +20,7 @@ from rig.errors import IntegrityError, StoreError
 from rig.recording.atomic_write import inside, not_stored, write_whole
 from rig.recording.bounded import read_bounded
 from rig.recording.events import SessionLink
-from rig.recording.layout import EVENTS, GENESIS, is_recorded, sha256_of
+from rig.recording.layout import EVENTS, GENESIS, check_run, is_recorded, sha256_of
 from rig.recording.log import first_line
 
 SCHEMA = "neurorig-session/1"
@@ -151,7 +151,10 @@ def runs_in(path: Path) -> list[tuple[Path, str]]:
 
     Raises what ``open_session`` raises.
     """
-    return list(open_session(path).runs) if is_session(path) else [(path, "")]
+    if is_session(path):
+        return list(open_session(path).runs)
+    check_run(path)
+    return [(path, "")]
 
 
 def _link(path: Path, run: BoundRun) -> SessionLink | None:

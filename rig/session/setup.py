@@ -286,7 +286,8 @@ def _meter_names(request: Request, device: Device) -> tuple[str, ...]:
     own = device.info().onboard_meter
     if own is None:
         remedy = f"Name one with --meter (known: {', '.join(names('meters'))}), or --meter none"
-        raise SetupError(f"device {device.info().name} has no meter on board", field="meter", remedy=remedy)
+        name = device.info().name
+        raise SetupError(f"device {name} has no meter on board", field="meter", value=name, remedy=remedy)
     if own not in names("meters") and ".py:" not in own:
         raise UnknownNameError("meter", own, list(names("meters")))
     return (own,)

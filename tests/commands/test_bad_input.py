@@ -85,7 +85,7 @@ def option(text: str) -> tuple[str, ...]:
             option("meter.samples=3"),
             "unknown option 'meter.samples'. It is an option of the workload: write workload.samples",
         ),
-        (("list", "mok"), "unknown name 'mok'. Did you mean mock? Known: "),
+        (("list", "mok"), "unknown name 'mok'. Did you mean mock? `rig list` shows every name"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_known_ones(rig: Rig, argv: tuple[str, ...], says: str) -> None:

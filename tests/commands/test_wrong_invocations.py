@@ -1,0 +1,192 @@
+"""Wrong invocations: each message names what is wrong, its value and what to do, and none leads astray."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from rig.commands.main import main
+
+ARGPARSE, USAGE, SETUP, DATA, STORE, RULES = 2, 3, 4, 6, 7, 33
+WORKLOAD = "import rig\n\ndef open_workload():\n    return {}\n"
+BOARD = "import rig\n\ndef open_board({}):\n    return rig.blocking({})\n"
+METER = """import rig
+
+class Meter:
+    def info(self):
+        rail = rig.Rail("core", conversion=rig.Conversion("A"), rate_hz=10.0)
+        return rig.MeterInfo("ammeter", "simulator", rig.ClockInfo("host", 1e9), (rail,))
+
+    def start(self): ...
+    read = stop = close = start
+
+def open_meter():
+    return Meter()
+"""
+ENTRY = '[devices.board]\ndriver = "mock"\n'
+SEES = f'{ENTRY}[meters.dmm]\ndriver = "mock"\nsees = "board"\n'
+FILES = {
+    "board.py": BOARD.format("*, gain: float = 1.0", "lambda sample: 'x'"),
+    "port.py": BOARD.format("*, port: str", "lambda sample: 'x'"),
+    "slash.py": BOARD.format("port, /", "lambda sample: 'x'"),
+    "left.py": BOARD.format("", 'lambda s: "left", rig.DeviceInfo("b", "hardware", details={"classes": ["left"]})'),
+    "bare.py": "def run(sample):\n    return sample.label\n\ndef open_board(): ...\n",
+    "torn.py": "def open_board(:\n",
+    "meter.py": METER,
+    "listed.py": WORKLOAD.format('[rig.Sample("a", [1.0])]'),
+    "absent.py": WORKLOAD.format('rig.workload([rig.Sample("a", open("clips.npy").read())], name="w")'),
+    "faulty.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0])[0]], name="w")'),
+    "number.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0], label=3)], name="w")'),
+    "hole.py": WORKLOAD.format('rig.workload([rig.Sample("a", [float("nan")], label="x")], name="w")'),
+    "twice.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0]), rig.Sample("a", [2.0])], name="w")'),
+    "empty.py": WORKLOAD.format('rig.workload([], name="w")'),
+    "good.py": WORKLOAD.format('rig.workload([rig.Sample("a", [1.0], label="x")], name="w")'),
+    "none.toml": 'lab = "a lab"\n',
+    "torn.toml": "[devices\n",
+    "driver.toml": ENTRY.replace("mock", "xilo"),
+    "key.toml": f"{ENTRY}opions = {{}}\n",
+    "option.toml": f"{ENTRY}options = {{ inferense_s = 1.0 }}\n",
+    "type.toml": f'{ENTRY}options = {{ inference_s = "fast" }}\n',
+    "volts.toml": f"{SEES}supply_v = 1800\n".replace('driver = "mock"\nsees', 'driver = "scpi-dmm"\nsees'),
+    "sees.toml": SEES.replace('sees = "board"', 'sees = "bord"'),
+    "rail.toml": f'{SEES}rail = "nucleus"\n',
+    "headless/labels.csv": "park-1.wav,park\n",
+    "clipless/labels.csv": "filename,label\npark-1.wav,park\n",
+    "about.toml": 'availability = "soon"\n',
+}
+MOCK = "measure --device mock"
+TABLE: list[tuple[str, int, tuple[str, ...]]] = [
+    # ---- commands and arguments
+    ("mesure --device mock", ARGPARSE, ("'mesure'", "Did you mean measure?")),
+    ("workload exprt qubo-mis 10 0.1 1 --out f.npz", ARGPARSE, ("'exprt'", "Did you mean export?")),
+    ("measure", ARGPARSE, ("--device", "is required", "`rig measure --help`")),
+    ("check", ARGPARSE, ("--device", "required", "`rig check --help`")),
+    ("measure --device", ARGPARSE, ("--device", "expected one argument")),
+    (f"{MOCK} --trails 3", ARGPARSE, ("--trails", "Did you mean --trials")),
+    (f"{MOCK} --amortize=3", ARGPARSE, ("--amortize", "Did you mean --amortise")),
+    (f"{MOCK} --trials three", ARGPARSE, ("--trials is 'three'", "Give a whole number")),
+    (f"{MOCK} --amortise long", ARGPARSE, ("--amortise is 'long'", "Give a number")),
+    ("init --adress 192.0.2.7", ARGPARSE, ("--adress", "Did you mean --address?")),
+    ("list mock xylo", ARGPARSE, ("xylo is no argument",)),
+    # ---- names
+    ("measure --device xilo", USAGE, ("device 'xilo'", "Did you mean xylo?", "no bench file here", "`rig init`")),
+    ("check --device board", USAGE, ("device 'board'", "no bench file here", "`rig init`")),
+    ("check --device board --bench none.toml", USAGE, ("'board'", "none.toml has no device yet", "[devices.NAME]")),
+    ("check --device bord --bench rail.toml", USAGE, ("'bord'", "Did you mean board?", "rail.toml has board")),
+    (f"{MOCK} --meter mok", USAGE, ("meter 'mok'", "Did you mean mock?")),
+    (f"{MOCK} --scenario sever", USAGE, ("scenario 'sever'", "Did you mean server?")),
+    (f"{MOCK} --workload csa", USAGE, ("workload 'csa'", "Known: ", "asc")),
+    (f"{MOCK} --rules mlperf", USAGE, ("'mlperf'", "Did you mean mlperf-6?")),
+    (f"{MOCK} --mode powr", USAGE, ("mode 'powr'", "power")),
+    ("list asd", USAGE, ("'asd'", "Did you mean asc?", "`rig list`")),
+    ("doctor bord", USAGE, ("'bord'", "Known: ")),
+    # ---- files of one's own
+    ("measure --device board.py", USAGE, ("'board.py'", "no function", "Write board.py:open_board")),
+    ("measure --device bare.py", USAGE, ("'bare.py'", "bare.py:FUNCTION", "run, open_board")),
+    ("measure --device gone.py", USAGE, ("gone.py is not a file", "path/to/file.py:function")),
+    ("measure --device gone.py:open_board", USAGE, ("gone.py is not a file", "path/to/file.py:function")),
+    ("measure --device board.py:open_bord", USAGE, ("'open_bord'", "Did you mean open_board?")),
+    ("measure --device torn.py:open_board", SETUP, ("torn.py", "SyntaxError", "line 1")),
+    ("measure --device slash.py:open_board --meter none", SETUP, ("positional-only", "port", "Remove the /")),
+    ("measure --device port.py:open_board --meter none", USAGE, ("option port", "--option port=VALUE")),
+    ("measure --device bare.py:run --meter none", SETUP, ("parameter sample", "rig.blocking")),
+    ("measure --device bare.py:open_board --meter none", SETUP, ("NoneType", "an object with info()")),
+    ("measure --device board.py:open_board", SETUP, ("no meter on board", "--meter none")),
+    ("measure --device board.py:open_board --meter none --simulate", USAGE, ("no simulator", "Leave --simulate out")),
+    (f"{MOCK} --meter board.py:open_board", SETUP, ("not a meter", "DeviceInfo", "MeterInfo")),
+    (f"{MOCK} --meter meter.py:open_meter", RULES, ("rail.unit", "A, None V", "a supply_v above zero")),
+    # ---- options
+    (f"{MOCK} --option samples", USAGE, ("'samples'", "key=value")),
+    (f"{MOCK} --option samples=few", USAGE, ("samples is 'few'", "Give a whole number", "the workload")),
+    (f"{MOCK} --option samples=0", USAGE, ("samples 0", "Use 1 or more")),
+    (f"{MOCK} --option sampels=3", USAGE, ("'sampels'", "Did you mean samples")),
+    (f"{MOCK} --option meter.samples=3", USAGE, ("'meter.samples'", "workload.samples")),
+    (f"{MOCK} --trials 0", USAGE, ("0 trials", "Give 1 or more")),
+    (f"{MOCK} --mode power --trials 2", USAGE, ("trials", "mode power", "Leave --mode out")),
+    (f"{MOCK} --find-peak", USAGE, ("no rate", "--scenario server")),
+    (f"{MOCK} --rules mlperf-6 --scenario real-time", USAGE, ("mlperf-6", "real-time", "--rules quick")),
+    (f"{MOCK} --scenario server --option arrival_hz=0", USAGE, ("arrival_hz is 0.0", "above zero")),
+    ("measure --device mlperf-tiny --meter none", USAGE, ("port", "--option port=")),
+    # ---- workloads
+    (f"{MOCK} --workload listed.py:open_workload", SETUP, ("is a list", "rig.workload(samples, name=...)")),
+    (f"{MOCK} --workload absent.py:open_workload", SETUP, ("FileNotFoundError", "Check that clips.npy is there")),
+    (f"{MOCK} --workload faulty.py:open_workload", SETUP, ("TypeError", "faulty.py, line 4")),
+    (f"{MOCK} --workload number.py:open_workload", USAGE, ("label 3 of sample a", "label='3'")),
+    (f"{MOCK} --workload hole.py:open_workload", RULES, ("sample a holds NaN", "finite numbers")),
+    (f"{MOCK} --workload twice.py:open_workload", RULES, ("the id 'a'", "unique ids")),
+    (f"{MOCK} --workload empty.py:open_workload", RULES, ("found none", "one sample or more")),
+    ("measure --device left.py:open_board --meter none --workload good.py:open_workload", RULES, ("found x", "left")),
+    (f"{MOCK} --data gone", DATA, ("'gone'", "Give a folder")),
+    (f"{MOCK} --data headless", DATA, ("labels.csv", "'park-1.wav,park'", "write filename,label")),
+    (f"{MOCK} --data clipless", DATA, ("1 of 1", "park-1.wav", "beside its list")),
+    ("workload export asc 10 0.1 1 --out f.npz", USAGE, ("asc", "such as qubo-mis")),
+    ("workload export qubo-mis ten 0.1 1 --out f.npz", USAGE, ("'ten'", "NODES DENSITY SEED")),
+    # ---- bench files
+    (f"{MOCK} --bench gone.toml", USAGE, ("gone.toml", "`rig init --out gone.toml`")),
+    ("doctor --bench gone.toml", USAGE, ("gone.toml", "`rig init --out gone.toml`")),
+    ("check --device board --bench torn.toml", DATA, ("torn.toml:1", "not TOML")),
+    ("check --device board --bench driver.toml", DATA, ("driver.toml:2", "'xilo'", "Did you mean xylo?")),
+    ("check --device board --bench key.toml", DATA, ("key.toml:3", "opions", "Did you mean options?")),
+    ("check --device board --bench option.toml", DATA, ("option.toml:3", "inferense_s", "Did you mean inference_s")),
+    ("check --device board --bench type.toml", DATA, ("type.toml:3", "'fast'", "Give a number")),
+    ("check --device board --bench volts.toml", DATA, ("volts.toml:6", "1800", "Give volts, not millivolts")),
+    ("check --device board --bench sees.toml", DATA, ("sees.toml:5", "'bord'", "Did you mean board?")),
+    ("check --device board --bench rail.toml", SETUP, ("rail.toml:3", "no rail nucleus", "core")),
+    ("measure --device board --bench rail.toml", SETUP, ("rail.toml:3", "no rail nucleus", "core")),
+    # ---- recordings
+    (f"{MOCK} --out headless", STORE, ("headless is not empty", "--out")),
+    ("init --out about.toml", STORE, ("about.toml is there already", "--out")),
+    ("measure --resume gone", STORE, ("gone", "Name the directory")),
+    ("measure --resume headless --trials 3", USAGE, ("--trials", "Leave it out")),
+    (f"{MOCK} --like gone", STORE, ("gone does not exist", "Name the directory")),
+    ("report gone", STORE, ("gone does not exist", "Name the directory")),
+    ("report headless", STORE, ("headless is not a run directory", "Name the directory")),
+    ("view gone", STORE, ("gone does not exist", "Name the directory")),
+    ("compare gone gone", STORE, ("gone does not exist", "Name the directory")),
+    ("audit gone", STORE, ("gone does not exist", "Name a run, a session or a submission")),
+    ("submit gone --init", STORE, ("gone does not exist", "Name the directory")),
+    ("submit headless --about about.toml --out new", DATA, ("'soon'", "available, preview or research")),
+    ("reduce gone", USAGE, ("gone does not exist", "Name a trace")),
+]
+ASTRAY = ("Traceback", "ulimit", "cable", "ask for the original", "examples/", "what was recorded")
+"""What none of these messages may say."""
+
+
+@pytest.fixture(scope="module")
+def mistakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of files with one mistake each."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(("line", "code", "says"), TABLE, ids=[line for line, _, _ in TABLE])
+def test_a_wrong_invocation_is_told_what_is_wrong_and_what_to_do(
+    line: str, code: int, says: tuple[str, ...],
+    mistakes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(mistakes)
+    try:
+        ended = main([*shlex.split(line), "--json"])
+    except SystemExit as left:
+        ended = int(str(left.code))
+    out, err = capsys.readouterr()
+
+    assert ended == code, err
+    assert not [text for text in says if text not in err], err
+    assert not [text for text in ASTRAY if text in err], err
+    assert not Path("runs").exists()
+    if code != ARGPARSE:
+        said = json.loads(out)
+        assert said["field"], said
+        assert said["value"] is not None or "--option" in said["remedy"], said  # an option that is missing has none
+        assert said["remedy"] or "required is" in said["message"], said
+
+
+def test_there_are_more_than_sixty() -> None:
+    assert len({line for line, _, _ in TABLE}) > 60
