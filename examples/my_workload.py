@@ -19,7 +19,7 @@ def open_workload(*, count: int = 20, noise: float = 0.1) -> rig.SampleSet:
     labels = list(TONES_HZ)
     samples = [_tone(k, labels[k % len(labels)], noise) for k in range(count)]
     details = {"source": "synthetic", "noise": noise}
-    return rig.workload(samples, name="tones", task="tone classification", details=details)
+    return rig.workload(samples, name="tones", task="tone classification", classes=labels, details=details)
 
 
 def _tone(number: int, label: str, noise: float) -> rig.Sample:

@@ -139,7 +139,7 @@ def _is_latency(key: FigureKey) -> bool:
 def parts_of(key: FigureKey, q: Quantity) -> tuple[str, str, str]:
     """Return (value, half-width, unit) of a figure as text.
 
-    A throughput below 1/s is shown as seconds per sample.
+    A throughput below 1 Hz is shown in samples or inferences per second.
     """
     return quantity_parts(_readable(key, q), entry_of(key).scale)
 
@@ -156,8 +156,7 @@ def text_of(key: FigureKey, q: Quantity) -> str:
 
 
 def _readable(key: FigureKey, q: Quantity) -> Quantity:
-    """The quantity, or the time per sample or inference where fewer than one a second pass."""
+    """The quantity; a throughput of fewer than one a second has no prefix, since millihertz say nothing."""
     if key.quantity not in _THROUGHPUT or not 0.0 < q.value < 1.0:
         return q
-    per = "s/sample" if key.quantity == _THROUGHPUT[0] else "s/inference"
-    return replace(q.scaled(1.0 / q.value**2, per), value=1.0 / q.value)
+    return replace(q, unit="samples/s" if key.quantity == _THROUGHPUT[0] else "inferences/s")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from contextlib import suppress
 from dataclasses import fields
-from textwrap import shorten
+from textwrap import shorten, wrap
 from typing import TYPE_CHECKING, Any
 
 from rig.bench.plugin_list import SHOWN, describe
@@ -84,13 +85,19 @@ def options_text(name: str, as_json: bool) -> str:
         return json.dumps(options) + "\n"
     lines = []
     for group, factory in found.items():
-        doc = " ".join((factory.__doc__ or "").split())
-        lines.append(f"{group.removesuffix('s')} {name}: {doc}")
+        lines += [f"{group.removesuffix('s')} {name}", *_told(factory)]
         if group == "rules":
             lines += _asked(factory)
             continue
         lines += [f"  {key:20} {o['type']:6} {_default(o)}" for key, o in options[group].items()]
     return "\n".join(lines) + "\n"
+
+
+def _told(factory: Factory) -> list[str]:
+    """What the docstring of a factory tells its users: all but what it raises."""
+    paragraphs = [" ".join(part.split()) for part in (factory.__doc__ or "").replace("``", "`").split("\n\n")]
+    told = [re.split(r"(?:^| )Raises? ", part)[0] for part in paragraphs]
+    return [line for part in told for line in wrap(part, WIDTH, initial_indent="  ", subsequent_indent="  ")]
 
 
 def _option(option: Option) -> dict[str, Any]:

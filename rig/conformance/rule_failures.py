@@ -44,9 +44,16 @@ class Checks:
 
     def promptly(self, rule: str, call: Callable[[], _T], waits_s: float = 0.0) -> _T:
         """Return the call's value; a call that takes too long is a failure."""
-        before_ns = self.clock.now_ns()
-        value = self.call(f"{rule.partition('.')[0]}()", call)
-        took_s = (self.clock.now_ns() - before_ns) * 1e-9
+        took_s = 0.0
+
+        def timed() -> _T:
+            nonlocal took_s
+            before_ns = self.clock.now_ns()
+            value = call()
+            took_s = (self.clock.now_ns() - before_ns) * 1e-9
+            return value
+
+        value = self.call(f"{rule.partition('.')[0]}()", timed)
         limit_s = waits_s + self.prompt_s
         self.rule(rule, took_s <= limit_s, f"a call that took {took_s:.3g} s", f"{limit_s:.3g} s at most")
         return value

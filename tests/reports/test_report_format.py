@@ -254,10 +254,10 @@ def test_a_single_rail_says_its_average_once() -> None:
     assert len(brief(both, True).entries) == 3
 
 
-def test_fewer_than_one_sample_a_second_read_as_seconds_per_sample() -> None:
+def test_fewer_than_one_sample_a_second_read_as_samples_per_second() -> None:
     slow = Quantity(0.5, "Hz", (Component("scatter", 0.05),))
 
-    assert parts_of(FigureKey("throughput_samples_hz"), slow) == ("2.00", "0.39", "s/sample")
+    assert parts_of(FigureKey("throughput_samples_hz"), slow) == ("0.500", "0.098", "samples/s")
 
 
 def test_an_energy_that_is_printed_as_the_same_text_is_printed_once() -> None:

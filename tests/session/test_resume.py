@@ -14,7 +14,7 @@ from rig.engine.record import record
 from rig.errors import InvalidResultError, StoreError, UsageError
 from rig.recording.reader import open_run
 from rig.recording.session import FILE, REQUEST, bind, open_session
-from rig.session.book import request_in
+from rig.session.book import go_on, request_in
 from rig.session.measure import measure
 from rig.session.report import report
 from rig.session.setup import Request
@@ -106,6 +106,14 @@ def test_a_session_that_is_whole_has_nothing_to_go_on_with(session: Path) -> Non
 def test_a_directory_without_a_session_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not a session"):
         request_in(tmp_path, trust=False)
+
+
+def test_the_command_that_goes_on_says_that_code_of_ones_own_needs_trust(session: Path) -> None:
+    assert go_on(session) == f"rig measure --resume {session}"
+    content = json.loads((session / REQUEST).read_bytes())
+    (session / REQUEST).write_text(json.dumps({**content, "workload": "mine.py:open_workload"}))
+
+    assert go_on(session) == f"rig measure --resume {session} --trust"
 
 
 def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: Path) -> None:

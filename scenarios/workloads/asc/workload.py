@@ -104,18 +104,19 @@ def open_workload(
     fold: str | None = None,
     clipped_limit: float = audio.CLIPPED_LIMIT,
 ) -> AscWorkload:
-    """Open the workload.
+    """Acoustic scenes in samples of one second: clips of a folder, or synthetic scenes.
 
-    data: a folder in the TAU layout (``meta.csv``) or with a ``labels.csv``; none means synthetic.
-    samples: how many one-second samples; all of a folder, or 120 synthetic ones, when not given.
-    sample_seed: draws a subset of a folder; for synthetic audio the first sample's seed, 2000 or more
-    (the train split uses ``TRAINING_SEEDS`` from 0 on, and settings are chosen on ``TUNING_SEEDS``).
-    audio_hz: whole hertz to resample to. split: "test" or "train"; of synthetic scenes, the train split has each class
-    for each seed, and a folder with a labels.csv is one split as a whole, unless a fold is given.
-    fold: "K/N" for cross-validation: the test split is part K of N of the folder, and the train split all else.
-    clipped_limit: share of clipped samples, 0 to 1, above which a clip is refused.
+    ``data`` is a folder in the TAU layout (``meta.csv``) or with a ``labels.csv``; without it, scenes are synthetic.
+    ``samples`` is how many are used: by default all of a folder, or 120 synthetic ones. ``sample_seed`` draws them from
+    a folder; of synthetic scenes it is the seed of the first, 2000 or more. ``audio_hz`` is the rate to resample to, in
+    whole hertz.
 
-    Every clip that is used is decoded and hashed once here, so that no run fails because of it later.
+    ``split`` is "test" or "train". A folder with a ``labels.csv`` is one split as a whole, unless ``fold`` "K/N" is
+    given for cross-validation: then part K of N is the test split, and all else the train split. Of synthetic scenes,
+    the train split has each class for each seed from 0 on.
+
+    A clip is refused if more than ``clipped_limit`` of its samples (0 to 1) are clipped. Every clip that is used is
+    decoded and hashed here, so that no run fails because of it later.
     Raises UsageError for options that are not valid, DataError for data that cannot be used, and
     MissingExtraError when a folder is given and ``neurorig[audio]`` is not installed.
     """
