@@ -136,6 +136,7 @@ def _unmet(factory: Factory, name: str) -> SetupError:
     return SetupError(
         f"{_called(factory)} has a parameter {name}, which the rig does not pass",
         field=name,
+        value=_called(factory),
         remedy=f"Name a function that opens the driver. The rig passes {', '.join(INJECTED)} by name; options are "
         "keyword-only parameters. rig.blocking(f) makes a device of a function f of a sample",
     )

@@ -133,8 +133,8 @@ def test_an_option_without_key_and_value_is_refused(text: str) -> None:
 def test_a_value_of_the_wrong_type_names_its_taker_and_how_to_say_another() -> None:
     with pytest.raises(UsageError, match="option count is 'P'") as caught:
         split_options(["count=P"], {"device": factory})
-    assert "This option goes to the device" in caught.value.remedy
-    assert "meter.count=P" in caught.value.remedy
+    assert "It goes to the device" in caught.value.remedy
+    assert "write meter.count" in caught.value.remedy
 
 
 def test_an_option_by_the_name_of_what_is_handed_in_is_refused_with_what_to_do() -> None:

@@ -67,8 +67,8 @@ def read_folder(root: Path) -> Catalogue:
     details: dict[str, Any] = {"listing_sha256": hashlib.sha256(listing.read_bytes()).hexdigest()}
     used = {path for path in paths.values() if path}
     if spare := sorted(p.name for p in (*root.glob("*"), *root.glob("audio/*")) if _is_audio(p) and p not in used):
-        clips, are = ("clips", "are") if len(spare) > 1 else ("clip", "is")
-        say(f"rig: {len(spare)} {clips} {are} not in labels.csv and {are} not used, such as {spare[0]}", error=True)
+        noun, are = ("clips", "are") if len(spare) > 1 else ("clip", "is")
+        say(f"rig: {len(spare)} {noun} {are} not in labels.csv and {are} not used, such as {spare[0]}", error=True)
         details["unlisted_clips"] = len(spare)
     return Catalogue("folder", tuple(sorted(set(labels.values()))), clips, details)
 
