@@ -15,11 +15,12 @@ import pytest
 
 import rig
 from fixtures.bench.mock_device import open_device as open_mock_device
-from fixtures.bench.true_power import open_plant
+from fixtures.bench.true_power import VirtualClock, open_plant
 from rig.analysis.quantity import from_json
 from rig.commands.main import main
 from rig.conformance.device import check_device, check_meter
 from rig.engine.clock import HostClock
+from rig.errors import UsageError
 from rig.factories import build
 from rig.plugins import load
 from rig.types import Sample
@@ -174,3 +175,50 @@ def test_the_public_interface_is_imported_only_when_used() -> None:
     program = "import sys, rig; print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert not {"numpy", "rig.types", "rig.analysis"} & set(told.stdout.split())
+
+
+# ---- a known load -------------------------------------------------------------------------
+
+LOAD = EXAMPLES / "known_load.py"
+
+
+@pytest.mark.parametrize(("ohms", "supply_v"), [(100.0, 1.8), (4700.0, 3.3)])
+def test_a_known_load_is_measured_as_what_it_draws(ohms: float, supply_v: float, tmp_path: Path) -> None:
+    options = {"ohms": ohms, "supply_v": supply_v, "count": 8, "on_s": 0.2}
+    request = rig.Request(
+        device=f"{LOAD}:open_device", workload=f"{LOAD}:open_workload", simulate=True, mode="together",
+        options=tuple(f"{key}={value}" for key, value in options.items()), out=tmp_path / "run",
+    )  # fmt: skip
+    run = rig.open_run(rig.measure(request, quiet=True))
+    found = rig.evaluate(run)
+
+    true_w = supply_v**2 / ohms
+    truth = {"active_power_w": true_w, "dynamic_power_w": true_w, "energy_per_inference_j": true_w * 0.2}
+    assert found.validity is not None
+    assert found.validity.valid
+    assert run.start.device.details["true_w"] == pytest.approx(true_w)
+    for name, value in truth.items():
+        low, high = found.quantities[name].interval(0.999)
+        assert low <= value <= high, name
+
+
+def test_a_known_load_is_switched_on_for_its_sample_alone_and_left_off() -> None:
+    clock, switched = VirtualClock(), list[tuple[bool, int]]()
+    info = rig.DeviceInfo("load", "hardware", timeout_s=1.0)
+    load_class = sys.modules[load("devices", f"{LOAD}:open_device").__module__].Load
+    device = load_class(clock, info, lambda on: switched.append((on, clock.now_ns())), None)
+
+    device.submit([Sample("on", np.zeros(1), duration_s=0.5)], None)
+    assert not device.poll(0.2)
+    (reply,) = device.poll(1.0)
+    device.close()
+
+    (on, on_ns), (off, off_ns), last = switched
+    assert (on, off, last[0]) == (True, False, False)
+    assert off_ns - on_ns == 500_000_000
+    assert (reply.spans[0].on_tick, reply.spans[0].off_tick) == (on_ns, off_ns)
+
+
+def test_a_known_load_without_a_port_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--device", f"{LOAD}:open_device", "--meter", "none"]) == UsageError.exit_code
+    assert "port=/dev/ttyUSB0, or --simulate" in capsys.readouterr().err
