@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered
 from rig.analysis.timing.consistency import after_end, doubtful
+from rig.analysis.timing.held_readings import Measured, as_measured
 from rig.analysis.timing.meter_clock import FindBaseline, MeterClock
 from rig.analysis.timing.placed_rails import AlignedRail, placed
 from rig.analysis.timing.pooling import (
@@ -53,14 +54,21 @@ def aligned_rails(
     for clock in dict.fromkeys(t.clock for t in traces):
         own = [thinned(t, at_once) for t in traces if t.clock == clock]
         first = timebase_of(run, clock, own[0].rail.name)
-        arrivals = on_grid(own, first.clock.tick_hz)
+        measured = as_measured(own, first, end_s)
+        arrivals = on_grid(measured.traces, first.clock.tick_hz)
         own = list(arrivals.traces)
         first = replace(first, sigma_s=math.hypot(first.sigma_s, arrivals.late_ticks / first.clock.tick_hz))
         meter = MeterClock(run, first, activity, device, baseline, end_s)
         long = any(len(t.value) > at_once for t in (*own, *meter.volts_beside(own)))
         found = _looked_into(meter, own, at_once) if long else _as_a_whole(meter, own)
-        rails += [replace(p, notes=(*arrivals.notes, *p.notes)) for p in found]
+        notes = (*measured.notes, *arrivals.notes)
+        rails += [_with_repeats(replace(p, notes=(*notes, *p.notes)), measured) for p in found]
     return sorted(rails, key=lambda r: r.readings.rail.name)
+
+
+def _with_repeats(found: AlignedRail, measured: Measured) -> AlignedRail:
+    check = measured.checks.get(found.readings.rail.name)
+    return found if check is None else replace(found, contradictions=(*found.contradictions, check))
 
 
 def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> list[AlignedRail]:

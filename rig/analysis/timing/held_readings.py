@@ -1,0 +1,132 @@
+"""Readings that only repeat the one before: of a host that polls faster than the meter converts, or a link that stalls.
+
+Noise seldom repeats a value. A reading that equals the one before, in a trace whose other readings all differ, was not
+measured: the host was given the last one again. If the first reading of each value comes at a steady pace, it is the
+pace at which the meter converts, and shows when each conversion ended. Otherwise the repeated readings are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.analysis.timing.timebase import Timebase
+from rig.analysis.verdict import Check
+from rig.recording.reader import Trace
+from rig.types import Bools, Floats, Indices
+
+LEAST, MOST = 64, 1 << 20
+"""The least and the most readings of a trace that are looked at."""
+CHANCE = 0.01
+"""Part of the values that may come back later in the trace; above it, readings may be equal by chance."""
+STEADY = 1.02
+"""Polls by which the first readings of values may miss a steady pace; less than one is expected."""
+HALVINGS = 30
+SLOWER = 1.05
+"""Polls in a conversion from which the host polls faster than the meter converts."""
+BEYOND_S = 0.1
+"""How far the last reading may lie after the end of the recording."""
+FEW = 0.05
+"""Share of the readings that a stalled link may repeat before power is refused."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Traces without the readings that were not measured, notes, and failed checks by the name of the rail."""
+
+    traces: tuple[Trace, ...]
+    notes: tuple[str, ...]
+    checks: dict[str, Check]
+
+
+def as_measured(traces: Sequence[Trace], clock: Timebase, end_s: float) -> Measured:
+    """Return the traces of one clock with repeated readings on the pace of their conversions, or else as NaN.
+
+    A trace that reaches beyond the end of the recording, ``end_s``, stays: it holds more readings than were taken.
+    """
+    found: list[Trace] = []
+    notes: list[str] = []
+    checks: dict[str, Check] = {}
+    for trace in traces:
+        beyond = float(clock.seconds(trace.end_tick[-1:])[0]) > end_s + BEYOND_S
+        again = None if beyond else _repeats(trace)
+        share = float(again.mean()) if again is not None else 0.0
+        name = trace.rail.name
+        if again is None or share == 0.0:
+            found.append(trace)
+        elif (conversions := _conversions(trace)) is not None:
+            found.append(conversions)
+            polls = len(trace.value) / len(conversions.value)
+            notes.append(
+                f"Rail {name}: the host asked {polls:.3g} times for each conversion of the meter. Each is used once, "
+                "as the mean since the one before, at the steady pace at which new values came"
+            )
+        else:
+            found.append(replace(trace, value=np.where(again, np.nan, trace.value)))
+            notes.append(
+                f"Rail {name}: {int(again.sum())} readings repeat the one before to the last digit, as when a link "
+                "stalls. They count as missing"
+            )
+            if share > FEW:
+                rule = f"readings of rail {name} that repeat the one before"
+                checks[name] = Check(rule, f"{share:.1%}", f"at most {FEW:.0%}", False)
+    return Measured(tuple(found), tuple(notes), checks)
+
+
+def _repeats(trace: Trace) -> Bools | None:
+    """Which readings repeat the one before though noise would not, shape (n,); None if that cannot be told."""
+    if trace.rail.kind not in ("mean", "point") or not LEAST <= len(trace.value) <= MOST:
+        return None
+    value = np.asarray(trace.value, dtype=np.float64)
+    again = np.concatenate([[False], value[1:] == value[:-1]])
+    if not np.any(again):
+        return None
+    first = value[~again & np.isfinite(value)]
+    kept, count = np.unique(first, return_counts=True)
+    if len(kept) < LEAST or 1.0 - len(kept) / len(first) > CHANCE:
+        return None
+    ends = [kept[0], kept[-1], *kept[count > 1]]  # the ends of a range are shared, not repeated
+    return np.asarray(again & ~np.isin(value, ends))
+
+
+def _conversions(trace: Trace) -> Trace | None:
+    """One reading for each conversion of a meter that converts at a steady pace; None if the pace is not steady."""
+    if not trace.uniform or trace.rail.rate_hz <= 0.0:
+        return None
+    first = np.flatnonzero(np.diff(trace.value) != 0.0) + 1  # when the very first value was new is not known
+    number = np.arange(len(first), dtype=np.float64)
+    pace = _steadiest(first, number)
+    late = first - pace * number
+    if pace < SLOWER or float(np.ptp(late)) > STEADY:
+        return None
+    ends = 0.5 * float(late.max() + late.min() - 1.0) + pace * number
+    return replace(
+        trace,
+        rail=replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace), aperture_s=None),
+        start_tick=_ticks_at(trace.end_tick, ends - pace),
+        end_tick=_ticks_at(trace.end_tick, ends),
+        value=np.asarray(trace.value[first], dtype=np.float64),
+        overload=np.asarray(trace.overload[first]),
+    )
+
+
+def _steadiest(first: Indices, number: Floats) -> float:
+    """The polls to a conversion from which the first readings of values stray least; how far is convex in it."""
+    mean = float(first[-1] - first[0]) / (len(first) - 1)
+    low, high = mean - 2.0 / len(first), mean + 2.0 / len(first)
+    for _ in range(HALVINGS):
+        left, right = (2.0 * low + high) / 3.0, (low + 2.0 * high) / 3.0
+        if np.ptp(first - left * number) < np.ptp(first - right * number):
+            high = right
+        else:
+            low = left
+    return 0.5 * (low + high)
+
+
+def _ticks_at(end_tick: NDArray[np.int64], number: Floats) -> NDArray[np.int64]:
+    """Ticks of a uniform trace at numbers of its readings that are no integers."""
+    period = float(end_tick[-1] - end_tick[0]) / (len(end_tick) - 1)
+    return np.asarray(end_tick[0] + np.round(number * period).astype(np.int64))
