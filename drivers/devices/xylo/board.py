@@ -208,8 +208,9 @@ class Board:
         for event in readouts:
             if (number := getattr(event, step, None)) is None:
                 continue
-            self._steps[int(number)] = (found_ns, self._looked_ns)
-            if listening is not None:
+            if listening is None:
+                self._steps[int(number)] = (found_ns, self._looked_ns)
+            else:
                 listening(event, found_ns)
         self._looked_ns = begun_ns
         readings = self._power.get_events()

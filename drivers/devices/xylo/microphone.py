@@ -55,7 +55,8 @@ class MicrophoneBackend:
         self._came, self._halt = threading.Condition(), threading.Event()
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._listen, name="xylo microphone", daemon=True)
-        if board.kit.chip is AUDIO_2:
+        if board.kit.chip is AUDIO_2:  # nothing of Rockpool says whether its readouts hold spikes
+            board.on_readout = lambda event, found_ns: None
             self._thread.start()
         else:
             board.on_readout = lambda event, found_ns: self._note(event.output_spikes, found_ns)
@@ -110,7 +111,6 @@ class MicrophoneBackend:
     def close(self) -> None:
         """Hear no more, and stop the monitor. The chip listens on until the board is opened again."""
         self._halt.set()
-        self.board.on_readout = None
         if self._thread.is_alive():
             self._thread.join(1.0)
         self.board.close()
