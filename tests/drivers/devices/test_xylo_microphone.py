@@ -13,11 +13,13 @@ import pytest
 
 from drivers.devices.xylo import board as board_module
 from drivers.devices.xylo import device as xylo
+from drivers.devices.xylo import microphone
 from drivers.devices.xylo.backend import SimBackend
 from drivers.devices.xylo.chip import ChipOptions
 from drivers.devices.xylo.device import XyloDevice
 from drivers.devices.xylo.encoder import raster_of
 from drivers.devices.xylo.player import player_of, wav_of
+from drivers.meters.xylo_monitor import open_meter
 from fixtures.instruments.xylo_bench import listening, small_network
 from fixtures.instruments.xylo_board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
@@ -33,6 +35,7 @@ STEP_S = 0.04
 @pytest.fixture(autouse=True)
 def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "WARM_S", 0.1)
+    monkeypatch.setattr(microphone, "LOST", 0.2)  # this machine may sleep through a few
 
 
 def network() -> Any:
@@ -121,6 +124,28 @@ def test_frames_follow_one_another_without_a_gap_and_do_not_overlap(
     assert [reply.sample_id for reply in replies] == ["sound-1", "sound-3"]
 
 
+@pytest.mark.real_time
+def test_the_monitor_sees_what_listening_and_working_draw(opened: Callable[..., XyloDevice]) -> None:
+    device = opened(step_s=STEP_S / 4)
+    plant, meter = hardware(device).plant, open_meter(device)
+
+    meter.start()
+    time.sleep(1.0)
+    chunks = meter.stop()
+
+    for rail, idle_w in plant.idle_w.items():
+        watts = np.concatenate([chunk.value for chunk in chunks if chunk.rail == rail])
+        busy_w = plant.phase_w["inference"][rail]
+        assert watts.mean() == pytest.approx(idle_w + (busy_w - idle_w) / 4, rel=0.05)
+
+
+@pytest.mark.real_time
+def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Callable[..., XyloDevice]) -> None:
+    device = opened(chip="audio3", flush_s=STEP_S / 2, drift_ppm=100.0)
+
+    assert len(heard(device, sound()).spans) == 1
+
+
 def test_the_clock_is_given_in_the_unit_of_each_chip(opened: Callable[..., XyloDevice]) -> None:
     for chip in CHIPS:
         assert hardware(opened(ChipOptions(core_clock_hz=12.5e6), chip=chip)).core_hz == 12.5e6
@@ -147,6 +172,13 @@ def test_time_steps_that_this_program_slept_through_end_the_run(
 
     with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1 was heard for 20 time steps"):
         heard(opened(), sound())
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_time_steps_that_the_board_loses_end_the_run(chip: str, opened: Callable[..., XyloDevice]) -> None:
+    with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1"):
+        heard(opened(chip=chip, lost_readouts=0.4), sound())
 
 
 @pytest.mark.real_time
