@@ -1,4 +1,4 @@
-"""SynSense Xylo Audio 2: the simulated chip with its encoder, network file and declared power.
+"""SynSense Xylo Audio 2 and 3: the chip on its board, and the simulated Audio 2, with encoder and network file.
 
-In: audio samples. Out: labels, spans and activity counters. Opened through the entry point ``xylo``.
+In: audio samples, or events. Out: labels, spans and activity counters. Opened through the entry point ``xylo``.
 """

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,8 @@ class Board:
         self._readings: list[Reading] | None = None
         self._heard, self._looked_ns, self._steps = 0, 0, dict[int, tuple[int, int]]()
         self._busy, self._last_tick = False, 0
+        self.on_readout: Callable[[Any, int], None] | None = None
+        """Takes every readout with the time of the look that found it (ns of the host), in place of ``timed``."""
         self._error: Exception | None = None
         self.rate_hz = self.retune(rate_hz)
         self._halt = threading.Event()
@@ -121,6 +123,11 @@ class Board:
         with self._lock:
             self._last_tick = max(self._last_tick, self._stopwatch.tick(time.monotonic_ns()))
             return self._last_tick
+
+    def tick_at(self, at_ns: int) -> int:
+        """Return microseconds of the stopwatch at a time of the host (ns) of the last seconds."""
+        with self._lock:
+            return self._stopwatch.tick(at_ns)
 
     def timed(self, work: Callable[[], T], steps: int) -> tuple[T, int, int]:
         """Do ``work`` that makes ``steps`` readouts, and return when the core began and ended (us of the stopwatch).
@@ -195,11 +202,16 @@ class Board:
     def _take(self) -> None:
         step = self.kit.chip.step
         begun_ns = time.monotonic_ns()
-        readouts = self._readouts.get_events() if self._busy else ()
+        listening = self.on_readout
+        readouts = self._readouts.get_events() if self._busy or listening else ()
         found_ns = time.monotonic_ns()
         for event in readouts:
-            if (number := getattr(event, step, None)) is not None:
+            if (number := getattr(event, step, None)) is None:
+                continue
+            if listening is None:
                 self._steps[int(number)] = (found_ns, self._looked_ns)
+            else:
+                listening(event, found_ns)
         self._looked_ns = begun_ns
         readings = self._power.get_events()
         now_ns = time.monotonic_ns()

@@ -28,7 +28,7 @@ from rig.types import Span
 
 SPAN_TICK_HZ = 1000.0
 """Spans are stated in milliseconds of the stopwatch: USB does not tell the end of a readout more closely."""
-_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
+SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 _CLOSE = None
 
 
@@ -44,6 +44,14 @@ class ChipOptions:
     records: bool = False
     echo: bool = False
     timeout_s: float = 60.0
+
+
+def no_network(kit: Kit, error: Exception) -> SetupError:
+    """Return the error for a board that does not take its network."""
+    remedy = "Unplug the board, plug it in again, and close other programs that use it"
+    return SetupError(
+        f"{kit.chip.name} does not take the network: {error}", field="device", value="xylo", remedy=remedy
+    )
 
 
 class ChipBackend:
@@ -67,9 +75,7 @@ class ChipBackend:
             dt_s = float(network.specification["dt"])
             module = kit.package.XyloSamna(kit.hdk, configuration, dt=dt_s, power_frequency=rate_hz)
         except Exception as error:
-            what = f"{kit.chip.name} does not take the network: {error}"
-            remedy = "Unplug the board, plug it in again, and close other programs that use it"
-            raise SetupError(what, field="device", value="xylo", remedy=remedy) from error
+            raise no_network(kit, error) from error
         if made_hz is not None and abs(made_hz / core_clock_hz - 1.0) > 1e-6:
             what = f"the core clock of {kit.chip.name} is {made_hz:g} Hz, and {core_clock_hz:g} Hz was asked for"
             raise SetupError(what, field="core_clock_hz", value=made_hz, remedy="Ask for a clock that it makes")
@@ -92,7 +98,7 @@ class ChipBackend:
 
     def timer(self) -> int:
         """The stopwatch now, in milliseconds. Raises ``DeviceError`` if the board is gone."""
-        return self.board.tick() // _TICKS
+        return self.board.tick() // SPAN_TICKS
 
     def close(self) -> None:
         """End the thread after the job that is under way, and stop the monitor."""
@@ -127,7 +133,7 @@ class ChipBackend:
         if len(output) != len(stream):
             what = f"sample {job.sample_id} has {len(stream)} time steps, and the chip answered {len(output)}"
             raise DeviceError(what, field="sample", value=job.sample_id, remedy="Give shorter samples")
-        span = Span("inference", on_us // _TICKS, off_us // _TICKS, job.times)
+        span = Span("inference", on_us // SPAN_TICKS, off_us // SPAN_TICKS, job.times)
         first = output[:bins]
         if self._options.echo:
             self._check_echo(job, first)

@@ -8,7 +8,6 @@ sample of ten inferences is one stream ten times as long.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,27 +15,29 @@ from typing import Any
 
 import numpy as np
 
-from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.afe_model import AfeModel
-from drivers.devices.xylo.backend import PHASES, TICK_NS, Backend, Done, Job, Raster, SimBackend, SimulatedChip
+from drivers.devices.xylo.backend import Backend, Done, Job, Raster, SimBackend, SimulatedChip
 from drivers.devices.xylo.board import Board
-from drivers.devices.xylo.chip import SPAN_TICK_HZ, ChipBackend, ChipOptions
+from drivers.devices.xylo.chip import ChipBackend, ChipOptions
+from drivers.devices.xylo.describe import describe_chip, describe_microphone, describe_simulator
 from drivers.devices.xylo.encoder import check_audio, check_raster, raster_of
-from drivers.devices.xylo.kit import AUDIO_2, Kit, only_one
+from drivers.devices.xylo.kit import Kit, only_one
+from drivers.devices.xylo.microphone import MicrophoneBackend
 from drivers.devices.xylo.network import Network, load_network
 from drivers.devices.xylo.nir_deploy import load_nir
+from drivers.devices.xylo.player import Play, player_of
 from rig.bench.options import one_of, parts_of, positive
-from rig.errors import SetupError, UsageError, refused
-from rig.types import Budget, ClockInfo, Device, DeviceInfo, Plant, Preprocessing, Reply, Sample
+from rig.errors import DataError, SetupError, UsageError, refused
+from rig.types import Budget, Device, DeviceInfo, Plant, Reply, Sample
 
 MODES = ("hardware", "simulator")
 
 CORE_CLOCKS_HZ = (50e6, 25e6, 12.5e6, 6.25e6)
 """The core clocks that the board's divider makes: 100 / (2 (wait + 1)) MHz."""
-TICK_HZ = 1e9 / TICK_NS
-"""The rate of the simulated counter, as of the one in the board's FPGA (Hz)."""
-FRONT_ENDS = ("replay", "live")
+SIMULATED_FRONT_ENDS, BOARD_FRONT_ENDS = ("replay", "live"), ("events", "microphone")
+UNHEARD: Raster = np.zeros((0, 0), np.int64)
+"""In place of the events of a sample that the chip hears by itself."""
 AFE_MODELS = ("filter-bank", "rockpool")
 
 
@@ -50,10 +51,11 @@ def open_device(
     quantize: str = "channel",
     classes: str = "",
     core_clock_hz: float = 25e6,
-    front_end: str = "replay",
+    front_end: str | None = None,
     afe_model: str = "filter-bank",
     afe_seed: int = 1,
     board: int | None = None,
+    play: str | None = None,
     record_activity: bool = False,
     echo: bool = False,
     timeout_s: float = 60.0,
@@ -67,14 +69,18 @@ def open_device(
     Audio becomes events by a quick filter bank, or with ``afe_model`` "rockpool" by Rockpool's model of the analog
     front end of Audio 2, whose mismatch and noise are drawn by ``afe_seed``. It takes seconds for a second of audio.
 
-    Without ``simulate`` a board is used: ``board`` is its number, if there are several. It gets events that the host
-    encodes, as fast as it takes them. With ``record_activity`` it also records what its neurons do, which costs time
-    and power: such a run is for activity alone. With ``echo`` an answer that is not that of the simulator, spike by
-    spike, ends the run. ``timeout_s`` is the longest time for one sample.
+    Without ``simulate`` a board is used: ``board`` is its number, if there are several. By default (``front_end``
+    "events") it gets events that the host encodes, as fast as it takes them. With ``record_activity`` it also records
+    what its neurons do, which costs time and power: such a run is for activity alone. With ``echo`` an answer that is
+    not that of the simulator, spike by spike, ends the run. ``timeout_s`` is the longest time for one sample.
 
-    With ``simulate`` the front end is simulated too. With ``front_end`` "replay" each sample is played to the front end
-    after it was handed over, in real time. With "live" the front end listened while the sample happened: only inference
-    is left, and what the front end draws is part of idle. The power of its own rails is reported as pre-processing.
+    With ``front_end`` "microphone" the board listens in real time, and ``play`` is a command of this computer that
+    plays a WAV file from its standard input to it, such as "aplay -q". The chip listens in idle windows too.
+
+    With ``simulate`` the front end is simulated too. By default (``front_end`` "replay") each sample is played to the
+    front end after it was handed over, in real time. With "live" the front end listened while the sample happened: only
+    inference is left, and what the front end draws is part of idle. The power of its own rails is reported as
+    pre-processing.
 
     Raises ``UsageError`` for a core clock that the board cannot make, ``SetupError`` without a board, samna or a
     simulated bench, ``DataError`` for a missing or altered network file, or a graph that does not fit the chip,
@@ -82,19 +88,30 @@ def open_device(
     """
     one_of(CORE_CLOCKS_HZ, core_clock_hz=core_clock_hz)
     positive(timeout_s=timeout_s)
-    one_of(FRONT_ENDS, front_end=front_end)
+    allowed = SIMULATED_FRONT_ENDS if simulate else BOARD_FRONT_ENDS
+    front_end = allowed[0] if front_end is None else front_end
+    one_of(allowed, front_end=front_end)
     one_of(AFE_MODELS, afe_model=afe_model)
-    if not simulate:
-        kit = only_one(rockpool_import.attached_boards(), board)
-        loaded = read_network(network, dt_s, reset, quantize, classes)
-        chip = ChipOptions(core_clock_hz, record_activity, echo, timeout_s)
-        return open_chip(kit, loaded, chip, _encoder_of(loaded, afe_model, afe_seed))
+    player = player_for(front_end, play)
+    chip = ChipOptions(core_clock_hz, record_activity, echo, timeout_s)
+    kit = None if simulate else only_one(rockpool_import.attached_boards(), board)
     loaded = read_network(network, dt_s, reset, quantize, classes)
-    return _open_simulator(plant, loaded, core_clock_hz, front_end, _encoder_of(loaded, afe_model, afe_seed))
+    if kit is not None and player is not None:
+        return open_microphone(kit, loaded, chip, player)
+    afe = AfeModel(loaded.encoder, afe_seed) if afe_model == "rockpool" else None
+    if kit is not None:
+        return open_chip(kit, loaded, chip, afe)
+    return _open_simulator(plant, loaded, core_clock_hz, front_end, afe)
 
 
-def _encoder_of(network: Network, afe_model: str, afe_seed: int) -> AfeModel | None:
-    return AfeModel(network.encoder, afe_seed) if afe_model == "rockpool" else None
+def player_for(front_end: str, play: str | None) -> Play | None:
+    """Return what plays samples to a microphone; None for another front end, which nothing is played to."""
+    if (front_end == "microphone") != (play is not None):
+        remedy = (
+            "A sample must be played to a microphone, and to nothing else: front_end=microphone and play='aplay -q'"
+        )
+        raise refused("play", play, remedy)
+    return None if play is None else player_of(play)
 
 
 def _open_simulator(
@@ -105,7 +122,7 @@ def _open_simulator(
         raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
     backend = SimBackend.open(network, core_clock_hz)
     chip = SimulatedChip(backend, plant, live=front_end == "live")
-    return XyloDevice(network, chip, _describe_simulator(network, backend, front_end), afe=afe)
+    return XyloDevice(network, chip, describe_simulator(network, backend, front_end), afe=afe)
 
 
 def read_network(path: str | None, dt_s: float | None, reset: str | None, quantize: str, classes: str) -> Network:
@@ -121,7 +138,16 @@ def read_network(path: str | None, dt_s: float | None, reset: str | None, quanti
 def open_chip(kit: Kit, network: Network, chip: ChipOptions, afe: AfeModel | None = None) -> XyloDevice:
     """Open the chip of one board with a network. Raises ``SetupError``, and ``DataError`` for one that does not fit."""
     backend = ChipBackend.open(kit, network, chip)
-    return XyloDevice(network, backend, _describe_chip(network, kit, backend, chip), backend.board, afe)
+    return XyloDevice(network, backend, describe_chip(network, kit, backend, chip), backend.board, afe=afe)
+
+
+def open_microphone(kit: Kit, network: Network, chip: ChipOptions, play: Play) -> XyloDevice:
+    """Open the chip of one board in real time. Raises ``SetupError``, ``UsageError``, and ``DataError`` as above."""
+    for name, asked in (("record_activity", chip.records), ("echo", chip.echo)):
+        if asked:
+            raise refused(name, True, "Leave it out: a chip that listens neither records nor gets known events")
+    backend = MicrophoneBackend.open(kit, network, chip)
+    return XyloDevice(network, backend, describe_microphone(network, kit, backend, chip), backend.board, play=play)
 
 
 class XyloDevice:
@@ -133,9 +159,11 @@ class XyloDevice:
         backend: Backend,
         info: DeviceInfo,
         board: Board | None = None,
+        *,
         afe: AfeModel | None = None,
+        play: Play | None = None,
     ) -> None:
-        self._network, self._backend, self._afe = network, backend, afe
+        self._network, self._backend, self._afe, self._play = network, backend, afe, play
         self._info = info if afe is None else replace(info, details={**info.details, "afe_model": afe.details()})
         self.board = board
         """The board of a chip, whose power monitor is a meter of its own."""
@@ -149,7 +177,8 @@ class XyloDevice:
         """Check every payload, and encode it for a chip that gets events. Raises ``DataError``."""
         for sample in samples:
             self._lasting_s(sample)
-        self._encoded = {} if self.board is None else {s.id: self._raster(s) for s in samples}
+        encodes = self.board is not None and self._play is None
+        self._encoded = {s.id: self._raster(s) for s in samples} if encodes else {}
 
     def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
         """Start on one sample when the device is free. Raises ``UsageError`` for more than one, and for a budget."""
@@ -162,6 +191,10 @@ class XyloDevice:
         inference there is no decision, and the reply's label is None. Raises ``UsageError``.
         """
         sample = _one_sample(samples, times, phase, budget, self._info.phases)
+        if self._play is not None:
+            self._backend.begin(Job(sample.id, UNHEARD, self._lasting_s(sample), times, self._info.phases))
+            self._play(sample, times)
+            return
         encoded = self._encoded.get(sample.id)
         phases = self._info.phases if phase is None else (phase,)
         raster = self._raster(sample) if encoded is None else encoded
@@ -185,6 +218,11 @@ class XyloDevice:
 
     def _lasting_s(self, sample: Sample) -> float:
         """How long a sample lasts for the front end. Raises ``DataError`` for one that the device cannot take."""
+        if sample.payload.ndim == 2 and self._play is not None:
+            what = f"sample {sample.id} holds events, which cannot be played to a microphone"
+            raise DataError(
+                what, field="payload", value=sample.id, remedy="Give audio, or leave out front_end=microphone"
+            )
         if sample.payload.ndim == 2:
             return len(check_raster(sample.payload, self._network.encoder)) * self._network.encoder.bin_s
         audio = check_audio(sample.payload, sample.rate_hz, sample.duration_s)
@@ -221,70 +259,3 @@ def _one_sample(
         if is_wrong:
             raise UsageError(f"{field} is {value!r}; the Xylo device takes {takes}", field=field, value=value)
     return samples[0]
-
-
-def _kind(network: Network) -> str:
-    return "recurrent" if any(a >= b for a, b in network.links) else "feed-forward"
-
-
-def _algorithm(network: Network) -> dict[str, Any]:
-    return {
-        "encoder": {name: getattr(network.encoder, name) for name in network.encoder.__slots__},
-        "network": f"{_kind(network)} spiking network, layers {', '.join(map(str, network.layers))}",
-        "layers": list(network.layers),
-        "classes": list(network.classes),
-        "training": dict(network.training),
-        **({"deployment": dict(network.deployment)} if network.deployment else {}),
-    }
-
-
-def _describe_simulator(network: Network, backend: SimBackend, front_end: str) -> DeviceInfo:
-    names = ("rockpool", "xylosim")
-    return DeviceInfo(
-        name="xylo",
-        mode="simulator",
-        description="SIMULATED SynSense Xylo Audio 2: bit-exact XyloSim, estimated time, declared power",
-        clock=ClockInfo("device", TICK_HZ),
-        phases=PHASES if front_end == "replay" else ("inference",),
-        onboard_meter="xylo-monitor",
-        preprocessing=Preprocessing(phases=("preprocess",))
-        if front_end == "replay"
-        else Preprocessing(rails=xylo_power.FRONT_END_RAILS),
-        versions={name: importlib.metadata.version(name) for name in names},
-        artifacts={"network": network.digest_sha256},
-        network=backend.inspection.info,
-        details={
-            **_algorithm(network),
-            "core_clock_hz": backend.core_clock_hz,
-            "inference_time": "estimated: Rockpool's cycle model on the simulated spikes / core_clock_hz",
-            "front_end": front_end,
-            "preprocess_time": "the sample's duration: the analog front end hears in real time",
-            "power_profile": xylo_power.profile(),
-        },
-    )
-
-
-def _describe_chip(network: Network, kit: Kit, backend: ChipBackend, chip: ChipOptions) -> DeviceInfo:
-    return DeviceInfo(
-        name="xylo",
-        mode="simulator" if kit.simulated else "hardware",
-        description=f"{'SIMULATED ' if kit.simulated else ''}SynSense {kit.chip.name}, events from the host",
-        clock=ClockInfo("spans", SPAN_TICK_HZ),
-        timeout_s=chip.timeout_s,
-        onboard_meter="xylo-monitor",
-        versions={"rockpool": importlib.metadata.version("rockpool"), **kit.versions},
-        artifacts={"network": network.digest_sha256},
-        network=backend.reference.inspection.info,
-        details={
-            **_algorithm(network),
-            "chip": kit.chip.name,
-            "core_clock_hz": chip.core_clock_hz,
-            "core_clock": "read back" if kit.chip is AUDIO_2 else "set; Rockpool does not read it back",
-            "inference_time": "the board's stopwatch, from the readout of the first time step to that of the last",
-            "repeated": "one stream of all repetitions; only the first begins at rest, and its spikes are the answer",
-            "front_end": "none: events are encoded on the host, which is neither timed nor measured",
-            "records_activity": chip.records,
-            "compared_with_simulator": chip.echo,
-            "vendor_calls": backend.board.calls(),
-        },
-    )

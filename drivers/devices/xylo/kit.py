@@ -24,7 +24,8 @@ class Chip:
 
     ``step`` is the field of a readout that holds its time step. ``converter_s`` is the period of the converter in the
     power monitor (s), 0 where the vendor does not state it; faster readings are interpolated between its own.
-    ``expansion`` is how many hidden neurons may have inputs, and how many may have outputs.
+    ``front_end`` are the rails that supply nothing but the front end. ``expansion`` is how many hidden neurons may have
+    inputs, and how many may have outputs.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Chip:
     channels_in: str
     step: str
     rails: tuple[str, ...]
+    front_end: tuple[str, ...]
     hidden: int
     outputs: int
     expansion: int
@@ -41,11 +43,11 @@ class Chip:
 
 AUDIO_2 = Chip(
     "Xylo Audio 2", "xa2_devkit_utils", "xyloA2TestBoard", "timestamp", ("Io", "IoAfe", "Logic", "LogicAfe"),
-    1000, 8, 1000, 0.0, "FX3 0.11.5 and FPGA 1.1.3",
+    ("IoAfe", "LogicAfe"), 1000, 8, 1000, 0.0, "FX3 0.11.5 and FPGA 1.1.3",
 )  # fmt: skip
 AUDIO_3 = Chip(
     "Xylo Audio 3", "xa3_devkit_utils", "xyloAudio3", "timestep", ("Io", "AnalogLogic", "DigitalLogic"),
-    992, 32, 128, 1.08e-3, "FX3 0.12.2 and FPGA 1.6.0",
+    (), 992, 32, 128, 1.08e-3, "FX3 0.12.2 and FPGA 1.6.0",
 )  # fmt: skip
 CHIPS: Mapping[str, Chip] = {"syns61201": AUDIO_2, "syns65302": AUDIO_3}
 """By the name of Rockpool's package."""

@@ -41,14 +41,10 @@ def load_nir(path: Path, dt_s: float | None, reset: str | None, quantize: str, c
     one_of(RESETS, reset=reset)
     one_of(QUANTIZERS, quantize=quantize)
     graph = read_graph(path)
-    outputs = graph.layers[-1].size
-    names = tuple(classes) or tuple(str(k) for k in range(outputs))
-    if len(names) != outputs or len(set(names)) != outputs:
-        raise refused("classes", ",".join(names), f"Name {outputs} classes, one for each output neuron")
     spec, rounding = deployed(graph, dt_s, quantize)
     links = tuple((graph.place(w.source), graph.place(w.target)) for w in graph.weights)
     network = Network(
-        classes=names,
+        classes=_classes_of(graph, classes),
         encoder=EncoderParams(channels=graph.inputs, bin_s=dt_s),
         layers=(graph.inputs, *(layer.size for layer in graph.layers)),
         specification=spec,
@@ -71,6 +67,14 @@ def load_nir(path: Path, dt_s: float | None, reset: str | None, quantize: str, c
         raise DataError(f"node {name!r} {fault}", field="network", value=name, remedy=remedy)
     check_shapes(network)
     return network
+
+
+def _classes_of(graph: Graph, classes: Sequence[str]) -> tuple[str, ...]:
+    outputs = graph.layers[-1].size
+    names = tuple(classes) or tuple(str(k) for k in range(outputs))
+    if len(names) != outputs or len(set(names)) != outputs:
+        raise refused("classes", ",".join(names), f"Name {outputs} classes, one for each output neuron")
+    return names
 
 
 def deployed(graph: Graph, dt_s: float, quantize: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -17,8 +17,9 @@ BACK_US = 5_000_000
 """How far a stamp may lie before the newest one: readings of different channels do not come in order."""
 WINDOW_NS = 3_000_000_000
 """How long the quickest stamp counts; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
-LOOK_NS, SURE, NEAR = 2_000_000, 0.01, 0.25
-"""A readout is sure if two looks around it are this close, or this share of the span; and how far in it may be."""
+LOOK_NS, NEAR = 2_000_000, 0.25
+"""A readout is sure if two looks around it are this close, because spans are stated in milliseconds; and how far in it
+may be."""
 
 
 class StopWatch:
@@ -67,10 +68,9 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
         raise DeviceError("a sample of one time step cannot be timed", field="steps", value=steps)
     at_ns = arrived[:, 0] - unsure_ns // 2
     near = max(1, round(NEAR * steps))
-    sure_ns = max(LOOK_NS, round(SURE * float(at_ns[-1] - at_ns[0])))
-    first = int(np.argmax(unsure_ns[:near] <= sure_ns))
-    last = steps - 1 - int(np.argmax(unsure_ns[::-1][:near] <= sure_ns))
-    if max(unsure_ns[first], unsure_ns[last]) > sure_ns:
+    first = int(np.argmax(unsure_ns[:near] <= LOOK_NS))
+    last = steps - 1 - int(np.argmax(unsure_ns[::-1][:near] <= LOOK_NS))
+    if max(unsure_ns[first], unsure_ns[last]) > LOOK_NS:
         what = (
             f"this program was held up for {max(unsure_ns[first], unsure_ns[last]) * 1e-6:.3g} ms while it timed a span"
         )

@@ -102,9 +102,11 @@ def train(
     if lacking := sorted(set(classes) - set(names)):
         what = f"no training sample is labelled {lacking[0]}"
         raise DataError(what, field="label", value=lacking[0], remedy="Every class needs samples")
-    if len(classes) > LIMITS["output"]:
-        what = f"the data have {len(classes)} classes, and Xylo Audio 2 has {LIMITS['output']} outputs"
-        raise DataError(what, field="classes", value=len(classes), remedy="Use data with fewer classes")
+    if not 2 <= len(classes) <= LIMITS["output"]:
+        what = (
+            f"the data have {len(classes)} classes, and a network for Xylo Audio 2 tells 2 to {LIMITS['output']} apart"
+        )
+        raise DataError(what, field="classes", value=len(classes), remedy="Use data with so many classes")
     settings = training.Settings(layers, seed, epochs)
     tell(f"training on {len(labels)} samples of {len(classes)} classes, {settings.epochs} epochs")
     floats = training.trained(events, labels, len(classes), settings, tell)

@@ -20,6 +20,7 @@ from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.configuration import configuration_of
 from drivers.devices.xylo.kit import AUDIO_2, AUDIO_3, Kit, only_one
 from drivers.devices.xylo.network import Network, load_network
+from fixtures.instruments import xylo_ear as ear
 from fixtures.instruments import xylo_helpers as helpers
 from fixtures.instruments import xylo_vendor as sim
 from fixtures.instruments.xylo_bench import small_network
@@ -130,6 +131,12 @@ SOURCES: dict[str, dict[str, Any]] = {
         "XyloSamna.__init__": sim.XyloSamna3.__init__,
         "XyloSamna.evolve": sim.XyloSamna3.evolve,
         "XyloSamna.reset_state": sim.XyloSamna3.reset_state,
+    },
+    "syns61201/xylo_monitor.py": {
+        f"XyloMonitor.{name}": getattr(ear.XyloMonitor2, name) for name in ("__init__", "evolve")
+    },
+    "syns65302/xylo_monitor.py": {
+        f"XyloMonitor.{name}": getattr(ear.XyloMonitor3, name) for name in ("__init__", "evolve")
     },
     "syns61201/xa2_devkit_utils.py": helpers.UTILS_2,
     "syns65302/xa3_devkit_utils.py": helpers.UTILS_3,

@@ -147,8 +147,9 @@ def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(
 @pytest.mark.real_time
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_span_is_as_long_as_the_core_worked_though_the_vendor_looks_every_tenth_of_a_second(
-    chip: str,
+    chip: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(stopwatch, "LOOK_NS", 30_000_000)  # a hundredth of the span, which this machine may be held up
     device = on_board(SimBoard(Traits(chip, step_s=3e-2)))
     try:
         (span,) = answer(device, events(3)).spans
@@ -211,6 +212,11 @@ def test_a_program_that_was_held_up_tells_the_span_by_other_readouts(held: slice
 def test_a_span_whose_end_nobody_saw_is_refused(held: slice) -> None:
     with pytest.raises(DeviceError, match=r"held up for \d+"):
         span_of(looks(np.arange(1, 101) * 1_000_000, held))
+
+
+def test_looks_ten_milliseconds_apart_do_not_tell_a_span_of_two_seconds_in_milliseconds() -> None:
+    with pytest.raises(DeviceError, match="held up for 10 ms"):
+        span_of(looks(np.arange(1, 101) * 20_000_000, every_ns=10_000_000))
 
 
 # ---- what it refuses ------------------------------------------------------------------------

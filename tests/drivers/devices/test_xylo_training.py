@@ -45,6 +45,15 @@ def test_a_network_that_heard_a_whole_folder_is_measured_on_another(
     assert "--option data=ANOTHER_FOLDER" in capsys.readouterr().out
 
 
+def test_a_single_class_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    soundfile.write(tmp_path / "a.wav", np.random.default_rng(0).uniform(-0.3, 0.3, 16000), 16000)
+    (tmp_path / "labels.csv").write_text("filename,label\na.wav,a\n")
+
+    assert main(("network", "train", "asc", "--out", str(tmp_path / "a.json"), "--data", str(tmp_path))) == 6
+    assert "the data have 1 classes, and a network for Xylo Audio 2 tells 2 to 8 apart" in capsys.readouterr().err
+
+
 def test_the_file_says_what_it_was_trained_on_and_how(tmp_path: Path) -> None:
     told = trained(tmp_path).training
     data = open_workload(split="train", samples=12)

@@ -1,0 +1,172 @@
+"""The ``Backend`` on a Xylo board in real time: the chip hears its microphone, and works through each time step.
+
+Rockpool's ``XyloMonitor`` takes no events: in real-time mode the chip listens to a microphone alone. It cannot be
+stopped or put at rest, so it listens and works from open to close, in idle windows too. A sample is what is heard from
+its issue on, for as long as it lasts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drivers.devices.xylo.backend import Done, Job, Raster
+from drivers.devices.xylo.board import Board, default_rate_hz
+from drivers.devices.xylo.chip import SPAN_TICKS, ChipOptions, no_network
+from drivers.devices.xylo.configuration import configuration_of
+from drivers.devices.xylo.kit import AUDIO_2, Kit
+from drivers.devices.xylo.network import Network
+from drivers.devices.xylo.stopwatch import TICK_HZ, StopWatch
+from rig.errors import DeviceError, DeviceTimeoutError, UsageError
+from rig.types import Span
+
+PENDING = 2
+"""The last time steps of a sample are still worked through when the next is issued."""
+LOST = 0.02
+"""The share of time steps that may be missing or doubled where clocks differ; one more may be at either end."""
+STARTED_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A sample that is being heard, from and until when in host nanoseconds."""
+
+    job: Job
+    begin_ns: int
+    end_ns: int
+
+
+class MicrophoneBackend:
+    """One network on one board that listens."""
+
+    def __init__(self, board: Board, module: Any, step_s: float, timeout_s: float) -> None:
+        self.board, self._module = board, module
+        self._step_s, self._timeout_s = step_s, timeout_s
+        self._steps = StopWatch()
+        self._rows: deque[tuple[int, Raster]] = deque()
+        self._pending: deque[Heard] = deque()
+        self._came, self._halt = threading.Condition(), threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._listen, name="xylo microphone", daemon=True)
+        if board.kit.chip is AUDIO_2:  # nothing of Rockpool says whether its readouts hold spikes
+            board.on_readout = lambda event, found_ns: None
+            self._thread.start()
+        else:
+            board.on_readout = self._take
+
+    @classmethod
+    def open(cls, kit: Kit, network: Network, options: ChipOptions) -> MicrophoneBackend:
+        """Load the network, start to listen, start the power monitor. Raises ``SetupError``, ``DataError``."""
+        configuration, rate_hz = configuration_of(kit, network), default_rate_hz(kit)
+        step_s, clock_hz = float(network.specification["dt"]), options.core_clock_hz
+        clock = round(clock_hz) if kit.chip is AUDIO_2 else clock_hz * 1e-6  # one takes hertz, the other megahertz
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # it prints that it calibrates the front end
+                module = kit.package.XyloMonitor(
+                    kit.hdk, configuration, dt=step_s, main_clk_rate=clock, power_frequency=rate_hz
+                )
+                if kit.chip is not AUDIO_2:  # only ``evolve`` starts it
+                    module.evolve(input_data=np.zeros((math.ceil(STARTED_S / step_s), module.shape[0])))
+        except Exception as error:
+            raise no_network(kit, error) from error
+        return cls(Board.open(kit, rate_hz), module, step_s, options.timeout_s)
+
+    def begin(self, job: Job) -> None:
+        """Hear a sample from now on. Raises ``UsageError`` while most of another one is still to be heard."""
+        now_ns = time.monotonic_ns()
+        with self._came:
+            if self._pending and self._pending[-1].end_ns - now_ns > LOST * job.listening_s * 1e9:
+                what = f"sample {job.sample_id} was issued while another one was being heard"
+                remedy = "Let no frames overlap: give window_s and stride_s the same value"
+                raise UsageError(what, field="stride_s", value=job.sample_id, remedy=remedy)
+            self._pending.append(Heard(job, now_ns, now_ns + round(job.listening_s * job.times * 1e9)))
+
+    def finished(self, timeout_s: float) -> Sequence[Done]:
+        """Wait for one answer, for ``timeout_s`` at most. Raises ``DeviceError`` for time steps that were lost."""
+        until_s = time.monotonic() + timeout_s
+        with self._came:
+            if not self._pending:
+                return ()
+            heard = self._pending[0]
+            while not (self._rows and self._rows[-1][0] > heard.end_ns + self._step_ns):
+                self._check(heard)
+                if (left_s := until_s - time.monotonic()) <= 0:
+                    return ()
+                self._came.wait(min(left_s, 0.1))
+            self._pending.popleft()
+            own = self._rows_of(heard)
+        return (self._done(heard, own),)  # without the lock: the board's own is taken, under which rows are noted
+
+    def timer(self) -> int:
+        """The stopwatch now, in milliseconds. Raises ``DeviceError`` if the board is gone."""
+        return self.board.tick() // SPAN_TICKS
+
+    def close(self) -> None:
+        """Hear no more, and stop the monitor. The chip listens on until the board is opened again."""
+        self._halt.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+        self.board.close()
+
+    @property
+    def _step_ns(self) -> int:
+        return round(self._step_s * 1e9)
+
+    def _rows_of(self, heard: Heard) -> list[Raster]:
+        """The output of the time steps that heard a sample: each is worked through in the step after it."""
+        begin_ns, end_ns = heard.begin_ns + self._step_ns, heard.end_ns + self._step_ns
+        while self._rows and self._rows[0][0] <= begin_ns:
+            self._rows.popleft()
+        return [spikes for sent_ns, spikes in self._rows if sent_ns <= end_ns]
+
+    def _done(self, heard: Heard, own: list[Raster]) -> Done:
+        job, steps = heard.job, (heard.end_ns - heard.begin_ns) / self._step_ns
+        if abs(len(own) - steps) > 1.0 + LOST * steps:
+            what = f"{len(own)} readouts came while sample {job.sample_id} was heard for {steps:.0f} time steps"
+            remedy = "Close other programs that use the board or the processor"
+            raise DeviceError(what, field="steps", value=len(own), remedy=remedy)
+        on_us, off_us = self.board.tick_at(heard.begin_ns), self.board.tick_at(heard.end_ns + self._step_ns)
+        first = own[: max(1, round(len(own) / job.times))]
+        span = Span("inference", on_us // SPAN_TICKS, off_us // SPAN_TICKS, job.times)
+        return Done(job.sample_id, np.sum(first, axis=0).tolist(), (span,), None)
+
+    def _listen(self) -> None:
+        """Take one time step after the other; of several that have come, Audio 2's ``evolve`` gives only the last."""
+        step = np.zeros((1, self._module.shape[0]))
+        try:
+            while not self._halt.is_set():
+                rows, _, _ = self._module.evolve(input_data=step)
+                for spikes in rows:
+                    self._note(spikes, time.monotonic_ns())
+        except Exception as error:
+            self._error = error
+
+    def _take(self, readout: Any, found_ns: int) -> None:
+        """Note when a readout of Audio 3 was sent by the quickest way: its time step tells, as a stamp does."""
+        stamp_us = self._steps.heard(round(readout.timestep * self._step_s * TICK_HZ), found_ns)
+        self._note(readout.output_spikes, found_ns + (stamp_us - self._steps.tick(found_ns)) * 1000)
+
+    def _note(self, spikes: Any, sent_ns: int) -> None:
+        with self._came:
+            if not self._pending:
+                self._rows.clear()
+            self._rows.append((sent_ns, np.asarray(spikes, dtype=np.int64)))
+            self._came.notify_all()
+
+    def _check(self, heard: Heard) -> None:
+        self.board.check()
+        if self._error is not None:
+            what = f"the chip does not listen any more: {self._error!r}"
+            raise DeviceError(what, field="device", value="xylo", remedy="Check its cable") from self._error
+        if time.monotonic_ns() > heard.end_ns + round(self._timeout_s * 1e9):
+            what = f"the last time step of sample {heard.job.sample_id} did not come"
+            raise DeviceTimeoutError(what, field="sample", value=heard.job.sample_id, remedy="Check its cable")

@@ -1,0 +1,112 @@
+"""Every command of the page for the first board runs as it stands, on a simulated board, with fewer samples."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.devices.xylo import board as board_module
+from drivers.devices.xylo import microphone, stopwatch
+from drivers.devices.xylo.network import load_network
+from rig.commands.main import main, parser
+from tests.support.paths import DOCS, ROOT
+
+pytest.importorskip("xylosim")
+PAGE = (DOCS / "how-to" / "xylo-first-light.md").read_text(encoding="utf-8")
+STEPS = dict(re.findall(r"^### (\d+)\. [^\n]+\n\n```sh\n(rig [^\n]+)\n```$", PAGE, flags=re.MULTILINE))
+"""The command of each step, by its number."""
+SHORTER = (
+    (r"--repeat \d+", "--repeat 2"), (r"samples=\d+", "samples=2"), (" --option idle_s=300", ""),
+    ("stream_s=60", "stream_s=4"), ("--trials 5", "--trials 2"),
+)  # fmt: skip
+"""What makes a command take an afternoon, and what stands in its place here."""
+HAPPENS = {"14": {"other_s": 2.0}, "15": {"unplug_s": 2.0}}
+"""What a person does during a step."""
+LIKE_STEP_8 = {"7", "9", "10", "11", "12"}
+"""The same command with other values."""
+LONGER = {"14": ("samples=2", "samples=40"), "15": ("samples=2", "samples=40")}
+
+
+@pytest.fixture(autouse=True)
+def _idle_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "WARM_S", 0.1)
+    monkeypatch.setattr(stopwatch, "LOOK_NS", 10**12)
+    monkeypatch.setattr(microphone, "LOST", 1.0)
+
+
+def command_of(step: str) -> list[str]:
+    text = STEPS[step].partition(" > ")[0]
+    for long, short in SHORTER:
+        text = re.sub(long, short, text)
+    text = text.replace(*LONGER.get(step, ("", "")))
+    brief = "" if step == "0" else " --option idle_s=0.5 --allow-invalid"
+    return shlex.split(text.replace("examples/", f"{ROOT / 'examples'}/") + brief)[1:]
+
+
+def bench_of(step: str) -> str:
+    options = ", ".join(f"{name} = {value}" for name, value in {"step_s": 2e-3, **HAPPENS.get(step, {})}.items())
+    driver = ROOT / "fixtures" / "instruments" / "xylo_bench.py"
+    return f'[devices.board]\ndriver = "{driver}:open_device"\noptions = {{ {options} }}\n'
+
+
+def test_every_step_is_one_command_that_writes_a_recording_of_its_number_and_says_what_refutes_it() -> None:
+    sections = re.findall(r"^### (\d+)\. (.*?)(?=^##)", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+    assert [number for number, _ in sections] == [str(k) for k in range(len(sections))] == list(STEPS)
+    for number, text in sections:
+        assert "**Refuted**" in text or "**In doubt**" in text, number
+        if number != "0":
+            (out,) = re.findall(r"--out first-light/(\d+)-[\w-]+", STEPS[number])
+            assert int(out) == int(number)
+
+
+def test_recordings_that_are_compared_are_those_of_earlier_steps() -> None:
+    written = {re.findall(r"--out (\S+)", command)[-1] for command in STEPS.values() if "--out" in command}
+    lines = re.findall(r"`(rig (?:compare|view|report|audit) [^`]+)`", PAGE)
+
+    assert len(lines) > 8
+    for line in lines:
+        assert set(re.findall(r"first-light/\S+", line)) <= written
+        words = shlex.split(line)[1:]
+        if words[0] in ("compare", "report"):
+            parser(words[0]).parse_args(words)
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("step", [step for step in STEPS if step not in LIKE_STEP_8])
+def test_a_step_runs_without_a_board(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bench.toml").write_text(bench_of(step), encoding="utf-8")
+
+    code = main(command_of(step))
+
+    said = capsys.readouterr()
+    recordings: list[Any] = list(tmp_path.glob("first-light/*"))
+    if step == "0":
+        found = json.loads(said.out)["findings"]
+        assert [f["level"] for f in found if f["item"] == "board"] == ["ok"] * 3
+    elif step in HAPPENS:
+        assert code != 0
+        assert "monitor" in said.err or "Device is not open" in said.err
+        assert main(["report", str(recordings[0]), "--allow-invalid"]) in (
+            0,
+            30,
+        )  # 30: too few samples for power
+    else:
+        assert code == 0, said.out + said.err
+        assert len(recordings) == 1
+
+
+def test_the_network_of_step_two_has_recurrence_and_biases() -> None:
+    network = load_network(ROOT / "examples" / "xylo_recurrent.json")
+
+    assert (1, 1) in network.links
+    assert network.specification["bias"].all()
+    assert network.specification["bias_out"].all()

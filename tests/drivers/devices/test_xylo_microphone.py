@@ -1,0 +1,256 @@
+"""A Xylo board that listens, on simulated boards in real time: what it hears, how long, and what it draws meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.devices.xylo import board as board_module
+from drivers.devices.xylo import device as xylo
+from drivers.devices.xylo import microphone
+from drivers.devices.xylo.backend import SimBackend
+from drivers.devices.xylo.chip import ChipOptions
+from drivers.devices.xylo.device import XyloDevice
+from drivers.devices.xylo.encoder import raster_of
+from drivers.devices.xylo.player import player_of, wav_of
+from drivers.meters.xylo_monitor import open_meter
+from fixtures.instruments.xylo_bench import listening, small_network
+from fixtures.instruments.xylo_board import SimBoard, Traits
+from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
+from rig.types import Reply, Sample
+
+pytest.importorskip("xylosim")
+CHIPS = ("audio2", "audio3")
+RATE_HZ = 16_000.0
+STEP_S = 0.04
+"""A time step that this machine does not sleep through."""
+
+
+@pytest.fixture(autouse=True)
+def _opens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board_module, "WARM_S", 0.1)
+    monkeypatch.setattr(microphone, "LOST", 0.2)  # this machine may sleep through a few
+
+
+def network() -> Any:
+    small = small_network()
+    encoder = replace(small.encoder, bin_s=STEP_S)
+    return replace(small, encoder=encoder, specification={**small.specification, "dt": STEP_S})
+
+
+@pytest.fixture(name="opened")
+def _opened() -> Iterator[Callable[..., XyloDevice]]:
+    devices: list[XyloDevice] = []
+
+    def open_it(options: ChipOptions | None = None, **traits: Any) -> XyloDevice:
+        devices.append(listening(SimBoard(Traits(**traits)), network(), options))
+        return devices[-1]
+
+    yield open_it
+    for device in devices:
+        device.close()
+
+
+def sound(seed: int = 1, seconds: float = 0.8) -> Sample:
+    audio = np.random.default_rng(seed).normal(0.0, 0.2, round(seconds * RATE_HZ)).astype(np.float32)
+    return Sample(f"sound-{seed}", audio, "a", rate_hz=RATE_HZ, duration_s=seconds)
+
+
+def silence(seconds: float = 0.8) -> Sample:
+    return Sample("silence", np.zeros(round(seconds * RATE_HZ), np.float32), "b", rate_hz=RATE_HZ, duration_s=seconds)
+
+
+def heard(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
+    device.stage([sample])
+    device.submit_repeated([sample], times, None, None)
+    for _ in range(100):
+        if replies := device.poll(0.5):
+            return replies[0]
+    raise AssertionError("no reply")
+
+
+def hardware(device: XyloDevice) -> SimBoard:
+    assert device.board is not None
+    found: SimBoard = device.board.kit.hdk
+    return found
+
+
+# ---- what it hears --------------------------------------------------------------------------
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_answer_is_of_the_sound_that_was_played(chip: str, opened: Callable[..., XyloDevice]) -> None:
+    device, sample = opened(chip=chip), sound()
+    expected = SimBackend.open(network(), 25e6).infer(raster_of(sample, network().encoder)).output.sum()
+
+    quiet, loud = heard(device, silence()), heard(device, sample)
+
+    assert sum(loud.output["spikes"]) == pytest.approx(expected, rel=0.25)
+    assert sum(quiet.output["spikes"]) < 0.3 * expected
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, opened: Callable[..., XyloDevice]) -> None:
+    device = opened(chip=chip)
+
+    (span,) = heard(device, sound(), times=2).spans
+
+    assert span.executions == 2
+    assert (span.off_tick - span.on_tick) * 1e-3 == pytest.approx(1.6 + STEP_S, abs=0.02)
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_frames_follow_one_another_without_a_gap_and_do_not_overlap(
+    chip: str, opened: Callable[..., XyloDevice]
+) -> None:
+    device = opened(chip=chip)
+    device.submit([sound(1)], None)
+    with pytest.raises(UsageError, match="window_s and stride_s the same"):
+        device.submit([sound(2)], None)
+
+    time.sleep(0.8)
+    device.submit([sound(3)], None)
+
+    replies = [reply for _ in range(20) for reply in device.poll(0.1)]
+    assert [reply.sample_id for reply in replies] == ["sound-1", "sound-3"]
+
+
+@pytest.mark.real_time
+def test_the_monitor_sees_what_listening_and_working_draw(opened: Callable[..., XyloDevice]) -> None:
+    device = opened(step_s=STEP_S / 4)
+    plant, meter = hardware(device).plant, open_meter(device)
+
+    meter.start()
+    time.sleep(1.0)
+    chunks = meter.stop()
+
+    for rail, idle_w in plant.idle_w.items():
+        watts = np.concatenate([chunk.value for chunk in chunks if chunk.rail == rail])
+        busy_w = plant.phase_w["inference"][rail]
+        assert watts.mean() == pytest.approx(idle_w + (busy_w - idle_w) / 4, rel=0.05)
+
+
+@pytest.mark.real_time
+def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Callable[..., XyloDevice]) -> None:
+    device = opened(chip="audio3", flush_s=STEP_S / 2, drift_ppm=100.0)
+
+    assert len(heard(device, sound()).spans) == 1
+
+
+def test_the_clock_is_given_in_the_unit_of_each_chip(opened: Callable[..., XyloDevice]) -> None:
+    for chip in CHIPS:
+        assert hardware(opened(ChipOptions(core_clock_hz=12.5e6), chip=chip)).core_hz == 12.5e6
+
+
+def test_a_board_that_listens_says_which_rails_are_its_front_ends(opened: Callable[..., XyloDevice]) -> None:
+    two, three = (opened(chip=chip).info() for chip in CHIPS)
+
+    assert two.preprocessing is not None
+    assert two.preprocessing.rails == ("IoAfe", "LogicAfe")
+    assert three.preprocessing is not None
+    assert "same rails" in three.preprocessing.none
+    assert two.mode == "simulator"
+
+
+# ---- what it refuses ------------------------------------------------------------------------
+
+
+@pytest.mark.real_time
+def test_time_steps_that_this_program_slept_through_end_the_run(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fixtures.instruments.xylo_ear.SPIN_S", 5 * STEP_S)
+
+    with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1 was heard for 20 time steps"):
+        heard(opened(), sound())
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_time_steps_that_the_board_loses_end_the_run(chip: str, opened: Callable[..., XyloDevice]) -> None:
+    with pytest.raises(DeviceError, match=r"\d+ readouts came while sample sound-1"):
+        heard(opened(chip=chip, lost_readouts=0.4), sound())
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("chip", CHIPS)
+def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, opened: Callable[..., XyloDevice]) -> None:
+    device = opened(chip=chip)
+    device.submit([sound()], None)
+
+    hardware(device).unplug()
+
+    with pytest.raises(DeviceError, match="Device is not open"):
+        for _ in range(40):
+            device.poll(0.1)
+
+
+@pytest.mark.real_time
+def test_a_chip_that_falls_silent_is_a_timeout(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = opened(ChipOptions(timeout_s=0.2), chip="audio3")
+    monkeypatch.setattr("fixtures.instruments.xylo_ear.Ear.advance", lambda self, now_ns: None)
+
+    with pytest.raises(DeviceTimeoutError, match="the last time step of sample sound-1"):
+        heard(device, sound())
+
+
+def test_a_chip_that_hears_nothing_at_the_start_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fixtures.instruments.xylo_ear.Ear.advance", lambda self, now_ns: None)
+    with pytest.raises(SetupError, match="No events received"):
+        listening(SimBoard(Traits("audio3")), network())
+
+
+@pytest.mark.parametrize("asked", [ChipOptions(records=True), ChipOptions(echo=True)])
+def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, opened: Callable[..., XyloDevice]) -> None:
+    with pytest.raises(UsageError, match="neither records nor gets known events"):
+        opened(asked)
+
+
+def test_events_cannot_be_played(opened: Callable[..., XyloDevice]) -> None:
+    events = Sample("events", np.ones((20, 16), np.int64), "a")
+    with pytest.raises(DataError, match="cannot be played"):
+        opened().stage([events])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"front_end": "microphone"}, "play='aplay -q'"),
+        ({"play": "aplay -q"}, "play='aplay -q'"),
+        ({"front_end": "microphone", "play": "no-such-player"}, "plays a WAV file from its standard input"),
+        ({"front_end": "live"}, "microphone"),
+        ({"front_end": "microphone", "simulate": True}, "replay"),
+    ],
+)
+def test_front_ends_and_players_that_do_not_fit_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageError, match=text):
+        xylo.open_device(**options)
+
+
+# ---- the player -----------------------------------------------------------------------------
+
+
+def test_a_player_gets_the_whole_sample_as_often_as_it_is_heard() -> None:
+    wav = wav_of(sound(), 2)
+
+    assert wav[:4] == b"RIFF"
+    assert len(wav) == 44 + 2 * 2 * round(0.8 * RATE_HZ)
+
+
+def test_a_player_that_fails_is_told_at_the_next_sample() -> None:
+    play = player_of(f"{sys.executable} -c 'import sys; sys.stdin.buffer.read(); sys.exit(3)'")
+    play(sound(1), 1)
+
+    with pytest.raises(DeviceError, match="sample sound-1 was not played: the command ended with 3"):
+        play(sound(2), 1)
