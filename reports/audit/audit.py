@@ -22,6 +22,11 @@ from reports.audit.signature import verify
 from reports.audit.subject import Claim, Part, Subject, claims_in, compute, of_session, open_subject
 from rig.errors import MissingExtraError, StoreError
 
+WORST = (2, 3, 30, 24, 13, 15, 25, 31)
+"""Alterations come first, then claims that are not those of the recording, then all other checks."""
+REMEDIES = {2: "Ask for the original", 3: "Compare the hash or key with what its author published", 31: "Fill them in"}
+MEND = "Mend it and submit again, or ask its author"
+
 
 @dataclass(frozen=True)
 class Audit:
@@ -39,6 +44,25 @@ class Audit:
     not_compared: tuple[str, ...]
     """Claims for which the auditor has no method of its own."""
     simulated: bool
+    unfit: tuple[str, ...]
+    """The recorded sets of rules by which no one may submit."""
+
+    @property
+    def worst(self) -> tuple[str, str]:
+        """The worst finding in a word, and in a sentence with what to do about it."""
+        if self.failed:
+            order = [*WORST, *range(32)]
+            first, *more = sorted(self.failed, key=lambda c: order.index(c.number))
+            others = f", and {len(more)} more" if more else ""
+            return "FAILED", f"{first.name}: {first.found}{others}. {REMEDIES.get(first.number, MEND)}"
+        if broken := [r for r in self.rules if not r.ok]:
+            others = f", and {len(broken) - 1} more" if broken[1:] else ""
+            what = f"{broken[0].rule} {broken[0].found}, allowed {broken[0].allowed}{others}"
+            return "INVALID", f"by its rules: {what}. Measure again so that the rules are kept"
+        if self.unfit:
+            sets = ", ".join(self.unfit)
+            return "passed", f"but never submittable: judged by {sets}. Measure again with --rules neurobench-1.0"
+        return "passed", self.anchor if self.anchored else f"{self.anchor}: give --signers FILE or --root HASH"
 
     @property
     def failed(self) -> list[Check]:
@@ -53,7 +77,12 @@ class Audit:
         """The audit as a JSON object."""
         own = {key: getattr(self, key) for key in ("name", "kind", "root", "anchor", "anchored", "quick", "simulated")}
         figures = [asdict(c) | {"ok": c.ok, "sharp": c.sharp} for c in self.compared]
-        own |= {"ok": not self.failed, "checks": [asdict(c) for c in self.checks], "figures": figures}
+        own |= {
+            "ok": not self.failed,
+            "worst": ": ".join(self.worst),
+            "checks": [asdict(c) for c in self.checks],
+            "figures": figures,
+        }
         return own | {"rules": [asdict(r) for r in self.rules], "not_compared": list(self.not_compared)}
 
 
@@ -65,7 +94,7 @@ def audit(path: Path, *, signers: str | None = None, roots: Sequence[str] = (), 
     """
     if is_archive(path):
         with tempfile.TemporaryDirectory(prefix="audit-") as folder:
-            return audit(unpack(path, Path(folder)), signers=signers, roots=roots, quick=quick)
+            return audit(unpack(path, Path(folder) / path.name), signers=signers, roots=roots, quick=quick)
     if not path.exists():
         remedy = "Name a run, a session or a submission, or its archive"
         raise StoreError(f"{path.name or path} does not exist", field="path", value=path.name, remedy=remedy)
@@ -87,7 +116,9 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
         for part in subject.parts:
             compute(part)
     claims = _claims(subject)
-    rules = [rule for part in subject.parts for rule in _rules(part)]
+    for part in subject.parts:
+        part.rules += _rules(part)
+    rules = [rule for part in subject.parts for rule in part.rules]
     figures = [] if quick else _compared(subject, claims)
     anchor = anchor_of(subject, signers, roots)
     values = {scope: {key: claim.value for key, claim in own.items()} for scope, own in claims.items()}
@@ -95,9 +126,11 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
     derived = {(c.scope, c.key) for c in figures}
     left = sorted({key for scope, own in claims.items() for key in own if not quick and (scope, key) not in derived})
     modes = {part.get("mode") for _, run in subject.runs for part in (run.start["device"], *run.start["meters"])}
+    sets = [(run.start.get("rules") or {}, values_of(run)[0] or {}) for _, run in subject.runs]
+    unfit = sorted({clean(told.get("name") or "no rules") for told, known in sets if not known.get("submittable")})
     return Audit(
-        subject.name, subject.kind, subject.root, anchor.words, bool(anchor.signer or anchor.published), quick,
-        tuple(run_checks(evidence)), tuple(rules), tuple(figures), tuple(left), modes != {"hardware"},
+        subject.name, subject.kind, subject.root, anchor.words, anchor.holds, quick,
+        tuple(run_checks(evidence)), tuple(rules), tuple(figures), tuple(left), modes != {"hardware"}, tuple(unfit),
     )  # fmt: skip
 
 
@@ -170,7 +203,6 @@ def anchor_of(subject: Subject, signers: str | None, roots: Sequence[str]) -> An
             faults.append(error.message)
     published = bool(roots) and subject.root in roots
     if roots and not published:
-        faults.append(f"the root hash is {subject.root}, which was not published")
-    if subject.ledger.faults:  # a manifest that was signed says nothing about a file that differs from it
-        return Anchor("", "", False, tuple(faults), signers is not None or bool(roots))
-    return Anchor(clean(signer), fingerprint, published, tuple(map(clean, faults)), signers is not None or bool(roots))
+        faults.append(f"the root hash is {subject.root}, and the published one is {' or '.join(roots)}")
+    asked, altered = signers is not None or bool(roots), bool(subject.ledger.faults)
+    return Anchor(clean(signer), fingerprint, published, altered, tuple(map(clean, faults)), asked)

@@ -41,14 +41,17 @@ def run(args: argparse.Namespace) -> int:
             sys.stderr.write(f"rig: {path.name}: {error}\n")
         else:
             if not args.json:
-                sys.stdout.write("\n".join([*text(done[-1]), "", ""]))
+                sys.stdout.write("\n" * (len(done) > 1) + "\n".join([*text(done[-1]), ""]))
     if args.json:
         sys.stdout.write(document(done))
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
         for name, content in (("audit.json", document(done)), ("audit.html", html(done))):
             (args.out / name).write_text(content, encoding="utf-8")
-    if any(one.failed for one in done):
+    bad = [one for one in done if one.failed]
+    if bad and len(args.paths) > 1 and not args.json:
+        sys.stdout.write(f"\nFAILED  {len(bad)} of {len(args.paths)}: {', '.join(one.name for one in bad)}\n")
+    if bad:
         return AuditFailedError.exit_code
     return unread.exit_code if unread is not None else 0
 

@@ -34,18 +34,24 @@ class Anchor:
     signer: str = ""
     fingerprint: str = ""
     published: bool = False
+    altered: bool = False
+    """Some file differs from its hash, so that no signature and no root hash speaks for it."""
     faults: tuple[str, ...] = ()
     asked: bool = False
     """Whether a file of signers or a root hash was given."""
 
     @property
+    def holds(self) -> bool:
+        """Whether what was hashed is tied to someone."""
+        return bool(self.signer or self.published) and not self.altered and not self.faults
+
+    @property
     def words(self) -> str:
         """In one line."""
-        if self.faults:
-            return "; ".join(self.faults)
-        by = [f"signed by {self.signer} ({self.fingerprint})"] * bool(self.signer) + [
-            "root hash as published"
-        ] * self.published
+        if self.altered or self.faults:
+            return "; ".join([*["altered after it was hashed, not anchored"] * self.altered, *self.faults])
+        by = [f"anchored by the signature of {self.signer} ({self.fingerprint})"] * bool(self.signer)
+        by += ["anchored by the published root hash"] * self.published
         return "; ".join(by) or "self-consistent, not anchored"
 
 
@@ -68,7 +74,21 @@ class NotApplicable(Exception):
 
 Verdict = tuple[list[str], str, str]
 """Faults, what was found if there are none, and what is allowed."""
-Checker = Callable[[Evidence], Verdict]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One check of the list: its number and name, who asks for it, and the function that decides."""
+
+    number: int
+    name: str
+    source: str
+    decide: Callable[[Evidence], Verdict]
+
+
+def check(number: int, name: str, source: str) -> Callable[[Callable[[Evidence], Verdict]], Asked]:
+    """Put a function on the list of checks."""
+    return lambda decide: Asked(number, name, source, decide)
 
 
 def each(evidence: Evidence, faults_of: Callable[[Run], list[str] | Iterator[str]]) -> list[str]:

@@ -21,9 +21,9 @@ REMEDY = "No recording of the rig is like this; ask for the original"
 DRIVEL = dict.fromkeys((*range(32), *range(127, 160), *range(8203, 8208), *range(8234, 8239)), " ")
 
 
-def refuse(where: object, what: str, value: object = None) -> NoReturn:
+def refuse(where: object, what: str, value: object = None, remedy: str = REMEDY) -> NoReturn:
     """Raise a ``StoreError`` about a file that cannot be audited."""
-    raise StoreError(clean(f"{where} {what}"), field="audit", value=value, remedy=REMEDY)
+    raise StoreError(clean(f"{where} {what}"), field="audit", value=value, remedy=remedy)
 
 
 def clean(text: object, most: int = 300) -> str:

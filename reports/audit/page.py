@@ -23,19 +23,19 @@ def html(audits: Sequence[Audit]) -> str:
     from jinja2 import Environment, FileSystemLoader
 
     shelf = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True)
-    return shelf.get_template("page.html.j2").render(audits=audits, verdict=verdict)
+    return shelf.get_template("page.html.j2").render(audits=audits, counted=counted)
 
 
-def verdict(one: Audit) -> str:
-    """The audit in one sentence."""
+def counted(one: Audit) -> str:
+    """How the checks and figures came out, in numbers."""
     counts = ", ".join(f"{one.count(out)} {out}" for out in ("passed", "failed", "not applicable"))
     off = sum(not c.ok for c in one.compared)
     figures = "arithmetic left out" if one.quick else f"{len(one.compared) - off} of {len(one.compared)} figures agree"
-    return f"of {len(one.checks)} checks {counts}; {figures}; {one.anchor}"
+    return f"of {len(one.checks)} checks {counts}; {figures}"
 
 
 def text(one: Audit) -> list[str]:
-    """The lines for a terminal: a table of checks, failed figures, and the verdict."""
+    """The lines for a terminal: a table of checks, failed figures, and the worst finding last."""
     marks = {"passed": "ok", "failed": "FAILED", "not applicable": "-"}
     rows = [f"{one.kind} {one.name}" + ("  SIMULATED" if one.simulated else "")]
     for c in one.checks:
@@ -52,4 +52,5 @@ def text(one: Audit) -> list[str]:
         for r in broken[:20]
     ]
     rows += [f"    rule    and {len(broken) - 20} more"] if len(broken) > 20 else []
-    return [*rows, f"root    {one.root or 'none'}", f"{'FAILED' if one.failed else 'passed'}  {verdict(one)}"]
+    rows += [f"root    {one.root or 'none'}", f"anchor  {one.anchor}", f"counted {counted(one)}"]
+    return [*rows, "{:7} {}".format(*one.worst)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -32,6 +32,8 @@ MET = 0.35
 """So much of a reading, at most, lies on the wrong side where a span meets other activity."""
 EDGE_NOISE = 1.5
 """Two right methods may differ by a reading at each end of a span; so many deviations of their noise are allowed."""
+BLIND = 2.0
+"""So many deviations of what was not looked at between readings are allowed."""
 STEADY = 1.2e-3
 """The relative bound of the plain method itself: edges, filters and straight lines that are not quite straight."""
 
@@ -56,7 +58,8 @@ class RailPower:
     """The gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
     facts: Facts
     clock_bound_s: float
-    shift_s: float
+    misplaced_w: float
+    """By how much the mean over the spans changes where the clocks alone place them."""
     readings_per_span: float
     unseen: float
     """The share of the spans' time for which there are no readings."""
@@ -154,6 +157,8 @@ class _Looked:
     """Spans that the trace holds."""
     region: Floats
     """They with their edges; ``met`` counts where they meet other activity."""
+    wide: Floats
+    """They with all that the clocks leave open, as one who places them by the clocks alone would look at."""
     met: float
     busy: Floats
     gap: Floats
@@ -179,12 +184,14 @@ def _looked_at(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: floa
         window, other = window[seen], np.concatenate([other, window[~seen]])
         other = other[np.argsort(other[:, 0])]
     regions, met = _regions(window, other, PAD * period, PAD * period + settle)
+    reach = PAD * period + device_line(run).bound_s + bound
+    wide, _ = _regions(window, other, reach, reach + settle)
     quiet = _shortened(idle, bound + period + settle, bound + period)
     eighths = quiet[:, :1, None] + (quiet[:, 1:, None] - quiet[:, :1, None]) * PARTS
     eighths = np.concatenate([eighths[:, :, :-1], eighths[:, :, 1:]], axis=1).transpose(0, 2, 1).reshape(-1, 2)
     gaps = _shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), GAP * period + settle, GAP * period)
     busy, gaps = _shortened(window, period + settle, period), gaps[~_touch(gaps, other)]
-    return _Looked(window, regions, met, busy, gaps, eighths, _whole_run(run, shift))
+    return _Looked(window, regions, wide, met, busy, gaps, eighths, _whole_run(run, shift))
 
 
 def _unknown_w(area: float, active: float, looked: _Looked, facts: Facts, apart_s: float) -> float:
@@ -201,14 +208,17 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     _, facts = sums(run, trace, idle[:0])
     period, looked = facts.period_s, _looked_at(run, trace, stamped, idle, shift, facts)
     window, regions, whole, length = looked.window, looked.region, looked.whole, looked.length_s
-    parts = (looked.eighth, regions, looked.busy, looked.gap, whole)
+    parts = (looked.eighth, regions, looked.busy, looked.gap, whole, looked.wide, window, window - shift)
     found, _ = sums(run, trace, np.concatenate(parts))
-    quiet_sums, region_sums, busy_sums, gap_sums, whole_sums = _split(found, [len(p) for p in parts])
+    quiet_sums, region_sums, busy_sums, gap_sums, whole_sums, wide_sums, own, stamped_sums = _split(
+        found, [len(p) for p in parts]
+    )
+    misplaced = abs(_mean(own) - _mean(stamped_sums))
     when = float(np.average(window.mean(axis=1), weights=np.maximum(window[:, 1] - window[:, 0], 1e-300)))
     idle_w, idle_bound = _idle(looked.eighth, quiet_sums, facts, when)
     widened = float(np.sum(regions[:, 1] - regions[:, 0]))
-    level = region_sums.energy_j / np.where(region_sums.seen_s > 0, region_sums.seen_s, np.nan)
-    area = float(np.sum((level - idle_w) * (regions[:, 1] - regions[:, 0]))) / length if length > 0 else np.nan
+    area = _area(regions, region_sums, idle_w) / length if length > 0 else np.nan
+    choice = abs(_area(looked.wide, wide_sums, idle_w) / length - area) if length > 0 else np.nan
     trimmed, trimmed_noise = _inside(busy_sums, idle_w, facts)
     gap, gap_noise = _inside(gap_sums, idle_w, facts)
     moved = max(0.0, abs(gap) - 2 * gap_noise) if gap is not None else 0.0
@@ -217,7 +227,9 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     active = abs(area + idle_w)
     apart_s = max(0.0, _drift(run, trace, stamped, shift, period) - 2 * period)
     unknown = _unknown_w(area, active, looked, facts, apart_s)
-    edges = unknown + EDGE_NOISE * facts.noise_w * np.sqrt(2 * len(window)) * period / max(length, 1e-300)
+    extra = max(2.0 * len(window), float(np.sum(looked.wide[:, 1] - looked.wide[:, 0]) - length) / max(period, 1e-300))
+    edges = unknown + choice + EDGE_NOISE * facts.noise_w * np.sqrt(extra) * period / max(length, 1e-300)
+    edges += BLIND * float(np.sqrt(region_sums.blind_j2.sum())) / max(length, 1e-300)
     wider = max(widened / max(length, 1e-300), 1.0)
     known = len(whole) > 0 and whole_sums.seen_s[0] > 0
     late = (device_line(run).bound_s + 2 * period) * abs(area) / max(float(np.ptp(whole)) if known else 1.0, 1e-300)
@@ -236,10 +248,21 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
         apart=apart,
         facts=facts,
         clock_bound_s=most,
-        shift_s=shift,
+        misplaced_w=misplaced,
         unseen=max(0.0, 1.0 - float(region_sums.seen_s.sum()) / max(widened, 1e-300)),
         readings_per_span=float(np.median(window[:, 1] - window[:, 0])) / period if period else 0.0,
     )
+
+
+def _mean(found: Sums) -> float:
+    """The mean power in all windows together."""
+    return float(found.energy_j.sum()) / max(float(found.seen_s.sum()), 1e-300)
+
+
+def _area(window: Floats, found: Sums, idle_w: float) -> float:
+    """Joules above idle in windows; what was not seen of a window is taken for as busy as the rest of it."""
+    level = found.energy_j / np.where(found.seen_s > 0, found.seen_s, np.nan)
+    return float(np.sum((level - idle_w) * (window[:, 1] - window[:, 0])))
 
 
 def _inside(found: Sums, idle_w: float, facts: Facts) -> tuple[float | None, float]:
@@ -253,8 +276,7 @@ def _inside(found: Sums, idle_w: float, facts: Facts) -> tuple[float | None, flo
 def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, float]:
     """The level at ``when`` on a straight line through the parts of the idle windows, and its bound.
 
-    The bound is of what two straight lines through the same readings may differ by: a third of the noise of their mean,
-    and what the parts scatter about the line beyond their noise.
+    The bound is the noise of the mean of all readings, and what the parts scatter about the line beyond their noise.
     """
     good = found.seen_s > 0
     if good.sum() < 2:
@@ -268,7 +290,7 @@ def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, 
     scatter = np.average((level - start - slope * at) ** 2, weights=weight)
     noise = facts.noise_w / np.sqrt(max(count.sum(), 1.0))
     slow = np.sqrt(max(0.0, scatter - 2 * facts.noise_w**2 / max(float(count.mean()), 1.0)))
-    return float(start + slope * when), float(noise / 3 + slow)
+    return float(start + slope * when), float(noise + slow)
 
 
 def _marks(run: Run) -> Floats:
@@ -328,8 +350,8 @@ def _regions(window: Floats, other: Floats, head: float, tail: float) -> tuple[F
 
 def _split(found: Sums, counts: list[int]) -> list[Sums]:
     at = np.cumsum(counts)[:-1]
-    fields = [np.split(part, at) for part in (found.energy_j, found.seen_s, found.inside, found.inside_w)]
-    return [Sums(*parts) for parts in zip(*fields, strict=True)]
+    split = [np.split(getattr(found, part.name), at) for part in fields(Sums)]
+    return [Sums(*parts) for parts in zip(*split, strict=True)]
 
 
 def _figures(each: dict[str, RailPower]) -> Figures:
@@ -349,7 +371,7 @@ def _figures(each: dict[str, RailPower]) -> Figures:
         whole = bound + idle_bound if apart else sum(r.active_bound_w for r in rails)
         found[f"{prefix}active_power_w"] = Plain(dynamic + idle, whole, f"{how}, and idle", why)
         if not apart:  # the mean over the spans themselves is the same area, but for half a reading at each end
-            ends = sum(abs(r.area_w) / max(r.readings_per_span, 1.0) for r in rails)
+            ends = sum(abs(r.area_w) / max(r.readings_per_span, 1.0) + r.misplaced_w for r in rails)
             for key in ("active_power_w", "dynamic_power_w"):
                 one = found[f"{prefix}{key}"]
                 found[f"literal.{prefix}{key}"] = replace(

@@ -9,7 +9,7 @@ from datetime import date
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, comparisons, each
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, comparisons, each
 from reports.audit.figures import spans
 from reports.audit.files import clean
 from reports.audit.power import idle_windows, power_rails
@@ -29,6 +29,7 @@ def _metered(e: Evidence) -> list[tuple[str, Run]]:
     return found
 
 
+@check(18, "idle measured, configured, not asleep, long enough", "NeuroBench N36, N37")
 def idle(e: Evidence) -> Verdict:
     _metered(e)
     faults = [
@@ -52,6 +53,7 @@ def idle(e: Evidence) -> Verdict:
     )
 
 
+@check(19, "spans inside the run, marks and spans inside the trace, windows apart", "MLPerf Power, check.py")
 def window_places(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         idle = idle_windows(run)
@@ -83,6 +85,7 @@ def window_places(e: Evidence) -> Verdict:
     return faults, "inside", "spans between issue and answer, inside the trace, outside of idle windows"
 
 
+@check(20, "clocks: residuals within their brackets", "MLPerf Power power-dev#262, inference#1338, #1496")
 def clocks(e: Evidence) -> Verdict:
     worst = (0.0, "")
 
@@ -108,6 +111,7 @@ def clocks(e: Evidence) -> Verdict:
     )
 
 
+@check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")
 def readings(e: Evidence) -> Verdict:
     _metered(e)
     if e.quick:
@@ -133,10 +137,12 @@ def readings(e: Evidence) -> Verdict:
     )
 
 
+@check(22, "range fixed during the run; ranging and measured run agree", "MLPerf Power power-dev#311")
 def ranging(e: Evidence) -> Verdict:
     raise NotApplicable("a recording holds no range of the instrument, and no ranging run; ask the submitter")
 
 
+@check(23, "instrument known, calibrated in time; ambient temperature stated", "SPEC PTDaemon headings")
 def instrument(e: Evidence) -> Verdict:
     faults, without = [], 0
     for name, run in _metered(e):
@@ -157,6 +163,7 @@ def instrument(e: Evidence) -> Verdict:
     return faults, "calibrated", f"at most {CALIBRATED_DAYS} days before the run"
 
 
+@check(24, "rails as declared; power derived again by separate code", "NeuroBench N8, N41")
 def rails(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         declared = {clean(rail.get("name")) for meter in run.start["meters"] for rail in meter.get("rails") or []}
@@ -180,6 +187,7 @@ def rails(e: Evidence) -> Verdict:
     return faults + more, found, allowed
 
 
+@check(25, "energy is power times time, dynamic is active minus idle", "NeuroBench N39, N40; SPEC Power")
 def arithmetic(e: Evidence) -> Verdict:
     faults, counted = [], 0
     for scope, values in e.claims.items():

@@ -23,6 +23,7 @@ from reports.audit.hashes import (
 from reports.audit.power import RailPower, power
 from reports.audit.predictions import predictions
 from reports.audit.reading import Run, read_run
+from reports.audit.rules import Rule
 from rig.errors import StoreError
 
 RESULTS = "derived/results.json"
@@ -42,6 +43,7 @@ class Part:
     plain: dict[str, Figures] = field(default_factory=dict)
     """The plain figures of each run, by the name of its folder."""
     rails: dict[str, dict[str, RailPower]] = field(default_factory=dict)
+    rules: list[Rule] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     """Why the plain power of a run could not be found."""
 

@@ -115,13 +115,15 @@ class Sums:
     """What a rail's readings say of windows of shape (k, 2), s: float64 of shape (k,).
 
     ``energy_j`` and ``seen_s`` are of the parts of readings inside; ``inside`` and ``inside_w`` count and add up the
-    readings that lie wholly inside.
+    readings that lie wholly inside. ``blind_j2`` is the variance of the energy of what no reading saw: power
+    changes there at any moment from that of one reading to that of the next.
     """
 
     energy_j: Floats
     seen_s: Floats
     inside: Floats
     inside_w: Floats
+    blind_j2: Floats
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Facts:
 def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
     """Sum the readings of a rail over windows, in one pass. The windows may overlap."""
     on, off = windows[:, 0], windows[:, 1]
-    found = Sums(*(np.zeros(len(windows)) for _ in range(4)))
+    found = Sums(*(np.zeros(len(windows)) for _ in range(5)))
     facts = Facts(0, np.inf, -np.inf, 0.0, 0.0, 0, 0.0)
     for part in readings(run, trace):
         _add(found, part, on, off)
@@ -183,6 +185,8 @@ def _add(found: Sums, part: Readings, on: Floats, off: Floats) -> None:
         total[touched] += np.interp(b, knots, level) - np.interp(a, knots, level)
     first, after = np.searchsorted(part.begin, a, "left"), np.searchsorted(part.end, b, "right")
     after = np.maximum(after, first)
-    grown = np.concatenate([[0.0], np.cumsum(part.watt)])
+    unsure = np.diff(part.watt) * np.maximum(part.begin[1:] - part.end[:-1], 0.0)
     found.inside[touched] += after - first
-    found.inside_w[touched] += grown[after] - grown[first]
+    for total, each in ((found.inside_w, part.watt), (found.blind_j2, unsure**2 / 12)):
+        grown = np.concatenate([[0.0], np.cumsum(each)])
+        total[touched] += grown[np.minimum(after, len(each))] - grown[np.minimum(first, len(each))]

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, by_rule, comparisons, each
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, by_rule, check, comparisons, each
 from reports.audit.figures import issues
 from reports.audit.files import clean
 from reports.audit.qubo import drawn, problem, problem_names
@@ -17,6 +17,7 @@ CLAIM_MOST = 0.05
 """How far a claim may lie from the mean of its trials (NeuroBench, rules.md of system_benchmarks)."""
 
 
+@check(8, "workload: digest, number of samples, each issued as often", "MLPerf inference rules")
 def workload(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         ids = column(run.tables["samples"], "id")
@@ -50,6 +51,7 @@ def _other_data(run: Run) -> bool:
     return bool(run.start["scenario"].get("amortise_s")) or run.purpose in ("compliance", "probe")
 
 
+@check(9, "test split unused in tuning; seeds of the right set", "NeuroBench N22, N48, N49")
 def tuning_seeds(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         details = run.start["workload"].get("details") or {}
@@ -75,6 +77,7 @@ def tuning_seeds(e: Evidence) -> Verdict:
     )
 
 
+@check(10, "problems and samples are those of their seeds", "NeuroBench N46 to N58")
 def seeds(e: Evidence) -> Verdict:
     counted = [0]
 
@@ -101,14 +104,21 @@ def seeds(e: Evidence) -> Verdict:
     return faults, f"{counted[0]} graphs drawn again", "edge for edge"
 
 
+@check(11, "minimum duration", "MLPerf inference rules")
 def duration(e: Evidence) -> Verdict:
     return by_rule(e, "duration")
 
 
+@check(12, "minimum number of queries", "MLPerf inference rules")
 def queries(e: Evidence) -> Verdict:
     return by_rule(e, "queries", "runs for")
 
 
+@check(
+    13,
+    "latency percentiles and early stopping derived again, from the due time",
+    "MLPerf inference, early_stopping.adoc",
+)
 def latency(e: Evidence) -> Verdict:
     try:
         faults, found, allowed = comparisons(
@@ -120,6 +130,7 @@ def latency(e: Evidence) -> Verdict:
     return faults + [f"{r.run}: {r.rule} {r.found}, allowed {r.allowed}" for r in named], found, allowed
 
 
+@check(14, "clean end: no error, no missing reply, no gap of the host", "MLPerf inference, submission checker")
 def clean_end(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         if run.stop is None:
@@ -135,12 +146,14 @@ def clean_end(e: Evidence) -> Verdict:
     return each(e, faults_of), "every run to its end", "to the end, each sample answered"
 
 
+@check(15, "accuracy and costs derived again from recorded outputs", "MLPerf inference; NeuroBench N45")
 def accuracy(e: Evidence) -> Verdict:
     faults, found, allowed = comparisons(e, "accuracy", "gap_", "cost_", "smape_", "r2")
     wrong = [r for r in e.rules if r.rule.startswith(("solves whose costs", "samples answered otherwise")) and not r.ok]
     return faults + [f"{r.run}: {r.rule} {r.found}" for r in wrong], found, allowed
 
 
+@check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
 def from_system(e: Evidence) -> Verdict:
     marked = e.subject.submission is None or all(
         one["class"] != "measured" for one in e.subject.submission["configurations"]
@@ -152,6 +165,7 @@ def from_system(e: Evidence) -> Verdict:
     return faults, "hardware", "hardware in every run"
 
 
+@check(17, "trials within 5 % of the claim", "NeuroBench rules.md, R3")
 def trials(e: Evidence) -> Verdict:
     faults = [
         f"{r.rule} {r.found}, allowed {r.allowed}"
@@ -175,6 +189,7 @@ def trials(e: Evidence) -> Verdict:
     return faults, f"{counted} times", "each within 5 % of the mean; a claim is the mean"
 
 
+@check(28, "no answers from a cache; repeated samples declared", "MLPerf inference TEST01, TEST04")
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         options = run.start["scenario"].get("options") or {}

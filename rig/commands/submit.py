@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rig.errors import UsageError
 from rig.terminal import say, say_json
+
+if TYPE_CHECKING:
+    from rig.submission.folder import Submitted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,14 +61,26 @@ def _submit(args: argparse.Namespace) -> int:
         return 0
     for row in made.document.configurations:
         say(f"row     {row.name}: {row.class_}, {row.verdict or 'no rules'}, {_count(len(row.sessions), 'session')}")
-    if made.missing:
-        say(f"missing {', '.join(made.missing)}: an audit fails until {args.about} says it")
     say(*(f"left    {file}: no hash of the recording covers it" for file in made.left_out))
     say(f"folder  {made.path}", f"page    {made.path / 'report.html'}")
     if args.archive is not None:
         say(f"archive {args.archive}")
-    say(f"root    {made.root}", "Publish the root hash in a second place: it anchors every byte of the submission")
+    say(f"root    {made.root}", *_findings(made, args.about))
     return 0
+
+
+def _findings(made: Submitted, about: Path) -> Iterator[str]:
+    """What a reviewer will object to, each with what to do; the worst stands last."""
+    yield "Publish the root hash in a second place: it anchors every byte of the submission"
+    if made.missing:
+        yield f"missing {', '.join(made.missing)}: an audit fails until {about} says it; fill it in and submit again"
+    for row in made.rows:
+        if row.result.validity is None or not row.result.validity.submittable:
+            named = row.configuration.rules or "no rules"
+            yield f"NEVER SUBMITTABLE {row.configuration.name}: judged by {named}; measure with --rules neurobench-1.0"
+    for row in made.rows:
+        if row.configuration.verdict == "INVALID":
+            yield f"INVALID {row.configuration.name}: `rig report` names the rules it breaks; keep them, measure again"
 
 
 def _count(number: int, noun: str) -> str:

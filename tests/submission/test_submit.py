@@ -390,3 +390,25 @@ def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
         manifest.write(f"{'0' * 64}  {name}\n")
     with pytest.raises(IntegrityError, match="line"):
         open_submission(copy)
+
+
+# ---- the last line ------------------------------------------------------------------------
+
+
+def last_line(session_: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], about: str = WHOLE) -> str:
+    (tmp_path / "submission.toml").write_text(about)
+    words = ["submit", str(session_), "--about", str(tmp_path / "submission.toml"), "--out", str(tmp_path / "sub")]
+    assert main(words) == 0
+    return capsys.readouterr().out.splitlines()[-1]
+
+
+def test_rules_that_no_one_may_submit_by_are_the_last_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = last_line(session(tmp_path / "s", "idle_s=2"), tmp_path, capsys)
+    assert line.startswith("NEVER SUBMITTABLE mock, ")
+    assert line.endswith("judged by quick; measure with --rules neurobench-1.0")
+
+
+def test_an_invalid_row_is_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert last_line(session(tmp_path / "s"), tmp_path, capsys).startswith("INVALID mock, ")

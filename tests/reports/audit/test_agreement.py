@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.audit import shortened
 from fixtures.worlds.random_draw import draw, measured
 from reports.audit.audit import audit
 from reports.audit.compare import compared
@@ -43,6 +44,14 @@ def test_two_right_methods_may_differ_by_the_noise_at_the_ends_of_spans(tmp_path
     found = audit(tmp_path / "run").compared
     assert len(found) >= 10
     assert [c for c in found if not c.ok] == []
+
+
+@pytest.mark.parametrize("seed", [1025, 1096, 1098])
+def test_few_spans_and_readings_leave_the_plain_method_itself_unsure(tmp_path: Path, seed: int) -> None:
+    """Clocks that leave a span open by more than a reading, and readings that look at part of their time."""
+    measured(shortened(draw(seed), seed), tmp_path / "run")
+    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
+    assert [c for c in audit(tmp_path / "run").compared if not c.ok] == []
 
 
 @pytest.mark.parametrize(("bound", "allowed"), [(1.9e-3, 1.9e-3), (2.1e-3, 12.1e-3)])

@@ -33,16 +33,51 @@ def failed(found: Audit) -> set[int]:
     return {c.number for c in found.failed}
 
 
-SHORT_IDLE, MODIFIED = 18, 27
+SHORT_IDLE, MODIFIED, VERDICT = 18, 27, 4
 """What the golden session itself fails: its idle windows are 1 s long."""
 
 
 def test_the_original_fails_nothing_but_what_its_recording_fails(original: Path) -> None:
     found = audit(original)
-    assert failed(found) <= {SHORT_IDLE, MODIFIED, 6}, found.failed
-    assert len(found.checks) == 30
+    assert failed(found) <= {SHORT_IDLE, MODIFIED, VERDICT, 6}, found.failed
+    assert len(found.checks) == 31
     assert len(found.compared) > 20
     assert found.anchor == "self-consistent, not anchored"
+
+
+def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None:
+    (folder / "report.md").write_text("told otherwise\n")
+    found = audit(folder, quick=True, roots=[audit(folder, quick=True).root or ""])
+    word, sentence = found.worst
+    assert (word, found.anchored) == ("FAILED", False)
+    assert "report.md differs from its hash" in sentence
+    assert sentence.endswith("Ask for the original")
+    assert found.anchor == "altered after it was hashed, not anchored"
+
+
+def test_rules_by_which_no_one_may_submit_are_the_last_word(folder: Path) -> None:
+    assert (
+        audit(folder / "sessions" / "session-trials" / "accuracy", quick=True)
+        .worst[1]
+        .startswith("but never submittable: judged by quick")
+    )
+
+
+def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:
+    found = {c.number: c for c in audit(folder, quick=True).checks}
+    assert "one is called VALID, and shortest idle window" in found[4].found
+    claim(folder, lambda row: row.update(verdict="INVALID"))
+    assert 4 not in failed(audit(folder, quick=True))
+
+
+def test_what_the_submitter_left_empty_has_a_check_of_its_own(folder: Path) -> None:
+    document = json.loads((folder / "submission.json").read_text())
+    document["about"] |= {"contact": "", "tuning": " ", "date": "tomorrow"}
+    (folder / "submission.json").write_text(json.dumps(document))
+    listed(folder)
+    found = {c.number: c for c in audit(folder, quick=True).failed}
+    assert 1 not in found
+    assert found[31].found.startswith("contact, tuning: empty; about.date is 'tomorrow'")
 
 
 def claim(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -163,8 +198,9 @@ def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, o
     again = audit(folder, quick=True)
     assert 2 not in failed(again)
     assert again.anchor == "self-consistent, not anchored"
-    assert 3 in failed(audit(folder, quick=True, roots=[root]))
-    assert audit(original, quick=True, roots=[root]).anchor == "root hash as published"
+    other = {c.number: c for c in audit(folder, quick=True, roots=[root]).failed}
+    assert f"and the published one is {root}" in other[3].found
+    assert audit(original, quick=True, roots=[root]).anchor == "anchored by the published root hash"
 
 
 def test_every_flipped_bit_is_noticed(folder: Path) -> None:

@@ -56,8 +56,8 @@ def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as packed:
         packed.writestr("../out", "x")
     for name in ("a.tar.gz", "link.tar.gz", "a.zip"):
-        with pytest.raises(StoreError):
-            unpack(tmp_path / name, tmp_path / "into")
+        with pytest.raises(StoreError, match=f"^{name}.* (leads outside|is a link)"):
+            unpack(tmp_path / name, tmp_path / f"into-{name}")
     assert not (tmp_path / "out").exists()
 
 
@@ -65,8 +65,21 @@ def test_an_archive_that_is_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("reports.audit.archive.SMALL", 1 << 20)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("zeros", bytes(8 << 20))
-    with pytest.raises(StoreError, match="unpacks to more"):
+    with pytest.raises(StoreError, match="is a bomb"):
         unpack(tmp_path / "a.zip", tmp_path / "into")
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+def test_an_archive_that_is_cut_or_flipped_is_called_damaged(tmp_path: Path, share: float) -> None:
+    with tarfile.open(tmp_path / "whole.tar.gz", "w:gz") as archive:
+        archive.add(unpacked("by-hand-example", tmp_path), "sub")
+    whole = (tmp_path / "whole.tar.gz").read_bytes()
+    at = max(12, int(len(whole) * share))
+    (tmp_path / "cut.tar.gz").write_bytes(whole[:at])
+    (tmp_path / "flipped.tar.gz").write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+    for name in ("cut.tar.gz", "flipped.tar.gz"):
+        with pytest.raises(StoreError, match=f"^{name} is damaged.* Fetch it again"):
+            audit(tmp_path / name, quick=True)
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
@@ -83,7 +96,7 @@ def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: pytest.Capt
     assert code == 32  # its device has no description
     assert "self-consistent, not anchored" in capsys.readouterr().out
     document = json.loads((tmp_path / "out" / "audit.json").read_text())
-    assert {c["number"] for c in document["audits"][0]["checks"]} == set(range(1, 31))
+    assert {c["number"] for c in document["audits"][0]["checks"]} == set(range(1, 32))
     assert "<script" not in (tmp_path / "out" / "audit.html").read_text()
     assert main(["audit", str(run), "--out", str(run / "inside")]) == 3
     assert main(["audit", str(run), "--quick", "--json"]) == 32
