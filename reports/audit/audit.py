@@ -57,8 +57,7 @@ class Audit:
             return "FAILED", f"{first.name}: {first.found}{others}. {REMEDIES.get(first.number, MEND)}"
         if broken := [r for r in self.rules if not r.ok]:
             others = f", and {len(broken) - 1} more" if broken[1:] else ""
-            what = f"{broken[0].rule} {broken[0].found}, allowed {broken[0].allowed}{others}"
-            return "INVALID", f"by its rules: {what}. Measure again so that the rules are kept"
+            return "INVALID", f"by its rules: {broken[0].said}{others}. Measure again so that the rules are kept"
         if self.unfit:
             sets = ", ".join(self.unfit)
             return "passed", f"but never submittable: judged by {sets}. Measure again with --rules neurobench-1.0"

@@ -95,14 +95,22 @@ def each(evidence: Evidence, faults_of: Callable[[Run], list[str] | Iterator[str
     return [f"{name}: {fault}" for name, run in evidence.subject.runs for fault in faults_of(run)]
 
 
+def broken(evidence: Evidence, *begins: str) -> list[str]:
+    """The broken rules whose names begin so, as faults."""
+    return [r.said for r in evidence.rules if r.rule.startswith(begins) and not r.ok]
+
+
 def by_rule(evidence: Evidence, *begins: str) -> tuple[list[str], str, str]:
     """The rules of these names, as one check. Raises ``NotApplicable`` if the set has none of them."""
     mine = [r for r in evidence.rules if r.rule.startswith(begins)]
     if not mine:
         raise NotApplicable("no rule of the recorded set asks for it")
-    faults = [f"{r.run + ': ' if r.run else ''}{r.rule} {r.found}, allowed {r.allowed}" for r in mine if not r.ok]
     least = next((r for r in mine if r.found), mine[0])
-    return faults, f"{len(mine)} times as allowed, such as {least.rule}: {least.found}", least.allowed
+    return (
+        broken(evidence, *begins),
+        f"{len(mine)} times as allowed, such as {least.rule}: {least.found}",
+        least.allowed,
+    )
 
 
 def comparisons(evidence: Evidence, *words: str) -> Verdict:

@@ -47,10 +47,7 @@ def text(one: Audit) -> list[str]:
         )
         rows += [f"            {clean(c.why, 160)}"] if c.outcome == "not applicable" else []
     broken = [r for r in one.rules if not r.ok]
-    rows += [
-        f"    rule    {r.run + ': ' if r.run else ''}{r.rule}: found {r.found}, allowed {r.allowed}"
-        for r in broken[:20]
-    ]
+    rows += [f"    rule    {r.said}" for r in broken[:20]]
     rows += [f"    rule    and {len(broken) - 20} more"] if len(broken) > 20 else []
     rows += [f"root    {one.root or 'none'}", f"anchor  {one.anchor}", f"counted {counted(one)}"]
     return [*rows, "{:7} {}".format(*one.worst)]

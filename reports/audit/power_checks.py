@@ -9,10 +9,10 @@ from datetime import date
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, comparisons, each
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, each
 from reports.audit.figures import spans
 from reports.audit.files import clean
-from reports.audit.power import idle_windows, power_rails
+from reports.audit.power import RailPower, idle_windows, power_rails
 from reports.audit.reading import Run, traces
 
 LOST_MOST, OVER_MOST = 0.05, 0.01
@@ -29,17 +29,18 @@ def _metered(e: Evidence) -> list[tuple[str, Run]]:
     return found
 
 
+def _rails(e: Evidence) -> Iterator[tuple[str, Run, str, RailPower]]:
+    """Each rail of which power was found: where it stands, its run, its name, and what it says."""
+    for part in e.subject.parts:
+        for run in part.runs:
+            for name, rail in part.rails.get(run.path.name, {}).items():
+                yield f"{part.name}/{run.path.name}", run, name, rail
+
+
 @check(18, "idle measured, configured, not asleep, long enough", "NeuroBench N36, N37")
 def idle(e: Evidence) -> Verdict:
-    _metered(e)
-    faults = [
-        f"{r.run}: {r.rule} {r.found}, allowed {r.allowed}"
-        for r in e.rules
-        if r.rule == "shortest idle window" and not r.ok
-    ]
-    for name, run in _metered(e):
-        if not run.events["idle"]:
-            faults.append(f"{name}: no idle window")
+    faults = [f"{name}: no idle window" for name, run in _metered(e) if not run.events["idle"]]
+    faults += broken(e, "shortest idle window")
     for part in e.subject.parts:
         for own, rails in part.rails.items():
             gap = sum(rail.gap_w or 0.0 for rail in rails.values())
@@ -69,19 +70,13 @@ def window_places(e: Evidence) -> Verdict:
             if np.any(after > first):
                 yield "a span lies in an idle window"
 
-    faults = each(e, faults_of)
-    faults += [f"{r.run}: {r.rule} {r.found}" for r in e.rules if r.rule.startswith("spans that") and not r.ok]
-    for part in e.subject.parts:
-        for own, rails in part.rails.items():
-            run = next(r for r in part.runs if r.path.name == own)
-            ended = run.stop is not None and not run.stop.get("error")
-            stamped = spans(run)
-            for name, rail in rails.items():
-                margin = rail.clock_bound_s + 2 * rail.facts.period_s
-                if ended and (
-                    stamped.on.min() < rail.facts.first_s - margin or stamped.off.max() > rail.facts.last_s + margin
-                ):
-                    faults.append(f"{part.name}/{own}: spans lie outside the trace of {name}")
+    faults = each(e, faults_of) + broken(e, "spans that")
+    for where, run, name, rail in _rails(e):
+        ended = run.stop is not None and not run.stop.get("error")
+        stamped, margin = spans(run), rail.clock_bound_s + 2 * rail.facts.period_s
+        inside = stamped.on.min() >= rail.facts.first_s - margin and stamped.off.max() <= rail.facts.last_s + margin
+        if ended and not inside:
+            faults.append(f"{where}: spans lie outside the trace of {name}")
     return faults, "inside", "spans between issue and answer, inside the trace, outside of idle windows"
 
 
@@ -116,20 +111,12 @@ def readings(e: Evidence) -> Verdict:
     _metered(e)
     if e.quick:
         raise NotApplicable("left out by --quick")
-    faults, least = [], math.inf
-    for part in e.subject.parts:
-        faults += [f"{part.name}/{own}: {why}" for own, why in part.refused.items()]
-        for own, rails in part.rails.items():
-            for name, rail in rails.items():
-                facts = rail.facts
-                least = min(least, rail.readings_per_span)
-                share = rail.unseen
-                over = facts.overload / max(1, facts.count)
-                where = f"{part.name}/{own}, rail {name}"
-                faults += [f"{where}: {share:.1%} of the readings are missing"] if share > LOST_MOST else []
-                faults += (
-                    [f"{where}: {over:.1%} of the readings are at the end of the range"] if over > OVER_MOST else []
-                )
+    faults = [f"{part.name}/{own}: {why}" for part in e.subject.parts for own, why in part.refused.items()]
+    least = min((rail.readings_per_span for *_, rail in _rails(e)), default=math.inf)
+    for where, _, name, rail in _rails(e):
+        over = rail.facts.overload / max(1, rail.facts.count)
+        faults += [f"{where}, rail {name}: {rail.unseen:.1%} of the readings are missing"] * (rail.unseen > LOST_MOST)
+        faults += [f"{where}, rail {name}: {over:.1%} of the readings are at the end of the range"] * (over > OVER_MOST)
     return (
         faults,
         f"{least:.3g} readings in a span, or more",

@@ -90,7 +90,7 @@ def _truth(run: Run, sample: str, field: str | None, begin: Any) -> Any:
     try:
         stored = np.load(io.BytesIO(read_bytes(place, PAYLOAD_BYTES)), allow_pickle=False)
         return np.asarray(stored[field] if field else stored, np.float64)[begin:]
-    except (ValueError, IndexError, TypeError):
+    except (ValueError, IndexError, TypeError, MemoryError):
         refuse(f"the payload of {sample!r}", "is no array of what was to be predicted")
 
 

@@ -41,6 +41,11 @@ class Rule:
     allowed: str
     ok: bool
 
+    @property
+    def said(self) -> str:
+        """In one line."""
+        return f"{self.run + ': ' if self.run else ''}{self.rule} {self.found}, allowed {self.allowed}"
+
 
 def judge_run(run: Run, values: Values) -> list[Rule]:
     """The rules about one run."""

@@ -6,12 +6,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, by_rule, check, comparisons, each
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each
 from reports.audit.figures import issues
 from reports.audit.files import clean
 from reports.audit.qubo import drawn, problem, problem_names
 from reports.audit.reading import Run, column
 from reports.audit.rules import modes_of
+from reports.audit.session_rules import TRIED
 
 CLAIM_MOST = 0.05
 """How far a claim may lie from the mean of its trials (NeuroBench, rules.md of system_benchmarks)."""
@@ -126,8 +127,7 @@ def latency(e: Evidence) -> Verdict:
         )
     except NotApplicable:
         return by_rule(e, "p90", "p99", "frames answered")
-    named = [r for r in e.rules if r.rule.startswith(("p90", "p99", "frames answered")) and not r.ok]
-    return faults + [f"{r.run}: {r.rule} {r.found}, allowed {r.allowed}" for r in named], found, allowed
+    return faults + broken(e, "p90", "p99", "frames answered"), found, allowed
 
 
 @check(14, "clean end: no error, no missing reply, no gap of the host", "MLPerf inference, submission checker")
@@ -149,8 +149,7 @@ def clean_end(e: Evidence) -> Verdict:
 @check(15, "accuracy and costs derived again from recorded outputs", "MLPerf inference; NeuroBench N45")
 def accuracy(e: Evidence) -> Verdict:
     faults, found, allowed = comparisons(e, "accuracy", "gap_", "cost_", "smape_", "r2")
-    wrong = [r for r in e.rules if r.rule.startswith(("solves whose costs", "samples answered otherwise")) and not r.ok]
-    return faults + [f"{r.run}: {r.rule} {r.found}" for r in wrong], found, allowed
+    return faults + broken(e, "solves whose costs", "samples answered otherwise"), found, allowed
 
 
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
@@ -167,12 +166,8 @@ def from_system(e: Evidence) -> Verdict:
 
 @check(17, "trials within 5 % of the claim", "NeuroBench rules.md, R3")
 def trials(e: Evidence) -> Verdict:
-    faults = [
-        f"{r.rule} {r.found}, allowed {r.allowed}"
-        for r in e.rules
-        if "of each trial from the mean" in r.rule and not r.ok
-    ]
-    counted = sum("of each trial from the mean" in r.rule for r in e.rules)
+    faults = broken(e, *TRIED)
+    counted = sum(r.rule.startswith(tuple(TRIED)) for r in e.rules)
     for one in (e.subject.submission or {}).get("configurations", []):
         for key, claim in one["claims"].items():
             mean = sum(claim["trials"]) / len(claim["trials"])
@@ -197,8 +192,7 @@ def cache(e: Evidence) -> Verdict:
         if most > 1 and not options.get("repeat") and not options.get("window_s") and run.start.get("imported") is None:
             yield f"a span holds {most} executions, and no repeat is declared"
 
-    faults = each(e, faults_of)
-    faults += [f"{r.rule}: {r.found}" for r in e.rules if r.rule.startswith("samples answered otherwise") and not r.ok]
+    faults = each(e, faults_of) + broken(e, "samples answered otherwise")
     faster = []
     for part in e.subject.parts:
         times = {run.purpose: part.plain.get(run.path.name, {}).get("execution_time_s") for run in part.runs}

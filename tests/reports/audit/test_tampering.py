@@ -65,7 +65,7 @@ def test_rules_by_which_no_one_may_submit_are_the_last_word(folder: Path) -> Non
 
 def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:
     found = {c.number: c for c in audit(folder, quick=True).checks}
-    assert "one is called VALID, and shortest idle window" in found[4].found
+    assert "one is called VALID, and power-1: shortest idle window" in found[4].found
     claim(folder, lambda row: row.update(verdict="INVALID"))
     assert 4 not in failed(audit(folder, quick=True))
 
