@@ -125,7 +125,8 @@ def _audit(path: Path, signers: str | None, roots: Sequence[str], quick: bool) -
     derived = {(c.scope, c.key) for c in figures}
     left = sorted({key for scope, own in claims.items() for key in own if not quick and (scope, key) not in derived})
     modes = {part.get("mode") for _, run in subject.runs for part in (run.start["device"], *run.start["meters"])}
-    sets = [(run.start.get("rules") or {}, values_of(run)[0] or {}) for _, run in subject.runs]
+    sets = [(run.start.get("rules") or {}, values_of(run)[0] or {}) for _, run in subject.runs
+            if not run.start.get("imported")]  # fmt: skip
     unfit = sorted({clean(told.get("name") or "no rules") for told, known in sets if not known.get("submittable")})
     return Audit(
         subject.name, subject.kind, subject.root, anchor.words, anchor.holds, quick,

@@ -54,5 +54,5 @@ def _percentiles(axes: tuple[Any, Any], quantities: Mapping[FigureKey, Quantity]
         for axis in axes:
             axis.axvline(q.value * factor, color=colour, linestyle=dash, linewidth=1.3, zorder=4)
         text = f"{label}: {quantity_text(q)}"
-        text = text if len(text) <= 26 else text.replace(": ", "\n", 1).replace(" (", "\n(", 1)
+        text = text if len(text) <= 24 else text.replace(": ", "\n", 1).replace(" (", "\n(", 1)
         axes[0].plot([], [], color=colour, linestyle=dash, label=text)

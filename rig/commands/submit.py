@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from rig.errors import UsageError
 from rig.terminal import say, say_json
 
 if TYPE_CHECKING:
+    from rig.submission.configurations import Row
     from rig.submission.folder import Submitted
 
 
@@ -74,13 +75,16 @@ def _findings(made: Submitted, about: Path) -> Iterator[str]:
     yield "Publish the root hash in a second place: it anchors every byte of the submission"
     if made.missing:
         yield f"missing {', '.join(made.missing)}: an audit fails until {about} says it; fill it in and submit again"
-    for row in made.rows:
-        if row.result.validity is None or not row.result.validity.submittable:
-            named = row.configuration.rules or "no rules"
-            yield f"NEVER SUBMITTABLE {row.configuration.name}: judged by {named}; measure with --rules neurobench-1.0"
-    for row in made.rows:
-        if row.configuration.verdict == "INVALID":
-            yield f"INVALID {row.configuration.name}: `rig report` names the rules it breaks; keep them, measure again"
+    rows = [row for row in made.rows if row.configuration.class_ != "imported"]
+    if unfit := [row for row in rows if row.result.validity is None or not row.result.validity.submittable]:
+        sets = ", ".join(sorted({row.configuration.rules or "no rules" for row in unfit}))
+        yield f"NEVER SUBMITTABLE {_first(unfit)}: judged by {sets}; measure with --rules neurobench-1.0"
+    if invalid := [row for row in rows if row.configuration.verdict == "INVALID"]:
+        yield f"INVALID {_first(invalid)}: `rig report` names the rules it breaks; keep them, and measure again"
+
+
+def _first(rows: Sequence[Row]) -> str:
+    return rows[0].configuration.name + (f" and {len(rows) - 1} more" if rows[1:] else "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -402,9 +402,7 @@ def last_line(session_: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     return capsys.readouterr().out.splitlines()[-1]
 
 
-def test_rules_that_no_one_may_submit_by_are_the_last_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rules_that_no_one_may_submit_by_are_the_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = last_line(session(tmp_path / "s", "idle_s=2"), tmp_path, capsys)
     assert line.startswith("NEVER SUBMITTABLE mock, ")
     assert line.endswith("judged by quick; measure with --rules neurobench-1.0")
