@@ -55,7 +55,7 @@ def unpack(path: Path, folder: Path) -> Path:
     return inner[0] if len(inner) == 1 and inner[0].is_dir() else folder
 
 
-def _copied(source: IO[bytes], most: int, path: Path, sink: IO[bytes] | None = None) -> int:
+def _copied(source: IO[bytes] | gzip.GzipFile, most: int, path: Path, sink: IO[bytes] | None = None) -> int:
     """How many bytes a stream holds; they are copied to ``sink``. Refuses more than ``most``."""
     count = 0
     while part := source.read(1 << 20):

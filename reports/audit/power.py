@@ -31,7 +31,7 @@ APART = 0.03
 MET = 0.35
 """So much of a reading, at most, lies on the wrong side where a span meets other activity."""
 EDGE_NOISE = 1.5
-"""Two right methods may differ by a reading at each end of a span; so many deviations of their noise are allowed."""
+"""Two right methods may differ by the readings at the ends of a span; so many deviations of their noise are allowed."""
 BLIND = 2.0
 """So many deviations of what was not looked at between readings are allowed."""
 STEADY = 1.2e-3
@@ -203,6 +203,16 @@ def _unknown_w(area: float, active: float, looked: _Looked, facts: Facts, apart_
     return unknown + abs(area) * min(1.0, apart_s * len(looked.window) / max(looked.length_s, 1e-300))
 
 
+def _edges_w(area: float, idle_w: float, looked: _Looked, wide: Sums, region: Sums, facts: Facts) -> float:
+    """What the ends of the spans leave open: where wider windows lead, the noise in them, and what no reading saw."""
+    length, period = max(looked.length_s, 1e-300), facts.period_s
+    wider = float(np.sum(looked.wide[:, 1] - looked.wide[:, 0])) - length
+    count = max(2.0 * len(looked.window), wider / max(period, 1e-300))
+    noise_j = EDGE_NOISE * facts.noise_w * np.sqrt(count) * period
+    blind_j = BLIND * np.sqrt(region.blind_j2.sum())
+    return float(abs(_area(looked.wide, wide, idle_w) / length - area) + (noise_j + blind_j) / length)
+
+
 def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, most: float) -> RailPower:
     """What one rail says, in one pass for its facts and one for all windows."""
     _, facts = sums(run, trace, idle[:0])
@@ -218,7 +228,6 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     idle_w, idle_bound = _idle(looked.eighth, quiet_sums, facts, when)
     widened = float(np.sum(regions[:, 1] - regions[:, 0]))
     area = _area(regions, region_sums, idle_w) / length if length > 0 else np.nan
-    choice = abs(_area(looked.wide, wide_sums, idle_w) / length - area) if length > 0 else np.nan
     trimmed, trimmed_noise = _inside(busy_sums, idle_w, facts)
     gap, gap_noise = _inside(gap_sums, idle_w, facts)
     moved = max(0.0, abs(gap) - 2 * gap_noise) if gap is not None else 0.0
@@ -227,9 +236,7 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     active = abs(area + idle_w)
     apart_s = max(0.0, _drift(run, trace, stamped, shift, period) - 2 * period)
     unknown = _unknown_w(area, active, looked, facts, apart_s)
-    extra = max(2.0 * len(window), float(np.sum(looked.wide[:, 1] - looked.wide[:, 0]) - length) / max(period, 1e-300))
-    edges = unknown + choice + EDGE_NOISE * facts.noise_w * np.sqrt(extra) * period / max(length, 1e-300)
-    edges += BLIND * float(np.sqrt(region_sums.blind_j2.sum())) / max(length, 1e-300)
+    edges = unknown + _edges_w(area, idle_w, looked, wide_sums, region_sums, facts)
     wider = max(widened / max(length, 1e-300), 1.0)
     known = len(whole) > 0 and whole_sums.seen_s[0] > 0
     late = (device_line(run).bound_s + 2 * period) * abs(area) / max(float(np.ptp(whole)) if known else 1.0, 1e-300)

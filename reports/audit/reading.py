@@ -168,7 +168,6 @@ class Trace:
     rail: dict[str, Any]
     clock: str
     grid: dict[str, float] | None
-    meter: str
 
 
 def traces(run: Run) -> dict[str, Trace]:
@@ -185,8 +184,7 @@ def traces(run: Run) -> dict[str, Trace]:
         if wrong or rail["name"] in found:
             refuse(path.name, f"describes no rail of its own: {'; '.join(wrong) or 'the name stands twice'}")
         clock = metadata.get("clock", b"").decode("utf-8", "replace")
-        meter = metadata.get("meter", b"").decode("utf-8", "replace")
-        found[rail["name"]] = Trace(path, rail, clock, _grid(grid, path.name), meter)
+        found[rail["name"]] = Trace(path, rail, clock, _grid(grid, path.name))
     return found
 
 
@@ -209,8 +207,6 @@ class Block:
     end: Floats
     value: Floats
     overload: Any
-    dropped: int
-    """Readings left out because they are null or no finite number."""
 
 
 def blocks(trace: Trace, origin: int) -> Iterator[Block]:
@@ -243,7 +239,7 @@ def blocks(trace: Trace, origin: int) -> Iterator[Block]:
             good = np.isfinite(value)
             if not good.all():
                 begin, end, value, over = begin[good], end[good], value[good], over[good]
-            yield Block(begin, end, value, over, int(len(good) - good.sum()))
+            yield Block(begin, end, value, over)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -134,7 +134,6 @@ class Facts:
     first_s: float
     last_s: float
     period_s: float
-    aperture_s: float
     overload: int
     noise_w: float
     """The noise of one reading: the median difference of neighbours, over that of Gaussian noise of deviation one."""
@@ -146,7 +145,7 @@ def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
     """Sum the readings of a rail over windows, in one pass. The windows may overlap."""
     on, off = windows[:, 0], windows[:, 1]
     found = Sums(*(np.zeros(len(windows)) for _ in range(5)))
-    facts = Facts(0, np.inf, -np.inf, 0.0, 0.0, 0, 0.0)
+    facts = Facts(0, np.inf, -np.inf, 0.0, 0, 0.0)
     for part in readings(run, trace):
         _add(found, part, on, off)
         period = facts.period_s or (float(np.median(np.diff(part.begin))) if len(part.begin) > 1 else 0.0)
@@ -157,7 +156,6 @@ def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
             first_s=min(facts.first_s, float(part.begin[0])),
             last_s=max(facts.last_s, float(part.end[-1])),
             period_s=period,
-            aperture_s=facts.aperture_s or float(np.median(part.end - part.begin)),
             overload=facts.overload + int(part.overload.sum()),
             noise_w=max(facts.noise_w, noise),
         )
