@@ -43,10 +43,11 @@ FIGURES = {
     "clocks": "Each reading of a clock against the map fitted to all; a bar is half the round trip of the reading.",
     "trials": "Each trial against the mean of all.",
     "energy": "Where the energy of an inference goes.",
+    "layers": "What the network did: operations by connection, and neurons without output by layer.",
     "budget": "The share of the variance of each key figure by its sources.",
 }
 """What is said below each picture."""
-HALVES = ("clocks", "trials", "energy", "budget")
+HALVES = ("clocks", "trials", "energy", "layers", "budget")
 """Pictures that are half as wide as others."""
 _MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "offline": "service"}
 """The main picture of each scenario; of others it is that of execution times."""

@@ -126,7 +126,14 @@ _COMPLEXITY = (
     "effective_acs_per_sample",
     "membrane_updates_per_sample",
 )
-_COSTS = ("execution_time_s", "energy_per_inference_j")
+_COSTS = (
+    "execution_time_s",
+    "energy_per_inference_j",
+    "energy_per_effective_operation_j",
+    "dynamic_energy_per_effective_operation_j",
+    "energy_per_spike_j",
+    "dynamic_energy_per_spike_j",
+)
 
 
 def beside_cost(result: Result) -> list[tuple[str, str]]:
