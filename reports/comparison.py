@@ -77,6 +77,11 @@ def _change(d: Difference) -> str:
 
 def _notes(c: Comparison) -> Iterator[str]:
     yield from (f"no repetition: {what}" for what in c.unlike)
+    for lost, won in (d.paired for d in c.differences if d.paired is not None):
+        yield (
+            f"Accuracy is compared sample by sample: {lost} only the first has right, {won} only the second. "
+            "The interval takes samples as independent."
+        )
     if any(d.cancelled for d in c.differences):
         yield "Both were measured with one instrument and calibration; what they share of its error cancels."
     if c.alone:
