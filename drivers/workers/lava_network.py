@@ -143,7 +143,7 @@ class Network:
         return found
 
     def counted(self) -> dict[str, int]:
-        """The spikes that neurons have sent, one for each flip, and the synapses that these have met; not on a board."""
+        """The spikes that neurons have sent, one for each flip, and the synapses that they met; not on a board."""
         if self._counts is None:
             return {}
         return dict(zip(("spikes", "synaptic_operations"), _COUNTS.unpack_from(self._counts), strict=True))
