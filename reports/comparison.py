@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from reports.format import quantity_parts
 from reports.names import text_of, title
-from reports.result_tables import headline_keys
+from reports.result_tables import COMPLEXITY, headline_keys
 from rig.analysis.catalogue import entry_of
 from rig.analysis.quantity import Component, Quantity
 from rig.submission.compare import Comparison, Difference
@@ -16,6 +16,7 @@ from rig.terminal import clean
 if TYPE_CHECKING:
     from rich.table import Table
 
+_SCORES = ("accuracy", "r2", "smape_mean")
 KEPT = {True: "kept within 5 %", False: "worse by more than 5 %", None: ""}
 SHOWN = {True: "differs", False: "no difference shown", None: "no interval stated"}
 
@@ -37,6 +38,17 @@ def print_comparisons(found: Sequence[Comparison], file: IO[str] | None = None, 
         console.print(_table(c, verbose))
         for line in _notes(c):
             console.print(Text(clean(line), style="dim"))
+
+
+def beside(c: Comparison) -> dict[str, Any]:
+    """Return a small table for the page of the second: how well both answered, and what their networks ask for."""
+    rows = [
+        (title(d.key), text_of(d.key, d.first), text_of(d.key, d.second), _change(d), SHOWN[d.shown])
+        for d in c.differences
+        if d.key.of_whole and d.key.quantity in (*_SCORES, *COMPLEXITY)
+    ]
+    first, second = (clean(subject.result.start.device.name) for subject in (c.first, c.second))
+    return {"head": ("", first, second, f"{second} - {first}", ""), "rows": rows, "notes": list(map(clean, _notes(c)))}
 
 
 def _table(c: Comparison, verbose: bool) -> Table:

@@ -62,14 +62,19 @@ STREAM_TABLE = "figures/stream.csv"
 
 
 def render(
-    run: Run | None, result: Result, out: Path | None = None, submission: Mapping[str, Any] | None = None
+    run: Run | None,
+    result: Result,
+    out: Path | None = None,
+    submission: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> dict[str, bytes]:
     """Return every file of a report by its name below the output directory ``out``.
 
-    This function reads and writes nothing in ``out``. ``submission`` is what the page of a submission says first.
+    This function reads and writes nothing in ``out``. ``submission`` is what the page of a submission says first, and
+    ``beside`` a table of another result beside this one.
     """
     figures = draw(result)
-    content = context(run, result, out) | {"submission": submission}
+    content = context(run, result, out) | {"submission": submission, "beside": beside}
     env = _environment()
     vectors = {name: inline(svg, name, FIGURES[name]) for name, svg in figures.items()}
     model = embedded(result.series, result.simulated, run)
@@ -89,9 +94,9 @@ def render(
     return encoded | {f"figures/{name}.svg": svg for name, svg in figures.items()} | tables
 
 
-def write(result: Result, out: Path, run: Run | None = None) -> list[Path]:
+def write(result: Result, out: Path, run: Run | None = None, beside: Mapping[str, Any] | None = None) -> list[Path]:
     """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files."""
-    files = render(run, result, out)
+    files = render(run, result, out, beside=beside)
     for name in (*files, STREAM_TABLE):
         inside(out, out / name)
     for name, content in files.items():

@@ -117,7 +117,7 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
     return [*(key for key in solver if key in quantities), *stopped]
 
 
-_COMPLEXITY = (
+COMPLEXITY = (
     "footprint_bytes",
     "connection_sparsity",
     "activation_sparsity",
@@ -138,7 +138,7 @@ _COSTS = (
 
 def beside_cost(result: Result) -> list[tuple[str, str]]:
     """Return what the network asks of a device, and then what it cost; nothing if no complexity was recorded."""
-    found, costs = ([k for n in names if (k := FigureKey(n)) in result.quantities] for names in (_COMPLEXITY, _COSTS))
+    found, costs = ([k for n in names if (k := FigureKey(n)) in result.quantities] for names in (COMPLEXITY, _COSTS))
     return [(title(k), short_text(k, result.quantities[k])) for k in (*found, *costs)] if found else []
 
 

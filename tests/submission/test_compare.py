@@ -248,3 +248,20 @@ def test_runs_that_asked_the_same_samples_are_no_folds(folds: Path) -> None:
         (same / device).symlink_to(folds / device / "2000")
     with pytest.raises(UsageError, match="no folds"):
         compare([folds / "first", same])
+
+
+def test_a_report_shows_another_recording_beside_its_own(
+    folds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = folds / "first" / "2000", folds / "second" / "2000"
+    assert main(["report", str(second), "--beside", str(first), "--out", str(tmp_path), "--allow-invalid"]) == 0
+    (found,) = compare([first, second])
+    (accuracy,) = (d for d in found.differences if d.key == ACCURACY)
+    for name in ("report.html", "report.md"):
+        page = (tmp_path / name).read_text()
+        assert "Beside another recording" in page
+        assert f"{100 * accuracy.value:.2g}"[:3] in page
+    (alone,) = [
+        p for p in [tmp_path / "alone"] if main(["report", str(second), "--out", str(p), "--allow-invalid"]) == 0
+    ]
+    assert "Beside another" not in (alone / "report.md").read_text()
