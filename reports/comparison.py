@@ -48,7 +48,7 @@ def beside(c: Comparison) -> dict[str, Any]:
         if d.key.of_whole and d.key.quantity in (*_SCORES, *COMPLEXITY)
     ]
     first, second = (clean(subject.result.start.device.name) for subject in (c.first, c.second))
-    return {"head": ("", first, second, f"{second} - {first}", ""), "rows": rows, "notes": list(map(clean, _notes(c)))}
+    return {"head": ("", first, second, f"{second} - {first}", ""), "rows": rows, "note": " ".join(_on_pairs(c))}
 
 
 def _table(c: Comparison, verbose: bool) -> Table:
@@ -89,12 +89,16 @@ def _change(d: Difference) -> str:
 
 def _notes(c: Comparison) -> Iterator[str]:
     yield from (f"no repetition: {what}" for what in c.unlike)
+    yield from _on_pairs(c)
+    if any(d.cancelled for d in c.differences):
+        yield "Both were measured with one instrument and calibration; what they share of its error cancels."
+    if c.alone:
+        yield f"in one of them only: {', '.join(map(str, c.alone[:6]))}{' ...' if len(c.alone) > 6 else ''}"
+
+
+def _on_pairs(c: Comparison) -> Iterator[str]:
     for lost, won in (d.paired for d in c.differences if d.paired is not None):
         yield (
             f"Accuracy is compared sample by sample: {lost} only the first has right, {won} only the second. "
             "The interval takes samples as independent."
         )
-    if any(d.cancelled for d in c.differences):
-        yield "Both were measured with one instrument and calibration; what they share of its error cancels."
-    if c.alone:
-        yield f"in one of them only: {', '.join(map(str, c.alone[:6]))}{' ...' if len(c.alone) > 6 else ''}"
