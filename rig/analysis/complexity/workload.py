@@ -73,7 +73,9 @@ def energies_of(run: Run, complexity: Complexity, known: Figures) -> Figures:
     found, phase = {}, "".join(run.start.device.phases[-1:])
     for kind in ("energy", "dynamic_energy"):
         whole = known.get(FigureKey(f"{kind}_per_inference_j", phase))
-        for what, number in complexity.per_inference.items() if whole is not None else ():
+        if whole is None:
+            continue
+        for what, number in complexity.per_inference.items():
             method = f"{kind.replace('_', ' ')} of the phase {phase} over the {number:.6g} counted in an inference"
             found[FigureKey(f"{kind}_per_{what}_j")] = whole.scaled(1.0 / number, "J", method)
     return Figures(found)
