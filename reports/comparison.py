@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from reports.format import quantity_parts
 from reports.names import text_of, title
-from reports.result_tables import headline_keys
+from reports.result_tables import COMPLEXITY, headline_keys
 from rig.analysis.catalogue import entry_of
 from rig.analysis.quantity import Component, Quantity
 from rig.submission.compare import Comparison, Difference
@@ -16,6 +16,7 @@ from rig.terminal import clean
 if TYPE_CHECKING:
     from rich.table import Table
 
+_SCORES = ("accuracy", "r2", "smape_mean")
 KEPT = {True: "kept within 5 %", False: "worse by more than 5 %", None: ""}
 SHOWN = {True: "differs", False: "no difference shown", None: "no interval stated"}
 
@@ -37,6 +38,17 @@ def print_comparisons(found: Sequence[Comparison], file: IO[str] | None = None, 
         console.print(_table(c, verbose))
         for line in _notes(c):
             console.print(Text(clean(line), style="dim"))
+
+
+def beside(c: Comparison) -> dict[str, Any]:
+    """Return a small table for the page of the second: how well both answered, and what their networks ask for."""
+    rows = [
+        (title(d.key), text_of(d.key, d.first), text_of(d.key, d.second), _change(d), SHOWN[d.shown])
+        for d in c.differences
+        if d.key.of_whole and d.key.quantity in (*_SCORES, *COMPLEXITY)
+    ]
+    first, second = (clean(subject.result.start.device.name) for subject in (c.first, c.second))
+    return {"head": ("", first, second, f"{second} - {first}", ""), "rows": rows, "note": " ".join(_on_pairs(c))}
 
 
 def _table(c: Comparison, verbose: bool) -> Table:
@@ -77,7 +89,16 @@ def _change(d: Difference) -> str:
 
 def _notes(c: Comparison) -> Iterator[str]:
     yield from (f"no repetition: {what}" for what in c.unlike)
+    yield from _on_pairs(c)
     if any(d.cancelled for d in c.differences):
         yield "Both were measured with one instrument and calibration; what they share of its error cancels."
     if c.alone:
         yield f"in one of them only: {', '.join(map(str, c.alone[:6]))}{' ...' if len(c.alone) > 6 else ''}"
+
+
+def _on_pairs(c: Comparison) -> Iterator[str]:
+    for lost, won in (d.paired for d in c.differences if d.paired is not None):
+        yield (
+            f"Accuracy is compared sample by sample: {lost} only the first has right, {won} only the second. "
+            "The interval takes samples as independent."
+        )

@@ -43,10 +43,11 @@ FIGURES = {
     "clocks": "Each reading of a clock against the map fitted to all; a bar is half the round trip of the reading.",
     "trials": "Each trial against the mean of all.",
     "energy": "Where the energy of an inference goes.",
+    "layers": "What the network did: operations by connection, and neurons without output by layer.",
     "budget": "The share of the variance of each key figure by its sources.",
 }
 """What is said below each picture."""
-HALVES = ("clocks", "trials", "energy", "budget")
+HALVES = ("clocks", "trials", "energy", "layers", "budget")
 """Pictures that are half as wide as others."""
 _MAIN = {"optimization": "solver", "real-time": "stream", "server": "service", "offline": "service"}
 """The main picture of each scenario; of others it is that of execution times."""
@@ -61,14 +62,19 @@ STREAM_TABLE = "figures/stream.csv"
 
 
 def render(
-    run: Run | None, result: Result, out: Path | None = None, submission: Mapping[str, Any] | None = None
+    run: Run | None,
+    result: Result,
+    out: Path | None = None,
+    submission: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> dict[str, bytes]:
     """Return every file of a report by its name below the output directory ``out``.
 
-    This function reads and writes nothing in ``out``. ``submission`` is what the page of a submission says first.
+    This function reads and writes nothing in ``out``. ``submission`` is what the page of a submission says first, and
+    ``beside`` a table of another result beside this one.
     """
     figures = draw(result)
-    content = context(run, result, out) | {"submission": submission}
+    content = context(run, result, out) | {"submission": submission, "beside": beside}
     env = _environment()
     vectors = {name: inline(svg, name, FIGURES[name]) for name, svg in figures.items()}
     model = embedded(result.series, result.simulated, run)
@@ -88,9 +94,9 @@ def render(
     return encoded | {f"figures/{name}.svg": svg for name, svg in figures.items()} | tables
 
 
-def write(result: Result, out: Path, run: Run | None = None) -> list[Path]:
+def write(result: Result, out: Path, run: Run | None = None, beside: Mapping[str, Any] | None = None) -> list[Path]:
     """Write the report below ``out``, each file as a whole or not at all, and return the paths of the files."""
-    files = render(run, result, out)
+    files = render(run, result, out, beside=beside)
     for name in (*files, STREAM_TABLE):
         inside(out, out / name)
     for name, content in files.items():

@@ -117,7 +117,7 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
     return [*(key for key in solver if key in quantities), *stopped]
 
 
-_COMPLEXITY = (
+COMPLEXITY = (
     "footprint_bytes",
     "connection_sparsity",
     "activation_sparsity",
@@ -126,12 +126,19 @@ _COMPLEXITY = (
     "effective_acs_per_sample",
     "membrane_updates_per_sample",
 )
-_COSTS = ("execution_time_s", "energy_per_inference_j")
+_COSTS = (
+    "execution_time_s",
+    "energy_per_inference_j",
+    "energy_per_effective_operation_j",
+    "dynamic_energy_per_effective_operation_j",
+    "energy_per_spike_j",
+    "dynamic_energy_per_spike_j",
+)
 
 
 def beside_cost(result: Result) -> list[tuple[str, str]]:
     """Return what the network asks of a device, and then what it cost; nothing if no complexity was recorded."""
-    found, costs = ([k for n in names if (k := FigureKey(n)) in result.quantities] for names in (_COMPLEXITY, _COSTS))
+    found, costs = ([k for n in names if (k := FigureKey(n)) in result.quantities] for names in (COMPLEXITY, _COSTS))
     return [(title(k), short_text(k, result.quantities[k])) for k in (*found, *costs)] if found else []
 
 

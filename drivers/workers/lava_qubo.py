@@ -117,6 +117,7 @@ class Solver:
         self._solves += 1
         solve.spend(network, rate)
         answer = solve.answer()
+        answer["output"] |= network.counted()
         network.stop()  # not in a finally: a network that failed does not stop, and would hide the error
         return answer
 

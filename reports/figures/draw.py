@@ -9,6 +9,7 @@ from reports.figures.budget import budget_figure
 from reports.figures.clock_fits import clocks_figure
 from reports.figures.energy_parts import energy_figure
 from reports.figures.execution import execution_figure
+from reports.figures.layers import layers_figure
 from reports.figures.service import service_figure
 from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
@@ -34,6 +35,7 @@ def draw(result: Result) -> dict[str, bytes]:
             "clocks": clocks_figure(series.clock_reads, result.clocks),
             "trials": trials_figure(series.trials, start.rules.trial_tolerance if start.rules else None),
             "energy": energy_figure(result.quantities),
+            "layers": layers_figure(result.quantities),
             "budget": budget_figure(result.quantities, key_figures(result), rails),
         }
         return {name: svg_of(f, name, {result.simulated}) for name, f in figures.items() if f is not None}

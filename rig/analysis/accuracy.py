@@ -20,9 +20,7 @@ def accuracy_figures(run: Run) -> Figures:
     An issue that ran only an earlier phase does not count. A sample that was asked several times counts once in the
     interval, with the share of its answers that are right: to ask again tells nothing of other samples.
     """
-    hits: dict[tuple[str, str], list[bool]] = {}
-    for sample, label, answer in _answers(run):
-        hits.setdefault((label, sample), []).append(answer == label)
+    hits = _hits(run)
     if not hits:
         return Figures()
     by_class: dict[str, list[float]] = {}
@@ -37,6 +35,11 @@ def accuracy_figures(run: Run) -> Figures:
         FigureKey("accuracy"): proportion(sum(each), len(each), method),
         FigureKey("balanced_accuracy"): mean_proportion(recalls, "mean recall by class"),
     })  # fmt: skip
+
+
+def right_of(run: Run) -> dict[str, bool]:
+    """Return by sample whether its answers are right; a sample that was answered both ways is left out."""
+    return {sample: each[0] for (_, sample), each in _hits(run).items() if len(set(each)) == 1}
 
 
 def answer_checks(run: Run) -> Iterator[Check]:
@@ -71,6 +74,14 @@ def seen_checks(run: Run) -> Iterator[Check]:
     apart = left_out and own.get("split") == "test" and not (folder and own.get("fold") is None)
     said = [f"{part.get('split')} {part['fold'] if part.get('fold') else ''}".strip() for part in (told, own)]
     yield Check("data on which the network was trained", f"{said[0]}, measured on {said[1]}", "other samples", apart)
+
+
+def _hits(run: Run) -> dict[tuple[str, str], list[bool]]:
+    """By label and sample, which of its answers are right."""
+    hits: dict[tuple[str, str], list[bool]] = {}
+    for sample, label, answer in _answers(run):
+        hits.setdefault((label, sample), []).append(answer == label)
+    return hits
 
 
 def _answers(run: Run) -> Iterator[Answer]:

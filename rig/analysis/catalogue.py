@@ -109,6 +109,14 @@ CATALOGUE: Mapping[str, Entry] = {
     "effective_acs_per_sample": Entry("1", "Effective ACs per sample", "complexity", "number"),
     "membrane_updates_per_execution": Entry("1", "Membrane updates per execution", "complexity", "number"),
     "membrane_updates_per_sample": Entry("1", "Membrane updates per sample", "complexity", "number"),
+    "spikes_per_execution": Entry("1", "Spikes per execution", "complexity", "number"),
+    "spikes_per_sample": Entry("1", "Spikes per sample", "complexity", "number"),
+    "energy_per_effective_operation_j": Entry("J", "Energy per effective operation", "complexity"),
+    "energy_per_spike_j": Entry("J", "Energy per spike", "complexity"),
+    "dynamic_energy_per_effective_operation_j": Entry(
+        "J", "Dynamic energy per effective operation", "complexity", signed=True
+    ),
+    "dynamic_energy_per_spike_j": Entry("J", "Dynamic energy per spike", "complexity", signed=True),
     "response_latency_mean_s": Entry("s", "Response latency in biological time, mean", "spiking"),
     "silent_share": Entry("1", "Samples without an output spike", "spiking", "percent"),
     "synaptic_operations_hz": Entry("Hz", "Synaptic operations per biological second, counted", "spiking"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from rig.analysis.accuracy import accuracy_figures, answer_checks, seen_checks
-from rig.analysis.complexity.workload import complexity_of
+from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.memory_check import check_limit
@@ -99,7 +99,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
         figures |= solving_figures(solves, runtime_w, terms.gap_times_known, terms.solves_to_gap)
     complexity = complexity_of(run)
     predictions = predictions_of(run)
-    figures |= complexity.figures | predictions.figures
+    figures |= complexity.figures | energies_of(run, complexity, figures) | predictions.figures
     figures |= spiking_figures(run, figures)
     unknown = without_number(figures)
     refusals = [*power.refusals, *unheard, *_missing(terms, rails, activity), *unknown]

@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="PATH",
-        help="a run, a session or a submission; the first is the reference",
+        help="a run, a session, a folder of runs as folds, or a submission; the first is the reference",
     )
     parser.add_argument("--verbose", action="store_true", help="show every figure, and not only those of the device")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rig.errors import InvalidResultError, MeasurementRefusedError
 from rig.terminal import say, say_json
@@ -18,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``rig report DIR``."""
     parser.add_argument("path", type=Path, metavar="DIR")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write the report; default: DIR/derived")
+    parser.add_argument(
+        "--beside", type=Path, metavar="OTHER", help="add a table with another recording, such as the network in floats"
+    )
     parser.add_argument("--verbose", action="store_true", help="print every figure and every note")
     parser.add_argument("--allow-invalid", action="store_true", help="exit with 0 also if the verdict is INVALID")
 
@@ -26,7 +30,17 @@ def run(args: argparse.Namespace) -> int:
     """Report and print. Raises a ``RigError`` for a recording that cannot be read."""
     from rig.session.report import report
 
-    return show(report(args.path, args.out), args.json, args.verbose, args.allow_invalid)
+    beside = _beside(args.beside, args.path) if args.beside else None
+    return show(report(args.path, args.out, beside), args.json, args.verbose, args.allow_invalid)
+
+
+def _beside(other: Path, path: Path) -> Mapping[str, Any]:
+    """A table of two recordings. Raises a ``RigError`` for one that cannot be read or compared."""
+    from rig.plugins import load
+    from rig.submission.compare import compare
+
+    table: Mapping[str, Any] = load("reports", "beside")(compare([other, path])[0])
+    return table
 
 
 def show(found: Report, as_json: bool, verbose: bool = False, allow_invalid: bool = False) -> int:

@@ -30,7 +30,7 @@ from rig.conformance.rule_failures import (
 )
 from rig.engine.clock import HostClock
 from rig.errors import ConformanceError, RigError, RuleFailure, UsageError
-from rig.network.description import Activity, activity_faults, activity_rows, network_faults
+from rig.network.description import MOST, Activity, activity_faults, activity_rows, network_faults
 from rig.recording.rows import as_list
 from rig.types import (
     MARK_PHASE,
@@ -51,6 +51,8 @@ __all__ = ["ConformanceError", "RuleFailure", "check_device", "check_meter"]
 
 PULSE_S = 0.05
 TIMES = 3
+_COUNTERS = ("spikes", "synaptic_operations", "synaptic_operations_ne15")
+"""What a simulator may count in its output, where each sample has a network of its own; also one number by class."""
 _NO_PHASE = "no-such-phase"
 _POLL_S = 0.02
 _STILL_POLLS = 1000
@@ -237,6 +239,9 @@ def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket
     c, spans = run.c, reply.spans
     error = raised(lambda: json.dumps(reply.output, default=as_list, allow_nan=False))
     c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
+    stated = reply.output if isinstance(reply.output, dict) else {}
+    odd = {name: stated[name] for name in _COUNTERS if name in stated and not _counts(stated[name])}
+    c.rule("reply.counters", not odd, f"{odd}", "whole numbers, 0 or more")
     if reply.activity is not None:
         faults = _activity_faults(run.info, reply.activity)
         c.rule("reply.activity", not faults, "; ".join(faults), "integers that fit the network that info() declares")
@@ -252,6 +257,11 @@ def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket
     first = spans[0].on_tick if spans else None
     if first is not None and run.last_on is not None:
         c.rule("span.monotone", first >= run.last_on, f"{first} after {run.last_on}", "ticks that only grow")
+
+
+def _counts(value: object) -> bool:
+    each = value if isinstance(value, (list, tuple)) else [value]
+    return all(type(n) is int and 0 <= n <= MOST for n in each)
 
 
 def _activity_faults(info: DeviceInfo, activity: Activity) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -68,12 +68,12 @@ class Report:
         return document
 
 
-def report(path: Path | str, out: Path | str | None = None) -> Report:
+def report(path: Path | str, out: Path | str | None = None, beside: Mapping[str, Any] | None = None) -> Report:
     """Compute the figures of a run directory or session, and write them as JSON, pages and pictures.
 
     Files are written to ``out``, by default the folder ``derived`` of the recording. Of a session, each run has its
-    own report. Raises a ``RigError`` for a recording that cannot be read or does not match its hashes, and
-    ``StoreError`` where the files cannot be written.
+    own report. ``beside`` is a table for the page of the whole. Raises a ``RigError`` for a recording that cannot be
+    read or does not match its hashes, and ``StoreError`` where the files cannot be written.
 
     Example::
 
@@ -89,7 +89,7 @@ def report(path: Path | str, out: Path | str | None = None) -> Report:
         parts.append(part)
         folder = part.run.path
         target = inside(path, folder / DERIVED) if out is None else out / folder.name if session else out
-        runs.append(_written(folder, part.result, target, part.run))
+        runs.append(_written(folder, part.result, target, part.run, beside=None if session else beside))
     if session is None:
         return runs[0]
     target = inside(path, path / DERIVED) if out is None else out
@@ -97,7 +97,7 @@ def report(path: Path | str, out: Path | str | None = None) -> Report:
     if whole is None:
         return Report(path, None, target, (), tuple(runs))
     run = next(part.run for part in parts if part.result.run_digest == whole.run_digest)
-    return _written(path, whole, target, run, tuple(runs))
+    return _written(path, whole, target, run, tuple(runs), beside)
 
 
 def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
@@ -160,9 +160,16 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
     return replace(whole, session_digest=session.digest, notes=(*notes, *whole.notes))
 
 
-def _written(path: Path, result: Result, target: Path, run: Run, runs: tuple[Report, ...] | None = None) -> Report:
+def _written(
+    path: Path,
+    result: Result,
+    target: Path,
+    run: Run,
+    runs: tuple[Report, ...] | None = None,
+    beside: Mapping[str, Any] | None = None,
+) -> Report:
     try:
-        files: Sequence[Path] = load("reports", "files")(result, target, run)
+        files: Sequence[Path] = load("reports", "files")(result, target, run, beside)
     except OSError as error:
         raise StoreError(
             f"cannot write {target}: {error.strerror}", field="out", value=str(target), remedy="Choose another --out"

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rig.analysis.figure_key import FigureKey
+from rig.analysis.accuracy import right_of
+from rig.analysis.catalogue import entry_of
+from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.proportion import paired_difference, proportion
 from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.result import Result
 from rig.analysis.summary import together
 from rig.errors import UsageError
+from rig.recording.layout import EVENTS
 from rig.recording.records import MeterRecord
+from rig.recording.session import is_session
 from rig.recording.submission import is_submission, open_submission
 from rig.session.report import Evaluated, evaluated
 from rig.types import Rail
@@ -29,6 +34,10 @@ WORSE = (
 """Figures of which less is better, and that the rules judge."""
 _CALIBRATION = ("gain:", "offset:")
 """Origins that belong to an instrument; all others belong to one run, such as its stamps and its clocks."""
+_ACCURACY = FigureKey("accuracy")
+
+Right = Mapping[tuple[str, str], bool]
+"""By the digest of the data and the sample: whether it was answered rightly."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,8 @@ class Subject:
     """Of its runs."""
     instruments: Mapping[str, str]
     """By rail or gain: the instrument and its calibration, where both are stated."""
+    right: Right = field(default_factory=dict)
+    """The samples whose answers make the accuracy."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,8 @@ class Difference:
     """Whether errors of a calibration that both share have cancelled."""
     kept: bool | None
     """By the rules, whether the second is at most 5 % worse; None where the rules do not judge."""
+    paired: tuple[int, int] | None = None
+    """Of accuracy on the same samples: how many only the first has right, and how many only the second."""
 
     @property
     def shown(self) -> bool | None:
@@ -74,7 +87,8 @@ class Difference:
         """The difference as a JSON object."""
         found = {"first": self.first.value, "second": self.second.value, "unit": self.first.unit}
         found |= {"difference": self.value, "low": self.low, "high": self.high, "relative": self.relative}
-        return {**found, "shown": self.shown, "calibration_cancelled": self.cancelled, "kept": self.kept}
+        found |= {"shown": self.shown, "calibration_cancelled": self.cancelled, "kept": self.kept}
+        return found if self.paired is None else {**found, "right_in_one_only": list(self.paired)}
 
 
 @dataclass(frozen=True)
@@ -109,15 +123,46 @@ def compare(paths: Sequence[Path]) -> list[Comparison]:
 
 
 def subjects(path: Path) -> Iterator[Subject]:
-    """Yield what a path holds: a run, a session, or each configuration of a submission."""
+    """Yield what a path holds: a run, a session, a folder of these as folds, or each configuration of a submission."""
     if not is_submission(path):
-        found = evaluated(path)
-        yield _subject(path, found.result.run_id, found.result, [found], False)
+        folds = [] if _recorded(path) or not path.is_dir() else sorted(filter(_recorded, path.iterdir()))
+        each = [evaluated(fold) for fold in folds or [path]]
+        subject = _subject(path, each[0].result.run_id, each[0].result, each, False)
+        yield _over_folds(subject, each) if folds else subject
         return
     for row in open_submission(path).document.configurations:
         sessions = [(name, evaluated(path / name)) for name in row.sessions]
         whole = together(row.name, [(Path(name).name, found.parts, found.result) for name, found in sessions])
         yield _subject(path, row.name, whole, [found for _, found in sessions], True)
+
+
+def _recorded(path: Path) -> bool:
+    return is_session(path) or (path / EVENTS).is_file()
+
+
+def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
+    """One accuracy over all folds, and what the networks of all folds have in common.
+
+    Raises ``UsageError`` for runs that asked the same sample, or have no labels.
+    """
+    asked = sum(len(_right(fold)) for fold in folds)
+    if asked != len(subject.right) or not asked:
+        what = f"the runs in {subject.path} are no folds: they have {asked} answers to {len(subject.right)} samples"
+        raise UsageError(
+            what, field="path", value=str(subject.path), remedy="Name one run, or put others into a folder"
+        )
+    own, *others = (fold.result.quantities for fold in folds)
+    alike = {k: q for k, q in own.items() if entry_of(k).family == "complexity" and all(o.get(k) == q for o in others)}
+    pooled = proportion(sum(subject.right.values()), asked, f"outputs equal to labels, counted over {len(folds)} folds")
+    quantities = Figures({_ACCURACY: pooled, **alike})
+    return replace(subject, name=subject.path.name, result=replace(subject.result, quantities=quantities))
+
+
+def _right(session: Evaluated) -> Right:
+    """The answers that make the accuracy of a session: those of its accuracy run, where it has one."""
+    parts = [part for part in session.parts if part.purpose == "accuracy"] or session.parts[:1]
+    runs = [part.run for part in parts]
+    return {(run.start.workload.digest_sha256, name): ok for run in runs for name, ok in right_of(run).items()}
 
 
 def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Subject, Subject]]:
@@ -139,13 +184,27 @@ def _comparison(first: Subject, second: Subject) -> Comparison:
     return Comparison(
         first,
         second,
-        tuple(_difference(key, a[key], b[key], shared, judged) for key in a if key in b and a[key].unit == b[key].unit),
+        tuple(
+            _paired(_difference(key, a[key], b[key], shared, judged), first, second)
+            for key in a
+            if key in b and a[key].unit == b[key].unit
+        ),
         tuple(key for key in dict.fromkeys((*a, *b)) if (key in a) != (key in b)),
         (
             *_unlike(first.result, second.result),
             *(["recordings: some are in both, so that they repeat nothing"] if first.digests & second.digests else []),
         ),
     )
+
+
+def _paired(d: Difference, first: Subject, second: Subject) -> Difference:
+    """A difference of accuracy on the same samples has the interval of pairs, which is narrower."""
+    a, b = first.right, second.right
+    if d.key != _ACCURACY or not a or a.keys() != b.keys() or {d.first.n, d.second.n} != {len(a)}:
+        return d
+    lost, won = (sum(one[key] and not other[key] for key in a) for one, other in ((a, b), (b, a)))
+    low, high = paired_difference(lost, won, len(a))
+    return replace(d, low=low, high=high, paired=(lost, won))
 
 
 def _difference(key: FigureKey, a: Quantity, b: Quantity, shared: set[str], judged: bool) -> Difference:
@@ -205,7 +264,8 @@ def _subject(path: Path, name: str, result: Result, sessions: Sequence[Evaluated
     each = [instruments_of(session.result.start.meters) for session in sessions]
     stated = {name: said for name, said in each[0].items() if all(other.get(name) == said for other in each)}
     digests = frozenset(part.run.digest for session in sessions for part in session.parts)
-    return Subject(path, name, result, submitted, digests, stated)
+    right = {key: ok for session in sessions for key, ok in _right(session).items()}
+    return Subject(path, name, result, submitted, digests, stated, right)
 
 
 def instruments_of(meters: Sequence[MeterRecord]) -> dict[str, str]:

@@ -253,3 +253,31 @@ def test_a_page_with_every_figure_has_its_names_once() -> None:
     body = page[page.index("<body>") : page.index("</html>")]
     ids = [part.split('"', 1)[0] for part in body.split(' id="')[1:]]
     assert len(ids) == len(set(ids)) > 100
+
+
+# ---- what the network did -----------------------------------------------------------------
+
+
+def counted(connections: int, name: str = "part") -> Result:
+    """A result with complexity by layer: connection k performs k of 100 (k + 1) operations."""
+    found = {FigureKey("activation_sparsity", layer=f"{name} layer {k}"): q(0.5, "1") for k in range(connections)}
+    for k in range(connections):
+        for quantity, value in (("dense_operations", 100 * (k + 1)), ("effective_acs", k), ("effective_macs", 0)):
+            found[FigureKey(f"{quantity}_per_sample", layer=f"{name} {k}")] = q(value, "1")
+    return replace(without_pictures(made_up()), quantities=Figures(found))
+
+
+@pytest.mark.parametrize("connections", [1, 3, 40])
+def test_each_connection_tells_its_operations_and_the_largest_are_kept(connections: int) -> None:
+    told = texts(draw(counted(connections))["layers"])
+    for k in range(connections - 8 if connections > 8 else 0, connections):
+        assert f"part {k}: {k} of {100 * (k + 1):,}" in told
+    assert connections <= 8 or f"part {connections - 9}:" not in told
+
+
+def test_names_of_layers_are_shown_as_text() -> None:
+    assert clean(HOSTILE) in " ".join(texts(draw(counted(2, HOSTILE))["layers"]).split("\n"))
+
+
+def test_a_result_without_counters_has_no_picture_of_layers() -> None:
+    assert "layers" not in draw(counted(0))

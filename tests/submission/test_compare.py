@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.proportion import paired_difference, proportion
 from rig.analysis.quantity import Component, Quantity
 from rig.commands.main import main
 from rig.errors import UsageError
@@ -184,3 +185,83 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(
     assert "no difference shown" in printed and "kept within 5 %" in printed
     assert "no repetition: recordings: some are in both" in printed
     assert replace(of_sessions, alone=()).to_json()["alone"] == []
+
+
+# ---- accuracy on the same samples ---------------------------------------------------------
+
+
+def answered(right: Mapping[str, bool]) -> Subject:
+    """A subject of one run on the data ``d``, which has these samples right."""
+    accuracy = proportion(sum(right.values()), len(right), "")
+    return replace(subject({ACCURACY: accuracy}), right={("d", name): ok for name, ok in right.items()})
+
+
+def accuracy_of(first: Subject, second: Subject) -> Difference:
+    (found,) = _comparison(first, second).differences
+    return found
+
+
+def test_accuracy_on_the_same_samples_is_compared_in_pairs() -> None:
+    first = {f"s{k}": k < 60 for k in range(100)}
+    found = accuracy_of(answered(first), answered(first | {"s0": False, "s99": True, "s98": True}))
+    assert (found.paired, found.value) == ((1, 2), pytest.approx(0.01))
+    assert (found.low, found.high) == pytest.approx(paired_difference(1, 2, 100))
+    assert found.to_json()["right_in_one_only"] == [1, 2]
+
+
+def test_accuracy_on_other_samples_is_compared_by_counts() -> None:
+    first, other = ({f"{name}{k}": k < 60 for k in range(100)} for name in "ab")
+    found = accuracy_of(answered(first), answered(other))
+    assert found.paired is None
+    assert found.high is not None and found.high > 0.1
+
+
+def test_an_accuracy_over_more_answers_than_pairs_is_no_accuracy_of_pairs() -> None:
+    first = {f"s{k}": k < 60 for k in range(100)}
+    more = answered(first)
+    more = replace(more, right={("d", "s0"): True})
+    assert accuracy_of(more, more).paired is None
+
+
+@pytest.fixture(scope="module")
+def folds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two folds: runs of two devices over two sets of samples."""
+    root = tmp_path_factory.mktemp("folds")
+    for device, rate in (("first", "1.0"), ("second", "0.5")):
+        for fold in ("2000", "2100"):
+            session(root / device / fold, f"sample_seed={fold}", f"hit_rate={rate}", mode="together")
+    return root
+
+
+def test_folders_of_runs_are_compared_as_folds(folds: Path) -> None:
+    (found,) = compare([folds / "first", folds / "second"])
+    (accuracy,) = (d for d in found.differences if d.key == ACCURACY)
+    assert (accuracy.first.n, accuracy.second.n) == (12, 12)
+    assert accuracy.paired is not None
+    assert accuracy.value == pytest.approx((accuracy.paired[1] - accuracy.paired[0]) / 12)
+
+
+def test_runs_that_asked_the_same_samples_are_no_folds(folds: Path) -> None:
+    same = folds / "same"
+    same.mkdir()
+    for device in ("first", "second"):
+        (same / device).symlink_to(folds / device / "2000")
+    with pytest.raises(UsageError, match="no folds"):
+        compare([folds / "first", same])
+
+
+def test_a_report_shows_another_recording_beside_its_own(
+    folds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = folds / "first" / "2000", folds / "second" / "2000"
+    assert main(["report", str(second), "--beside", str(first), "--out", str(tmp_path), "--allow-invalid"]) == 0
+    (found,) = compare([first, second])
+    (accuracy,) = (d for d in found.differences if d.key == ACCURACY)
+    for name in ("report.html", "report.md"):
+        page = (tmp_path / name).read_text()
+        assert "Beside another recording" in page
+        assert f"{100 * accuracy.value:.2g}"[:3] in page
+    (alone,) = [
+        p for p in [tmp_path / "alone"] if main(["report", str(second), "--out", str(p), "--allow-invalid"]) == 0
+    ]
+    assert "Beside another" not in (alone / "report.md").read_text()

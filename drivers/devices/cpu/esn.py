@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.devices.cpu.numpy_device import Seen, numpy_device
+from drivers.devices.cpu.numpy_device import Seen, checked_series, numpy_device
 from rig.bench.options import positive, within
 from rig.errors import DataError
 from rig.network.counting import Synapses, linear, memory_of
@@ -47,7 +47,7 @@ def open_device(
 
     def learn(samples: Sequence[Sample]) -> None:
         for sample in samples:
-            series = _checked(sample, washout)
+            series = checked_series(sample, washout)
             rng = np.random.default_rng([seed, sample.seed or 0])
             networks[sample.id] = trained(shape, series[: len(series) // 2], rng)
 
@@ -168,14 +168,3 @@ def trained(shape: Shape, series: Floats, rng: np.random.Generator) -> Trained:
         what = f"no readout fits the series: {error}"
         raise DataError(what, field="ridge", value=shape.ridge, remedy="Use a larger ridge") from error
     return Trained(shape, weights_in, weights, weights_out, state, float(series[-1]))
-
-
-def _checked(sample: Sample, washout: int) -> Floats:
-    series = np.asarray(sample.payload)
-    if series.ndim != 1 or not np.issubdtype(series.dtype, np.floating) or not np.all(np.isfinite(series)):
-        what = f"a series must be finite floats of shape (n,), not {series.dtype} of shape {series.shape}"
-        raise DataError(what, field="payload", value=str(series.shape))
-    if len(series) // 2 < washout + 3:
-        what = f"half of a series of {len(series)} points is too short to learn from after a washout of {washout}"
-        raise DataError(what, field="payload", value=len(series), remedy="Use longer samples, or a smaller washout")
-    return series.astype(np.float64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,6 +39,8 @@ class Complexity:
 
     figures: Figures
     checks: tuple[Check, ...]
+    per_inference: Mapping[str, float] = field(default_factory=dict)
+    """What the network did in a mean inference of the spans, by what was counted; empty where a span is uncounted."""
 
 
 def complexity_of(run: Run) -> Complexity:
@@ -59,13 +61,31 @@ def complexity_of(run: Run) -> Complexity:
         return Complexity(figures, (Check(RULE, _said(faults), "0 contradictions", False),))
     if not sum(s.executions for s in counted):
         return Complexity(figures, ())
-    return Complexity(figures | _figures(network, counted), tuple(_rate_checks(run, network, counted)))
+    checks = tuple(_rate_checks(run, network, counted))
+    return Complexity(figures | _figures(network, counted), checks, _per_inference(run, network, counted))
+
+
+def energies_of(run: Run, complexity: Complexity, known: Figures) -> Figures:
+    """Return energy per effective operation and per spike, of the last phase, which executes the network.
+
+    ``known`` holds the energies per inference of the same run, so that both are of the same inferences.
+    """
+    found, phase = {}, "".join(run.start.device.phases[-1:])
+    for kind in ("energy", "dynamic_energy"):
+        whole = known.get(FigureKey(f"{kind}_per_inference_j", phase))
+        if whole is None:
+            continue
+        for what, number in complexity.per_inference.items():
+            method = f"{kind.replace('_', ' ')} of the phase {phase} over the {number:.6g} counted in an inference"
+            found[FigureKey(f"{kind}_per_{what}_j")] = whole.scaled(1.0 / number, "J", method)
+    return Figures(found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
     """The activity of one answer."""
 
+    issue: int
     sample_id: str
     activity: Activity
 
@@ -87,7 +107,32 @@ def _counted(run: Run) -> list[_Counted]:
         array = np.zeros(0, np.int64) if values is None else array_of(values).astype(np.int64)
         if issue not in warm:
             found.setdefault((issue, sample_id), {}).setdefault(layer, {})[counter] = array
-    return [_Counted(sample_id, activity) for (_, sample_id), activity in found.items()]
+    return [_Counted(issue, sample_id, activity) for (issue, sample_id), activity in found.items()]
+
+
+def _per_inference(run: Run, network: NetworkInfo, counted: list[_Counted]) -> dict[str, float]:
+    """Effective operations, and spikes where every layer counts them, in a mean inference of the last phase's spans.
+
+    A span may hold a sample many times, and a sample many inferences. Counts are of one processing of the sample.
+    """
+    rows = run.replies.select(["issue", "sample_id", "phase", "executions", "warmup"]).to_pylist()
+    last = run.start.device.phases[-1:]
+    spans = [row for row in rows if row["phase"] in last and not row["warmup"]]
+    size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
+    inferences = sum((row["executions"] or 1) * (size.get(row["sample_id"]) or 1) for row in spans)
+    activity = {(one.issue, one.sample_id): one.activity for one in counted}
+    if not spans or any((row["issue"], row["sample_id"]) not in activity for row in spans):
+        return {}
+
+    def mean(parts: Iterable[Layer | Connection], *counters: str) -> float:
+        names = [(part.name, counter) for part in parts for counter in counters]
+        each = {at: sum(int(of[part][counter].sum()) for part, counter in names) for at, of in activity.items()}
+        return sum((row["executions"] or 1) * each[row["issue"], row["sample_id"]] for row in spans) / inferences
+
+    found = {"effective_operation": mean(network.connections, "acs", "macs")}
+    if all("spikes" in one.activity[layer.name] for one in counted for layer in network.layers):
+        found["spike"] = mean(network.layers, "spikes")
+    return {what: number for what, number in found.items() if number}
 
 
 def _figures(network: NetworkInfo, counted: list[_Counted]) -> Figures:
@@ -113,11 +158,18 @@ def _figures(network: NetworkInfo, counted: list[_Counted]) -> Figures:
         "effective_macs": total(network.connections, "macs"),
         "effective_acs": total(network.connections, "acs"),
     }
-    if all("updates" in one.activity[layer.name] for one in counted for layer in network.layers):
-        totals["membrane_updates"] = total(network.layers, "updates")
+    for counter, name in (("updates", "membrane_updates"), ("spikes", "spikes")):
+        if all(counter in one.activity[layer.name] for one in counted for layer in network.layers):
+            totals[name] = total(network.layers, counter)
     for name, number in totals.items():
         found[FigureKey(f"{name}_per_execution")] = exact(number / executions, "1", method, len(asked))
         found[FigureKey(f"{name}_per_sample")] = exact(number / len(asked), "1", method, len(asked))
+    for c in network.connections:
+        own = {"dense_operations": c.dense * executions}
+        own |= {f"effective_{counter}": total([c], counter) for counter in ("macs", "acs")}
+        for name, number in own.items():
+            key = FigureKey(f"{name}_per_sample", layer=c.name)
+            found[key] = exact(number / len(asked), "1", method, len(asked))
     return Figures(found)
 
 

@@ -10,7 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import Result
 from rig.network.description import Connection, Layer, Memory, NetworkInfo
 from rig.recording.reader import open_run
@@ -40,7 +43,7 @@ OTHER = {name: {counter: [0, 0, 0] for counter in counters} for name, counters i
 
 def evaluated(
     path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], network: NetworkInfo = NETWORK, warm: int = 0,
-    **samples: float,
+    executions: Sequence[int] = (), inferences: int = 1, **samples: float,
 ) -> Result:  # fmt: skip
     """The result of a recording by hand with one issue for each answer, the first ``warm`` of them warm-up."""
     counted = [
@@ -53,10 +56,10 @@ def evaluated(
     rows = [
         {"issue": k, "sample_id": name, "phase": "inference", "issued_ns": T0_NS + k * 10**9, "output": "null",
          "completed_ns": T0_NS + k * 10**9 + 10**8, "on_tick": T0_NS + k * 10**9, "off_tick": T0_NS + k * 10**9 + 1000,
-         "executions": 1, "warmup": k < warm}
+         "executions": (executions or [1] * len(answers))[k], "warmup": k < warm}
         for k, (name, _) in enumerate(answers)
     ]  # fmt: skip
-    asked = [{"id": name, "inferences": 1, "duration_s": samples.get(name)} for name in dict(answers)]
+    asked = [{"id": name, "inferences": inferences, "duration_s": samples.get(name)} for name in dict(answers)]
     line = start_line()
     line["device"] |= {"network": dataclasses.asdict(network), "clock": None}
     tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
@@ -80,6 +83,8 @@ def test_every_figure_is_the_one_computed_by_hand(tmp_path: Path) -> None:
         "membrane_updates_per_execution": 2, "membrane_updates_per_sample": 5,
         "activation_sparsity": 1 - 4 / 30, "layer.hidden.activation_sparsity": 1 - 3 / 20,
         "layer.output.activation_sparsity": 1 - 1 / 10,
+        "layer.in-hidden.dense_operations_per_sample": 30, "layer.in-hidden.effective_acs_per_sample": 4.5,
+        "layer.in-hidden.effective_macs_per_sample": 0, "layer.hidden-output.effective_macs_per_sample": 1.5,
     }  # fmt: skip
     assert {name: found[name] for name in by_hand} == pytest.approx(by_hand, rel=1e-15)
 
@@ -141,3 +146,51 @@ def test_a_network_that_contradicts_itself_gives_no_figure(tmp_path: Path) -> No
 def test_a_declared_rate_that_the_samples_contradict_is_told(tmp_path: Path) -> None:
     assert not [n for n in evaluated(tmp_path / "a", [("a", ONE)], a=0.2).notes if "rate" in n]
     assert [n for n in evaluated(tmp_path / "b", [("a", ONE)], a=2.0).notes if "rate" in n]
+
+
+def spiking(activity: Mapping[str, Any]) -> dict[str, Any]:
+    """The same activity, in which layers also count their spikes."""
+    spikes = {name: {"spikes": [2 * n for n in activity[name]["active"]]} for name in ("hidden", "output")}
+    return {name: {**counters, **spikes.get(name, {})} for name, counters in activity.items()}
+
+
+def energies(
+    path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], executions: Sequence[int] = (), inferences: int = 1
+) -> Figures:
+    """Energies per count where an inference takes 12 J, 6 J of them dynamic; spans may hold a sample many times."""
+    evaluated(path, answers, executions=executions, inferences=inferences)
+    run = open_run(path / "run")
+    known = {"energy_per_inference_j": 12.0, "dynamic_energy_per_inference_j": 6.0}
+    of_phase = {FigureKey(name, "inference"): Quantity(j, "J", (Component("noise", 1.2),)) for name, j in known.items()}
+    return energies_of(run, complexity_of(run), Figures(of_phase | {FigureKey("energy_per_inference_j"): OTHER_PHASES}))
+
+
+OTHER_PHASES = Quantity(99.0, "J")
+
+
+def test_energy_per_operation_is_that_of_the_phase_that_executes_the_network(tmp_path: Path) -> None:
+    found = energies(tmp_path, [("a", ONE)])
+    names = ["energy_per_effective_operation_j", "dynamic_energy_per_effective_operation_j"]
+    assert list(map(str, found)) == names
+    assert [found[name].value for name in names] == [1.0, 0.5]
+    assert found[names[0]].u == pytest.approx(0.1)
+
+
+def test_energy_per_spike_needs_every_layer_to_count_its_spikes(tmp_path: Path) -> None:
+    found = energies(tmp_path, [("a", spiking(ONE))])
+    assert found["energy_per_spike_j"].value == 12 / 8
+    assert found["dynamic_energy_per_spike_j"].value == 6 / 8
+
+
+def test_operations_are_those_of_the_inferences_that_were_metered(tmp_path: Path) -> None:
+    """A sample that was looped thrice counts thrice, where a figure per sample counts it once."""
+    found = energies(tmp_path, [("a", ONE), ("b", OTHER)], executions=(3, 1), inferences=2)
+    assert found["energy_per_effective_operation_j"].value == pytest.approx(12 / (3 * 12 / (4 * 2)))
+
+
+def test_a_metered_span_without_counters_gives_no_energy_per_operation(tmp_path: Path) -> None:
+    assert energies(tmp_path, [("a", ONE), ("b", {})]) == Figures()
+
+
+def test_a_network_that_did_nothing_has_no_energy_per_operation(tmp_path: Path) -> None:
+    assert energies(tmp_path, [("b", OTHER)]) == Figures()

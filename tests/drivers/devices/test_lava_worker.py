@@ -76,6 +76,26 @@ print([line.partition(":")[0] for line in contract(lava)])
     assert said.stdout.splitlines() == ["[]", "['OptimizationSolver._prepare_solver', 'RunSteps']"]
 
 
+@pytest.mark.parametrize("nodes", [2, 7, 40])
+def test_a_graph_without_edges_is_solved_by_one_spike_of_each_node(nodes: int) -> None:
+    """At no temperature each node enters the set once and stays, and its spike meets no synapse."""
+    empty = Sample("e", Graph(nodes, np.empty((0, 2), np.int32)).to_payload())
+    device = open_device(simulate=True, interpreter=python(), temperature=0, refract=0)
+    output = solved(device, Budget(0.2), empty).output
+    device.close()
+    assert (output["spikes"], output["synaptic_operations"], output["cost"]) == (nodes, 0, -nodes)
+
+
+def test_every_spike_meets_the_synapses_of_its_node() -> None:
+    """In a complete graph each node has one synapse to each other one."""
+    full = Sample("k", random_graph(9, 1.0, 0).to_payload())
+    device = open_device(simulate=True, interpreter=python())
+    output = solved(device, Budget(0.2), full).output
+    device.close()
+    assert output["spikes"] > 0
+    assert output["synaptic_operations"] == 8 * output["spikes"]
+
+
 def test_it_does_what_the_rig_asks_of_a_device() -> None:
     graphs = [Graph(2, np.empty((0, 2), np.int32)), Graph(3, np.array([[0, 2]], np.int32)), random_graph(9, 1.0, 0)]
     samples = [Sample(f"n{graph.nodes}", graph.to_payload()) for graph in graphs]
@@ -155,7 +175,8 @@ def test_a_graph_can_be_solved_again_without_staging(device: Device) -> None:
     for _ in range(2):
         device.submit([SAMPLE], Budget(0.1))
     first, second = answers(device, 2)
-    assert [first.output["seed"], second.output["seed"]] == [solve_seed(0, 0), solve_seed(0, 1)]
+    seeds = [solve_seed(0, k) for k in range(20)]
+    assert second.output["seed"] == seeds[seeds.index(first.output["seed"]) + 1]
     assert second.spans[0].on_tick >= first.spans[0].off_tick
 
 
@@ -168,7 +189,7 @@ def test_without_a_board_the_hardware_mode_says_what_is_missing() -> None:
 def test_the_doctor_finds_the_simulator_and_no_board() -> None:
     findings = doctor(interpreter=python())
     assert [(f.ok, f.what.partition(":")[0]) for f in findings[-2:]] == [(True, "simulator"), (True, "Loihi 2 board")]
-    assert "one for --simulate" in findings[-1].what
+    assert "but --simulate works" in findings[-1].what
     assert "lava-loihi) is not installed" in findings[-1].what
 
 

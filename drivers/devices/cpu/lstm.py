@@ -1,0 +1,124 @@
+"""A long short-term memory in numpy on this computer, which learns a series and forecasts it.
+
+It is the published baseline of chaotic function prediction (NeuroBench, "Chaotic Function Prediction"): one layer of
+100 cells that reads the last 50 points, a ReLU, and a linear readout. Learning is not part of the span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from drivers.devices.cpu.lstm_training import Memories, Weights, drawn, fitted, normalised, step
+from drivers.devices.cpu.numpy_device import Seen, checked_series, numpy_device
+from rig.bench.options import positive, within
+from rig.network.counting import Synapses, linear, memory_of
+from rig.network.description import Layer, Memory, NetworkInfo
+from rig.types import Device, Floats, Sample
+
+NAME = "numpy-lstm"
+
+
+def open_device(
+    *,
+    cells: int = 100,
+    window: int = 50,
+    epochs: int = 200,
+    learning_rate: float = 0.01,
+    washout: int = 45,
+    seed: int = 0,
+) -> Device:
+    """Open a network whose first weights for sample k are drawn from ``seed`` and the seed of the sample.
+
+    It reads the last ``window`` points. It learns for ``epochs``, and not from the first ``washout`` points of a
+    series. To learn 750 points takes some ten seconds, before the span. Raises ``UsageError`` for options out of range.
+    """
+    within(1, 10_000, cells=cells, window=window)
+    within(1, 10**6, epochs=epochs)
+    within(0, 10**6, washout=washout)
+    positive(learning_rate=learning_rate)
+    networks: dict[tuple[str, bytes], Trained] = {}
+
+    def learn(samples: Sequence[Sample]) -> None:
+        for sample in (sample for sample in samples if _key(sample) not in networks):
+            series = checked_series(sample, washout)
+            weights = drawn(cells, window, np.random.default_rng([seed, sample.seed or 0]))
+            found = fitted(weights, series[: len(series) // 2], washout, epochs, learning_rate)
+            networks[_key(sample)] = Trained(*found)
+
+    def forecast(sample: Sample) -> tuple[dict[str, Any], Seen]:
+        learn([sample])
+        network = networks[_key(sample)]
+        points, seen = network.forecast(len(sample.payload) - len(sample.payload) // 2)
+        found = [float(p) if np.isfinite(p) else None for p in points]
+        return {"forecast": found, "training_loss": network.losses}, seen
+
+    first = Trained(drawn(cells, window, np.random.default_rng([seed, 0])), Memories.none(cells), np.zeros(window), ())
+    algorithm = {
+        "model": "long short-term memory, weights of each sample drawn anew",
+        "training": f"{epochs} epochs of the first half of each sample, outside the span, by Adam at a learning rate "
+        f"of {learning_rate:g} and squared error; the last network is taken",
+        "parameters": {"cells": cells, "window": window, "washout": washout},
+    }
+    return numpy_device(
+        NAME,
+        f"long short-term memory of {cells} cells",
+        first.network(),
+        algorithm,
+        forecast,
+        lambda sample: networks[_key(sample)].synapses(),
+        learn,
+    )
+
+
+def _key(sample: Sample) -> tuple[str, bytes]:
+    return sample.id, np.asarray(sample.payload).tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A network that has read a series: its weights, its state, and the points that it reads next, oldest first.
+
+    ``losses`` are the mean squared errors before the first epoch, at its middle and before the last.
+    """
+
+    weights: Weights
+    memories: Memories
+    window: Floats
+    losses: tuple[float, ...]
+
+    def forecast(self, points: int) -> tuple[Floats, Mapping[str, Floats]]:
+        """Return forecasts of shape (points,), and what each layer was given: (points, ...) by name of the source."""
+        cells = len(self.memories.hidden)
+        inputs, before, found = np.zeros((points, len(self.window))), np.zeros((points, cells)), np.zeros(points)
+        read, window, memories = np.zeros((points, cells)), self.window.copy(), self.memories
+        with np.errstate(all="ignore"):  # a forecast may diverge, which is an answer too
+            for k in range(points):
+                inputs[k], before[k] = normalised(window) * self.weights.norm[0] + self.weights.norm[1], memories.hidden
+                memories = step(self.weights, inputs[k] @ self.weights.into, memories)
+                read[k] = np.maximum(memories.hidden, 0.0)
+                found[k] = read[k] @ self.weights.out[:-1] + self.weights.out[-1]
+                window = np.append(window[1:], found[k])
+        return found, {"input": inputs, "state before": before, "lstm": read, "output": found[:, None]}
+
+    def synapses(self) -> tuple[Synapses, ...]:
+        """Return the connections; products of gates with one another are none."""
+        return (
+            linear("input-lstm", "input", "lstm", self.weights.into),
+            linear("lstm-lstm", "state before", "lstm", self.weights.back),
+            linear("readout", "lstm", "output", self.weights.out[:-1, None]),
+        )
+
+    def network(self) -> NetworkInfo:
+        """Return the description, whose memory is that of the published network."""
+        w, cells = self.weights, len(self.memories.hidden)
+        arrays = {"input": w.into, "recurrent": w.back, "readout": w.out[:-1, None]}
+        others = {"biases": w.bias.ravel(), "readout bias": w.out[-1:], "normalisation": w.norm.ravel()}
+        memory = (*memory_of(arrays), *memory_of(others), Memory("state", "states", 2 * cells, 64))
+        memory += memory_of({"past points": self.window}, "buffers")
+        layers = (Layer("lstm", cells), Layer("output", 1))
+        connections = tuple(s.connection for s in self.synapses())
+        return NetworkInfo(layers, connections, memory, None, "doubles, two biases for each gate, as torch keeps them")
