@@ -75,9 +75,9 @@ def qemu_command(firmware: Firmware, socket: Path, shift: int = 4) -> list[str]:
     Raises ``SetupError`` without QEMU.
     """
     program = _program(QEMU, QEMU)
-    serial = ["-serial", f"unix:{socket},server=on,wait=on"]
+    line = ["-chardev", f"socket,id=line,path={socket},server=on,wait=on,mux=on", "-serial", "chardev:line"]
     time = ["-icount", f"shift={shift},align=off,sleep=off"]
-    return [program, "-M", BOARD, "-nographic", "-monitor", "none", *serial, *time, "-kernel", str(firmware.elf)]
+    return [program, "-M", BOARD, "-nographic", "-monitor", "none", *line, *time, "-kernel", str(firmware.elf)]
 
 
 def _generated(board: Path, flags: str, network: Path | None) -> tuple[Mapping[str, str], str, str]:
