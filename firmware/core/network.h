@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-#include "trained_network.h" /* exported: NETWORK_* sizes, digest and weights */
+#include "mfe.h"
+#include "trained_network.h" /* as exported by training */
 
-void network_run(const int8_t features[], int32_t scores[NETWORK_CLASSES]);
+void network_run(const int8_t features[MFE_FEATURES], int32_t scores[NETWORK_CLASSES]);
 
 #endif

@@ -1,0 +1,163 @@
+"""The int8 network of the firmware: its arithmetic, bit for bit as ``firmware/core/network.c`` has it, and its file.
+
+The file is the C header that is compiled into the firmware. Its first line states the SHA-256 of everything after it,
+the second holds the classes and the record of the training in JSON, and the rest is C.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.arduino import mfe
+from rig.errors import DataError
+from rig.recording.bounded import read_bounded
+
+KERNEL, MOST = 3, 127
+ZERO_CODE = -128
+"""The feature that stands for zero: the noise floor."""
+
+_DIGEST = re.compile(r"// sha256 of all that follows this line: ([0-9a-f]{64})\n")
+_ABOUT = re.compile(r"// (\{.*\})\n")
+_ARRAY = re.compile(r"static const (u?int(?:8|16|32)_t) NETWORK_(\w+)\[\d+\] = \{([-\d,\s]*)\};")
+_KINDS = {"int8_t": "int8", "uint8_t": "uint8", "int32_t": "int32"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convolution:
+    """``weights`` int8 (outputs, 3, 3, inputs); ``bias``, ``multiplier`` int32 and ``shift`` uint8 (outputs,).
+
+    An activation is the sum of products plus bias, times multiplier / 2^shift, rounded half up, within 0 and 127.
+    """
+
+    weights: NDArray[np.int8]
+    bias: NDArray[np.int32]
+    multiplier: NDArray[np.int32]
+    shift: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantised:
+    """Two convolutions, a dense layer (``weights`` int8 (classes, inputs), ``bias`` int32), and where they come from."""
+
+    classes: tuple[str, ...]
+    first: Convolution
+    second: Convolution
+    dense_weights: NDArray[np.int8]
+    dense_bias: NDArray[np.int32]
+    training: Mapping[str, Any]
+
+    def scores(self, features: NDArray[np.int8]) -> NDArray[np.int64]:
+        """The scores of features (samples, frames, filters), shape (samples, classes); the first largest is the label."""
+        pooled = convolved(self.first, features[..., None].astype(np.int64))
+        pooled = convolved(self.second, pooled)
+        flat = pooled.reshape(len(pooled), -1)
+        return np.asarray(flat @ self.dense_weights.T.astype(np.int64) + self.dense_bias)
+
+
+def convolved(layer: Convolution, image: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Convolve without padding, take the maximum of 2 x 2 places, rescale: (samples, height, width, channels)."""
+    sums = convolution_sums(image.astype(np.float64), layer.weights.astype(np.float64)).astype(np.int64)  # exact: < 2^53
+    scaled = (pooled(sums) + layer.bias) * layer.multiplier.astype(np.int64)
+    shift = layer.shift.astype(np.int64)
+    return np.clip((scaled + (1 << (shift - 1))) >> shift, 0, MOST)
+
+
+def convolution_sums(image: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    """Sums of products of an image (samples, height, width, inputs) with weights (outputs, 3, 3, inputs)."""
+    columns = patches(image)
+    return np.asarray(columns @ weights.reshape(len(weights), -1).T)
+
+
+def patches(image: NDArray[Any]) -> NDArray[Any]:
+    """What the kernel sees at each place: (samples, height - 2, width - 2, 9 * inputs), rows before columns."""
+    seen = np.lib.stride_tricks.sliding_window_view(image, (KERNEL, KERNEL), axis=(1, 2))
+    return seen.transpose(0, 1, 2, 4, 5, 3).reshape(*seen.shape[:3], -1)
+
+
+def pooled(image: NDArray[Any]) -> NDArray[Any]:
+    """The maximum of each 2 x 2 places; an odd last row or column is left out."""
+    samples, height, width, channels = image.shape
+    kept = image[:, : height // 2 * 2, : width // 2 * 2]
+    return np.asarray(kept.reshape(samples, height // 2, 2, width // 2, 2, channels).max(axis=(2, 4)))
+
+
+def header(network: Quantised) -> str:
+    """The network as a C header with its digest."""
+    about = {"classes": list(network.classes), "mfe_sha256": mfe.digest(), "training": dict(network.training)}
+    sizes = {"CLASSES": len(network.classes)}
+    sizes |= {"CHANNELS_1": len(network.first.weights), "CHANNELS_2": len(network.second.weights)}
+    lines = [f"// {json.dumps(about, sort_keys=True)}", "#include <stdint.h>"]
+    lines += [f"#define NETWORK_{name} {value}" for name, value in sizes.items()]
+    for name, layer in (("FIRST", network.first), ("SECOND", network.second)):
+        lines.append(mfe.array("int8_t", f"NETWORK_{name}_WEIGHTS", layer.weights))
+        lines.append(mfe.array("int32_t", f"NETWORK_{name}_BIAS", layer.bias))
+        lines.append(mfe.array("int32_t", f"NETWORK_{name}_MULTIPLIER", layer.multiplier))
+        lines.append(mfe.array("uint8_t", f"NETWORK_{name}_SHIFT", layer.shift))
+    lines.append(mfe.array("int8_t", "NETWORK_DENSE_WEIGHTS", network.dense_weights))
+    lines.append(mfe.array("int32_t", "NETWORK_DENSE_BIAS", network.dense_bias))
+    body = "\n".join(lines) + "\n"
+    return f"// sha256 of all that follows this line: {hashlib.sha256(body.encode()).hexdigest()}\n{body}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkFile:
+    """A network as it was read: the header's text and its digest, too."""
+
+    network: Quantised
+    sha256: str
+    text: str
+
+
+def read_network(path: Path) -> NetworkFile:
+    """Read and verify an exported header.
+
+    Raises ``DataError`` where it is missing, is no such header, was altered, or is for another pre-processing.
+    """
+    remedy = "Restore the file, or train it again with `rig network train asc --device arduino`"
+    try:
+        text = read_bounded(path).decode()
+    except (OSError, ValueError) as error:
+        what = f"cannot read the network header: {error}"
+        raise DataError(what, field="network", value=path.name, remedy=remedy) from error
+    stated = _DIGEST.match(text)
+    if stated is None:
+        what = "this is no exported network header: its first line states no digest"
+        raise DataError(what, field="network", value=path.name, remedy=remedy)
+    body = text[stated.end() :]
+    if (actual := hashlib.sha256(body.encode()).hexdigest()) != stated[1]:
+        what = f"the network header was altered: its content has digest {actual}, it states {stated[1]}"
+        raise DataError(what, field="network", value=path.name, remedy=remedy)
+    try:
+        return NetworkFile(_parsed(body), actual, text)
+    except (KeyError, ValueError, TypeError) as error:
+        what = f"malformed network header: {error}"
+        raise DataError(what, field="network", value=path.name, remedy=remedy) from error
+
+
+def _parsed(body: str) -> Quantised:
+    found = _ABOUT.match(body)
+    if found is None:
+        raise ValueError("its second line holds no record of the training")
+    about = json.loads(found[1])
+    if about["mfe_sha256"] != mfe.digest():
+        raise ValueError("it was trained on features of another pre-processing than this version's")
+    arrays = {n: np.array([int(v) for v in text.split(",")], _KINDS[k]) for k, n, text in _ARRAY.findall(body)}
+    first = _convolution(arrays, "FIRST", 1)
+    second = _convolution(arrays, "SECOND", len(first.weights))
+    classes = tuple(str(name) for name in about["classes"])
+    dense = arrays["DENSE_WEIGHTS"].reshape(len(classes), -1)
+    return Quantised(classes, first, second, dense, arrays["DENSE_BIAS"], about["training"])
+
+
+def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> Convolution:
+    parts = [arrays[f"{name}_{part}"] for part in ("BIAS", "MULTIPLIER", "SHIFT")]
+    return Convolution(arrays[f"{name}_WEIGHTS"].reshape(-1, KERNEL, KERNEL, inputs), *parts)

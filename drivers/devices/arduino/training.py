@@ -1,0 +1,250 @@
+"""Trains the float network of the microcontroller in numpy, and rounds it to int8.
+
+Two convolutions of 3 x 3 with batch normalisation, rectification and maximum pooling, dropout, and a dense layer: the
+published form. The paper gives no sizes; 8 and 16 channels are those of the tool that it used. Every random number comes
+from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file on the same kind of processor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.arduino.quantised import KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
+
+Floats = NDArray[np.float32]
+Labels = NDArray[np.int64]
+CHANNELS = (8, 16)
+LARGEST_BATCH, FEWEST_STEPS = 32, 10
+"""The most samples of a step, and the fewest steps of an epoch."""
+HIGHEST_RATE = 3e-3
+"""The rate at which Adam begins; it falls to zero by a cosine."""
+DROPPED = 0.5
+VARIANCE_LEAST = 1e-5
+KEPT_OF_MOMENTS = 0.9
+"""Of the running mean and variance, at each step."""
+_AT_ONCE = 64
+_GREATEST_BIAS = 2.0**30
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is chosen before training."""
+
+    seed: int
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """A convolution, ``weights`` (outputs, 9 * inputs), and its batch normalisation, each (outputs,)."""
+
+    weights: Floats
+    gain: Floats
+    offset: Floats
+    mean: Floats
+    variance: Floats
+
+    def folded(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Weights and bias with the normalisation in them."""
+        scale = self.gain.astype(np.float64) / np.sqrt(self.variance.astype(np.float64) + VARIANCE_LEAST)
+        return self.weights * scale[:, None], self.offset - self.mean * scale
+
+    def activations(self, image: NDArray[Any]) -> NDArray[np.float64]:
+        """What the layer gives after rectification and pooling, normalised by the running moments."""
+        weights, bias = self.folded()
+        return np.maximum(0, pooled(patches(image) @ weights.T) + bias)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FloatNetwork:
+    """The network before it is rounded; the dense layer has ``weights`` (classes, inputs) and ``bias`` (classes,)."""
+
+    first: Layer
+    second: Layer
+    dense_weights: Floats
+    dense_bias: Floats
+
+    def scores(self, features: NDArray[np.int8]) -> NDArray[np.float64]:
+        """The scores of features (samples, frames, filters), shape (samples, classes)."""
+        found = []
+        for at in range(0, len(features), _AT_ONCE):
+            flat = self.pooled_twice(features[at : at + _AT_ONCE])[1].reshape(-1, self.dense_weights.shape[1])
+            found.append(flat @ self.dense_weights.T + self.dense_bias)
+        return np.concatenate(found)
+
+    def pooled_twice(self, features: NDArray[np.int8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The activations of both convolutions."""
+        first = self.first.activations(_image(features))
+        return first, self.second.activations(first)
+
+
+def batch_of(samples: int) -> int:
+    """The samples of one step."""
+    return max(1, min(LARGEST_BATCH, samples // FEWEST_STEPS))
+
+
+def accuracy(scores: NDArray[Any], labels: Labels) -> float:
+    """The share of samples whose label has the largest score."""
+    return float((scores.argmax(axis=1) == labels).mean())
+
+
+def trained(
+    features: NDArray[np.int8], labels: Labels, classes: int, settings: Settings, say: Callable[[str], None]
+) -> FloatNetwork:
+    """Train by Adam on the cross-entropy; the last network is the result.
+
+    ``features`` has shape (samples, frames, filters) and ``labels`` (samples,). Nothing stops early and nothing is
+    chosen, so that no data is needed but these. ``say`` is told the loss ten times.
+    """
+    weights, moments = _untrained(features.shape[1:], classes, settings.seed)
+    rng = np.random.default_rng([settings.seed, 1])
+    mean = {name: np.zeros_like(value) for name, value in weights.items()}
+    square = {name: np.zeros_like(value) for name, value in weights.items()}
+    size = batch_of(len(labels))
+    count, total = 0, settings.epochs * (len(labels) // size)
+    for epoch in range(1, settings.epochs + 1):
+        order, losses = rng.permutation(len(labels)), []
+        for batch in order[: len(order) // size * size].reshape(-1, size):
+            count += 1
+            rate = HIGHEST_RATE * 0.5 * (1 + np.cos(np.pi * count / total))
+            loss, gradients = _gradients(weights, moments, _image(features[batch]), labels[batch], rng)
+            losses.append(loss)
+            for name, gradient in gradients.items():
+                mean[name] = 0.9 * mean[name] + 0.1 * gradient
+                square[name] = 0.99 * square[name] + 0.01 * gradient**2
+                spread = np.sqrt(square[name] / (1 - 0.99**count)) + 1e-8
+                weights[name] = (weights[name] - rate * (mean[name] / (1 - 0.9**count)) / spread).astype(np.float32)
+        if epoch * 10 // settings.epochs > (epoch - 1) * 10 // settings.epochs:
+            say(f"epoch {epoch} of {settings.epochs}: mean loss {np.mean(losses):.3f}")
+    layers = [Layer(weights[f"w{k}"], weights[f"gain{k}"], weights[f"offset{k}"], *moments[k]) for k in (0, 1)]
+    return FloatNetwork(*layers, weights["dense"], weights["bias"])
+
+
+def quantised(
+    network: FloatNetwork, features: NDArray[np.int8], classes: tuple[str, ...], record: Mapping[str, Any]
+) -> Quantised:
+    """Round to int8: weights by their largest of each channel, activations by their largest over ``features``.
+
+    The dense layer has one scale, so that its scores can be compared.
+    """
+    tops = np.zeros(2)
+    for at in range(0, len(features), _AT_ONCE):
+        tops = np.maximum(tops, [part.max() for part in network.pooled_twice(features[at : at + _AT_ONCE])])
+    scales = np.maximum(tops, 1e-6) / MOST
+    first = _rounded(network.first, 1 / 256, ZERO_CODE, scales[0])
+    second = _rounded(network.second, scales[0], 0, scales[1])
+    step = np.abs(network.dense_weights).max() / MOST
+    dense = np.rint(network.dense_weights / step).astype(np.int8)
+    bias = np.rint(network.dense_bias / (step * scales[1])).astype(np.int32)
+    return Quantised(classes, first, second, dense, bias, json.loads(json.dumps(record)))
+
+
+def _rounded(layer: Layer, unit_in: float, zero: int, unit_out: float) -> Convolution:
+    """``zero`` is the code of an input that stands for 0; a unit is what one code stands for."""
+    weights, bias = layer.folded()
+    step = np.maximum(np.abs(weights).max(axis=1), 1e-9) / MOST
+    whole = np.rint(weights / step[:, None]).astype(np.int64)
+    offset = np.rint(bias / (step * unit_in)) - zero * whole.sum(axis=1)
+    fraction, exponent = np.frexp(step * unit_in / unit_out)
+    multiplier = np.minimum(np.rint(fraction * 2.0**31), 2**31 - 1)
+    inputs = weights.shape[1] // KERNEL**2
+    return Convolution(
+        whole.astype(np.int8).reshape(-1, KERNEL, KERNEL, inputs),
+        np.clip(offset, -_GREATEST_BIAS, _GREATEST_BIAS).astype(np.int32),
+        multiplier.astype(np.int32),
+        np.clip(31 - exponent, 1, 62).astype(np.uint8),
+    )
+
+
+def _image(features: NDArray[np.int8]) -> Floats:
+    """Features in [0, 1), shape (samples, frames, filters, 1)."""
+    return ((features[..., None].astype(np.float32) - ZERO_CODE) / 256).astype(np.float32)
+
+
+def _untrained(shape: tuple[int, ...], classes: int, seed: int) -> tuple[dict[str, Floats], list[tuple[Floats, ...]]]:
+    """Weights by He, and running moments (mean, variance) of both normalisations."""
+    rng = np.random.default_rng(seed)
+    weights: dict[str, Floats] = {}
+    inputs, height, width = 1, *shape
+    for k, outputs in enumerate(CHANNELS):
+        seen = KERNEL**2 * inputs
+        weights[f"w{k}"] = (np.sqrt(2 / seen) * rng.standard_normal((outputs, seen))).astype(np.float32)
+        weights[f"gain{k}"], weights[f"offset{k}"] = np.ones(outputs, np.float32), np.zeros(outputs, np.float32)
+        inputs, height, width = outputs, (height - KERNEL + 1) // 2, (width - KERNEL + 1) // 2
+    flat = height * width * inputs
+    weights["dense"] = (np.sqrt(1 / flat) * rng.standard_normal((classes, flat))).astype(np.float32)
+    weights["bias"] = np.zeros(classes, np.float32)
+    return weights, [(np.zeros(n, np.float32), np.ones(n, np.float32)) for n in CHANNELS]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pass:
+    """What a layer keeps of a batch for its gradients."""
+
+    columns: Floats
+    normal: Floats
+    deviation: Floats
+    active: Floats
+    out: Floats
+
+
+def _forward(weights: Mapping[str, Floats], moments: list[tuple[Floats, ...]], k: int, image: Floats) -> _Pass:
+    columns = patches(image)
+    sums = columns @ weights[f"w{k}"].T
+    mean, variance = sums.mean(axis=(0, 1, 2)), sums.var(axis=(0, 1, 2))
+    now = zip(moments[k], (mean, variance), strict=True)
+    moments[k] = tuple(KEPT_OF_MOMENTS * old + (1 - KEPT_OF_MOMENTS) * new for old, new in now)
+    deviation = np.sqrt(variance + np.float32(VARIANCE_LEAST))
+    normal = (sums - mean) / deviation
+    active = np.maximum(0, weights[f"gain{k}"] * normal + weights[f"offset{k}"])
+    return _Pass(columns, normal, deviation, active, pooled(active))
+
+
+def _backward(weights: Mapping[str, Floats], k: int, done: _Pass, grad: Floats) -> tuple[dict[str, Floats], Floats]:
+    """Gradients of a layer's parameters, and of its sums, given those of what it pooled."""
+    height, width = 2 * grad.shape[1], 2 * grad.shape[2]
+    wide = [np.repeat(np.repeat(part, 2, axis=1), 2, axis=2) for part in (grad, done.out)]
+    kept = done.active[:, :height, :width]
+    full = np.zeros_like(done.active)
+    full[:, :height, :width] = wide[0] * ((kept == wide[1]) & (kept > 0))
+    axes = (0, 1, 2)
+    offset, gain = full.sum(axis=axes), (full * done.normal).sum(axis=axes)
+    places = full[..., 0].size
+    sums = weights[f"gain{k}"] / done.deviation * (full - offset / places - done.normal * (gain / places))
+    flat = sums.reshape(-1, sums.shape[-1])
+    own = flat.T @ done.columns.reshape(len(flat), -1)
+    return {f"w{k}": own, f"gain{k}": gain, f"offset{k}": offset}, sums
+
+
+def _gradients(
+    weights: Mapping[str, Floats],
+    moments: list[tuple[Floats, ...]],
+    image: Floats,
+    labels: Labels,
+    rng: np.random.Generator,
+) -> tuple[float, dict[str, Floats]]:
+    """The mean cross-entropy of a batch, and its gradient for each parameter; the running moments move on."""
+    first = _forward(weights, moments, 0, image)
+    second = _forward(weights, moments, 1, first.out)
+    flat = second.out.reshape(len(labels), -1)
+    mask = (rng.random(flat.shape, np.float32) >= DROPPED).astype(np.float32) / (1 - DROPPED)
+    logits = (flat * mask) @ weights["dense"].T + weights["bias"]
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    odds /= odds.sum(axis=1, keepdims=True)
+    loss = float(-np.log(np.maximum(odds[np.arange(len(labels)), labels], 1e-12)).mean())
+    error = ((odds - np.eye(odds.shape[1])[labels]) / len(labels)).astype(np.float32)
+    found = {"dense": error.T @ (flat * mask), "bias": error.sum(axis=0)}
+    own, sums = _backward(weights, 1, second, ((error @ weights["dense"]) * mask).reshape(second.out.shape))
+    found |= own
+    seen = (sums @ weights["w1"]).reshape(*sums.shape[:3], KERNEL, KERNEL, -1)
+    back = np.zeros_like(first.out)
+    for row in range(KERNEL):
+        for column in range(KERNEL):
+            back[:, row : row + sums.shape[1], column : column + sums.shape[2]] += seen[:, :, :, row, column]
+    return loss, found | _backward(weights, 0, first, back)[0]
