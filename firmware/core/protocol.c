@@ -101,7 +101,7 @@ static void about(const char *rest) {
     fact("about-version", FIRMWARE_VERSION);
     fact("about-board", board_name);
     fact("about-source", BUILD_SOURCE_SHA256);
-    fact("about-network", NETWORK_SHA256);
+    fact("about-network", BUILD_NETWORK_SHA256);
     fact("about-flags", BUILD_FLAGS);
     count_fact("about-memory", SAMPLE_BYTES);
     count_fact("about-classes", NETWORK_CLASSES);

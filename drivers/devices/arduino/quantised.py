@@ -65,7 +65,9 @@ class Quantised:
 
 def convolved(layer: Convolution, image: NDArray[np.int64]) -> NDArray[np.int64]:
     """Convolve without padding, take the maximum of 2 x 2 places, rescale: (samples, height, width, channels)."""
-    sums = convolution_sums(image.astype(np.float64), layer.weights.astype(np.float64)).astype(np.int64)  # exact: < 2^53
+    sums = convolution_sums(image.astype(np.float64), layer.weights.astype(np.float64)).astype(
+        np.int64
+    )  # exact: < 2^53
     scaled = (pooled(sums) + layer.bias) * layer.multiplier.astype(np.int64)
     shift = layer.shift.astype(np.int64)
     return np.clip((scaled + (1 << (shift - 1))) >> shift, 0, MOST)

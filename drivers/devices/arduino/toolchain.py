@@ -14,16 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from drivers.devices.arduino import mfe
+from drivers.devices.arduino.quantised import read_network
 from rig.errors import SetupError
 
 FOLDER = Path(__file__).parents[3] / "firmware"
 DEFAULT_NETWORK = FOLDER / "networks" / "asc.h"
 COMPILER, QEMU, BOARD, SKETCH_BOARD = "arm-none-eabi-gcc", "qemu-system-arm", "mps2-an386", "nano33ble"
-FLAGS = (
-    "-std=c11 -O2 -Wall -Wextra -Werror -ffunction-sections -fdata-sections "
-    "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16"
-).split()
-LINK_FLAGS = "-nostartfiles -specs=nano.specs -specs=nosys.specs -Wl,--gc-sections".split()
+_OPTIONS = "-std=c11 -O2 -Wall -Wextra -Werror -ffunction-sections -fdata-sections"
+_CORE = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16"
+FLAGS = [*_OPTIONS.split(" "), *_CORE.split(" ")]
+LINK_FLAGS = ["-nostartfiles", "-specs=nano.specs", "-specs=nosys.specs", "-Wl,--gc-sections"]
+SKETCH_FLAGS = "as the core for the Nano 33 BLE has them"
+_TABLES = "mfe_tables.h"
 
 
 @dataclass(frozen=True)
@@ -50,52 +53,75 @@ class Firmware:
         return self.data_bytes + self.bss_bytes
 
 
+@dataclass(frozen=True)
+class _Generated:
+    headers: Mapping[str, str]
+    source_sha256: str
+    network_sha256: str
+
+
 def build(out: Path, network: Path | None = None) -> Firmware:
-    """Build the firmware for ``mps2-an386`` in the folder ``out``, with the exported ``network`` (default: the shipped).
+    """Build the firmware for ``mps2-an386`` in the folder ``out``, with an exported ``network`` (default: the shipped).
 
     Raises ``SetupError`` without the compiler or the sources, ``DataError`` for a network file that is not whole.
     """
     compiler = _program(COMPILER, "gcc-arm-none-eabi and libnewlib-arm-none-eabi")
-    folder = FOLDER / "boards" / "mps2_an386"
-    headers, source_sha256, network_sha256 = _generated(folder, _flags_text(compiler), network)
+    folder, flags = FOLDER / "boards" / "mps2_an386", _flags_text(compiler)
+    made = _generated(folder, flags, network)
     out.mkdir(parents=True, exist_ok=True)
-    for name, text in headers.items():
+    for name, text in made.headers.items():
         (out / name).write_text(text)
     elf = out / "firmware.elf"
     sources = [str(path) for place in (FOLDER / "core", folder) for path in sorted(place.glob("*.c"))]
     script = f"-Wl,-T,{folder / 'link.ld'}"
     _ran([compiler, *FLAGS, f"-I{FOLDER / 'core'}", f"-I{out}", *sources, *LINK_FLAGS, script, "-o", str(elf)])
     sizes = _ran([compiler.removesuffix("gcc") + "size", str(elf)]).splitlines()[1].split()
-    return Firmware(elf, BOARD, source_sha256, network_sha256, _flags_text(compiler), *(int(n) for n in sizes[:3]))
+    return Firmware(elf, BOARD, made.source_sha256, made.network_sha256, flags, *(int(n) for n in sizes[:3]))
+
+
+def sketch(out: Path, network: Path | None = None) -> Path:
+    """Write the folder ``neurorig_mcu`` in ``out``, which ``arduino-cli`` builds for the Nano 33 BLE; returns it.
+
+    It holds the sketch, the core and what is generated. Raises as ``build``, but needs no compiler.
+    """
+    board = FOLDER / "boards" / "nano33ble"
+    made = _generated(board, SKETCH_FLAGS, network)
+    folder = out / "neurorig_mcu"
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in [*(FOLDER / "core").iterdir(), *board.iterdir()]:
+        shutil.copyfile(path, folder / path.name)
+    for name, text in made.headers.items():
+        (folder / name).write_text(text)
+    return folder
 
 
 def qemu_command(firmware: Firmware, socket: Path, shift: int = 4) -> list[str]:
     """The command that runs a firmware, which waits for a client of the Unix ``socket``; one instruction is 2^shift ns.
 
-    Raises ``SetupError`` without QEMU.
+    Durations on the board count instructions and repeat; while it waits for a command its clock follows the host's, and
+    while it computes it runs as fast as the host emulates, so that the two clocks have no constant ratio. Raises ``SetupError`` without QEMU.
     """
     program = _program(QEMU, QEMU)
     line = ["-chardev", f"socket,id=line,path={socket},server=on,wait=on,mux=on", "-serial", "chardev:line"]
-    time = ["-icount", f"shift={shift},align=off,sleep=off"]
+    time = ["-icount", f"shift={shift},align=off,sleep=on"]
     return [program, "-M", BOARD, "-nographic", "-monitor", "none", *line, *time, "-kernel", str(firmware.elf)]
 
 
-def _generated(board: Path, flags: str, network: Path | None) -> tuple[Mapping[str, str], str, str]:
-    """The generated headers by name, the digest of the sources, and that of the network."""
+def _generated(board: Path, flags: str, network: Path | None) -> _Generated:
+    """Raises ``SetupError`` without the sources, and what ``read_network`` raises."""
     if not board.is_dir():
         what = f"the firmware's sources are not at {FOLDER}"
         raise SetupError(what, field="firmware", value=str(FOLDER), remedy="Work in a checkout of the project")
-    tables = "#define MFE_RATE_HZ 16000\n#define MFE_SLICE 16000\n#define MFE_FRAMES 99\n#define MFE_FILTERS 40\n"
-    network_sha256 = "0" * 64
-    weights = f'#define NETWORK_SHA256 "{network_sha256}"\n#define NETWORK_CLASSES 10\n'
+    found = read_network(network or DEFAULT_NETWORK)
+    tables = mfe.header()
     digest = hashlib.sha256()
-    files = [path for place in (FOLDER / "core", board) for path in sorted(place.iterdir())]
-    for name, content in [*((path.name, path.read_bytes()) for path in files), ("mfe_tables.h", tables.encode())]:
+    files = [(path.name, path.read_bytes()) for place in (FOLDER / "core", board) for path in sorted(place.iterdir())]
+    for name, content in [*files, (_TABLES, tables.encode())]:
         digest.update(f"{name} {len(content)}\n".encode() + content)
-    source_sha256 = digest.hexdigest()
-    info = f'#define BUILD_SOURCE_SHA256 "{source_sha256}"\n#define BUILD_FLAGS "{flags}"\n'
-    headers = {"mfe_tables.h": tables, "trained_network.h": weights, "build_info.h": info}
-    return headers, source_sha256, network_sha256
+    stated = {"SOURCE_SHA256": digest.hexdigest(), "NETWORK_SHA256": found.sha256, "FLAGS": flags}
+    info = "".join(f'#define BUILD_{name} "{value}"\n' for name, value in stated.items())
+    headers = {_TABLES: tables, "trained_network.h": found.text, "build_info.h": info}
+    return _Generated(headers, digest.hexdigest(), found.sha256)
 
 
 def _program(name: str, packages: str) -> str:
