@@ -2,9 +2,9 @@
 
 The manner is that of the MFE block of Edge Impulse (version 3: ``mfe/dsp.py`` of its processing blocks), with its
 defaults: pre-emphasis 0.98, frames of 20 ms every 10 ms without a window, of which a transform of 256 points takes the
-first 256 samples, 40 filters, a noise floor of -52 dB and codes of 0.25 dB. Two things differ: the filters are triangles
-in hertz (as librosa's ``mel(htk=True, norm=None)``) whose corners are not moved to whole bins, which would leave some of
-them empty, and silence precedes the slice.
+first 256 samples, 40 filters, a noise floor of -52 dB and codes of 0.25 dB. Two things differ. Silence precedes the
+slice. And the filters are triangles in hertz (librosa's ``mel(htk=True, norm=None)``): their corners are not moved to
+whole bins, which would leave some of them empty.
 
 Every constant comes from ``PARAMETERS``; the tables that C takes are written from the same arrays.
 """
@@ -108,7 +108,7 @@ def pcm16(payload: NDArray[np.floating]) -> NDArray[np.int16]:
 
 
 def features(audio: NDArray[np.int16]) -> NDArray[np.int8]:
-    """The features of slices (..., samples), shape (..., frames, filters): codes of 0.25 dB above the noise floor - 128."""
+    """The features (..., frames, filters) of slices (..., samples): codes of 0.25 dB from the noise floor on, - 128."""
     made, samples = tables(), audio.astype(np.int64)
     before = np.concatenate((np.zeros_like(samples[..., :1]), samples[..., :-1]), axis=-1)
     emphasised = 50 * samples - PARAMETERS.emphasis_over_50 * before
@@ -156,8 +156,10 @@ def header() -> str:
 
 
 def digest() -> str:
-    """SHA-256 of the parameters and tables, in hex; a network holds with one pre-processing only."""
-    return hashlib.sha256(f"{asdict(PARAMETERS)}\n{header()}".encode()).hexdigest()
+    """SHA-256 of the parameters and tables, in hex; a network is for one pre-processing only."""
+    made = tables()
+    values = [asdict(PARAMETERS), *(getattr(made, name) for name in Tables.__slots__)]
+    return hashlib.sha256(repr([v.tolist() if isinstance(v, np.ndarray) else v for v in values]).encode()).hexdigest()
 
 
 def array(kind: str, name: str, values: NDArray[np.integer]) -> str:

@@ -46,7 +46,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantised:
-    """Two convolutions, a dense layer (``weights`` int8 (classes, inputs), ``bias`` int32), and where they come from."""
+    """Two convolutions, a dense layer (weights int8 (classes, inputs), bias int32), and where they come from."""
 
     classes: tuple[str, ...]
     first: Convolution
@@ -56,7 +56,7 @@ class Quantised:
     training: Mapping[str, Any]
 
     def scores(self, features: NDArray[np.int8]) -> NDArray[np.int64]:
-        """The scores of features (samples, frames, filters), shape (samples, classes); the first largest is the label."""
+        """The scores (samples, classes) of features (samples, frames, filters); the first largest is the label."""
         pooled = convolved(self.first, features[..., None].astype(np.int64))
         pooled = convolved(self.second, pooled)
         flat = pooled.reshape(len(pooled), -1)

@@ -98,8 +98,9 @@ def sketch(out: Path, network: Path | None = None) -> Path:
 def qemu_command(firmware: Firmware, socket: Path, shift: int = 4) -> list[str]:
     """The command that runs a firmware, which waits for a client of the Unix ``socket``; one instruction is 2^shift ns.
 
-    Durations on the board count instructions and repeat; while it waits for a command its clock follows the host's, and
-    while it computes it runs as fast as the host emulates, so that the two clocks have no constant ratio. Raises ``SetupError`` without QEMU.
+    Durations on the board count instructions and repeat. Its clock follows the host's while it waits for a command, and
+    runs as fast as the host emulates while it computes, so that the two have no constant ratio. Raises ``SetupError``
+    without QEMU.
     """
     program = _program(QEMU, QEMU)
     line = ["-chardev", f"socket,id=line,path={socket},server=on,wait=on,mux=on", "-serial", "chardev:line"]

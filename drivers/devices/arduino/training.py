@@ -1,7 +1,7 @@
 """Trains the float network of the microcontroller in numpy, and rounds it to int8.
 
 Two convolutions of 3 x 3 with batch normalisation, rectification and maximum pooling, dropout, and a dense layer: the
-published form. The paper gives no sizes; 8 and 16 channels are those of the tool that it used. Every random number comes
+published form. The paper gives no sizes; 8 and 16 channels are the first choice of its tool. Every random number comes
 from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file on the same kind of processor.
 """
 

@@ -1,4 +1,4 @@
-"""``rig network train``: from the training split of a workload to a network file for Xylo Audio 2."""
+"""``rig network train``: from the training split of a workload to a network file for a Xylo, or for the Arduino."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from drivers.devices.arduino import quantised
+from drivers.devices.arduino import train_command as arduino
+from drivers.devices.arduino.training import Settings
+from drivers.devices.training_data import labelled, train_split
 from drivers.devices.xylo import training
 from drivers.devices.xylo.encoder import EncoderParams, encode
 from drivers.devices.xylo.fitting import fitted, wanted_of
@@ -29,56 +34,77 @@ from drivers.devices.xylo.network import (
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from rig.bench.options import within
 from rig.errors import DataError, StoreError, UsageError, refused
-from rig.factories import build, options_of, split_options
-from rig.plugins import load
 from rig.terminal import say, say_json
-from rig.types import Workload
+from rig.types import Sample
 
 _HIDDEN, _EPOCHS = "63,63,63", 60
+_SUFFIXES = {"xylo": ".json", "arduino": ".h"}
 _SAME_DATA = ("data", "fold", "audio_hz")
 """Options of the training with which the network is measured, too."""
+_MEASURED = {"xylo": ("xylo --simulate", "xylo-float --meter none"), "arduino": ("arduino --simulate",)}
+_AND = {"xylo": ", and the network before it was rounded,", "arduino": ""}
 _CHOSEN = "every setting as shipped, chosen on synthetic scenes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``rig network train WORKLOAD --out FILE.json``."""
+    """Declare ``rig network train WORKLOAD --out FILE``."""
     parser.add_argument("workload", metavar="WORKLOAD", help="a workload of labelled audio with a train split: asc")
+    parser.add_argument("--device", choices=tuple(_SUFFIXES), default="xylo", help="what it is for (default: xylo)")
     parser.add_argument("--data", metavar="DIR", help="its folder; short for --option data=DIR")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the workload")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
-    parser.add_argument("--hidden", default=_HIDDEN, metavar="N,N,...", help=f"hidden layers (default: {_HIDDEN})")
-    parser.add_argument("--epochs", type=int, default=_EPOCHS, metavar="N", help=f"default: {_EPOCHS}")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".json for a xylo, .h for the arduino")
+    parser.add_argument("--hidden", metavar="N,N,...", help=f"hidden layers of a xylo (default: {_HIDDEN})")
+    epochs = f"default: {_EPOCHS}, for the arduino {arduino.EPOCHS}"
+    parser.add_argument("--epochs", type=int, metavar="N", help=epochs)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, fit to the chip and write. Raises ``UsageError``, ``DataError`` and ``StoreError`` for what cannot be."""
-    if args.out.suffix.lower() != ".json":
-        raise UsageError(f"{args.out} does not end in .json", field="out", value=str(args.out), remedy="Name it so")
+    suffix = _SUFFIXES[args.device]
+    if args.out.suffix.lower() != suffix:
+        raise UsageError(f"{args.out} does not end in {suffix}", field="out", value=str(args.out), remedy="Name it so")
     if not args.out.parent.is_dir():
         raise _unwritable(args.out, "its folder does not exist")
     given = [*([f"data={args.data}"] if args.data else []), *args.option]
-    network = train(
-        args.workload, given, hidden=args.hidden, epochs=args.epochs, seed=args.seed, tell=partial(say, error=True)
-    )
+    digest, record = (_xylo if args.device == "xylo" else _arduino)(args, given)
+    if args.json:
+        say_json(json.dumps({"file": str(args.out), "sha256": digest, "training": record}))
+        return 0
+    kept = [text for text in given if text.partition("=")[0] in _SAME_DATA]
+    if "listing_sha256" in record["data"] and "fold" not in record["data"]:
+        kept = ["data=ANOTHER_FOLDER"]  # the network has heard all of its own
+    options = " ".join(f"--option {text}" for text in (*kept, f"network={args.out}"))
+    say(f"wrote {args.out} ({digest[:12]}). Measure it{_AND[args.device]} on other samples:")
+    for device in _MEASURED[args.device]:
+        say(f"  rig measure --workload {args.workload} --device {device} {options}")
+    return 0
+
+
+def _xylo(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[str, Any]]:
+    epochs = _EPOCHS if args.epochs is None else args.epochs
+    hidden = args.hidden or _HIDDEN
+    network = train(args.workload, given, hidden=hidden, epochs=epochs, seed=args.seed, tell=partial(say, error=True))
     try:
         write_network(args.out, network)
     except OSError as error:
         raise _unwritable(args.out, str(error)) from error
-    digest = load_network(args.out).digest_sha256
-    if args.json:
-        say_json(json.dumps({"file": str(args.out), "sha256": digest, "training": network.training}))
-        return 0
-    data = network.training["data"]
-    kept = [text for text in given if text.partition("=")[0] in _SAME_DATA]
-    if "listing_sha256" in data and "fold" not in data:
-        kept = ["data=ANOTHER_FOLDER"]  # the network has heard all of its own
-    options = " ".join(f"--option {text}" for text in (*kept, f"network={args.out}"))
-    say(f"wrote {args.out} ({digest[:12]}). Measure it, and the network before it was rounded, on other samples:")
-    for device in ("xylo --simulate", "xylo-float --meter none"):
-        say(f"  rig measure --workload {args.workload} --device {device} {options}")
-    return 0
+    return load_network(args.out).digest_sha256, network.training
+
+
+def _arduino(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[str, Any]]:
+    if args.hidden is not None:
+        raise refused("hidden", args.hidden, "Leave it out: the network of the Arduino has its published layers")
+    settings = Settings(args.seed, arduino.EPOCHS if args.epochs is None else args.epochs)
+    within(0, 2**32 - 1, seed=settings.seed)
+    within(1, 10**6, epochs=settings.epochs)
+    _, network = arduino.train(train_split(args.workload, given), settings, partial(say, error=True))
+    try:
+        arduino.write(args.out, network)
+    except OSError as error:
+        raise _unwritable(args.out, str(error)) from error
+    return quantised.read_network(args.out).sha256, network.training
 
 
 def _unwritable(path: Path, why: str) -> StoreError:
@@ -94,14 +120,9 @@ def train(
     within(1, 10**6, epochs=epochs)
     layers = _layers(hidden)
     load_xylo_audio2()  # what is missing is said before the training, not after it
-    data = _opened(workload, options)
     params = EncoderParams()
-    events, names = _encoded(data, params)
-    classes = tuple(dict.fromkeys([*data.details.get("classes", ()), *names]))
-    labels = np.array([classes.index(name) for name in names])
-    if lacking := sorted(set(classes) - set(names)):
-        what = f"no training sample is labelled {lacking[0]}"
-        raise DataError(what, field="label", value=lacking[0], remedy="Every class needs samples")
+    found = labelled(train_split(workload, options), lambda sample: _events(sample, params))
+    classes, labels, events = found.classes, found.labels, np.stack(found.inputs, axis=1)
     if not 2 <= len(classes) <= LIMITS["output"]:
         what = (
             f"the data have {len(classes)} classes, and a network for Xylo Audio 2 tells 2 to {LIMITS['output']} apart"
@@ -113,7 +134,7 @@ def train(
     spec = fitted(wanted_of(floats), "channel", params.bin_s)
     record = {
         "program": "rig network train",
-        "data": {"workload": data.name, "digest_sha256": data.digest_sha256, **data.details},
+        "data": found.record,
         **asdict(settings),
         "batch": training.batch_of(len(labels)),
         "tuning": _CHOSEN if (hidden, epochs, seed) == (_HIDDEN, _EPOCHS, 0) else "hidden, epochs or seed were given",
@@ -124,29 +145,8 @@ def train(
     return Network(classes, params, sizes, spec, json.loads(json.dumps(record)), "", chain(sizes), floats=floats)
 
 
-def _opened(name: str, options: list[str]) -> Workload:
-    factory = load("workloads", name)
-    if "split" not in options_of(factory):
-        raise refused("workload", name, "Use one that has an option split, such as asc", f"{name} has no train split")
-    given: Mapping[str, str] = split_options(options, {"workload": factory})["workload"]
-    if given.get("split", "train") != "train":
-        raise refused("split", given["split"], "Leave it out: a network is trained on the train split")
-    opened: Workload = build(factory, {}, {**given, "split": "train"})
-    return opened
-
-
-def _encoded(data: Workload, params: EncoderParams) -> tuple[Any, list[str]]:
-    """Events (steps, samples, channels) and labels. Raises ``DataError`` for samples without a label, or not alike."""
-    rasters, names = [], []
-    for sample in data.samples:
-        if sample.label is None:
-            raise DataError(f"sample {sample.id} has no label", field="label", value=sample.id)
-        rasters.append(encode(sample.payload, sample.rate_hz or 0.0, params).astype(np.float32))
-        names.append(sample.label)
-    if odd := [k for k, raster in enumerate(rasters) if len(raster) != len(rasters[0])]:
-        what = f"sample {data.samples[odd[0]].id} has {len(rasters[odd[0]])} time steps, others have {len(rasters[0])}"
-        raise DataError(what, field="payload", value=len(rasters[odd[0]]), remedy="Use samples of one length")
-    return np.stack(rasters, axis=1), names
+def _events(sample: Sample, params: EncoderParams) -> NDArray[np.float32]:
+    return encode(sample.payload, sample.rate_hz or 0.0, params).astype(np.float32)
 
 
 def _layers(hidden: str) -> tuple[int, ...]:

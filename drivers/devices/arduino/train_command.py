@@ -1,0 +1,57 @@
+"""The part of ``rig network train`` that is the microcontroller's: from labelled audio to a C header."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.devices.arduino import mfe, training
+from drivers.devices.arduino.quantised import Quantised, header
+from drivers.devices.training_data import labelled
+from rig.types import Sample, Workload
+
+EPOCHS = 30
+_CHOSEN = "every setting as shipped, and none was tuned"
+
+
+def train(
+    data: Workload, settings: training.Settings, tell: Callable[[str], None]
+) -> tuple[training.FloatNetwork, Quantised]:
+    """Train on the samples of a workload; gives the network before and after rounding, with the record of its training.
+
+    Raises ``DataError`` for samples that are no slices, or that lack labels.
+    """
+    found = labelled(data, _features)
+    features = np.stack(found.inputs)
+    tell(f"training on {len(features)} samples of {len(found.classes)} classes, {settings.epochs} epochs")
+    floats = training.trained(features, found.labels, len(found.classes), settings, tell)
+    record: dict[str, Any] = {
+        "program": "rig network train",
+        "data": found.record,
+        **asdict(settings),
+        "channels": training.CHANNELS,
+        "batch": training.batch_of(len(features)),
+        "tuning": _CHOSEN if (settings.epochs, settings.seed) == (EPOCHS, 0) else "epochs or seed were given",
+        "versions": {"numpy": importlib.metadata.version("numpy")},
+    }
+    whole = training.quantised(floats, features, found.classes, record)
+    record["accuracy_on_training_data"] = {
+        "float": round(training.accuracy(floats.scores(features), found.labels), 4),
+        "int8": round(training.accuracy(whole.scores(features), found.labels), 4),
+    }
+    return floats, training.quantised(floats, features, found.classes, record)
+
+
+def write(path: Path, network: Quantised) -> None:
+    """Write the header. Raises ``OSError`` where it cannot be written."""
+    path.write_text(header(network), encoding="utf-8")
+
+
+def _features(sample: Sample) -> NDArray[np.int8]:
+    return mfe.features(mfe.pcm16(np.asarray(sample.payload)))

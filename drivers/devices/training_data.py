@@ -1,0 +1,57 @@
+"""The training data of a workload, as every trainer takes them: the train split, encoded, with its labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import DataError, refused
+from rig.factories import build, options_of, split_options
+from rig.plugins import load
+from rig.types import Sample, Workload
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """Samples as a network takes them. ``labels`` (samples,) are places in ``classes``; ``record`` says which data."""
+
+    inputs: tuple[NDArray[Any], ...]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    record: Mapping[str, Any]
+
+
+def train_split(name: str, options: list[str]) -> Workload:
+    """Open the train split of a workload. Raises ``UsageError`` for one that has none, or for another split."""
+    factory = load("workloads", name)
+    if "split" not in options_of(factory):
+        raise refused("workload", name, "Use one that has an option split, such as asc", f"{name} has no train split")
+    given: Mapping[str, str] = split_options(options, {"workload": factory})["workload"]
+    if given.get("split", "train") != "train":
+        raise refused("split", given["split"], "Leave it out: a network is trained on the train split")
+    opened: Workload = build(factory, {}, {**given, "split": "train"})
+    return opened
+
+
+def labelled(data: Workload, encoded: Callable[[Sample], NDArray[Any]]) -> Labelled:
+    """Decode and encode each sample once. Raises ``DataError`` for one without a label, and for a class without any."""
+    inputs, names = [], []
+    for sample in data.samples:
+        if sample.label is None:
+            raise DataError(f"sample {sample.id} has no label", field="label", value=sample.id)
+        inputs.append(encoded(sample))
+        names.append(sample.label)
+    classes = tuple(dict.fromkeys([*data.details.get("classes", ()), *names]))
+    if lacking := sorted(set(classes) - set(names)):
+        what = f"no training sample is labelled {lacking[0]}"
+        raise DataError(what, field="label", value=lacking[0], remedy="Every class needs samples")
+    if odd := [k for k, each in enumerate(inputs) if len(each) != len(inputs[0])]:
+        what = f"sample {data.samples[odd[0]].id} has {len(inputs[odd[0]])} time steps, others have {len(inputs[0])}"
+        raise DataError(what, field="payload", value=len(inputs[odd[0]]), remedy="Use samples of one length")
+    labels = np.array([classes.index(name) for name in names])
+    record = {"workload": data.name, "digest_sha256": data.digest_sha256, **data.details}
+    return Labelled(tuple(inputs), labels, classes, record)
