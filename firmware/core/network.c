@@ -24,29 +24,32 @@ struct convolution {
     const uint8_t *shift;
 };
 
-/* One output channel at one place: `row` is what the kernel spans in one row of the image. */
-static int32_t sum_at(const int8_t *at, size_t stride, const int8_t *weights, size_t row) {
-    int32_t sum = 0;
-    for (size_t y = 0; y < KERNEL; ++y, at += stride, weights += row)
-        for (size_t k = 0; k < row; ++k) sum += at[k] * weights[k];
-    return sum;
+/* The largest of one output channel's sums at four places, which pooling makes one: each weight is loaded once. */
+static int32_t largest_sum(const int8_t *at, const int8_t *weights, size_t inputs, size_t stride) {
+    int32_t sums[4] = {0, 0, 0, 0};
+    for (size_t y = 0; y < KERNEL; ++y, at += stride)
+        for (size_t k = 0; k < KERNEL * inputs; ++k) {
+            int32_t weight = *weights++;
+            sums[0] += weight * at[k];
+            sums[1] += weight * at[k + inputs];
+            sums[2] += weight * at[k + stride];
+            sums[3] += weight * at[k + stride + inputs];
+        }
+    int32_t most = sums[0];
+    for (size_t place = 1; place < 4; ++place)
+        if (sums[place] > most) most = sums[place];
+    return most;
 }
 
-/* Maximum of four places, then the rectified rescaling: it is monotonic, so that it commutes with the maximum. */
+/* Rescaling and rectification are monotonic, so that they may follow the maximum. */
 static void convolve(const struct convolution *layer, const int8_t *image, size_t height, size_t width, int8_t *to) {
-    size_t row = KERNEL * layer->inputs, stride = width * layer->inputs;
+    size_t inputs = layer->inputs, stride = width * inputs;
     for (size_t y = 0; y < POOLED(height); ++y)
         for (size_t x = 0; x < POOLED(width); ++x)
             for (size_t k = 0; k < layer->outputs; ++k) {
-                const int8_t *at = image + 2 * y * stride + 2 * x * layer->inputs;
-                const int8_t *weights = layer->weights + k * KERNEL * row;
-                int32_t most = INT32_MIN;
-                for (size_t place = 0; place < 4; ++place) {
-                    const int8_t *corner = at + (place / 2) * stride + (place % 2) * layer->inputs;
-                    int32_t sum = sum_at(corner, stride, weights, row);
-                    if (sum > most) most = sum;
-                }
-                int64_t scaled = (int64_t)(most + layer->bias[k]) * layer->multiplier[k];
+                const int8_t *weights = layer->weights + k * KERNEL * KERNEL * inputs;
+                int32_t sum = largest_sum(image + 2 * y * stride + 2 * x * inputs, weights, inputs, stride);
+                int64_t scaled = (int64_t)(sum + layer->bias[k]) * layer->multiplier[k];
                 scaled = (scaled + (INT64_C(1) << (layer->shift[k] - 1))) >> layer->shift[k];
                 *to++ = (int8_t)(scaled < 0 ? 0 : scaled > 127 ? 127 : scaled);
             }

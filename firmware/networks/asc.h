@@ -1,5 +1,5 @@
-// sha256 of all that follows this line: c1c637150a3870becc8ffa782014b529546b63b5cd95b9762b5288fe8613b5da
-// {"classes": ["airport", "bus", "park", "street_traffic"], "mfe_sha256": "dac8eb3f2d051cc22bb940852d645e396eda96643684cf01691e475b3977b8f8", "training": {}}
+// sha256 of all that follows this line: a9a86b7936292aea74df2c872972bce3dfedb9d24be6427d51172aa9ee317710
+// {"classes": ["airport", "bus", "park", "street_traffic"], "mfe_sha256": "189c88f4066b979fb07272b468c280c5d2f39d37bd1492378260223446be26a9", "training": {}}
 #include <stdint.h>
 #define NETWORK_CLASSES 4
 #define NETWORK_CHANNELS_1 8

@@ -157,7 +157,9 @@ def _parsed(body: str) -> Quantised:
     second = _convolution(arrays, "SECOND", len(first.weights))
     classes = tuple(str(name) for name in about["classes"])
     dense = arrays["DENSE_WEIGHTS"].reshape(len(classes), -1)
-    return Quantised(classes, first, second, dense, arrays["DENSE_BIAS"], about["training"])
+    network = Quantised(classes, first, second, dense, arrays["DENSE_BIAS"], about["training"])
+    network.scores(np.zeros((1, mfe.FRAMES, mfe.FILTERS), np.int8))  # raises where the layers do not fit each other
+    return network
 
 
 def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> Convolution:

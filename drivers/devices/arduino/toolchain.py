@@ -21,11 +21,18 @@ from rig.errors import SetupError
 FOLDER = Path(__file__).parents[3] / "firmware"
 DEFAULT_NETWORK = FOLDER / "networks" / "asc.h"
 COMPILER, QEMU, BOARD, SKETCH_BOARD = "arm-none-eabi-gcc", "qemu-system-arm", "mps2-an386", "nano33ble"
-_OPTIONS = "-std=c11 -O2 -Wall -Wextra -Werror -ffunction-sections -fdata-sections"
+_OPTIONS = "-std=c11 -O3 -Wall -Wextra -Werror -ffunction-sections -fdata-sections"
 _CORE = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16"
 FLAGS = [*_OPTIONS.split(" "), *_CORE.split(" ")]
 LINK_FLAGS = ["-nostartfiles", "-specs=nano.specs", "-specs=nosys.specs", "-Wl,--gc-sections"]
-SKETCH_FLAGS = "as the core for the Nano 33 BLE has them"
+_SKETCH_FLAGS = """\
+#ifdef __OPTIMIZE_SIZE__
+#define BUILD_FLAGS "gcc " __VERSION__ ", optimised for size"
+#else
+#define BUILD_FLAGS "gcc " __VERSION__
+#endif
+"""
+"""What a compiler states of itself: ``arduino-cli`` chooses the flags."""
 _TABLES = "mfe_tables.h"
 
 
@@ -66,8 +73,8 @@ def build(out: Path, network: Path | None = None) -> Firmware:
     Raises ``SetupError`` without the compiler or the sources, ``DataError`` for a network file that is not whole.
     """
     compiler = _program(COMPILER, "gcc-arm-none-eabi and libnewlib-arm-none-eabi")
-    folder, flags = FOLDER / "boards" / "mps2_an386", _flags_text(compiler)
-    made = _generated(folder, flags, network)
+    folder, flags = _board_folder(BOARD), _flags_text(compiler)
+    made = _generated(BOARD, f'#define BUILD_FLAGS "{flags}"\n', network)
     out.mkdir(parents=True, exist_ok=True)
     for name, text in made.headers.items():
         (out / name).write_text(text)
@@ -84,11 +91,10 @@ def sketch(out: Path, network: Path | None = None) -> Path:
 
     It holds the sketch, the core and what is generated. Raises as ``build``, but needs no compiler.
     """
-    board = FOLDER / "boards" / "nano33ble"
-    made = _generated(board, SKETCH_FLAGS, network)
+    made = _generated(SKETCH_BOARD, _SKETCH_FLAGS, network)
     folder = out / "neurorig_mcu"
     folder.mkdir(parents=True, exist_ok=True)
-    for path in [*(FOLDER / "core").iterdir(), *board.iterdir()]:
+    for path in [*(FOLDER / "core").iterdir(), *_board_folder(SKETCH_BOARD).iterdir()]:
         shutil.copyfile(path, folder / path.name)
     for name, text in made.headers.items():
         (folder / name).write_text(text)
@@ -103,26 +109,36 @@ def qemu_command(firmware: Firmware, socket: Path, shift: int = 4) -> list[str]:
     without QEMU.
     """
     program = _program(QEMU, QEMU)
-    line = ["-chardev", f"socket,id=line,path={socket},server=on,wait=on,mux=on", "-serial", "chardev:line"]
+    path = str(socket).replace(",", ",,")
+    line = ["-chardev", f"socket,id=line,path={path},server=on,wait=on,mux=on", "-serial", "chardev:line"]
     time = ["-icount", f"shift={shift},align=off,sleep=on"]
     return [program, "-M", BOARD, "-nographic", "-monitor", "none", *line, *time, "-kernel", str(firmware.elf)]
 
 
-def _generated(board: Path, flags: str, network: Path | None) -> _Generated:
-    """Raises ``SetupError`` without the sources, and what ``read_network`` raises."""
-    if not board.is_dir():
+def source_sha256(board: str) -> str:
+    """The digest that a firmware of these sources states in ``about``. Raises ``SetupError`` without the sources."""
+    folder = _board_folder(board)
+    files = [(path.name, path.read_bytes()) for place in (FOLDER / "core", folder) for path in sorted(place.iterdir())]
+    digest = hashlib.sha256()
+    for name, content in [*files, (_TABLES, mfe.header().encode())]:
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def _board_folder(board: str) -> Path:
+    folder = FOLDER / "boards" / board.replace("-", "_")
+    if not folder.is_dir():
         what = f"the firmware's sources are not at {FOLDER}"
         raise SetupError(what, field="firmware", value=str(FOLDER), remedy="Work in a checkout of the project")
-    found = read_network(network or DEFAULT_NETWORK)
-    tables = mfe.header()
-    digest = hashlib.sha256()
-    files = [(path.name, path.read_bytes()) for place in (FOLDER / "core", board) for path in sorted(place.iterdir())]
-    for name, content in [*files, (_TABLES, tables.encode())]:
-        digest.update(f"{name} {len(content)}\n".encode() + content)
-    stated = {"SOURCE_SHA256": digest.hexdigest(), "NETWORK_SHA256": found.sha256, "FLAGS": flags}
-    info = "".join(f'#define BUILD_{name} "{value}"\n' for name, value in stated.items())
-    headers = {_TABLES: tables, "trained_network.h": found.text, "build_info.h": info}
-    return _Generated(headers, digest.hexdigest(), found.sha256)
+    return folder
+
+
+def _generated(board: str, flags: str, network: Path | None) -> _Generated:
+    source, found = source_sha256(board), read_network(network or DEFAULT_NETWORK)
+    stated = {"SOURCE_SHA256": source, "NETWORK_SHA256": found.sha256}
+    info = flags + "".join(f'#define BUILD_{name} "{value}"\n' for name, value in stated.items())
+    headers = {_TABLES: mfe.header(), "trained_network.h": found.text, "build_info.h": info}
+    return _Generated(headers, source, found.sha256)
 
 
 def _program(name: str, packages: str) -> str:
