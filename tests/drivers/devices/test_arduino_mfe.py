@@ -1,0 +1,70 @@
+"""Mel-filterbank energies in whole numbers: as near to the real ones as a code is wide, at every level."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from drivers.devices.arduino import mfe
+from rig.errors import DataError
+from scenarios.workloads.asc.scenes import CLASSES, synthesize
+
+RATE_HZ = 16000
+TIME_S = np.arange(RATE_HZ) / RATE_HZ
+
+
+def real_codes(audio: NDArray[np.int16]) -> NDArray[np.float64]:
+    """The features in floating point, from the definition, neither rounded nor clipped."""
+    signal = audio / 32768
+    emphasised = signal - 0.98 * np.concatenate(([0.0], signal[:-1]))
+    frames = np.stack([emphasised[at : at + 256] for at in range(0, RATE_HZ - 319, 160)])
+    energy = (np.abs(np.fft.rfft(frames)) ** 2 / 256) @ mfe.triangles().T
+    return np.asarray((10 * np.log10(np.maximum(energy, 1e-30)) + 52) / 0.25)
+
+
+def worst_code_error(audio: NDArray[np.int16]) -> float:
+    """The largest difference to the real features, clipped as they are, in codes."""
+    real = np.clip(real_codes(audio), 0, 255)
+    return float(np.abs(mfe.features(audio).astype(int) + 128 - real).max())
+
+
+@pytest.mark.parametrize("label", CLASSES)
+def test_a_scene_has_the_energies_of_the_definition_to_half_a_code(label: str) -> None:
+    assert worst_code_error(mfe.pcm16(synthesize(label, 1000))) < 0.505
+
+
+@given(st.integers(1, 32767), st.floats(30, 7900), st.floats(0, 6.3))
+@settings(max_examples=25, deadline=None)
+def test_so_has_a_tone_of_any_level_in_noise(level: int, hertz: float, phase: float) -> None:
+    noise = np.random.default_rng(level).uniform(-0.5, 0.5, RATE_HZ)
+    audio = np.clip(np.rint(level * np.sin(2 * np.pi * hertz * TIME_S + phase) + noise), -32768, 32767)
+    assert worst_code_error(audio.astype(np.int16)) < 0.505
+
+
+@pytest.mark.parametrize("bin_", [0, 1, 64, 127, 128])
+def test_the_loudest_audio_of_all_overflows_nothing(bin_: int) -> None:
+    loudest = np.where(np.cos(2 * np.pi * bin_ * np.arange(RATE_HZ) / 256 + 0.01) >= 0, 32767, -32768)
+    assert worst_code_error(loudest.astype(np.int16)) < 0.505
+
+
+def test_silence_is_the_noise_floor() -> None:
+    assert (mfe.features(np.zeros(RATE_HZ, np.int16)) == -128).all()
+
+
+def test_slices_are_independent_of_each_other() -> None:
+    pair = np.stack([mfe.pcm16(synthesize(label, 1000)) for label in CLASSES[:2]])
+    assert np.array_equal(mfe.features(pair)[1], mfe.features(pair[1]))
+
+
+def test_audio_is_sent_as_its_nearest_whole_numbers() -> None:
+    audio = np.zeros(RATE_HZ)
+    audio[:4] = (-1.0, 0.5, 1.0, 1.6 / 32768)
+    assert mfe.pcm16(audio)[:4].tolist() == [-32768, 16384, 32767, 2]
+
+
+def test_another_length_than_a_slice_is_refused() -> None:
+    with pytest.raises(DataError, match=r"no slice of 16000 samples.*audio_hz=16000"):
+        mfe.pcm16(np.zeros(8000))

@@ -1,0 +1,158 @@
+"""The microcontroller's network: trained, rounded, kept in a header that proves itself, and read back as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from drivers.devices.arduino import training
+from drivers.devices.arduino.quantised import Quantised, header, read_network
+from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
+from rig.commands.main import main
+from rig.errors import DataError
+from scenarios.workloads.asc.workload import open_workload
+
+SHAPE = (99, 40)
+QUICK = ("--device", "arduino", "--epochs", "1", "--option", "samples=8")
+
+
+def bright_or_dark(count: int, seed: int) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """Noise that is louder in the upper filters (label 1) or in the lower ones (label 0)."""
+    rng = np.random.default_rng(seed)
+    labels = np.tile([0, 1], count // 2)
+    level = rng.normal(0, 25, (count, *SHAPE))
+    level[labels == 0, :, :20] += 40
+    level[labels == 1, :, 20:] += 40
+    return np.clip(level, -128, 127).astype(np.int8), labels
+
+
+@pytest.fixture(scope="module")
+def learnt() -> tuple[training.FloatNetwork, Quantised]:
+    features, labels = bright_or_dark(40, 0)
+    floats = training.trained(features, labels, 2, training.Settings(0, 3), lambda _: None)
+    return floats, training.quantised(floats, features, ("dark", "bright"), {"epochs": 3})
+
+
+@pytest.fixture
+def file(tmp_path: Path, learnt: tuple[training.FloatNetwork, Quantised]) -> Path:
+    path = tmp_path / "net.h"
+    path.write_text(header(learnt[1]))
+    return path
+
+
+def test_it_learns_which_half_is_loud(learnt: tuple[training.FloatNetwork, Quantised]) -> None:
+    features, labels = bright_or_dark(20, 1)
+    assert training.accuracy(learnt[0].scores(features), labels) > 0.9
+
+
+def test_rounding_keeps_the_scores_in_proportion(learnt: tuple[training.FloatNetwork, Quantised]) -> None:
+    features, _ = bright_or_dark(20, 1)
+    floats, whole = (network.scores(features).ravel() for network in learnt)
+    assert np.corrcoef(floats, whole)[0, 1] > 0.99
+
+
+def test_the_gradients_are_those_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "DROPPED", 0.0)
+    rng = np.random.default_rng(0)
+    weights: Any = {k: v.astype(float) for k, v in training._untrained((15, 11), 3, 0)[0].items()}
+    image, labels = rng.random((3, 15, 11, 1)), np.array([0, 1, 2])
+
+    def run() -> tuple[float, Any]:
+        moments: Any = [(np.zeros(n), np.ones(n)) for n in training.CHANNELS]
+        return training._gradients(weights, moments, image, labels, rng)  # type: ignore[arg-type]  # float64 to see more
+
+    found = run()[1]
+    for name, values in weights.items():
+        place = tuple(int(rng.integers(size)) for size in values.shape)
+        kept, losses = values[place], []
+        for step in (1e-5, -1e-5):
+            values[place] = kept + step
+            losses.append(run()[0])
+        values[place] = kept
+        assert (losses[0] - losses[1]) / 2e-5 == pytest.approx(found[name][place], rel=1e-4, abs=1e-6), name
+
+
+def test_a_header_is_read_back_as_it_was_written(file: Path, learnt: tuple[training.FloatNetwork, Quantised]) -> None:
+    read, features = read_network(file), bright_or_dark(4, 2)[0]
+    assert np.array_equal(read.network.scores(features), learnt[1].scores(features))
+    assert (read.network.classes, read.network.training) == (("dark", "bright"), {"epochs": 3})
+    body = file.read_text().split("\n", 1)[1]
+    assert read.sha256 == hashlib.sha256(body.encode()).hexdigest()
+
+
+def resealed(text: str) -> str:
+    """A header with an honest digest for whatever it holds."""
+    body = text.split("\n", 1)[1]
+    return f"// sha256 of all that follows this line: {hashlib.sha256(body.encode()).hexdigest()}\n{body}"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text.replace("[32] = {", "[32] = { ", 1).replace(",1,", ",2,", 1), "was altered"),
+        (lambda text: text[: len(text) // 2], "was altered"),
+        (lambda text: "int main;" + text, "states no digest"),
+        (lambda text: resealed(text.replace("mfe_sha256", "mfe")), "mfe_sha256"),
+        (lambda text: resealed(text.replace('"mfe_sha256": "', '"mfe_sha256": "0')), "another pre-processing"),
+        (lambda text: resealed(text.replace("NETWORK_DENSE_BIAS", "NETWORK_OTHER")), "DENSE_BIAS"),
+        (lambda text: resealed(text.replace('"dark"', '"dark", "dim"')), "malformed"),
+    ],
+)
+def test_a_header_that_is_not_whole_is_refused(file: Path, change: Any, said: str) -> None:
+    file.write_text(change(file.read_text()))
+    with pytest.raises(DataError, match=said) as caught:
+        read_network(file)
+    assert "train it again" in str(caught.value)
+
+
+def test_a_missing_header_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read the network header"):
+        read_network(tmp_path / "none.h")
+
+
+def test_the_shipped_network_says_what_it_was_trained_on() -> None:
+    shipped = read_network(DEFAULT_NETWORK)
+    assert DEFAULT_NETWORK.stat().st_size < 100_000
+    assert (shipped.network.training["data"]["split"], shipped.network.training["data"]["seeds"]) == ("train", [0, 499])
+    assert shipped.network.classes == ("airport", "street_traffic", "bus", "park")
+
+
+def test_one_command_trains_it_and_records_how(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.h"
+    assert main(("network", "train", "asc", *QUICK, "--out", str(path), "--json")) == 0
+    said, read = json.loads(capsys.readouterr().out), read_network(path)
+    assert (said["sha256"], said["training"]) == (read.sha256, read.network.training)
+    told = read.network.training
+    assert told["data"]["digest_sha256"] == open_workload(split="train", samples=8).digest_sha256
+    assert (told["epochs"], told["seed"], told["channels"]) == (1, 0, [8, 16])
+    assert "were given" in told["tuning"]
+
+
+def test_one_seed_gives_one_file_and_another_another(tmp_path: Path) -> None:
+    digests = []
+    for seed in ("0", "0", "1"):
+        assert main(("network", "train", "asc", *QUICK, "--seed", seed, "--out", str(tmp_path / "a.h"))) == 0
+        digests.append(read_network(tmp_path / "a.h").sha256)
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "text"),
+    [
+        (("--out", "a.json"), 3, "does not end in .h"),
+        (("--hidden", "9,9", "--out", "a.h"), 3, "published layers"),
+        (("--epochs", "0", "--out", "a.h"), 3, "epochs"),
+        (("--option", "audio_hz=8000", "--option", "samples=4", "--out", "a.h"), 6, "no slice of 16000 samples"),
+    ],
+)
+def test_what_cannot_be_trained_is_told(
+    argv: tuple[str, ...], code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("network", "train", "asc", "--device", "arduino", *argv)) == code
+    assert text in capsys.readouterr().err

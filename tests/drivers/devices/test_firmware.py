@@ -1,0 +1,219 @@
+"""The firmware says what Python says: the sketch on this machine, and a Cortex-M4 in QEMU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from drivers.devices.arduino import mfe, toolchain
+from drivers.devices.arduino.quantised import read_network
+from rig.errors import DataError, SetupError
+from scenarios.workloads.asc.scenes import CLASSES, synthesize
+from tests.support.firmware import Talk, in_qemu, lacking, on_this_machine, sketch_program
+
+needs_host = pytest.mark.skipif(bool(lacking("gcc", "g++")), reason=f"{lacking('gcc', 'g++')} is not installed")
+ARM = (toolchain.COMPILER, toolchain.QEMU)
+needs_arm = pytest.mark.skipif(bool(lacking(*ARM)), reason=f"{lacking(*ARM)} is not installed")
+
+
+def scene(seed: int) -> NDArray[np.int16]:
+    return mfe.pcm16(synthesize(CLASSES[seed % len(CLASSES)], seed))
+
+
+def extremes() -> list[NDArray[np.int16]]:
+    """Noise of full scale, its sign alone, silence, and the fewest bits."""
+    rng = np.random.default_rng(0)
+    noise = rng.integers(-32768, 32768, 16000)
+    return [x.astype(np.int16) for x in (noise, np.where(noise < 0, -32768, 32767), 0 * noise, noise >> 14)]
+
+
+def assert_as_in_python(talk: Talk, audio: NDArray[np.int16]) -> None:
+    """The features and every score, bit for bit."""
+    features = mfe.features(audio)
+    talk.load(audio)
+    scores, _ = talk.infer()
+    assert scores == read_network(toolchain.DEFAULT_NETWORK).network.scores(features[None])[0].tolist()
+    assert np.array_equal(talk.features(), features.ravel())
+
+
+@pytest.fixture(scope="module")
+def sketch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sketch_program(tmp_path_factory.mktemp("sketch"), "-fsanitize=undefined", "-fno-sanitize-recover")
+
+
+@pytest.fixture
+def talk(sketch: Path) -> Iterator[Talk]:
+    with on_this_machine(sketch) as (line, _):
+        yield line
+
+
+@pytest.fixture(scope="module")
+def firmware(tmp_path_factory: pytest.TempPathFactory) -> toolchain.Firmware:
+    return toolchain.build(tmp_path_factory.mktemp("firmware"))
+
+
+@pytest.fixture(scope="module")
+def board(firmware: toolchain.Firmware, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
+    with in_qemu(firmware, tmp_path_factory.mktemp("line")) as line:
+        yield line
+
+
+# ---- the sketch, whose C has no undefined behaviour on the way
+
+
+@needs_host
+def test_the_sketch_has_the_features_and_scores_of_python(talk: Talk) -> None:
+    for audio in [*extremes(), *(scene(1000 + k) for k in range(8))]:
+        assert_as_in_python(talk, audio)
+
+
+@needs_host
+def test_a_pin_is_high_while_its_phase_runs(sketch: Path) -> None:
+    with on_this_machine(sketch) as (talk, pins):
+        talk.load(scene(1000))
+        for phase in ("both", "preprocessing", "inference"):
+            assert talk.ask(f"phase {phase}") == [f"m-phase-[{phase}]"]
+            talk.infer(2)
+        assert pins.read_text() == "2+2-3+3-" * 2 + "2+2-" * 2 + "3+3-" * 2
+
+
+@needs_host
+def test_inference_alone_takes_the_features_of_the_last_preprocessing(talk: Talk) -> None:
+    talk.load(scene(1000))
+    both, _ = talk.infer()
+    talk.ask("phase preprocessing")
+    assert talk.infer()[0] == [0, 0, 0, 0]
+    talk.ask("phase inference")
+    assert talk.infer()[0] == both
+
+
+@needs_host
+def test_a_new_sample_has_no_features_yet(talk: Talk) -> None:
+    talk.load(scene(1000))
+    talk.infer()
+    talk.load(scene(1001))
+    talk.ask("phase inference")
+    assert talk.ask("infer 1 0") == ["e-[no features: run phase preprocessing first]"]
+
+
+@needs_host
+def test_the_answer_to_infer_is_that_of_mlperf_tiny(talk: Talk) -> None:
+    talk.load(scene(1000))
+    lines = [line.rstrip("0123456789") if "lap" in line else line for line in talk.ask("infer 3 2")]
+    assert lines[:-1] == [
+        "m-warmup-start-2",
+        "m-warmup-done",
+        "m-infer-start-3",
+        "m-lap-us-",
+        "m-lap-us-",
+        "m-infer-done",
+    ]
+    assert lines[-1].startswith("m-results-[")
+
+
+@needs_host
+@pytest.mark.parametrize(
+    ("commands", "said"),
+    [
+        (("bogus",), "no such command"),
+        (("phase all",), "a phase is both, preprocessing or inference"),
+        (("infer 1 0",), "no sample: load one first"),
+        (("infer 0 0",), "infer takes a count"),
+        (("infer 4294967296",), "infer takes a count"),
+        (("db load 32002",), "a sample has 32000 bytes"),
+        (("db load 32000", "db 0g"), "not hexadecimal"),
+        (("db load 32000", "db 000"), "not hexadecimal"),
+        (("db load 32000", *(["db " + "00" * 500] * 65)), "more bytes than db load announced"),
+        (("db 00",), "more bytes than db load announced"),
+        (("db load 32000", "db 0000", "infer 1 0"), "no sample"),
+        (("db " + "0" * 2000,), "longer than"),
+        (("features",), "no features"),
+    ],
+)
+def test_what_cannot_be_done_is_told_and_the_next_command_is_taken(
+    talk: Talk, commands: tuple[str, ...], said: str
+) -> None:
+    for command in commands:
+        lines = talk.ask(command)
+    assert len(lines) == 1
+    assert lines[0].startswith("e-[")
+    assert said in lines[0]
+    assert talk.ask("name") == ["m-name-dut-[neurorig-mcu on nano33ble]"]
+
+
+# ---- the Cortex-M4 in QEMU
+
+
+@needs_arm
+def test_the_board_has_the_features_and_scores_of_python(board: Talk) -> None:
+    for audio in [extremes()[0], *(scene(2000 + k) for k in range(3))]:
+        assert_as_in_python(board, audio)
+
+
+@needs_arm
+def test_it_says_what_it_was_built_of(board: Talk, firmware: toolchain.Firmware) -> None:
+    about = dict(line.removeprefix("m-about-").rstrip("]").split("-[", 1) for line in board.ask("about"))
+    assert about["source"] == firmware.source_sha256 == toolchain.source_sha256("mps2-an386")
+    assert about["network"] == firmware.network_sha256 == read_network(toolchain.DEFAULT_NETWORK).sha256
+    assert about["flags"] == firmware.flags
+    assert (about["firmware"], about["board"], about["classes"]) == ("neurorig-mcu", "mps2-an386", "4")
+    assert (about["memory"], about["slice"], about["rate"]) == ("32000", "16000", "16000")
+
+
+@needs_arm
+def test_device_time_repeats_to_one_in_a_hundred_thousand(board: Talk) -> None:
+    board.load(scene(2000))
+    times_us = [board.infer(10)[1] for _ in range(3)]
+    assert min(times_us) > 100_000
+    assert max(times_us) - min(times_us) <= 1e-5 * min(times_us)
+
+
+@needs_arm
+def test_the_phases_add_up_and_a_loop_takes_its_count(board: Talk) -> None:
+    board.load(scene(2000))
+    took_us = {}
+    for phase in ("both", "preprocessing", "inference"):
+        board.ask(f"phase {phase}")
+        took_us[phase] = board.infer(4)[1]
+    board.ask("phase both")
+    assert took_us["preprocessing"] + took_us["inference"] == pytest.approx(took_us["both"], rel=1e-4)
+    assert board.infer(8)[1] == pytest.approx(2 * took_us["both"], rel=1e-4)
+
+
+@needs_arm
+def test_it_fits_the_flash_and_memory_of_the_board(firmware: toolchain.Firmware) -> None:
+    assert 10_000 < firmware.flash_bytes < 100_000
+    assert 32_000 < firmware.ram_bytes < 64_000
+
+
+# ---- what is lacking
+
+
+def test_without_the_compiler_the_error_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SetupError, match=r"arm-none-eabi-gcc is not on the path.*libnewlib"):
+        toolchain.build(tmp_path)
+
+
+def test_without_qemu_the_error_names_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    built = toolchain.Firmware(tmp_path / "a.elf", toolchain.BOARD, "", "", "", 0, 0, 0)
+    with pytest.raises(SetupError, match=r"qemu-system-arm is not on the path"):
+        toolchain.qemu_command(built, tmp_path / "line")
+
+
+def test_without_a_checkout_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "FOLDER", tmp_path / "none")
+    with pytest.raises(SetupError, match=r"sources are not at .*Work in a checkout"):
+        toolchain.sketch(tmp_path)
+
+
+def test_a_header_that_was_altered_is_not_built(tmp_path: Path) -> None:
+    altered = tmp_path / "net.h"
+    altered.write_text(toolchain.DEFAULT_NETWORK.read_text() + "\n")
+    with pytest.raises(DataError, match="was altered"):
+        toolchain.sketch(tmp_path, altered)
