@@ -1,3 +1,4 @@
+/* A right shift of a negative number rounds down, as every compiler for this core has it. */
 #include "mfe.h"
 
 #include <stddef.h>

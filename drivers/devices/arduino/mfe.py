@@ -211,10 +211,7 @@ def _log2(values: Whole) -> Whole:
     place = np.zeros_like(values)
     for bit in (32, 16, 8, 4, 2, 1):
         place += bit * ((values >> place) >= (1 << bit))
-    fraction = np.where(
-        place >= LOG_BITS, values >> np.maximum(place - LOG_BITS, 0), values << (LOG_BITS - place) * (place < LOG_BITS)
-    )
-    fraction = fraction - (1 << LOG_BITS)
+    fraction = ((values >> np.maximum(place - LOG_BITS, 0)) << np.maximum(LOG_BITS - place, 0)) - (1 << LOG_BITS)
     low_bits = LOG_BITS - LOG_STEPS_BITS
     step, rest = fraction >> low_bits, fraction & ((1 << low_bits) - 1)
     rise = ((table[step + 1] - table[step]) * rest + (1 << (low_bits - 1))) >> low_bits

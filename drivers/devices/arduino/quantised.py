@@ -22,6 +22,8 @@ from rig.errors import DataError
 from rig.recording.bounded import read_bounded
 
 KERNEL, MOST = 3, 127
+AT_ONCE = 64
+"""Samples that are computed together; more would fill the memory."""
 ZERO_CODE = -128
 """The feature that stands for zero: the noise floor."""
 
@@ -57,10 +59,14 @@ class Quantised:
 
     def scores(self, features: NDArray[np.int8]) -> NDArray[np.int64]:
         """The scores (samples, classes) of features (samples, frames, filters); the first largest is the label."""
-        pooled = convolved(self.first, features[..., None].astype(np.int64))
-        pooled = convolved(self.second, pooled)
-        flat = pooled.reshape(len(pooled), -1)
-        return np.asarray(flat @ self.dense_weights.T.astype(np.int64) + self.dense_bias)
+        found = []
+        for at in range(0, len(features), AT_ONCE):
+            flat = convolved(
+                self.second, convolved(self.first, features[at : at + AT_ONCE, ..., None].astype(np.int64))
+            )
+            flat = flat.reshape(len(flat), -1)
+            found.append(flat @ self.dense_weights.T.astype(np.int64) + self.dense_bias)
+        return np.concatenate(found)
 
 
 def convolved(layer: Convolution, image: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -71,12 +77,6 @@ def convolved(layer: Convolution, image: NDArray[np.int64]) -> NDArray[np.int64]
     scaled = (pooled(sums) + layer.bias) * layer.multiplier.astype(np.int64)
     shift = layer.shift.astype(np.int64)
     return np.clip((scaled + (1 << (shift - 1))) >> shift, 0, MOST)
-
-
-def convolution_sums(image: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
-    """Sums of products of an image (samples, height, width, inputs) with weights (outputs, 3, 3, inputs)."""
-    columns = patches(image)
-    return np.asarray(columns @ weights.reshape(len(weights), -1).T)
 
 
 def patches(image: NDArray[Any]) -> NDArray[Any]:

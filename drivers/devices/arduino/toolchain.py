@@ -21,7 +21,7 @@ from rig.errors import SetupError
 FOLDER = Path(__file__).parents[3] / "firmware"
 DEFAULT_NETWORK = FOLDER / "networks" / "asc.h"
 COMPILER, QEMU, BOARD, SKETCH_BOARD = "arm-none-eabi-gcc", "qemu-system-arm", "mps2-an386", "nano33ble"
-_OPTIONS = "-std=c11 -O3 -Wall -Wextra -Werror -ffunction-sections -fdata-sections"
+_OPTIONS = "-std=c11 -O3 -Wall -Wextra -ffunction-sections -fdata-sections"
 _CORE = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16"
 FLAGS = [*_OPTIONS.split(" "), *_CORE.split(" ")]
 LINK_FLAGS = ["-nostartfiles", "-specs=nano.specs", "-specs=nosys.specs", "-Wl,--gc-sections"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def train(
     features = np.stack(found.inputs)
     tell(f"training on {len(features)} samples of {len(found.classes)} classes, {settings.epochs} epochs")
     floats = training.trained(features, found.labels, len(found.classes), settings, tell)
+    whole = training.quantised(floats, features, found.classes, {})
     record: dict[str, Any] = {
         "program": "rig network train",
         "data": found.record,
@@ -39,13 +41,12 @@ def train(
         "batch": training.batch_of(len(features)),
         "tuning": _CHOSEN if (settings.epochs, settings.seed) == (EPOCHS, 0) else "epochs or seed were given",
         "versions": {"numpy": importlib.metadata.version("numpy")},
+        "accuracy_on_training_data": {
+            "float": round(training.accuracy(floats.scores(features), found.labels), 4),
+            "int8": round(training.accuracy(whole.scores(features), found.labels), 4),
+        },
     }
-    whole = training.quantised(floats, features, found.classes, record)
-    record["accuracy_on_training_data"] = {
-        "float": round(training.accuracy(floats.scores(features), found.labels), 4),
-        "int8": round(training.accuracy(whole.scores(features), found.labels), 4),
-    }
-    return floats, training.quantised(floats, features, found.classes, record)
+    return floats, replace(whole, training=json.loads(json.dumps(record)))
 
 
 def write(path: Path, network: Quantised) -> None:

@@ -7,7 +7,6 @@ from one seed. With ``OPENBLAS_NUM_THREADS=1`` the same data give the same file 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.devices.arduino.quantised import KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
+from drivers.devices.arduino.quantised import AT_ONCE, KERNEL, MOST, ZERO_CODE, Convolution, Quantised, patches, pooled
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
@@ -28,7 +27,6 @@ DROPPED = 0.5
 VARIANCE_LEAST = 1e-5
 KEPT_OF_MOMENTS = 0.9
 """Of the running mean and variance, at each step."""
-_AT_ONCE = 64
 _GREATEST_BIAS = 2.0**30
 
 
@@ -73,8 +71,8 @@ class FloatNetwork:
     def scores(self, features: NDArray[np.int8]) -> NDArray[np.float64]:
         """The scores of features (samples, frames, filters), shape (samples, classes)."""
         found = []
-        for at in range(0, len(features), _AT_ONCE):
-            flat = self.pooled_twice(features[at : at + _AT_ONCE])[1].reshape(-1, self.dense_weights.shape[1])
+        for at in range(0, len(features), AT_ONCE):
+            flat = self.pooled_twice(features[at : at + AT_ONCE])[1].reshape(-1, self.dense_weights.shape[1])
             found.append(flat @ self.dense_weights.T + self.dense_bias)
         return np.concatenate(found)
 
@@ -134,15 +132,15 @@ def quantised(
     The dense layer has one scale, so that its scores can be compared.
     """
     tops = np.zeros(2)
-    for at in range(0, len(features), _AT_ONCE):
-        tops = np.maximum(tops, [part.max() for part in network.pooled_twice(features[at : at + _AT_ONCE])])
+    for at in range(0, len(features), AT_ONCE):
+        tops = np.maximum(tops, [part.max() for part in network.pooled_twice(features[at : at + AT_ONCE])])
     scales = np.maximum(tops, 1e-6) / MOST
     first = _rounded(network.first, 1 / 256, ZERO_CODE, scales[0])
     second = _rounded(network.second, scales[0], 0, scales[1])
     step = np.abs(network.dense_weights).max() / MOST
     dense = np.rint(network.dense_weights / step).astype(np.int8)
     bias = np.rint(network.dense_bias / (step * scales[1])).astype(np.int32)
-    return Quantised(classes, first, second, dense, bias, json.loads(json.dumps(record)))
+    return Quantised(classes, first, second, dense, bias, record)
 
 
 def _rounded(layer: Layer, unit_in: float, zero: int, unit_out: float) -> Convolution:
