@@ -9,6 +9,7 @@
 #include "build_info.h"
 #include "mfe.h"
 #include "network.h"
+#include "words.h"
 
 #define SAMPLE_BYTES (2 * MFE_SLICE)
 #define INFER_WARMUPS 10 /* of `infer N`, as in the reference firmware */
@@ -28,112 +29,45 @@ static int8_t features[MFE_FEATURES];
 static int32_t scores[NETWORK_CLASSES];
 static enum runs runs = BOTH;
 
-/* ---- words ---- */
-
-static void text(const char *words) {
-    while (*words) board_send(*words++);
-}
-
-static void number(int64_t value) {
-    char digits[21];
-    size_t count = 0;
-    if (value < 0) board_send('-');
-    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    do digits[count++] = (char)('0' + rest % 10);
-    while (rest /= 10);
-    while (count) board_send(digits[--count]);
-}
-
-static void line(const char *words) {
-    text(words);
-    text("\r\n");
-}
-
-static void fact(const char *key, const char *value) {
-    text("m-");
-    text(key);
-    text("-[");
-    text(value);
-    line("]");
-}
-
-static void count_fact(const char *key, int64_t value) {
-    text("m-");
-    text(key);
-    text("-[");
-    number(value);
-    line("]");
-}
-
-static void fail(const char *why) {
-    text("e-[");
-    text(why);
-    line("]");
-}
-
-static void lap(uint32_t time_us) {
-    text("m-lap-us-");
-    number(time_us);
-    line("");
-}
-
-/* The decimal number at *at, or -1 where there is none, or one above `most`. Moves *at behind it. */
-static int64_t read_number(const char **at, uint32_t most) {
-    int64_t value = 0;
-    if (**at < '0' || **at > '9') return -1;
-    for (; **at >= '0' && **at <= '9'; ++*at)
-        if ((value = 10 * value + (**at - '0')) > most) return -1;
-    return value;
-}
-
-static int nibble(char digit) {
-    if (digit >= '0' && digit <= '9') return digit - '0';
-    if (digit >= 'a' && digit <= 'f') return digit - 'a' + 10;
-    if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
-    return -1;
-}
-
-/* ---- commands ---- */
-
 static void about(const char *rest) {
     (void)rest;
-    fact("about-firmware", FIRMWARE_NAME);
-    fact("about-version", FIRMWARE_VERSION);
-    fact("about-board", board_name);
-    fact("about-source", BUILD_SOURCE_SHA256);
-    fact("about-network", BUILD_NETWORK_SHA256);
-    fact("about-flags", BUILD_FLAGS);
-    count_fact("about-memory", SAMPLE_BYTES);
-    count_fact("about-classes", NETWORK_CLASSES);
-    count_fact("about-slice", MFE_SLICE);
-    count_fact("about-rate", MFE_RATE_HZ);
-    count_fact("about-command", COMMAND_MOST);
+    say_fact("about-firmware", FIRMWARE_NAME);
+    say_fact("about-version", FIRMWARE_VERSION);
+    say_fact("about-board", board_name);
+    say_fact("about-source", BUILD_SOURCE_SHA256);
+    say_fact("about-network", BUILD_NETWORK_SHA256);
+    say_fact("about-flags", BUILD_FLAGS);
+    say_count("about-memory", SAMPLE_BYTES);
+    say_count("about-classes", NETWORK_CLASSES);
+    say_count("about-slice", MFE_SLICE);
+    say_count("about-rate", MFE_RATE_HZ);
+    say_count("about-command", COMMAND_MOST);
 }
 
 static void name(const char *rest) {
     (void)rest;
-    fact("name-dut", board_maker);
+    say_fact("name-dut", board_maker);
 }
 
 static void profile(const char *rest) {
     (void)rest;
-    fact("profile", "ULPMark for tinyML Firmware V0.0.1");
-    fact("model", "asc");
+    say_fact("profile", "ULPMark for tinyML Firmware V0.0.1");
+    say_fact("model", "asc");
 }
 
 static void timestamp(const char *rest) {
     (void)rest;
-    lap(board_time_us());
+    say_lap(board_time_us());
 }
 
 static void results(const char *rest) {
     (void)rest;
-    text("m-results-[");
+    say("m-results-[");
     for (size_t k = 0; k < NETWORK_CLASSES; ++k) {
         if (k) board_send(',');
-        number(scores[k]);
+        say_number(scores[k]);
     }
-    line("]");
+    say_line("]");
 }
 
 static void forget(void) {
@@ -146,23 +80,23 @@ static void load(const char *rest) {
     const char *at = rest;
     int64_t size = read_number(&at, UINT32_MAX);
     if (size != SAMPLE_BYTES || *at) {
-        text("e-[a sample has ");
-        number(SAMPLE_BYTES);
-        line(" bytes: db load takes this number]");
+        say("e-[a sample has ");
+        say_number(SAMPLE_BYTES);
+        say_line(" bytes: db load takes this number]");
         return;
     }
     forget();
     expected = SAMPLE_BYTES;
-    text("m-[Expecting ");
-    number(expected);
-    line(" bytes]");
+    say("m-[Expecting ");
+    say_number(expected);
+    say_line(" bytes]");
 }
 
 static void data(const char *rest) {
     for (; *rest; rest += 2) {
-        int high = nibble(rest[0]), low = high < 0 ? -1 : nibble(rest[1]);
+        int high = read_nibble(rest[0]), low = high < 0 ? -1 : read_nibble(rest[1]);
         if (low < 0 || loaded == expected) {
-            fail(low < 0 ? "not hexadecimal: load the sample again" : "more bytes than db load announced");
+            say_error(low < 0 ? "not hexadecimal: load the sample again" : "more bytes than db load announced");
             forget();
             return;
         }
@@ -176,7 +110,7 @@ static void data(const char *rest) {
     if (expected && loaded == expected) {
         expected = loaded = 0;
         has_sample = true;
-        line("m-load-done");
+        say_line("m-load-done");
     }
 }
 
@@ -191,10 +125,10 @@ static void phase(const char *rest) {
     for (size_t k = 0; k < sizeof RUNS / sizeof *RUNS; ++k)
         if (strcmp(rest, RUNS[k]) == 0) {
             runs = (enum runs)k;
-            fact("phase", RUNS[k]);
+            say_fact("phase", RUNS[k]);
             return;
         }
-    fail("a phase is both, preprocessing or inference");
+    say_error("a phase is both, preprocessing or inference");
 }
 
 static void run_once(void) {
@@ -218,39 +152,39 @@ static void infer(const char *rest) {
         ++at;
         warmups = read_number(&at, UINT32_MAX);
     }
-    if (times < 1 || warmups < 0 || *at) return fail("infer takes a count from 1 on, and a count of warm-ups");
-    if (runs != ONLY_INFERENCE && !has_sample) return fail("no sample: load one first");
-    if (runs == ONLY_INFERENCE && !has_features) return fail("no features: run phase preprocessing first");
+    if (times < 1 || warmups < 0 || *at) return say_error("infer takes a count from 1 on, and a count of warm-ups");
+    if (runs != ONLY_INFERENCE && !has_sample) return say_error("no sample: load one first");
+    if (runs == ONLY_INFERENCE && !has_features) return say_error("no features: run phase preprocessing first");
     memset(scores, 0, sizeof scores);
-    text("m-warmup-start-");
-    number(warmups);
-    line("");
+    say("m-warmup-start-");
+    say_number(warmups);
+    say_line("");
     for (int64_t k = 0; k < warmups; ++k) run_once();
-    line("m-warmup-done");
-    text("m-infer-start-");
-    number(times);
-    line("");
+    say_line("m-warmup-done");
+    say("m-infer-start-");
+    say_number(times);
+    say_line("");
     board_drain();
     uint32_t on_us = board_time_us();
     for (int64_t k = 0; k < times; ++k) run_once();
     uint32_t off_us = board_time_us();
     has_features = true;
-    lap(on_us);
-    lap(off_us);
-    line("m-infer-done");
+    say_lap(on_us);
+    say_lap(off_us);
+    say_line("m-infer-done");
     results("");
 }
 
-static void say_features(const char *rest) {
+static void give_features(const char *rest) {
     (void)rest;
-    if (!has_features) return fail("no features: run phase preprocessing first");
-    text("m-features-[");
+    if (!has_features) return say_error("no features: run phase preprocessing first");
+    say("m-features-[");
     for (size_t k = 0; k < MFE_FEATURES; ++k) {
         uint8_t byte = (uint8_t)features[k];
         board_send("0123456789abcdef"[byte >> 4]);
         board_send("0123456789abcdef"[byte & 15]);
     }
-    line("]");
+    say_line("]");
 }
 
 static const struct {
@@ -258,7 +192,7 @@ static const struct {
     void (*run)(const char *rest);
 } COMMANDS[] = {
     {"about", about}, {"name", name},   {"profile", profile}, {"timestamp", timestamp},    {"results", results},
-    {"db", db},       {"phase", phase}, {"infer", infer},     {"features", say_features},
+    {"db", db},       {"phase", phase}, {"infer", infer},     {"features", give_features},
 };
 
 static void answer(void) {
@@ -267,13 +201,13 @@ static void answer(void) {
     for (size_t k = 0; k < sizeof COMMANDS / sizeof *COMMANDS; ++k)
         if (strlen(COMMANDS[k].name) == size && strncmp(command, COMMANDS[k].name, size) == 0)
             return COMMANDS[k].run(rest ? rest + 1 : "");
-    fail("no such command");
+    say_error("no such command");
 }
 
 void protocol_start(void) {
-    line("m-timestamp-mode-performance");
-    line("m-init-done");
-    line("m-ready");
+    say_line("m-timestamp-mode-performance");
+    say_line("m-init-done");
+    say_line("m-ready");
 }
 
 void protocol_take(char character) {
@@ -287,10 +221,10 @@ void protocol_take(char character) {
     }
     command[length] = 0;
     if (too_long)
-        fail("the command is longer than `about` allows");
+        say_error("the command is longer than `about` allows");
     else
         answer();
     length = 0;
     too_long = false;
-    line("m-ready");
+    say_line("m-ready");
 }
