@@ -7,9 +7,9 @@
 void say(const char *words);
 void say_number(int64_t value);
 void say_line(const char *words);
-void say_fact(const char *key, const char *value);        /* m-KEY-[VALUE] */
+void say_fact(const char *key, const char *value); /* m-KEY-[VALUE] */
 void say_count(const char *key, int64_t value);
-void say_error(const char *why);                           /* e-[WHY] */
+void say_error(const char *why); /* e-[WHY] */
 void say_lap(uint32_t time_us);
 
 /* The decimal number at *at, or -1 where there is none, or one above `most`. Moves *at behind it. */

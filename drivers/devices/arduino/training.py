@@ -120,8 +120,10 @@ def trained(
                 weights[name] = (weights[name] - rate * (mean[name] / (1 - 0.9**count)) / spread).astype(np.float32)
         if epoch * 10 // settings.epochs > (epoch - 1) * 10 // settings.epochs:
             say(f"epoch {epoch} of {settings.epochs}: mean loss {np.mean(losses):.3f}")
-    layers = [Layer(weights[f"w{k}"], weights[f"gain{k}"], weights[f"offset{k}"], *moments[k]) for k in (0, 1)]
-    return FloatNetwork(*layers, weights["dense"], weights["bias"])
+    first, second = (
+        Layer(weights[f"w{k}"], weights[f"gain{k}"], weights[f"offset{k}"], *moments[k]) for k in range(len(CHANNELS))
+    )
+    return FloatNetwork(first, second, weights["dense"], weights["bias"])
 
 
 def quantised(
