@@ -15,9 +15,14 @@ from rig.errors import DataError, SetupError
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
 from tests.support.firmware import Talk, in_qemu, lacking, on_this_machine, sketch_program
 
-needs_host = pytest.mark.skipif(bool(lacking("gcc", "g++")), reason=f"{lacking('gcc', 'g++')} is not installed")
-ARM = (toolchain.COMPILER, toolchain.QEMU)
-needs_arm = pytest.mark.skipif(bool(lacking(*ARM)), reason=f"{lacking(*ARM)} is not installed")
+
+def needs(*programs: str) -> pytest.MarkDecorator:
+    """Skip where a program is not installed, and say which."""
+    name = lacking(*programs)
+    return pytest.mark.skipif(name is not None, reason=f"{name} is not installed: the firmware was NOT run")
+
+
+needs_host, needs_arm = needs("gcc", "g++"), needs(toolchain.COMPILER, toolchain.QEMU)
 
 
 def scene(seed: int) -> NDArray[np.int16]:
