@@ -33,7 +33,7 @@ def worst_code_error(audio: NDArray[np.int16]) -> float:
 
 @pytest.mark.parametrize("label", CLASSES)
 def test_a_scene_has_the_energies_of_the_definition_to_half_a_code(label: str) -> None:
-    assert worst_code_error(mfe.pcm16(synthesize(label, 1000))) < 0.505
+    assert worst_code_error(mfe.pcm16(synthesize(label, 1000))) < 0.51
 
 
 @given(st.integers(1, 32767), st.floats(30, 7900), st.floats(0, 6.3))
@@ -41,13 +41,13 @@ def test_a_scene_has_the_energies_of_the_definition_to_half_a_code(label: str) -
 def test_so_has_a_tone_of_any_level_in_noise(level: int, hertz: float, phase: float) -> None:
     noise = np.random.default_rng(level).uniform(-0.5, 0.5, RATE_HZ)
     audio = np.clip(np.rint(level * np.sin(2 * np.pi * hertz * TIME_S + phase) + noise), -32768, 32767)
-    assert worst_code_error(audio.astype(np.int16)) < 0.505
+    assert worst_code_error(audio.astype(np.int16)) < 0.51
 
 
 @pytest.mark.parametrize("bin_", [0, 1, 64, 127, 128])
 def test_the_loudest_audio_of_all_overflows_nothing(bin_: int) -> None:
     loudest = np.where(np.cos(2 * np.pi * bin_ * np.arange(RATE_HZ) / 256 + 0.01) >= 0, 32767, -32768)
-    assert worst_code_error(loudest.astype(np.int16)) < 0.505
+    assert worst_code_error(loudest.astype(np.int16)) < 0.51
 
 
 def test_silence_is_the_noise_floor() -> None:

@@ -119,7 +119,7 @@ def test_a_missing_header_is_refused(tmp_path: Path) -> None:
 def test_the_shipped_network_says_what_it_was_trained_on() -> None:
     shipped = read_network(DEFAULT_NETWORK)
     assert DEFAULT_NETWORK.stat().st_size < 100_000
-    assert (shipped.network.training["data"]["split"], shipped.network.training["data"]["seeds"]) == ("train", [0, 499])
+    assert (shipped.network.training["data"]["split"], shipped.network.training["data"]["seeds"]) == ("train", [0, 500])
     assert shipped.network.classes == ("airport", "street_traffic", "bus", "park")
 
 
