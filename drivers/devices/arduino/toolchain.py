@@ -80,8 +80,8 @@ def build(out: Path, network: Path | None = None) -> Firmware:
         (out / name).write_text(text)
     elf = out / "firmware.elf"
     sources = [str(path) for place in (FOLDER / "core", folder) for path in sorted(place.glob("*.c"))]
-    script = f"-Wl,-T,{folder / 'link.ld'}"
-    _ran([compiler, *FLAGS, f"-I{FOLDER / 'core'}", f"-I{out}", *sources, *LINK_FLAGS, script, "-o", str(elf)])
+    script = ["-T", str(folder / "link.ld")]
+    _ran([compiler, *FLAGS, f"-I{FOLDER / 'core'}", f"-I{out}", *sources, *LINK_FLAGS, *script, "-o", str(elf)])
     sizes = _ran([compiler.removesuffix("gcc") + "size", str(elf)]).splitlines()[1].split()
     return Firmware(elf, BOARD, made.source_sha256, made.network_sha256, flags, *(int(n) for n in sizes[:3]))
 

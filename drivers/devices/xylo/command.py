@@ -1,4 +1,4 @@
-"""Train a network for a Xylo, or write the deployed one as a NIR graph."""
+"""Train a network for a Xylo or the Arduino, or write the one deployed on a Xylo as a NIR graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rig.terminal import say, say_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``rig network export [FILE] --out FILE.nir`` and ``rig network train WORKLOAD --out FILE.json``."""
+    """Declare ``rig network export [FILE] --out FILE.nir`` and ``rig network train WORKLOAD --out FILE``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     train_command.add_arguments(actions.add_parser("train", help="from labelled audio to a network file"))
     export = actions.add_parser("export", help="write the deployed network, with its integers, as a NIR graph")

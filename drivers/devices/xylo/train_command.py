@@ -6,11 +6,11 @@ import argparse
 import importlib.metadata
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,18 +38,30 @@ from rig.terminal import say, say_json
 from rig.types import Sample
 
 _HIDDEN, _EPOCHS = "63,63,63", 60
-_SUFFIXES = {"xylo": ".json", "arduino": ".h"}
 _SAME_DATA = ("data", "fold", "audio_hz")
 """Options of the training with which the network is measured, too."""
-_MEASURED = {"xylo": ("xylo --simulate", "xylo-float --meter none"), "arduino": ("arduino --simulate",)}
-_AND = {"xylo": ", and the network before it was rounded,", "arduino": ""}
 _CHOSEN = "every setting as shipped, chosen on synthetic scenes"
+
+
+N = TypeVar("N")
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What a network is trained for: the suffix of its file, how it is trained and written, and what then runs it.
+
+    ``trained`` gives the digest of the file and the record of the training.
+    """
+
+    suffix: str
+    trained: Callable[[argparse.Namespace, list[str]], tuple[str, Mapping[str, Any]]]
+    measured_as: tuple[str, ...]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``rig network train WORKLOAD --out FILE``."""
     parser.add_argument("workload", metavar="WORKLOAD", help="a workload of labelled audio with a train split: asc")
-    parser.add_argument("--device", choices=tuple(_SUFFIXES), default="xylo", help="what it is for (default: xylo)")
+    parser.add_argument("--device", choices=tuple(_targets()), default="xylo", help="what it is for (default: xylo)")
     parser.add_argument("--data", metavar="DIR", help="its folder; short for --option data=DIR")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the workload")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".json for a xylo, .h for the arduino")
@@ -62,13 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, fit to the chip and write. Raises ``UsageError``, ``DataError`` and ``StoreError`` for what cannot be."""
-    suffix = _SUFFIXES[args.device]
-    if args.out.suffix.lower() != suffix:
-        raise UsageError(f"{args.out} does not end in {suffix}", field="out", value=str(args.out), remedy="Name it so")
+    target = _targets()[args.device]
+    if args.out.suffix.lower() != target.suffix:
+        what = f"{args.out} does not end in {target.suffix}"
+        raise UsageError(what, field="out", value=str(args.out), remedy="Name it so")
     if not args.out.parent.is_dir():
         raise _unwritable(args.out, "its folder does not exist")
     given = [*([f"data={args.data}"] if args.data else []), *args.option]
-    digest, record = (_xylo if args.device == "xylo" else _arduino)(args, given)
+    digest, record = target.trained(args, given)
     if args.json:
         say_json(json.dumps({"file": str(args.out), "sha256": digest, "training": record}))
         return 0
@@ -76,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
     if "listing_sha256" in record["data"] and "fold" not in record["data"]:
         kept = ["data=ANOTHER_FOLDER"]  # the network has heard all of its own
     options = " ".join(f"--option {text}" for text in (*kept, f"network={args.out}"))
-    say(f"wrote {args.out} ({digest[:12]}). Measure it{_AND[args.device]} on other samples:")
-    for device in _MEASURED[args.device]:
+    say(f"wrote {args.out} ({digest[:12]}). Measure it on other samples:")
+    for device in target.measured_as:
         say(f"  rig measure --workload {args.workload} --device {device} {options}")
     return 0
 
@@ -86,10 +99,7 @@ def _xylo(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[str,
     epochs = _EPOCHS if args.epochs is None else args.epochs
     hidden = args.hidden or _HIDDEN
     network = train(args.workload, given, hidden=hidden, epochs=epochs, seed=args.seed, tell=partial(say, error=True))
-    try:
-        write_network(args.out, network)
-    except OSError as error:
-        raise _unwritable(args.out, str(error)) from error
+    _saved(args.out, write_network, network)
     return load_network(args.out).digest_sha256, network.training
 
 
@@ -100,11 +110,22 @@ def _arduino(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[s
     within(0, 2**32 - 1, seed=settings.seed)
     within(1, 10**6, epochs=settings.epochs)
     _, network = arduino.train(train_split(args.workload, given), settings, partial(say, error=True))
-    try:
-        arduino.write(args.out, network)
-    except OSError as error:
-        raise _unwritable(args.out, str(error)) from error
+    _saved(args.out, arduino.write, network)
     return quantised.read_network(args.out).sha256, network.training
+
+
+def _targets() -> dict[str, _Target]:
+    return {
+        "xylo": _Target(".json", _xylo, ("xylo --simulate", "xylo-float --meter none")),
+        "arduino": _Target(".h", _arduino, ("arduino --simulate",)),
+    }
+
+
+def _saved(path: Path, write: Callable[[Path, N], None], network: N) -> None:
+    try:
+        write(path, network)
+    except OSError as error:
+        raise _unwritable(path, str(error)) from error
 
 
 def _unwritable(path: Path, why: str) -> StoreError:
