@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: measure test test-young check format docs truth clean
+.PHONY: measure test test-young check format docs truth firmware clean
 
 measure: $(STAMP)
 	$(BIN)/rig measure --device xylo --scenario single-stream --simulate
@@ -41,6 +41,11 @@ docs: $(STAMP)
 
 truth: $(STAMP)
 	$(BIN)/python -m benchmarks.truth --plants 1000 --seed 1
+
+firmware: $(STAMP)
+	@if command -v arm-none-eabi-gcc >/dev/null && command -v qemu-system-arm >/dev/null; then \
+		$(BIN)/python -m benchmarks.firmware --samples 200; \
+	else echo "Skipped: no arm-none-eabi-gcc or qemu-system-arm here, so the firmware was NOT run"; fi
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
