@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from drivers.devices.arduino import mfe, training
 from drivers.devices.arduino.quantised import Quantised, header
 from drivers.devices.training_data import labelled
+from rig.errors import DataError
 from rig.types import Sample, Workload
 
 EPOCHS = 30
@@ -26,9 +27,12 @@ def train(
 ) -> tuple[training.FloatNetwork, Quantised]:
     """Train on the samples of a workload; gives the network before and after rounding, with the record of its training.
 
-    Raises ``DataError`` for samples that are no slices, or that lack labels.
+    Raises ``DataError`` for samples that are no slices, that lack labels, or that have one label only.
     """
     found = labelled(data, _features)
+    if len(found.classes) < 2:
+        what = "the data have one class, and a network tells two or more apart"
+        raise DataError(what, field="classes", value=1, remedy="Use data with more classes")
     features = np.stack(found.inputs)
     tell(f"training on {len(features)} samples of {len(found.classes)} classes, {settings.epochs} epochs")
     floats = training.trained(features, found.labels, len(found.classes), settings, tell)

@@ -142,6 +142,14 @@ def test_one_seed_gives_one_file_and_another_another(tmp_path: Path) -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_a_single_class_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    soundfile = pytest.importorskip("soundfile")
+    soundfile.write(tmp_path / "a.wav", np.random.default_rng(0).uniform(-0.3, 0.3, 16000), 16000)
+    (tmp_path / "labels.csv").write_text("filename,label\na.wav,a\n")
+    assert main(("network", "train", "asc", *QUICK[:4], "--data", str(tmp_path), "--out", str(tmp_path / "a.h"))) == 6
+    assert "one class" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "text"),
     [
