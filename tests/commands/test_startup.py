@@ -68,6 +68,14 @@ def test_a_name_is_described_without_its_vendors_stack() -> None:
     assert not modules & VENDORS
 
 
+def test_the_simulated_bench_is_opened_without_the_heavy_parts_of_scipy() -> None:
+    """Each worker of a sweep opens it anew."""
+    said, modules = ran("list", "mock")
+
+    assert "inference_s" in said
+    assert not modules & {"scipy.signal", "scipy.stats"}
+
+
 def test_a_report_imports_nothing_heavy_that_it_does_not_use(tmp_path: Path) -> None:
     write(plain_lab(1, "plain"), tmp_path / "run")
 

@@ -20,6 +20,8 @@ from rig.session.report import report
 from rig.session.setup import Request
 from tests.session.test_session_forgery import result_of
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 OPTIONS = ("samples=12", "idle_s=2.0")
 
 

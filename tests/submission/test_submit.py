@@ -25,6 +25,8 @@ from rig.submission.about import FIELDS, read_about
 from rig.submission.folder import Submitted
 from tests.support.submissions import WHOLE, session, submitted
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -46,6 +46,7 @@ def solved(device: Device, budget: Budget | None) -> Reply:
     return reply
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("opener", SOLVERS)
 def test_it_does_what_the_rig_asks_of_a_device(opener: Callable[..., Device]) -> None:
     samples = [Sample(f"n{n}", random_graph(n, 0.2, n).to_payload()) for n in (60, 9, 2, 1)]
