@@ -8,14 +8,14 @@ STAMP := $(VENV)/.installed
 measure: $(STAMP)
 	$(BIN)/rig measure --device xylo --scenario single-stream --simulate
 
-# Real-time tests run after the others, one to a core, and no other file is read for them.
+# Real-time tests run alone, after the others, and no other file is read for them.
 REAL_TIME = $(shell grep -rlw pytest.mark.real_time --include='test_*.py' tests)
 
 test: export OPENBLAS_NUM_THREADS = 1  # a test has one of the two cores
 test: export PYTHONDONTWRITEBYTECODE =  # what one process has compiled, the others read
 test: $(STAMP)
 	$(BIN)/python -m pytest -m "not real_time"
-	$(BIN)/python -m pytest -m real_time $(REAL_TIME)
+	$(BIN)/python -m pytest -n 0 -m real_time $(REAL_TIME)
 
 # A few real-time tests on one core, and on a host clock that reads a minute, as after booting.
 ALONE := $(BIN)/python -m pytest -n 0 -m real_time
