@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 SLACK_TICKS = 20_000
 """How far a reading may lie from where the host expects it, beside what the rate allows."""
 RATE_SLACK = 0.01
+
+
+class Unwraps(Protocol):
+    """What makes ticks of the readings of a counter that wraps."""
+
+    def unwrap(self, raw: int, before_ns: int, after_ns: int) -> int: ...
 
 
 class BoardClock:

@@ -14,13 +14,16 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Protocol
 
 from drivers.cleanup import released_on_error
+from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.greeting import introduced
-from drivers.devices.mlperf_tiny.model import Model, model_of
-from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Talk
+from drivers.devices.mlperf_tiny.model import model_of
+from drivers.devices.mlperf_tiny.protocol import COMMAND_MOST, Board, Inferred, Talk
 from drivers.links.serial_line import DEVICE, open_line
 from rig.bench.options import limits, one_of, positive
 from rig.errors import DeviceError, refused
@@ -32,6 +35,32 @@ PHASE = "inference"
 TICK_HZ = 1e6
 BAUDS = {"performance": 115200, "energy": 9600}
 CHUNK_MOST = (COMMAND_MOST - len("db %")) // 2
+
+
+class Coding(Protocol):
+    """How a sample becomes the bytes that are loaded, and scores an answer."""
+
+    def encoded(self, sample: Sample) -> bytes: ...
+    def answer(self, scores: tuple[float, ...]) -> dict[str, Any]: ...
+
+
+class Between(Protocol):
+    """What is said to the board once a sample is loaded, and before it runs a phase."""
+
+    def loaded(self) -> Talk[None]: ...
+    def before(self, phase: str) -> Talk[None]: ...
+
+
+class Nothing:
+    """A board of the reference has one phase, and needs to be told nothing."""
+
+    def loaded(self) -> Talk[None]:
+        """Say nothing."""
+        yield from ()
+
+    def before(self, phase: str) -> Talk[None]:
+        """Say nothing."""
+        yield from ()
 
 
 @dataclass(frozen=True)
@@ -62,10 +91,16 @@ class _Query:
 
 
 class TinyDevice:
-    """The Device protocol over a board: ``stage`` waits, ``submit`` only writes a command, ``poll`` reads answers."""
+    """The Device protocol over a board: ``stage`` waits, ``submit`` only writes a command, ``poll`` reads answers.
 
-    def __init__(self, board: Board, info: DeviceInfo, model: Model, plan: QueryPlan) -> None:
+    A board of several phases runs them one after another, and gives one span for each.
+    """
+
+    def __init__(
+        self, board: Board, info: DeviceInfo, model: Coding, plan: QueryPlan, between: Between | None = None
+    ) -> None:
         self._board, self._info, self._model, self._plan = board, info, model, plan
+        self._between = between or Nothing()
         self._loaded: bytes | None = None
         self._queries: deque[_Query] = deque()
         self._running = False
@@ -86,14 +121,16 @@ class TinyDevice:
 
     def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
         """Begin ``times`` inferences between two time stamps. Raises ``UsageError`` for another phase."""
-        if phase not in (None, PHASE):
-            raise refused("phase", phase, f"Use its only phase, {PHASE}", f"the board has no phase {phase!r}")
+        phases = self._info.phases if phase is None else (phase,)
+        if not set(phases) <= set(self._info.phases):
+            remedy = f"Use {' or '.join(self._info.phases)}"
+            raise refused("phase", phase, remedy, f"the board has no phase {phase!r}")
         data = [self._model.encoded(sample) for sample in samples]
         for sample, own in zip(samples, data, strict=True):
             count = times * self._plan.iterations
             loading_s = 0.0 if own == self._loaded else self._board.line.wire_s(4 * len(own))
-            allowed_s = self._plan.timeout_s * (count + self._plan.warmups) + loading_s
-            self._queries.append(_Query(sample, self._conversation(sample, own, count), allowed_s))
+            allowed_s = self._plan.timeout_s * (count + self._plan.warmups) * len(phases) + loading_s
+            self._queries.append(_Query(sample, self._conversation(sample, own, count, phases), allowed_s))
         self._begin()
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
@@ -147,24 +184,33 @@ class TinyDevice:
                 return (end.value,)
         return ()
 
-    def _conversation(self, sample: Sample, data: bytes, times: int) -> Talk[Reply]:
+    def _conversation(self, sample: Sample, data: bytes, times: int, phases: Sequence[str]) -> Talk[Reply]:
         yield from self._load(data)
-        found = yield from self._board.infer(times, self._plan.warmups)
+        spans = []
+        for phase in phases:
+            yield from self._between.before(phase)
+            found = yield from self._board.infer(times, self._plan.warmups)
+            spans.append(self._span(phase, found, times))
+        prepares = self._info.preprocessing.phases if self._info.preprocessing else ()
+        output = {"label": None} if set(phases) <= set(prepares) else self._model.answer(found.scores)
+        return Reply(sample.id, output, tuple(spans))
+
+    def _span(self, phase: str, found: Inferred, times: int) -> Span:
         if self._plan.on_pin:
-            return Reply(sample.id, self._model.answer(found.scores), (Span(PHASE, UNSTAMPED, UNSTAMPED, times),))
+            return Span(phase, UNSTAMPED, UNSTAMPED, times)
         late = round(found.printed_s * TICK_HZ) if self._plan.prints_first else 0
         if found.on_tick + late > found.off_tick:
             raise self._board.failed(
                 f"inferred for {found.off_tick - found.on_tick} us, less than the printing of its first time stamp",
                 "Give prints_first=false, or more iterations",
             )
-        span = Span(PHASE, found.on_tick + late, found.off_tick, times)
-        return Reply(sample.id, self._model.answer(found.scores), (span,))
+        return Span(phase, found.on_tick + late, found.off_tick, times)
 
     def _load(self, data: bytes) -> Talk[None]:
         if data != self._loaded:
             self._loaded = None
             yield from self._board.load(data, self._plan.chunk)
+            yield from self._between.loaded()
             self._loaded = data
 
 
@@ -215,10 +261,10 @@ def open_device(
     positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)
     limits(iterations=(iterations, 1, 10**9), warmups=(warmups, 0, 10**9))
     limits(chunk_bytes=(chunk_bytes, 1, CHUNK_MOST), timer_bits=(timer_bits, 16, 64))
-    digest = {} if firmware is None else {"firmware": _digest(firmware)}
+    digest = {} if firmware is None else {"firmware": digest_of(firmware)}
     line = open_line(port, baud, DEVICE, dtr=dtr)
     with released_on_error(line.close):
-        board, said = introduced(line, timer_bits, boot_s, timeout_s, on_pin)
+        board, said = introduced(line, partial(BoardClock, timer_bits), boot_s, timeout_s, on_pin)
         maker = said.get("name", "")
         info = DeviceInfo(
             name=name,
@@ -254,7 +300,8 @@ def _begins(on_pin: bool, prints_first: bool) -> str:
     return "when the first time stamp is on the wire" if prints_first else "at the first time stamp"
 
 
-def _digest(path: str) -> str:
+def digest_of(path: str) -> str:
+    """SHA-256 of a file that was flashed. Raises ``UsageError`` for one that cannot be read."""
     try:
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
-from drivers.devices.mlperf_tiny.clock import BoardClock
+from drivers.devices.mlperf_tiny.clock import Unwraps
 from drivers.devices.mlperf_tiny.protocol import Board
 from drivers.links.serial_line import SerialLine
 from rig.errors import RigError, SetupError
@@ -14,17 +15,17 @@ QUIET_S = 0.05
 
 
 def introduced(
-    line: SerialLine, bits: int, boot_s: float, answer_s: float, on_pin: bool = False
+    line: SerialLine, clock: Callable[[], Unwraps], boot_s: float, answer_s: float, on_pin: bool = False
 ) -> tuple[Board, dict[str, str]]:
     """The board on a line, and what it states of itself.
 
-    Raises ``SetupError`` when no board names itself within ``boot_s``, and when it stamps in another way than
-    ``on_pin`` states.
+    ``clock`` makes what unwraps its counter. Raises ``SetupError`` when no board names itself within ``boot_s``, and
+    when it stamps in another way than ``on_pin`` states.
     """
     until_s = time.monotonic() + boot_s
     last = "it said nothing"
     while (left_s := until_s - time.monotonic()) > 0:
-        board = Board(line, BoardClock(bits), answer_s, on_pin)
+        board = Board(line, clock(), answer_s, on_pin)
         allowed_s = min(HELLO_S, left_s)
         try:
             line.quiet(QUIET_S)

@@ -5,7 +5,6 @@ In: rasters of events. Out: output spikes, spans and what the network did. The c
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from drivers.devices.xylo import power as xylo_power
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.complexity import Inspection, inspection_of
 from drivers.devices.xylo.network import Network
+from drivers.links.virtual_time import VirtualTime
 from rig.network.description import Activity
 from rig.types import Plant, Span
 
@@ -104,13 +104,12 @@ class SimulatedChip:
     """The ``Backend`` on a simulated bench, in its virtual time. The front end is live, or replays each sample."""
 
     def __init__(self, backend: SimBackend, plant: Plant, live: bool) -> None:
-        self._backend, self._plant = backend, plant
-        self._open_ns = self._busy_until_ns = plant.clock.now_ns()
-        self._pending: deque[tuple[int, Done]] = deque()
+        self._backend, self._time = backend, VirtualTime[Done](plant, TICK_NS)
         if live:
             plant.install(xylo_power.LIVE_IDLE_W, xylo_power.LIVE_PHASE_W)
         else:
             plant.install(xylo_power.IDLE_W, xylo_power.PHASE_W)
+        self.finished, self.timer, self.close = self._time.finished, self._time.timer, self._time.clear
 
     def begin(self, job: Job) -> None:
         """Occupy the bench from now, or from when the chip is free."""
@@ -121,37 +120,8 @@ class SimulatedChip:
             result = self._backend.infer(job.raster)
             activity, lasting_s["inference"] = result.activity, result.seconds
             spikes = result.output.sum(axis=0).tolist()
-        spans = tuple(self._occupy(name, lasting_s[name] * job.times, job.times) for name in job.phases)
-        self._pending.append((self._busy_until_ns, Done(job.sample_id, spikes, spans, activity)))
-
-    def finished(self, timeout_s: float) -> Sequence[Done]:
-        """Sleep until the oldest job ends, or for ``timeout_s``; jobs that are then done."""
-        if not self._pending:
-            return ()
-        clock = self._plant.clock
-        clock.sleep_until(min(self._pending[0][0], clock.now_ns() + round(max(timeout_s, 0.0) * 1e9)))
-        done = []
-        while self._pending and self._pending[0][0] <= clock.now_ns():
-            done.append(self._pending.popleft()[1])
-        return tuple(done)
-
-    def timer(self) -> int:
-        """The simulated counter now; it started at 0 when the device was opened."""
-        return self._tick(self._plant.clock.now_ns())
-
-    def close(self) -> None:
-        """Forget what is pending."""
-        self._pending.clear()
-
-    def _tick(self, ns: int) -> int:
-        return (ns - self._open_ns) // TICK_NS
-
-    def _occupy(self, phase: str, seconds: float, executions: int) -> Span:
-        on_ns = max(self._plant.clock.now_ns(), self._busy_until_ns)
-        off_ns = on_ns + round(seconds * 1e9)
-        self._plant.occupy(phase, on_ns, off_ns)
-        self._busy_until_ns = off_ns
-        return Span(phase, self._tick(on_ns), self._tick(off_ns), executions)
+        spans = tuple(self._time.occupy(k, round(lasting_s[k] * job.times * 1e9), job.times) for k in job.phases)
+        self._time.give(Done(job.sample_id, spikes, spans, activity))
 
 
 def _cycles_config(spec: Mapping[str, Any]) -> SimpleNamespace:

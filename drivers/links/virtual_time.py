@@ -1,0 +1,56 @@
+"""Work of a simulated device on a simulated bench, in whose virtual time it passes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from rig.types import Plant, Span
+
+T = TypeVar("T")
+
+
+class VirtualTime(Generic[T]):
+    """One stretch of work after another; what each gives is there when the stretch has ended.
+
+    The device's counter has a tick of ``tick_ns`` and started at 0 when the device was opened.
+    """
+
+    def __init__(self, plant: Plant, tick_ns: int) -> None:
+        self._plant, self._tick_ns = plant, tick_ns
+        self._open_ns = self._busy_until_ns = plant.clock.now_ns()
+        self._pending: deque[tuple[int, T]] = deque()
+
+    def occupy(self, phase: str, lasting_ns: int, executions: int) -> Span:
+        """Draw the power of a phase from now on, or from when the device is free."""
+        on_ns = max(self._plant.clock.now_ns(), self._busy_until_ns)
+        self._busy_until_ns = on_ns + lasting_ns
+        self._plant.occupy(phase, on_ns, self._busy_until_ns)
+        return Span(phase, self._tick(on_ns), self._tick(self._busy_until_ns), executions)
+
+    def give(self, result: T) -> None:
+        """Let ``finished`` return this when all work until now has ended."""
+        self._pending.append((self._busy_until_ns, result))
+
+    def finished(self, timeout_s: float) -> Sequence[T]:
+        """Sleep until the oldest work ends, or for ``timeout_s``; what is then done."""
+        if not self._pending:
+            return ()
+        clock = self._plant.clock
+        clock.sleep_until(min(self._pending[0][0], clock.now_ns() + round(max(timeout_s, 0.0) * 1e9)))
+        done = []
+        while self._pending and self._pending[0][0] <= clock.now_ns():
+            done.append(self._pending.popleft()[1])
+        return tuple(done)
+
+    def timer(self) -> int:
+        """The counter now."""
+        return self._tick(self._plant.clock.now_ns())
+
+    def clear(self) -> None:
+        """Forget what is pending."""
+        self._pending.clear()
+
+    def _tick(self, ns: int) -> int:
+        return (ns - self._open_ns) // self._tick_ns
