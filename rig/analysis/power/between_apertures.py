@@ -47,6 +47,8 @@ def scatter_of_spans(model: RailModel, e: Estimate) -> tuple[float, float]:
     if free < LEAST or float(np.sum((r.watts[used] - mean[owner])[several] ** 2)) < UNEVEN * noise * free:
         return 0.0, math.inf
     seen = spans[count > 0] if model.looked_at is None else spans
+    if len(seen) < LEAST:
+        return 0.0, math.inf
     watts, length = span_watts(model, seen), seen[:, 1] - seen[:, 0]
     moved = (watts - np.average(watts, weights=length)) * length / length.mean()
     each = noise * r.period_s * float(np.median(np.diff(seen[:, 0]))) / float(np.mean(length)) ** 2

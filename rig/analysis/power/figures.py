@@ -23,6 +23,7 @@ from rig.analysis.power.estimators import (
     trimmed,
 )
 from rig.analysis.power.gap_level import by_gaps
+from rig.analysis.power.loops_in_step import with_loops_in_step
 from rig.analysis.power.power_notes import instrument_notes, trace_notes
 from rig.analysis.power.power_refusals import MAX_MISSING, beyond_range, readings_lost, too_short, without_idle
 from rig.analysis.power.rail_model import RailModel
@@ -106,9 +107,11 @@ def rail_figures(
     refusals: list[Refusal] = []
     for scope in scopes_of(activity, busy):
         found = _scope_figures(model, scope, differ)
-        figures |= with_unseen_spans(found.figures, model, scope.windows_s)
+        whole = with_unseen_spans(found.figures, model, scope.windows_s)
+        stepped, told = with_loops_in_step(whole, model, activity.phases, scope.phase)
+        figures |= stepped
         refusals += found.refusals
-        notes += found.notes
+        notes += [*found.notes, *told]
     if len(activity.phases) == 1:
         (only,) = activity.phases
         figures |= Figures({replace(key, phase=only): q for key, q in figures.items() if not key.method})
