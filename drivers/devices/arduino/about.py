@@ -1,0 +1,65 @@
+"""What the firmware states of itself, and whether this driver understands it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from drivers.devices.mlperf_tiny.protocol import Board
+from rig.errors import RigError, SetupError
+
+NAME, MAJOR = "neurorig-mcu", 1
+FLASH = "Flash the firmware of this rig with arduino-cli, as docs/how-to/arduino.md shows"
+
+_FACT = re.compile(r"m-about-([a-z]+)-\[(.*)\]")
+
+
+@dataclass(frozen=True)
+class About:
+    """The answer to ``about``.
+
+    ``source`` and ``network`` are digests (SHA-256), ``memory`` the bytes of the resident sample, ``slice`` its
+    samples of audio at ``rate`` Hz, ``command`` the characters that a command may have.
+    """
+
+    firmware: str
+    version: str
+    board: str
+    source: str
+    network: str
+    flags: str
+    memory: int
+    classes: int
+    slice: int
+    rate: int
+    command: int
+
+
+def handshake(board: Board, said: Mapping[str, str]) -> About:
+    """Ask who the board is. Raises ``SetupError`` for another firmware, another version, and facts that are none."""
+    port = board.line.port
+    try:
+        lines = board.converse(board.ask("about"))
+    except RigError as error:
+        lines, why = [], error.message
+    else:
+        why = "it does not say which"
+    facts: dict[str, str] = {found[1]: found[2] for line in lines if (found := _FACT.fullmatch(line))}
+    if facts.get("firmware") != NAME:
+        what = f"the board on {port} ({said.get('name', 'no name')}) runs another firmware than {NAME}: "
+        raise _refused("firmware", facts.get("firmware"), what + str(facts.get("firmware", why)))
+    version = facts.get("version", "")
+    if version.partition(".")[0] != str(MAJOR):
+        what = f"the firmware of the board on {port} is of version {version!r}, and this driver speaks version {MAJOR}"
+        raise _refused("version", version, what)
+    kinds = {field.name: int if field.type == "int" else str for field in fields(About)}
+    wrong = [k for k, kind in kinds.items() if k not in facts or (kind is int and not facts[k].isdecimal())]
+    if wrong:
+        what = f"the board on {port} does not state its {wrong[0]} in the answer to `about`"
+        raise _refused(wrong[0], facts.get(wrong[0]), what)
+    return About(**{name: kind(facts[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
+
+
+def _refused(field: str, value: object, what: str) -> SetupError:
+    return SetupError(what, field=field, value=value, remedy=FLASH)

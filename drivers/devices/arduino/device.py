@@ -1,0 +1,154 @@
+"""An Arduino Nano 33 BLE with the rig's own firmware, or QEMU in its place.
+
+    rig measure --device arduino --option port=/dev/ttyACM0 --meter scpi-dmm ...
+    rig measure --device arduino --simulate
+
+A slice of audio is loaded while it is staged, which is not timed. The board then computes on the slice in its memory:
+mel-filterbank energies (``preprocessing``), the network (``inference``), or both. It stamps each loop by its own
+microsecond counter, and holds a pin high during each phase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from drivers.cleanup import released_on_error
+from drivers.devices.arduino.about import FLASH, About, handshake
+from drivers.devices.arduino.complexity import network_info
+from drivers.devices.arduino.emulator import Emulator, GuestClock
+from drivers.devices.arduino.quantised import NetworkFile, Quantised, read_network
+from drivers.devices.arduino.simulated import SimulatedBoard, simulation, taken
+from drivers.devices.arduino.slices import SliceCoding
+from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
+from drivers.devices.mlperf_tiny.clock import BoardClock
+from drivers.devices.mlperf_tiny.device import BAUDS, TICK_HZ, QueryPlan, TinyDevice
+from drivers.devices.mlperf_tiny.greeting import introduced
+from drivers.devices.mlperf_tiny.protocol import Board, Talk
+from drivers.links.serial_line import DEVICE, open_line
+from rig.bench.options import limits, positive
+from rig.errors import SetupError, refused
+from rig.types import ClockInfo, Device, DeviceInfo, Plant, Preprocessing
+
+MODES = ("hardware", "simulator")
+
+PREPROCESSING, INFERENCE, BOTH = "preprocessing", "inference", "both"
+TOUCH_BAUD = 1200
+"""A port that is opened at this rate restarts the board into its bootloader."""
+COUNTER_BITS = 32
+
+
+class Phases:
+    """Tells the board which phase its next loop runs.
+
+    The features of a sample belong to its loading: inference alone needs them, and so every sample has the same before.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def loaded(self) -> Talk[None]:
+        """Compute the features once, outside of every span."""
+        yield from self.before(PREPROCESSING)
+        yield from self._board.infer(1, 0)
+
+    def before(self, phase: str) -> Talk[None]:
+        """Choose the phase."""
+        yield from self._board.ask(f"phase {phase}")
+
+
+def open_device(
+    plant: Plant | None = None,
+    *,
+    simulate: bool = False,
+    port: str = "",
+    baud: int = BAUDS["performance"],
+    network: str | None = None,
+    together: bool = False,
+    warmups: int = 0,
+    timeout_s: float = 10.0,
+    boot_s: float = 5.0,
+    clock_tolerance: float = 1e-3,
+    tuning: str = "",
+) -> Device:
+    """The board on a serial ``port`` (extra ``serial``), or with ``simulate`` QEMU on a simulated bench.
+
+    ``network`` is the exported network (.h) that the firmware was built with, by default the shipped one; the board
+    must run the same. With ``together`` both phases are one span, ``both``. ``warmups`` executions come before each
+    span. Each execution may take ``timeout_s``, the board ``boot_s`` to say its name. ``clock_tolerance`` limits the
+    rate of its counter (relative). ``tuning`` says for the report how the network was tuned.
+
+    Raises ``UsageError`` for options that do not fit, ``DataError`` for a network file that is not whole, and
+    ``SetupError`` for a port without such a board, another firmware, and a missing compiler or QEMU.
+    """
+    positive(timeout_s=timeout_s, boot_s=boot_s, clock_tolerance=clock_tolerance)
+    limits(warmups=(warmups, 0, 10**9))
+    if baud == TOUCH_BAUD:
+        what = f"{TOUCH_BAUD} baud restarts the board into its bootloader"
+        raise refused("baud", baud, f"Give {BAUDS['performance']}", what)
+    path = DEFAULT_NETWORK if network is None else Path(network)
+    deployed = read_network(path)
+    emulator = _emulator(plant, path) if simulate else None
+    line = open_line(port, baud, DEVICE) if emulator is None else emulator.line
+    end = line.close if emulator is None else emulator.close
+    with released_on_error(end):
+        clock = partial(BoardClock, COUNTER_BITS) if emulator is None else GuestClock
+        board, said = introduced(line, clock, boot_s, timeout_s)
+        about = handshake(board, said)
+        _check_network(about, deployed, path)
+        own_info = _described(
+            said["name"], about, deployed.network, (BOTH,) if together else (PREPROCESSING, INFERENCE)
+        )
+        more = {"port": port, "baud": baud} if emulator is None else simulation(emulator.firmware)
+        takes = "" if emulator is None else taken(emulator.firmware)
+        info = replace(
+            own_info,
+            clock=ClockInfo(about.board, TICK_HZ, clock_tolerance),
+            timeout_s=timeout_s * (1 + warmups) * len(own_info.phases),
+            onboard_meter=None if emulator is None else "mock",
+            algorithm={**own_info.algorithm, "tuning": tuning},
+            network=network_info(deployed.network, takes),
+            details={**own_info.details, **more, "warmups": warmups},
+        )
+        plan = QueryPlan(1, warmups, (about.command - len("db %")) // 2, timeout_s, prints_first=False)
+        own = TinyDevice(board, info, SliceCoding(about, deployed.network.classes), plan, Phases(board))
+        return own if emulator is None or plant is None else SimulatedBoard(own, plant, end)
+
+
+def _emulator(plant: Plant | None, network: Path) -> Emulator:
+    if plant is None:
+        what = "the simulated board needs a simulated bench: its power and its time are virtual"
+        raise SetupError(what, field="plant", remedy="Use the simulated bench, or pass plant=")
+    return Emulator(network)
+
+
+def _described(maker: str, about: About, network: Quantised, phases: tuple[str, ...]) -> DeviceInfo:
+    """What the board and its network file state."""
+    return DeviceInfo(
+        name="arduino",
+        mode="simulator" if maker.startswith("SIM") else "hardware",
+        description=f"{maker}, {about.firmware} {about.version} on {about.board}",
+        phases=phases,
+        versions={"firmware": about.version, "board": about.board},
+        artifacts={"firmware": about.source, "network": about.network},
+        algorithm={
+            "encoder": "mel-filterbank energies",
+            "network": "two convolutions with batch normalisation and max pooling, int8",
+            "classes": list(network.classes),
+            "training": dict(network.training),
+        },
+        preprocessing=Preprocessing(phases=(PREPROCESSING,)) if PREPROCESSING in phases else None,
+        details={
+            "flags": about.flags,
+            "slice": {"samples": about.slice, "rate_hz": about.rate, "memory_bytes": about.memory},
+            "span": "between two readings of the board's microsecond counter around its loop, nothing printed",
+        },
+    )
+
+
+def _check_network(about: About, deployed: NetworkFile, path: Path) -> None:
+    if about.network != deployed.sha256 or about.classes != len(deployed.network.classes):
+        what = f"the board runs the network {about.network[:12]}, and {path.name} is {deployed.sha256[:12]}"
+        remedy = f"Name the file that the firmware was built with (--option network=FILE), or flash this one: {FLASH}"
+        raise SetupError(what, field="network", value=about.network, remedy=remedy)

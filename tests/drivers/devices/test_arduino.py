@@ -1,0 +1,255 @@
+"""A board with the rig's own firmware: phases as spans, a handshake, and everything that can be wrong with it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.devices.arduino.about import NAME
+from drivers.devices.arduino.complexity import network_info
+from drivers.devices.arduino.device import open_device
+from drivers.devices.arduino.mfe import FILTERS, FRAMES
+from drivers.devices.mlperf_tiny import greeting
+from fixtures.bench.true_power import open_plant
+from fixtures.instruments.pty_wire import PtyWire
+from fixtures.instruments.tiny_board import Chip, TinyBoardSim
+from rig.errors import DataError, DeviceError, SetupError, UsageError
+from rig.network.description import network_faults
+from rig.types import Device, Repeats, Reply, Sample
+from tests.support.arduino_board import CHANNELS, CLASSES, SLICE, audio, facts, network_file, network_of, stating
+
+pytestmark = pytest.mark.real_time
+
+pytest.importorskip("serial", reason="extra serial is not installed")
+
+BAUD = 12_000_000
+"""As quick as the USB port of a Nano."""
+FEATURES = ["phase preprocessing", "infer 1 0"]
+"""What is said once a sample is loaded."""
+QUICK = Chip(input_bytes=2 * SLICE, inference_s=0.004)
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pseudo terminal is quiet sooner than a USB cable."""
+    monkeypatch.setattr(greeting, "QUIET_S", 0.015)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The header of a network of random weights."""
+    return network_file(tmp_path_factory.mktemp("network"))
+
+
+@contextmanager
+def board_with(file: Path, **stated: object) -> Iterator[TinyBoardSim]:
+    """A board that answers ``about`` as the rig's firmware with this network would."""
+    with TinyBoardSim(QUICK, baud=BAUD) as board:
+        board.spoil = stating(facts(file) | stated)
+        yield board
+
+
+@contextmanager
+def opened(network: Path, **options: Any) -> Iterator[tuple[TinyBoardSim, Device]]:
+    with board_with(network) as board, closing(open_(board, network, **options)) as device:
+        yield board, device
+
+
+def open_(board: TinyBoardSim, network: Path, **options: Any) -> Device:
+    given: dict[str, Any] = {"port": board.port, "network": str(network), "timeout_s": 5.0, "boot_s": 5.0}
+    return open_device(**(given | options))
+
+
+def refusal(file: Path, **stated: object) -> SetupError:
+    """The error of opening a board that states this."""
+    with board_with(file, **stated) as board, pytest.raises(SetupError) as caught:
+        open_(board, file)
+    return caught.value
+
+
+def answer(device: Device, sample: Sample, times: int = 1, phase: str | None = None) -> Reply:
+    assert isinstance(device, Repeats)
+    device.stage([sample])
+    device.submit_repeated([sample], times, phase, None)
+    until_s = time.monotonic() + 15.0
+    while time.monotonic() < until_s:
+        if replies := device.poll(0.2):
+            return replies[0]
+    raise AssertionError("no answer")
+
+
+def commands(board: TinyBoardSim) -> list[str]:
+    """What the board was told about phases and loops."""
+    return [c for c in board.commands if c.startswith(("phase", "infer"))]
+
+
+# ---- phases ---------------------------------------------------------------------------------
+
+
+def test_each_phase_is_a_span_of_its_own_after_one_another(network: Path) -> None:
+    with opened(network) as (board, device):
+        reply = answer(device, audio(), times=3)
+
+    assert [(s.phase, s.executions) for s in reply.spans] == [("preprocessing", 3), ("inference", 3)]
+    assert reply.spans[0].off_tick <= reply.spans[1].on_tick
+    assert commands(board) == [*FEATURES, "phase preprocessing", "infer 3 0", "phase inference", "infer 3 0"]
+    assert reply.output["label"] in CLASSES
+
+
+def test_every_sample_gets_its_features_once_when_it_is_loaded_outside_of_all_spans(network: Path) -> None:
+    with opened(network) as (board, device):
+        spans = [answer(device, audio(k), times=2, phase="inference").spans for k in (0, 0, 1)]
+
+    alone = ["phase inference", "infer 2 0"]
+    assert commands(board) == [*FEATURES, *alone, *alone, *FEATURES, *alone]
+    assert all([(s.phase, s.executions) for s in own] == [("inference", 2)] for own in spans)
+
+
+def test_pre_processing_alone_decides_nothing(network: Path) -> None:
+    with opened(network) as (_, device):
+        assert answer(device, audio(), phase="preprocessing").output == {"label": None}
+
+
+def test_both_phases_can_be_one_span(network: Path) -> None:
+    with opened(network, together=True) as (board, device):
+        reply = answer(device, audio(), times=2)
+        assert device.info().phases == ("both",)
+    assert [(s.phase, s.executions) for s in reply.spans] == [("both", 2)]
+    assert commands(board) == [*FEATURES, "phase both", "infer 2 0"]
+
+
+def test_the_board_gets_the_audio_as_16_bit_samples(network: Path) -> None:
+    with opened(network) as (board, device):
+        device.stage([audio()])
+    expected = np.rint(np.asarray(audio().payload, np.float64) * 32768).astype("<i2")
+    assert bytes(board._buffer) == expected.tobytes()
+
+
+def test_a_recording_knows_the_firmware_the_network_and_the_flags(network: Path) -> None:
+    with opened(network) as (_, device):
+        info = device.info()
+    stated = facts(network)
+    assert info.artifacts == {"firmware": stated["source"], "network": stated["network"]}
+    assert info.versions["firmware"] == "1.0" and info.details["flags"] == stated["flags"]
+    assert info.preprocessing is not None and info.preprocessing.phases == ("preprocessing",)
+
+
+def test_the_network_is_described_as_it_is_deployed() -> None:
+    info = network_info(network_of())
+    first = info.connections[0]
+    assert not list(network_faults(info))
+    assert first.weights == 9 * CHANNELS and first.dense == 9 * CHANNELS * (FRAMES - 2) * (FILTERS - 2)
+    assert info.layers[-1].neurons == len(CLASSES)
+    assert info.footprint_bits() / 8 == sum(
+        array.nbytes
+        for layer in (network_of().first, network_of().second)
+        for array in (layer.weights, layer.bias, layer.multiplier, layer.shift)
+    ) + sum(array.nbytes for array in (network_of().dense_weights, network_of().dense_bias))
+
+
+# ---- who the board is -----------------------------------------------------------------------
+
+
+def test_a_board_with_the_reference_firmware_is_refused_with_the_way_to_flash_it(network: Path) -> None:
+    with TinyBoardSim(baud=BAUD) as board, pytest.raises(SetupError) as caught:
+        open_(board, network)
+    assert caught.value.field == "firmware" and "arduino-cli" in caught.value.remedy
+    assert "SIM-board" in caught.value.message and NAME in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("firmware", "another"), ("version", "2.0"), ("version", ""), ("slice", "many"), ("memory", "-1")],
+)
+def test_a_board_that_states_another_firmware_or_nonsense_is_refused(network: Path, field: str, value: str) -> None:
+    error = refusal(network, **{field: value})
+    assert error.field == field and error.value == value and "arduino-cli" in error.remedy
+
+
+def test_a_later_minor_version_is_understood(network: Path) -> None:
+    with board_with(network, version="1.7") as board, closing(open_(board, network)) as device:
+        assert device.info().versions["firmware"] == "1.7"
+
+
+def test_a_board_with_another_network_is_refused_since_its_classes_would_be_misnamed(network: Path) -> None:
+    error = refusal(network, network="0" * 64)
+    assert error.field == "network" and "--option network=FILE" in error.remedy
+
+
+def test_a_network_header_that_was_altered_is_refused_before_the_port_is_opened(network: Path, tmp_path: Path) -> None:
+    altered = tmp_path / "altered.h"
+    altered.write_text(network.read_text(encoding="utf-8").replace("NETWORK_DENSE_BIAS", "NETWORK_DENSE_BIAZ"))
+    with pytest.raises(DataError, match="was altered"):
+        open_device(port="/dev/tty-nothing", network=str(altered))
+
+
+# ---- what goes wrong ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sample", "text"),
+    [
+        (audio(samples=10 * SLICE), "memory holds 32000"),
+        (audio(samples=SLICE - 1), "16000 samples at 16000 Hz"),
+        (audio(rate_hz=8000.0), "audio_hz=16000"),
+        (Sample("loud", np.full(SLICE, 2.0, np.float32), rate_hz=16000.0), "beyond -1 to 1"),
+        (Sample("nan", np.full(SLICE, np.nan, np.float32), rate_hz=16000.0), "not finite"),
+    ],
+)
+def test_what_is_not_one_slice_of_audio_is_refused_before_it_is_sent(network: Path, sample: Sample, text: str) -> None:
+    with opened(network) as (board, device):
+        before = len(board.commands)
+        with pytest.raises(DataError) as caught:
+            device.stage([sample])
+    assert text in str(caught.value) and caught.value.value == sample.id and len(board.commands) == before
+
+
+def test_a_board_that_resets_in_the_middle_of_a_loop_ends_the_run(network: Path) -> None:
+    with opened(network) as (board, device):
+        assert isinstance(device, Repeats)
+        device.stage([audio()])
+        device.submit_repeated([audio()], 1000, None, None)
+        assert device.poll(0.05) == ()
+        board.restart()
+        with pytest.raises(DeviceError, match="has restarted"):
+            device.poll(5.0)
+
+
+def test_at_a_wrong_baud_rate_the_rate_is_named(network: Path) -> None:
+    with board_with(network) as board, pytest.raises(SetupError) as caught:
+        board.spoil = lambda line: [bytes(byte ^ 0x95 for byte in line.encode()) + b"\n"]
+        open_(board, network, baud=9600, boot_s=0.4)
+    assert "at 9600 baud" in caught.value.message and "baud rate" in caught.value.remedy
+
+
+def test_a_port_without_a_board_or_without_anything_is_told(network: Path) -> None:
+    with PtyWire(BAUD, lambda data: None) as wire, pytest.raises(SetupError, match="no MLPerf Tiny board answers"):
+        open_device(port=wire.port, network=str(network), boot_s=0.3)
+    with pytest.raises(SetupError, match="cannot be opened"):
+        open_device(port="/dev/tty-nothing", network=str(network))
+
+
+def test_the_rate_that_restarts_a_nano_into_its_bootloader_is_refused(network: Path) -> None:
+    with pytest.raises(UsageError, match="bootloader"):
+        open_device(port="/dev/tty-nothing", network=str(network), baud=1200)
+
+
+@pytest.mark.parametrize("missing", ["arm-none-eabi-gcc", "qemu-system-arm"])
+def test_without_compiler_or_emulator_the_package_is_named(
+    network: Path, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if missing == "qemu-system-arm" and not shutil.which("arm-none-eabi-gcc"):
+        pytest.skip("gcc-arm-none-eabi is not installed")
+    found = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == missing else found(name))
+    with pytest.raises(SetupError) as caught:
+        open_device(open_plant(), simulate=True, network=str(network))
+    assert caught.value.field == "program" and f"{missing} is not on the path" in caught.value.message
+    assert "Debian" in caught.value.remedy

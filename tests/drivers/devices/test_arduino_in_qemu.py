@@ -1,0 +1,146 @@
+"""The driver over the firmware in QEMU: what it answers, how long it says that took, and that it ends.
+
+Each of these tests builds the firmware and starts QEMU, which takes a second or two.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from drivers.devices.arduino.device import open_device
+from drivers.devices.arduino.emulator import Emulator
+from drivers.devices.arduino.mfe import features, pcm16
+from drivers.devices.arduino.quantised import Quantised, read_network
+from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
+from fixtures.bench.true_power import SimPlant, open_plant
+from rig.conformance.device import check_device
+from rig.errors import DeviceError
+from rig.types import Device, Repeats, Reply, Sample
+from scenarios.workloads.asc.workload import open_workload
+
+pytestmark = [
+    pytest.mark.real_time,
+    pytest.mark.skipif(
+        not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")),
+        reason="gcc-arm-none-eabi or qemu-system-arm is not installed: the firmware was NOT run",
+    ),
+]
+
+SLICES = 6
+
+
+@pytest.fixture
+def bench() -> Iterator[tuple[Device, SimPlant]]:
+    """A simulated board on a bench in virtual time."""
+    plant = open_plant()
+    with closing(open_device(plant, simulate=True)) as device:
+        yield device, plant
+
+
+def processes(emulator: Emulator) -> list[psutil.Process]:
+    """QEMU and the shell that watches over it."""
+    shell = psutil.Process(emulator.shell_pid)
+    return [shell, *shell.children()]
+
+
+def asked(device: Device, sample: Sample, times: int = 1) -> Reply:
+    assert isinstance(device, Repeats)
+    device.stage([sample])
+    device.submit_repeated([sample], times, None, None)
+    return device.poll(1e6)[0]
+
+
+def scores(network: Quantised, sample: Sample) -> list[float]:
+    """The scores of the same network in Python."""
+    return [float(s) for s in network.scores(features(pcm16(np.asarray(sample.payload)))[None])[0]]
+
+
+def test_the_board_keeps_every_rule() -> None:
+    plant = open_plant()
+    rules = check_device(open_device(plant, simulate=True), open_workload(samples=2).samples, clock=plant.clock)
+    assert {"repeat.executions", "repeat.spans", "timer.rate", "span.clock", "info.network"} <= set(rules)
+
+
+def test_the_board_gives_the_scores_of_the_int8_network_in_python(bench: tuple[Device, SimPlant]) -> None:
+    network = read_network(DEFAULT_NETWORK).network
+    for sample in open_workload(samples=SLICES, sample_seed=4000).samples:
+        output = asked(bench[0], sample).output
+        assert output["scores"] == scores(network, sample)
+        assert output["label"] == network.classes[int(np.argmax(output["scores"]))]
+
+
+def test_the_same_work_takes_the_same_time_in_another_qemu(bench: tuple[Device, SimPlant]) -> None:
+    sample = open_workload(samples=1).samples[0]
+    with closing(open_device(open_plant(), simulate=True)) as other:
+        lasted = [[s.off_tick - s.on_tick for s in asked(each, sample, 10).spans] for each in (bench[0], other)]
+    assert lasted[0] == pytest.approx(lasted[1], rel=1e-5) and min(lasted[0]) > 1e5
+
+
+def test_the_bench_is_busy_for_as_long_as_the_board_counted(bench: tuple[Device, SimPlant]) -> None:
+    device, plant = bench
+    reply = asked(device, open_workload(samples=1).samples[0], 2)
+    stamped = [(s.phase, s.off_tick - s.on_tick) for s in reply.spans]
+    assert stamped == [(phase, (off - on) // 1000) for phase, on, off in plant.activity]
+
+
+def test_a_recording_says_that_its_time_counts_instructions(bench: tuple[Device, SimPlant]) -> None:
+    info = bench[0].info()
+    assert info.mode == "simulator" and "counts instructions" in info.details["time"]
+    assert "assumed" in info.details["power_profile"]["assumption"]
+    assert 0 < info.details["ram_bytes"] < 256 << 10 and 0 < info.details["flash_bytes"] < 1 << 20
+    assert info.network is not None and f"{info.details['flash_bytes']} bytes of flash" in info.network.convention
+
+
+# ---- how it ends ----------------------------------------------------------------------------
+
+
+def test_qemu_ends_when_the_board_is_closed() -> None:
+    emulator = Emulator()
+    both, folder = processes(emulator), emulator.firmware.elf.parent
+    emulator.close()
+    emulator.close()
+    assert not psutil.wait_procs(both, 5.0)[1] and not folder.exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_qemu_ends_with_the_process_that_started_it(how: signal.Signals) -> None:
+    code = (
+        "import time; from drivers.devices.arduino.emulator import Emulator\n"
+        "print(Emulator().shell_pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as owner:
+        assert owner.stdout is not None
+        shell = psutil.Process(int(owner.stdout.readline()))
+        both = [shell, *shell.children()]
+        os.kill(owner.pid, how)
+        assert len(both) == 2 and not psutil.wait_procs(both, 5.0)[1]
+
+
+def test_a_qemu_that_dies_is_told(bench: tuple[Device, SimPlant]) -> None:
+    emulator = Emulator()
+    with closing(emulator):
+        processes(emulator)[1].kill()
+        with pytest.raises(DeviceError, match="is gone"):
+            while True:
+                emulator.line.line(float("inf"))
+
+
+def test_a_network_of_ones_own_is_built_in_and_named_by_its_digest(tmp_path: Path) -> None:
+    from tests.support.arduino_board import network_file, network_of
+
+    own = network_file(tmp_path)
+    with closing(open_device(open_plant(), simulate=True, network=str(own))) as device:
+        sample = open_workload(samples=1).samples[0]
+        assert asked(device, sample).output["scores"] == scores(network_of(), sample)
+        assert device.info().artifacts["network"] == read_network(own).sha256

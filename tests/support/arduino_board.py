@@ -1,0 +1,69 @@
+"""A network file of chance, and a simulated board of the reference that states what the rig's firmware states."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from drivers.devices.arduino.mfe import FILTERS, FRAMES
+from drivers.devices.arduino.quantised import Convolution, Quantised, header, read_network
+from fixtures.instruments.tiny_board import Spoil
+from rig.types import Sample
+
+CLASSES = ("airport", "bus", "park", "street_traffic")
+SLICE, RATE_HZ = 16000, 16000
+CHANNELS = 4
+
+
+def network_of(seed: int = 1) -> Quantised:
+    """A network of random weights."""
+    rng = np.random.default_rng(seed)
+
+    def layer(inputs: int) -> Convolution:
+        weights = rng.integers(-127, 128, (CHANNELS, 3, 3, inputs)).astype(np.int8)
+        bias = rng.integers(-100, 100, CHANNELS).astype(np.int32)
+        return Convolution(weights, bias, np.full(CHANNELS, 1 << 20, np.int32), np.full(CHANNELS, 30, np.uint8))
+
+    height, width = FRAMES, FILTERS
+    for _ in range(2):
+        height, width = (height - 2) // 2, (width - 2) // 2
+    dense = rng.integers(-127, 128, (len(CLASSES), height * width * CHANNELS)).astype(np.int8)
+    bias = rng.integers(-9, 10, len(CLASSES)).astype(np.int32)
+    return Quantised(CLASSES, layer(1), layer(CHANNELS), dense, bias, {"data": "none: random weights"})
+
+
+def network_file(folder: Path, seed: int = 1) -> Path:
+    """The same as an exported header."""
+    path = folder / f"random-{seed}.h"
+    path.write_text(header(network_of(seed)), encoding="utf-8")
+    return path
+
+
+def facts(network: Path) -> dict[str, object]:
+    """What a board with this network answers to ``about``."""
+    return {
+        "firmware": "neurorig-mcu", "version": "1.0", "board": "nano33ble", "source": "5" * 64,
+        "network": read_network(network).sha256, "flags": "gcc 12.2 -O2 [-mcpu=cortex-m4]", "memory": 2 * SLICE,
+        "classes": len(CLASSES), "slice": SLICE, "rate": RATE_HZ, "command": 80,
+    }  # fmt: skip
+
+
+def stating(stated: dict[str, object]) -> Spoil:
+    """Turn the refusals of a reference board into the answers of the rig's firmware."""
+
+    def said(line: str) -> list[bytes]:
+        unknown = line.removeprefix("e-[Unknown command: ").removesuffix("]")
+        if unknown == "about":
+            return [f"m-about-{key}-[{value}]\r\n".encode() for key, value in stated.items()]
+        if unknown.startswith("phase "):
+            return [f"m-phase-[{unknown[6:]}]\r\n".encode()]
+        return [line.encode() + b"\r\n"]
+
+    return said
+
+
+def audio(k: int = 0, samples: int = SLICE, rate_hz: float = RATE_HZ) -> Sample:
+    """A slice of noise."""
+    rng = np.random.default_rng(k)
+    return Sample(f"s{k}", rng.uniform(-0.5, 0.5, samples).astype(np.float32), CLASSES[k % 4], rate_hz=rate_hz)
