@@ -69,7 +69,7 @@ def looks_at(model: RailModel, phase: Phase) -> Looks | None:
         drawn = np.sort(np.random.default_rng(0).choice(len(used), MOST, replace=False))
         used, owner = used[drawn], owner[drawn]
     each_s = length[owner] / phase.executions[owner]
-    weights = _weights(np.mod((r.start_s[used] - phase.windows_s[owner, 0]) / each_s, 1.0), r.aperture_s / each_s)
+    weights = place_weights(np.mod((r.start_s[used] - phase.windows_s[owner, 0]) / each_s, 1.0), r.aperture_s / each_s)
     mean = weights.mean(axis=0)
     count = np.bincount(owner)
     level = np.bincount(owner, weights=r.watts[used]) / np.maximum(count, 1)
@@ -80,7 +80,7 @@ def looks_at(model: RailModel, phase: Phase) -> Looks | None:
     return Looks(float(uneven), float(apart), scatter_w, loop_s)
 
 
-def _weights(place: Floats, lasting: Floats) -> Floats:
+def place_weights(place: Floats, lasting: Floats) -> Floats:
     """How much each place of an execution counts in each reading, shape (n, places), 1 on average.
 
     A reading begins at ``place`` of an execution, and lasts for so many executions.

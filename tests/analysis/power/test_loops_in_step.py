@@ -15,7 +15,7 @@ from fixtures.bench.true_power import SimPlant, open_plant, seconds_of
 from fixtures.worlds.random_draw import blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
-from rig.analysis.power.loops_in_step import _weights
+from rig.analysis.power.loops_in_step import place_weights
 from rig.analysis.result import Result
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
@@ -80,10 +80,10 @@ def test_a_meter_that_misses_nothing_is_quick_or_sees_many_loops_at_once_states_
 
 @given(st.floats(0.0, 0.999), st.integers(1, 50))
 def test_a_reading_as_long_as_whole_loops_weighs_every_place_alike(place: float, loops: int) -> None:
-    assert np.allclose(_weights(np.array([place]), np.array([float(loops)])), 1.0)
+    assert np.allclose(place_weights(np.array([place]), np.array([float(loops)])), 1.0)
 
 
 @given(st.lists(st.floats(0.0, 0.999), min_size=1, max_size=20), st.floats(0.05, 30.0))
 def test_weights_are_one_on_average(places: list[float], lasting: float) -> None:
-    weights = _weights(np.array(places), np.full(len(places), lasting))
+    weights = place_weights(np.array(places), np.full(len(places), lasting))
     assert np.allclose(weights.mean(axis=1), 1.0)

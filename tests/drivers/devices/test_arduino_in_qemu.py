@@ -37,7 +37,7 @@ pytestmark = [
     ),
 ]
 
-SLICES = 6
+SLICES = 3
 
 
 @pytest.fixture

@@ -1,0 +1,30 @@
+"""The microcontroller baseline as published, at 3 Hz, beside 50 kS/s: both hold the truth, by intervals of their own.
+
+A minute of a board in virtual time takes about a second.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.nano_boards import FIGURES, PHASES, WAYS, compared, draw
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_the_published_way_holds_the_truth_of_each_phase(tmp_path: Path, seed: int) -> None:
+    rows = compared(seed, "as published, 3 Hz", tmp_path)
+    assert len(rows) == len(PHASES) * len(FIGURES) and all(row["held"] for row in rows)
+
+
+def test_the_quick_meter_holds_it_more_narrowly(tmp_path: Path) -> None:
+    rows = compared(1, "50 kS/s", tmp_path)
+    assert all(row["held"] and row["half"] < 3e-3 for row in rows)
+
+
+def test_some_boards_keep_step_with_the_slow_meter() -> None:
+    period_s = 1.0 / WAYS["as published, 3 Hz"][0]
+    seconds = [s for seed in range(1, 61) for s in draw(seed).seconds.values()]
+    in_step = [s for s in seconds if min(abs(period_s * k / s - round(period_s * k / s)) for k in range(1, 4)) < 1e-3]
+    assert len(in_step) > 10
