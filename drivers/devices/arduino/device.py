@@ -40,21 +40,25 @@ COUNTER_BITS = 32
 
 
 class Phases:
-    """Tells the board which phase its next loop runs.
+    """Tells the board which phase its next loop runs, and refuses inference alone on a sample without features.
 
-    The features of a sample belong to its loading: inference alone needs them, and so every sample has the same before.
+    Computing them beside the spans would be work in the gaps, from which idle power may be taken.
     """
 
     def __init__(self, board: Board) -> None:
-        self._board = board
+        self._board, self._features = board, False
 
     def loaded(self) -> Talk[None]:
-        """Compute the features once, outside of every span."""
-        yield from self.before(PREPROCESSING)
-        yield from self._board.infer(1, 0)
+        """Note that the features are gone."""
+        self._features = False
+        yield from ()
 
     def before(self, phase: str) -> Talk[None]:
-        """Choose the phase."""
+        """Choose the phase. Raises ``UsageError`` for inference alone without features."""
+        if phase == INFERENCE and not self._features:
+            remedy = "Leave --per-phase out, or loop one slice with it (--option workload.samples=1)"
+            raise refused("phase", phase, remedy, "the board has no features of this sample for inference alone")
+        self._features = True
         yield from self._board.ask(f"phase {phase}")
 
 
@@ -135,11 +139,11 @@ def _described(maker: str, about: About, network: Quantised, phases: tuple[str, 
         algorithm={
             "encoder": "mel-filterbank energies",
             "network": "two convolutions with batch normalisation and max pooling, int8",
-            "classes": list(network.classes),
             "training": dict(network.training),
         },
         preprocessing=Preprocessing(phases=(PREPROCESSING,)) if PREPROCESSING in phases else None,
         details={
+            "classes": list(network.classes),
             "flags": about.flags,
             "slice": {"samples": about.slice, "rate_hz": about.rate, "memory_bytes": about.memory},
             "span": "between two readings of the board's microsecond counter around its loop, nothing printed",

@@ -31,8 +31,6 @@ pytest.importorskip("serial", reason="extra serial is not installed")
 
 BAUD = 12_000_000
 """As quick as the USB port of a Nano."""
-FEATURES = ["phase preprocessing", "infer 1 0"]
-"""What is said once a sample is loaded."""
 QUICK = Chip(input_bytes=2 * SLICE, inference_s=0.004)
 
 
@@ -99,17 +97,19 @@ def test_each_phase_is_a_span_of_its_own_after_one_another(network: Path) -> Non
 
     assert [(s.phase, s.executions) for s in reply.spans] == [("preprocessing", 3), ("inference", 3)]
     assert reply.spans[0].off_tick <= reply.spans[1].on_tick
-    assert commands(board) == [*FEATURES, "phase preprocessing", "infer 3 0", "phase inference", "infer 3 0"]
+    assert commands(board) == ["phase preprocessing", "infer 3 0", "phase inference", "infer 3 0"]
     assert reply.output["label"] in CLASSES
 
 
-def test_every_sample_gets_its_features_once_when_it_is_loaded_outside_of_all_spans(network: Path) -> None:
+def test_inference_alone_takes_the_features_of_its_sample_and_is_refused_without_them(network: Path) -> None:
     with opened(network) as (board, device):
-        spans = [answer(device, audio(k), times=2, phase="inference").spans for k in (0, 0, 1)]
+        answer(device, audio(), phase="preprocessing")
+        spans = answer(device, audio(), times=2, phase="inference").spans
+        with pytest.raises(UsageError, match="no features of this sample") as caught:
+            answer(device, audio(1), phase="inference")
 
-    alone = ["phase inference", "infer 2 0"]
-    assert commands(board) == [*FEATURES, *alone, *alone, *FEATURES, *alone]
-    assert all([(s.phase, s.executions) for s in own] == [("inference", 2)] for own in spans)
+    assert [(s.phase, s.executions) for s in spans] == [("inference", 2)] and "samples=1" in caught.value.remedy
+    assert commands(board) == ["phase preprocessing", "infer 1 0", "phase inference", "infer 2 0"]
 
 
 def test_pre_processing_alone_decides_nothing(network: Path) -> None:
@@ -122,7 +122,7 @@ def test_both_phases_can_be_one_span(network: Path) -> None:
         reply = answer(device, audio(), times=2)
         assert device.info().phases == ("both",)
     assert [(s.phase, s.executions) for s in reply.spans] == [("both", 2)]
-    assert commands(board) == [*FEATURES, "phase both", "infer 2 0"]
+    assert commands(board) == ["phase both", "infer 2 0"]
 
 
 def test_the_board_gets_the_audio_as_16_bit_samples(network: Path) -> None:
