@@ -1,0 +1,151 @@
+"""Train a network for a Xylo or the Arduino, or write the one deployed on a Xylo as a NIR graph."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from drivers.devices.arduino import quantised
+from drivers.devices.arduino import train_command as arduino
+from drivers.devices.arduino.training import Settings
+from drivers.devices.training_data import train_split
+from drivers.devices.xylo import train_command as xylo
+from drivers.devices.xylo.device import read_network
+from drivers.devices.xylo.network import load_network, write_network
+from drivers.devices.xylo.nir_deploy import write_nir
+from rig.bench.options import within
+from rig.errors import StoreError, UsageError, refused
+from rig.terminal import say, say_json
+
+N = TypeVar("N")
+
+_SAME_DATA = ("data", "fold", "audio_hz")
+"""Options of the training with which the network is measured, too."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What a network is trained for: the suffix of its file, how it is trained and written, and what then runs it.
+
+    ``trained`` gives the digest of the file and the record of the training.
+    """
+
+    suffix: str
+    trained: Callable[[argparse.Namespace, list[str]], tuple[str, Mapping[str, Any]]]
+    measured_as: tuple[str, ...]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``rig network export [FILE] --out FILE.nir`` and ``rig network train WORKLOAD --out FILE``."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_training(actions.add_parser("train", help="from labelled audio to a network file"))
+    export = actions.add_parser("export", help="write the deployed network, with its integers, as a NIR graph")
+    export.add_argument("file", nargs="?", help="a network of this device (.json or .nir); default: the shipped one")
+    export.add_argument("--out", type=Path, required=True, metavar="FILE.nir")
+    export.add_argument("--dt-s", type=float, metavar="S", help="time step of a .nir file")
+    export.add_argument("--reset", metavar="RULE", help="reset of the neurons of a .nir file: subtract")
+    export.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train, or write one network and print the options with which the file is measured.
+
+    Raises ``UsageError`` for an output that is not called .nir, ``StoreError`` where it cannot be written, and what
+    reading the network raises.
+    """
+    if args.action == "train":
+        return _train(args)
+    if args.out.suffix.lower() != ".nir":
+        raise UsageError(f"{args.out} does not end in .nir", field="out", value=str(args.out), remedy="Name it so")
+    network = read_network(args.file, args.dt_s, args.reset, "channel", "")
+    _saved(args.out, lambda path, n: write_nir(n, path), network)
+    options = {"network": str(args.out), "dt_s": network.specification["dt"], "reset": "subtract", "quantize": "none"}
+    options |= {"classes": ",".join(network.classes)}
+    if args.json:
+        say_json(json.dumps({"file": str(args.out), "options": options}))
+    else:
+        said = " ".join(f"--option {name}={value}" for name, value in options.items())
+        say(f"wrote {args.out}: measure with {said}")
+    return 0
+
+
+def _add_training(parser: argparse.ArgumentParser) -> None:
+    """Declare ``rig network train WORKLOAD --out FILE``."""
+    parser.add_argument("workload", metavar="WORKLOAD", help="a workload of labelled audio with a train split: asc")
+    parser.add_argument("--device", choices=tuple(_targets()), default="xylo", help="what it is for (default: xylo)")
+    parser.add_argument("--data", metavar="DIR", help="its folder; short for --option data=DIR")
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the workload")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=".json for a xylo, .h for the arduino")
+    parser.add_argument("--hidden", metavar="N,N,...", help=f"hidden layers of a xylo (default: {xylo.HIDDEN})")
+    epochs = f"default: {xylo.EPOCHS}, for the arduino {arduino.EPOCHS}"
+    parser.add_argument("--epochs", type=int, metavar="N", help=epochs)
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of weights and order (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document on standard output")
+
+
+def _train(args: argparse.Namespace) -> int:
+    """Train, fit to the chip and write. Raises ``UsageError``, ``DataError`` and ``StoreError`` for what cannot be."""
+    target = _targets()[args.device]
+    if args.out.suffix.lower() != target.suffix:
+        what = f"{args.out} does not end in {target.suffix}"
+        raise UsageError(what, field="out", value=str(args.out), remedy="Name it so")
+    if not args.out.parent.is_dir():
+        raise _unwritable(args.out, "its folder does not exist")
+    given = [*([f"data={args.data}"] if args.data else []), *args.option]
+    digest, record = target.trained(args, given)
+    if args.json:
+        say_json(json.dumps({"file": str(args.out), "sha256": digest, "training": record}))
+        return 0
+    kept = [text for text in given if text.partition("=")[0] in _SAME_DATA]
+    if "listing_sha256" in record["data"] and "fold" not in record["data"]:
+        kept = ["data=ANOTHER_FOLDER"]  # the network has heard all of its own
+    options = " ".join(f"--option {text}" for text in (*kept, f"network={args.out}"))
+    say(f"wrote {args.out} ({digest[:12]}). Measure it on other samples:")
+    for device in target.measured_as:
+        say(f"  rig measure --workload {args.workload} --device {device} {options}")
+    return 0
+
+
+def _xylo(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[str, Any]]:
+    epochs = xylo.EPOCHS if args.epochs is None else args.epochs
+    hidden = args.hidden or xylo.HIDDEN
+    network = xylo.train(
+        args.workload, given, hidden=hidden, epochs=epochs, seed=args.seed, tell=partial(say, error=True)
+    )
+    _saved(args.out, write_network, network)
+    return load_network(args.out).digest_sha256, network.training
+
+
+def _arduino(args: argparse.Namespace, given: list[str]) -> tuple[str, Mapping[str, Any]]:
+    if args.hidden is not None:
+        raise refused("hidden", args.hidden, "Leave it out: the network of the Arduino has its published layers")
+    settings = Settings(args.seed, arduino.EPOCHS if args.epochs is None else args.epochs)
+    within(0, 2**32 - 1, seed=settings.seed)
+    within(1, 10**6, epochs=settings.epochs)
+    _, network = arduino.train(train_split(args.workload, given), settings, partial(say, error=True))
+    _saved(args.out, arduino.write, network)
+    return quantised.read_network(args.out).sha256, network.training
+
+
+def _targets() -> dict[str, _Target]:
+    return {
+        "xylo": _Target(".json", _xylo, ("xylo --simulate", "xylo-float --meter none")),
+        "arduino": _Target(".h", _arduino, ("arduino --simulate",)),
+    }
+
+
+def _saved(path: Path, write: Callable[[Path, N], None], network: N) -> None:
+    try:
+        write(path, network)
+    except OSError as error:
+        raise _unwritable(path, str(error)) from error
+
+
+def _unwritable(path: Path, why: str) -> StoreError:
+    remedy = "Check the folder, its permissions and the free space"
+    return StoreError(f"cannot write {path}: {why}", field="out", value=str(path), remedy=remedy)
