@@ -14,7 +14,7 @@ import pandas as pd
 
 from drivers.importers.csv_layout import Layout, unreadable
 from drivers.importers.refusals import bad_file
-from drivers.units import ALIASES, NS
+from drivers.units import ALIASES, NS, named_unit
 from rig.errors import DataError
 from rig.types import Floats, Indices
 
@@ -114,7 +114,9 @@ def read(path: Path, names: Sequence[str], layout: Layout) -> Columns:
     known = list(layout.names)
     if missing := [n for n in names if n not in known]:
         what = f"has no column {missing[0]!r}"
-        raise bad_file(path, what, f"Its columns: {', '.join(known)[:300]}", field="columns", value=missing[0])
+        units = [n for n in known if named_unit(n)[0] == missing[0]]
+        remedy = f"Write its name with the unit: {units[0]}" if units else f"Its columns: {', '.join(known)[:300]}"
+        raise bad_file(path, what, remedy, field="columns", value=missing[0])
     if twice := [n for n in names if known.count(n) > 1]:
         raise bad_file(path, f"has two columns {twice[0]!r}", "Rename one of them", field="columns", value=twice[0])
     try:

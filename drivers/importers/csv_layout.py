@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from drivers.importers.refusals import bad_file, unstated
@@ -66,8 +67,9 @@ def find(
 ) -> Layout:
     """Find the table whose header ``fits``; preambles and comments before it are passed over.
 
-    Without such a line the first line that is not empty is taken for the header, and the caller refuses it. Raises
-    ``DataError`` for a file that is not text, ``UsageError`` for a separator or a decimal mark that must be stated.
+    Without such a line, the line above the first row of numbers is taken for the header, else the first that is not
+    empty, and the caller refuses it. Raises ``DataError`` for a file that is not text, ``UsageError`` for a separator
+    or a decimal mark that must be stated.
     """
     if comment is not None and (len(comment) != 1 or comment in SEPARATORS + "\"'\r\n"):
         raise refused("comment", comment, "Give one character, as #")
@@ -79,9 +81,11 @@ def find(
             names = found[sep] if sep in found else next(iter(found.values()))
             layout = Layout(tuple(names), sep, above=above, comment=comment, has_decimal=has_decimal)
             return _below(path, lines, layout, fits, decimal)
-    first = next((k for k, line in enumerate(lines) if line.strip()), None)
-    if first is None:
+    filled = [k for k, line in enumerate(lines) if line.strip()]
+    if not filled:
         raise bad_file(path, "is empty", "Export it again")
+    above_numbers = (k for k, row in pairwise(filled) if _is_row(lines[row], given) and not _is_row(lines[k], given))
+    first = next(above_numbers, filled[0])
     sep = given or _of_several([s for s in SEPARATORS if s in lines[first]] or [","], lines[first], path, decimal)
     names = _cells(lines[first], sep)
     return Layout(tuple(names), sep, decimal or ".", first, comment=comment, has_decimal=has_decimal)
@@ -143,6 +147,12 @@ def _below(path: Path, lines: Sequence[str], layout: Layout, fits: Fits, decimal
     return replace(layout, decimal=mark, below=below, units=units)
 
 
+def _is_row(line: str, separator: str | None) -> bool:
+    """Whether a line holds two numbers or more and nothing else."""
+    rows = ([c for c in _cells(line, s) if c] for s in separator or SEPARATORS)
+    return any(len(row) > 1 and all(_NUMBER.fullmatch(c) for c in row) for row in rows)
+
+
 def _is_units(cells: Sequence[str]) -> bool:
     """Whether a row holds words alone in the columns that are read; data have a digit in one of them, or a NaN."""
     words = [c for c in cells if c]
@@ -182,5 +192,7 @@ def _decimal(path: Path, cells: Sequence[str], layout: Layout, given: str | None
 
 def unreadable(path: Path, error: BaseException) -> DataError:
     """The error for a file that is not a table at all."""
+    if isinstance(error, FileNotFoundError):
+        return bad_file(path, "does not exist", "Check its name and its folder")
     what = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
     return bad_file(path, f"cannot be read as a table: {what}", "Check that it is the complete, unedited CSV export")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,9 @@ from rig.importing.imported import ImportedSpan
 from rig.types import MARK_PHASE, Bools, Floats, Indices
 
 IDLE, WARMUP, DEFAULT_PHASE = "idle", "warmup", "inference"
+_RESERVED = (IDLE, WARMUP)
+ALIKE = 0.7
+"""How alike the name of a phase may not be to one that has a meaning of its own, by ``difflib``."""
 COLUMNS = ("start", "end", "phase", "inferences")
 
 
@@ -86,6 +90,10 @@ def _windows(path: Path, begin: Indices, end: Indices, phases: list[str], counts
             raise _bad(path, k, f"counts {count:g} inferences", "Give a whole number, 1 or more")
         if phase == MARK_PHASE or not phase:
             raise _bad(path, k, f"has the phase {phase!r}", "Give another name")
+        if phase not in _RESERVED and get_close_matches(phase.lower(), _RESERVED, 1, ALIKE):
+            raise _bad(
+                path, k, f"has the phase {phase!r}", f"Write {' or '.join(_RESERVED)}, or another name of a phase"
+            )
         if phase == IDLE:
             idle.append((on, off))
         else:

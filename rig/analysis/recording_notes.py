@@ -8,6 +8,7 @@ import numpy as np
 
 from rig.recording.events import Note
 from rig.recording.reader import Run, Trace
+from rig.types import MARK_PHASE
 
 BLOCK = 1 << 16
 
@@ -37,6 +38,21 @@ def _phases(run: Run) -> Iterator[str]:
     found = {p for p in run.replies["phase"].unique().to_pylist() if p is not None}
     if declared and (other := sorted(found - set(declared))):
         yield f"The device declares the phases {', '.join(declared)} and also ran {', '.join(other)}"
+    counts = _inferences(run) if run.start.imported is not None else {}
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{phase} {count}" for phase, count in counts.items())
+        yield f"The phases hold unequal numbers of inferences ({shown}); figures of all phases are of one of each"
+
+
+def _inferences(run: Run) -> dict[str, int]:
+    """Inferences in the windows of each phase, without warm-up."""
+    size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
+    counts: dict[str, int] = {}
+    columns = (run.replies[c].to_pylist() for c in ("phase", "sample_id", "executions", "warmup"))
+    for phase, sample, executions, warmup in zip(*columns, strict=True):
+        if phase is not None and phase != MARK_PHASE and not warmup:
+            counts[phase] = counts.get(phase, 0) + (size.get(sample) or 1) * (executions or 1)
+    return counts
 
 
 def _constant(trace: Trace) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -30,7 +31,22 @@ def check_windows(run: ImportedRun) -> None:
     for on, off in run.idle_ns:
         if not -LIMIT < on <= off < LIMIT:
             raise out_of_range("idle", "an idle window has the begin and end", (on, off))
+    _check_activity(run)
     _check_idle(run)
+
+
+def _check_activity(run: ImportedRun) -> None:
+    """Refuse windows of activity that overlap by more than one tick: what they share would count as busy once."""
+    spans = sorted(run.spans, key=lambda span: span.on_tick)
+    for before, after in pairwise(spans):
+        if after.on_tick < before.off_tick - 1 and after.off_tick > after.on_tick:
+            rate_hz = run.clocks()[run.span_clock].tick_hz
+            first, second = (
+                f"the window of {s.phase} from {s.on_tick / rate_hz:.9g} to {s.off_tick / rate_hz:.9g} s"
+                for s in (before, after)
+            )
+            remedy = "State each stretch once, and how many inferences it holds"
+            raise DataError(f"{second} overlaps {first}", field="windows", value=after.on_tick, remedy=remedy)
 
 
 def _check_idle(run: ImportedRun) -> None:

@@ -20,7 +20,18 @@ from rig.importing.imported import ImportedRun
 from rig.importing.write import write
 from rig.recording.events import IdleWindow, Note
 from rig.recording.reader import open_run
-from tests.support.import_traces import BUSY_W, ON_S, RATE_HZ, SPAN_S, SUPPLY_V, check, table, trace, windows
+from tests.support.import_traces import (
+    BUSY_W,
+    ON_S,
+    RATE_HZ,
+    SPAN_S,
+    SUPPLY_V,
+    check,
+    recorded,
+    table,
+    trace,
+    windows,
+)
 from tests.support.paths import ROOT
 
 CALIBRATION = """
@@ -96,6 +107,47 @@ def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:
     rail = run.meters[0].rails[0]
     assert rail.rate_hz == 0.0
     assert rail.accuracy.offset == pytest.approx(3e-6)
+
+
+# ---- windows of activity ---------------------------------------------------------------------------------------------
+
+
+def own_windows(folder: Path, *rows: str) -> str:
+    path = folder / "own.csv"
+    path.write_text("\n".join(["start,end,phase,inferences", *rows]))
+    return str(path)
+
+
+@pytest.mark.parametrize("row", ["0.6,0.8,inference,5", "0.7,0.75,inference,5", "0.7,1.2,other,5"])
+def test_windows_of_activity_that_overlap_are_refused(tmp_path: Path, row: str) -> None:
+    given = own_windows(tmp_path, "0.6,0.8,inference,5", "1.4,1.6,inference,5", row)
+    with pytest.raises(DataError, match=r"window of .* overlaps the window of inference from 0\.6 to 0\.8 s"):
+        write(opened_plain(tmp_path, windows=given), tmp_path / "run")
+
+
+@pytest.mark.parametrize("phase", ["idel", "Idle", "warm-up"])
+def test_a_phase_that_is_nearly_idle_is_a_slip(tmp_path: Path, phase: str) -> None:
+    given = own_windows(tmp_path, "0.6,0.8,inference,5", f"1.8,2.2,{phase},")
+    with pytest.raises(DataError, match=f"window 2 has the phase '{phase}'") as e:
+        opened_plain(tmp_path, windows=given)
+    assert "idle or warmup" in e.value.remedy
+
+
+def test_phases_of_unequal_counts_are_told(tmp_path: Path) -> None:
+    given = own_windows(tmp_path, "0,0.55,idle,", "0.6,0.8,inference,5", "1.0,1.2,inference,5", "1.4,1.6,encoding,5")
+    _, result = recorded(opened_plain(tmp_path, windows=given), tmp_path / "run")
+    assert any("(inference 10, encoding 5)" in note for note in result.notes)
+
+
+def test_the_header_below_a_preamble_is_the_one_that_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "scope.csv"
+    source.write_text("Scope,X1000\nMade,2026\nt (s),p (mW)\n0.1,3.0\n0.2,3.5\n")
+    with pytest.raises(DataError, match=r"has no column 't'") as e:
+        plain_csv.open_import(source, time="t:s", power="p (mW):mW", stamp="start", windows=windows(tmp_path))
+    assert e.value.remedy == "Write its name with the unit: t (s)"
+    with pytest.raises(DataError, match=r"has no column 'q'") as e:
+        plain_csv.open_import(source, time="t (s):s", power="q:mW", stamp="start", windows=windows(tmp_path))
+    assert "t (s), p (mW)" in e.value.remedy
 
 
 # ---- idle windows ---------------------------------------------------------------------------------------------------
