@@ -18,6 +18,8 @@ from rig.types import Floats
 
 CERTAINTY = 4.0
 """Standard uncertainties by which spans must be elsewhere."""
+PROOF = 2.0
+"""Times the variance of edges about their neighbours that their variance about the clocks must be."""
 FINE = 0.1
 """Standard uncertainty of a place, in readings, for which neighbouring edges are averaged."""
 LEAST_SHIFT = 0.1
@@ -81,9 +83,9 @@ def _moved(r: Readings, edges: SpanEdges) -> Followed | None:
     if np.any(step_s > np.maximum(STEEPEST * apart_s, MOST_STEP * r.period_s)):
         return None
     at_s, shift_s, u_s, shape_s = _averaged(edges, r.period_s)
-    mean_s = float(np.mean(shift_s))
-    wanders = float(np.std(shift_s)) > CERTAINTY * u_s
-    moved = abs(mean_s) > CERTAINTY * math.hypot(u_s, shape_s)
+    mean_s, apart2 = float(np.mean(shift_s)), PROOF * _apart_s(edges.moved(), len(edges.at_s) - len(at_s) + 1) ** 2
+    wanders = float(np.std(shift_s)) > CERTAINTY * u_s and float(np.var(edges.moved())) > apart2
+    moved = abs(mean_s) > CERTAINTY * math.hypot(u_s, shape_s) and float(np.mean(edges.moved() ** 2)) > apart2
     if max(abs(mean_s), float(np.std(shift_s))) < LEAST_SHIFT * r.period_s or not (wanders or moved):
         return None
     left_s = float(np.std(edges.moved() - np.interp(edges.at_s, at_s, shift_s)))
@@ -140,6 +142,19 @@ def _step(x_s: Floats, aperture_s: float, tau_s: float) -> Floats:
         return np.asarray(t - tau_s * (1.0 - np.exp(-t / tau_s)))
 
     return np.asarray((area(x_s + tau_s + 0.5 * aperture_s) - area(x_s + tau_s - 0.5 * aperture_s)) / aperture_s)
+
+
+def _apart_s(lag_s: Floats, count: int) -> float:
+    """How far edges are from the mean of ``count`` neighbours, themselves left out, root mean square.
+
+    Where the clocks wander, begins and ends of neighbouring spans do so together, so each tells where the next is.
+    Where edges are seen or stamped unevenly, each for itself, the clocks tell it better.
+    """
+    count = max(count, 3)
+    beside = np.full(count, 1.0 / (count - 1))
+    beside[count // 2] = 0.0
+    seen = lag_s[(count - 1) // 2 : len(lag_s) - count // 2]
+    return float(np.sqrt(np.mean((seen - np.convolve(lag_s, beside, mode="valid")) ** 2)))
 
 
 def _averaged(edges: SpanEdges, period_s: float) -> tuple[Floats, Floats, float, float]:
