@@ -72,6 +72,11 @@ def _with_followed(placed: AlignedRail, activity: Activity, device: Timebase) ->
         f"Rail {r.rail.name}: along the run the spans lie {text} later in the trace than the clocks say. The readings "
         "are moved to where the edges of the spans are"
     )
+    if found.knots_s is None:
+        note = (
+            f"Rail {r.rail.name}: all spans lie {abs(high_s):.3g} s {'later' if high_s > 0.0 else 'earlier'} in the trace "
+            "than the clocks say. Where they are is uncertain by as much"
+        )
     if found.tau_s is not None:
         note = (
             f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {found.tau_s:.3g} s "

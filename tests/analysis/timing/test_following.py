@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,40 @@ def test_readings_lost_one_by_one_are_followed_to_the_last_span(seed: int, tmp_p
     power = evaluate(open_run(tmp_path / "run")).quantities[FigureKey("dynamic_power_w")]
 
     assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
+
+
+def smoothed(drawn_s: Floats, tau_s: float) -> Readings:
+    """Readings behind a filter that nobody declared."""
+    r = seen(drawn_s, EVEN)
+    sharp, smooth = (mean_signal(edges_of(drawn_s), r.start_s, r.end_s, tau) for tau in (0.0, tau_s))
+    return replace(r, watts=r.watts - sharp + smooth)
+
+
+@pytest.mark.parametrize("tau_s", [0.015, 0.03])
+def test_a_filter_that_begins_and_ends_show_alike_is_found(tau_s: float) -> None:
+    found = followed(smoothed(SPANS_S, tau_s), SPANS_S)
+    assert found is not None
+    assert found.tau_s == pytest.approx(tau_s, rel=0.15)
+
+
+@pytest.mark.parametrize(("lower", "delay_s", "held", "hold_s"), [(0.4, 0.044, 0.38, 0.084), (0.6, 0.08, 0.3, 0.12)])
+def test_plateaus_of_a_governor_are_no_filter(lower: float, delay_s: float, held: float, hold_s: float) -> None:
+    """The clock rises some time after each begin, and falls some time after each end."""
+    on, off = SPANS_S.T
+    r = seen(SPANS_S, EVEN)
+    for at_s, length_s, height in ((on, delay_s, -lower), (off, hold_s, held)):
+        plateau = edges_of(np.column_stack([at_s, at_s + length_s]), height)
+        r = replace(r, watts=r.watts + mean_signal(plateau, r.start_s, r.end_s))
+    found = followed(r, SPANS_S)
+    assert found is None or found.tau_s is None
+
+
+def test_spans_that_are_all_late_alike_stay_and_are_less_certain() -> None:
+    """A device that works less at its begins and more after its ends looks the same as a clock that is off."""
+    found = followed(seen(SPANS_S + 0.03, EVEN), SPANS_S)
+    assert found is not None
+    assert found.knots_s is None
+    assert found.sigma_s == pytest.approx(0.03, abs=0.005)
 
 
 def test_spans_that_nearly_touch_have_no_edges_to_follow(tmp_path: Path) -> None:
