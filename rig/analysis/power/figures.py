@@ -178,9 +178,9 @@ def _trimmed_figures(model: RailModel, scope: Scope, cut: Estimate, differ: bool
     if smeared := smeared_w(model, scope.windows_s, cut):
         dynamic = _biased(dynamic, smeared)
         notes += (
-            f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin, as behind a slow "
-            "filter that is not declared (filter_tau_s) or a capacitor, unless the device does so itself. The area "
-            f"above idle differs by {smeared:.3g} W of mean power. This is stated as bias",
+            f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
+            "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. The "
+            f"area above idle differs by {smeared:.3g} W of mean power. This is stated as bias",
         )
     return _stated(model, scope, cut, dynamic, PowerFigures(notes=notes), differ)
 

@@ -13,7 +13,7 @@ from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.unseen_spans import around, span_watts
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, margin_s, mean_signal, merged, touches
-from rig.types import Bools, Floats
+from rig.types import Bools, Floats, Indices
 
 VISIBLE = 0.05
 """Part of dynamic power above idle from which a reading counts as busy."""
@@ -24,6 +24,9 @@ CERTAINTY, ALIKE = 3.0, 2.0
 LEAST_SPANS = 8
 ASLEEP = 0.05
 """Share of the readings between spans that is below idle where a device sleeps, which no filter makes of idle."""
+
+Stretches = tuple[Floats, Indices]
+"""Readings in watts in order of time, and the number of the stretch that each is in, shapes (n,)."""
 
 
 def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
@@ -100,30 +103,39 @@ def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     return abs(area_w - cut.value_w)
 
 
-def _stretches(model: RailModel, spans: Floats, use: Bools) -> list[Floats]:
+def _stretches(model: RailModel, spans: Floats, use: Bools) -> Stretches:
     """The readings in use of each span, or of the gap after it, where there are two or more."""
     use = use & model.readings.ok
-    number = np.searchsorted(spans[:, 0], model.middle_s[use])
-    parts = np.split(model.readings.watts[use], np.flatnonzero(np.diff(number)) + 1)
-    return [part for part in parts if len(part) > 1]
+    _, of, count = np.unique(np.searchsorted(spans[:, 0], model.middle_s[use]), return_inverse=True, return_counts=True)
+    many = count > 1
+    return model.readings.watts[use][many[of]], (np.cumsum(many) - 1)[of[many[of]]]
 
 
-def _gives_back(of: list[Floats], beside: list[Floats]) -> bool:
+def _gives_back(of: Stretches, beside: Stretches) -> bool:
     """Whether the earlier halves of gaps have as much more than the later ones as those of spans have less."""
-    if min(len(of), len(beside)) < LEAST_SPANS:
-        return False
-    rises = (
-        np.array([(w[-(len(w) // 2) :].mean() - w[: len(w) // 2].mean()) * len(w) for w in x]) for x in (of, beside)
-    )
-    (lacks, u), (more, v) = ((float(np.mean(x)), float(np.std(x)) / math.sqrt(len(x))) for x in rises)
-    more = -more
+    (lacks, u), (rises, v) = (_rise(x) for x in (of, beside))
+    more = -rises
     shown = min(lacks - CERTAINTY * u, more - CERTAINTY * v) > 0.0
     return shown and max(lacks, more) < ALIKE * min(lacks, more) + SEEN * math.hypot(u, v)
 
 
-def _slanted_w(stretches: list[Floats], noise_w: float) -> float:
+def _rise(stretches: Stretches) -> tuple[float, float]:
+    """How much more the later halves hold than the earlier ones, in watts times readings, and its standard error."""
+    watts, of = stretches
+    count = np.bincount(of)
+    if len(count) < LEAST_SPANS:
+        return 0.0, 0.0
+    place = 2 * (np.arange(len(of)) - (np.cumsum(count) - count)[of]) + 1 - count[of]
+    found = 2.0 * np.bincount(of, weights=np.sign(place) * watts)
+    return float(np.mean(found)), float(np.std(found)) / math.sqrt(len(found))
+
+
+def _slanted_w(stretches: Stretches, noise_w: float) -> float:
     """Standard deviation of readings about the mean of their stretch, or 0 if most neighbours are at one level."""
-    if not stretches or float(np.median(np.concatenate([np.abs(np.diff(w)) for w in stretches]))) < SEEN * noise_w:
+    watts, of = stretches
+    steps = np.abs(np.diff(watts))[np.diff(of) == 0]
+    if not len(steps) or float(np.median(steps)) < SEEN * noise_w:
         return 0.0
-    left = np.concatenate([w - w.mean() for w in stretches])
-    return math.sqrt(float(left @ left) / (len(left) - len(stretches)))
+    count = np.bincount(of)
+    left = watts - (np.bincount(of, weights=watts) / count)[of]
+    return math.sqrt(float(left @ left) / (len(left) - len(count)))

@@ -130,7 +130,7 @@ def _undeclared_tau_s(r: Readings, cells: Cells, edges: SpanEdges) -> float | No
         if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
             return None
         taus.append(float(TAUS[best]) * r.period_s)
-    # a filter delays begins and ends by the same time; readings lie at other places beside them, which a curve takes out
+    # a filter delays both by the same time; readings lie at other places beside them, which the curve takes out
     tau_s, both_s = float(np.mean(taus)), 0.5 * (edges.begin_s + edges.end_s)
     curves = [_curve(r, (stamp + both_s)[np.isfinite(both_s)], count) for stamp in (cells.on_s, cells.off_s)]
     off = [y - _step(x, aperture_s, tau_s) for x, y in curves]

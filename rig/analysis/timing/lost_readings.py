@@ -88,7 +88,7 @@ def _leading(cost: Floats, spans: Spans, piece: Piece) -> int:
 
 
 def _candidates(watts: Floats, spans: Spans, least: float, most: float) -> Iterator[float]:
-    """Lags from ``least`` to ``most`` at which stretches of spans correlate best with the trace: groups, and all after a moment."""
+    """Lags at which stretches of spans correlate best with the trace: groups, and all after a moment."""
     joined = max(1, int(spans.width / 16.0)) if len(watts) > COARSE_POINTS else 1
     n = len(watts) // joined
     values = watts[: n * joined].reshape(n, joined).mean(axis=1)
@@ -117,8 +117,8 @@ def _candidates(watts: Floats, spans: Spans, least: float, most: float) -> Itera
 def _cheapest(cost: Floats, spans: Spans, lags: Floats) -> Indices:
     """The place of each span along the cheapest path (Viterbi, 1967), or -1 for a span that no place shows.
 
-    ``cost`` has shape (k, m) and ``lags`` rise. A change of place costs ``FEWEST`` spans; readings are only lost, so the
-    lag grows, and spans that were lost between two places have none.
+    ``cost`` has shape (k, m). A change of place costs ``FEWEST`` spans. Readings are only ever lost, so the lag grows,
+    and spans that were lost between two places have none.
     """
     k, m = cost.shape
     # the last span of one place (row) that may come before each span of another (column)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fixtures.worlds.lab_kinds import KINDS
+from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.random_draw import draw, measured
 from rig.analysis.evaluate import evaluate
