@@ -75,7 +75,7 @@ def _on_arrival(trace: Trace, period: float) -> bool:
     if trace.uniform or trace.rail.kind != "mean" or period <= 0.0 or len(start) < LEAST:
         return False
     length = float(np.median(end - start))
-    overlaps = np.count_nonzero(start[1:] < end[:-1] - max(OVERLAP * length, STEPS))
+    overlaps = int(np.count_nonzero(start[1:] < end[:-1] - max(OVERLAP * length, STEPS)))
     return length <= (1.0 + OVERLAP) * period and overlaps >= OFTEN
 
 
