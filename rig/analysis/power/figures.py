@@ -156,8 +156,9 @@ def _integrated_figures(model: RailModel, scope: Scope, whole: Estimate, cut: Es
             f"Rail {model.rail.name}: around each span of {scope.words}, {more:.2g} readings more are above idle "
             "than it can touch. How far the integrated mean is above that of trimmed windows is stated as bias",
         )
-    if more or gaps_without_reading(model, scope.windows_s):
-        # no reading can separate work between spans, such as the host's, from a burst at their ends
+    if more or model.readings.inferred or gaps_without_reading(model, scope.windows_s):
+        # no reading can separate work between spans, such as the host's, from a burst at their ends, and a filter that
+        # nobody declared may be the device's own begins and ends
         dynamic = _biased(dynamic, bias_w)
     key = FigureKey("dynamic_power_w", scope.phase, model.rail.name, method=TRIMMED)
     check = Figures({key: crossed, replace(key, quantity="active_power_w"): active_power(model, cut, crossed)})
@@ -177,9 +178,9 @@ def _trimmed_figures(model: RailModel, scope: Scope, cut: Estimate, differ: bool
     if smeared := smeared_w(model, scope.windows_s, cut):
         dynamic = _biased(dynamic, smeared)
         notes += (
-            f"Rail {model.rail.name}: neither spans of {scope.words} nor the gaps between them show a level, as behind "
-            f"a slow filter that is not declared (filter_tau_s). The area above idle differs by {smeared:.3g} W of "
-            "mean power. This is stated as bias",
+            f"Rail {model.rail.name}: gaps begin with what spans of {scope.words} lack at their begin. This may be a "
+            "filter that is not declared (filter_tau_s) or a capacitor behind the meter, or the device itself. The "
+            f"area above idle differs by {smeared:.3g} W of mean power. This is stated as bias",
         )
     return _stated(model, scope, cut, dynamic, PowerFigures(notes=notes), differ)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from rig.analysis.power.coverage import NOISE_WIDTHS
@@ -11,14 +13,20 @@ from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.unseen_spans import around, span_watts
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, margin_s, mean_signal, merged, touches
-from rig.types import Bools, Floats
+from rig.types import Bools, Floats, Indices
 
 VISIBLE = 0.05
 """Part of dynamic power above idle from which a reading counts as busy."""
 SEEN, ROUNDING = 2.0, 1e-9
 """Standard uncertainties from which on an excess is taken to be real; what arithmetic adds to it, of active power."""
+CERTAINTY, ALIKE = 3.0, 2.0
+"""Standard uncertainties from which spans lack energy and gaps have too much; how far one may exceed the other."""
+LEAST_SPANS = 8
 ASLEEP = 0.05
 """Share of the readings between spans that is below idle where a device sleeps, which no filter makes of idle."""
+
+Stretches = tuple[Floats, Indices]
+"""Readings in watts in order of time, and the number of the stretch that each is in, shapes (n,)."""
 
 
 def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
@@ -73,27 +81,61 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
 
 
 def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
-    """Return how far the area above idle is from ``cut``, in watts, if neither spans nor gaps show a level; else 0.
+    """Return how far the area above idle is from ``cut``, in watts, if gaps may have what spans lack; else 0.
 
-    A filter that nobody declared may be as slow as that. A device may also do the same by itself, at the ends of its
-    spans and between them; then ``cut`` is right.
+    A filter that nobody declared, or a capacitor behind the shunt, moves energy from the begins of spans to the gaps
+    after them. A device may also do the same by itself, at the ends of its spans and between them; then ``cut`` is
+    right.
     """
     r, spans = model.readings, merged(windows_s)
-    least_w, gap = max(VISIBLE * abs(cut.value_w), SEEN * model.reading_u_w(False)), in_gaps(model)
-    if r.counter or min(_uneven_w(model, spans, model.held), _uneven_w(model, spans, gap)) < least_w:
+    if r.counter:
+        return 0.0
+    noise_w, gap = model.reading_u_w(False), in_gaps(model)
+    least_w = max(VISIBLE * abs(cut.value_w), SEEN * noise_w)
+    of, beside = (_stretches(model, spans, use) for use in (model.held, gap))
+    slanted = min(_slanted_w(x, noise_w) for x in (of, beside)) >= least_w
+    if not (r.inferred or slanted or _gives_back(of, beside)):
         return 0.0
     above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]
-    if float(np.quantile(above_w, ASLEEP)) < -least_w:
+    if len(above_w) and float(np.quantile(above_w, ASLEEP)) < -least_w:
         return 0.0
     area_w = float(np.average(span_watts(model, spans), weights=spans[:, 1] - spans[:, 0]))
     return abs(area_w - cut.value_w)
 
 
-def _uneven_w(model: RailModel, spans: Floats, use: Bools) -> float:
-    """Standard deviation of the readings in use about the mean of those in the same span, or in the gap after it."""
+def _stretches(model: RailModel, spans: Floats, use: Bools) -> Stretches:
+    """The readings in use of each span, or of the gap after it, where there are two or more."""
     use = use & model.readings.ok
-    watts, number = model.readings.watts[use], np.searchsorted(spans[:, 0], model.middle_s[use])
-    count = np.bincount(number)
-    left = watts - (np.bincount(number, weights=watts) / np.maximum(count, 1))[number]
-    free = len(watts) - np.count_nonzero(count)
-    return float(np.sqrt(float(left @ left) / free)) if free > 0 else 0.0
+    _, of, count = np.unique(np.searchsorted(spans[:, 0], model.middle_s[use]), return_inverse=True, return_counts=True)
+    many = count > 1
+    return model.readings.watts[use][many[of]], (np.cumsum(many) - 1)[of[many[of]]]
+
+
+def _gives_back(of: Stretches, beside: Stretches) -> bool:
+    """Whether the earlier halves of gaps have as much more than the later ones as those of spans have less."""
+    (lacks, u), (rises, v) = (_rise(x) for x in (of, beside))
+    more = -rises
+    shown = min(lacks - CERTAINTY * u, more - CERTAINTY * v) > 0.0
+    return shown and max(lacks, more) < ALIKE * min(lacks, more) + SEEN * math.hypot(u, v)
+
+
+def _rise(stretches: Stretches) -> tuple[float, float]:
+    """How much more the later halves hold than the earlier ones, in watts times readings, and its standard error."""
+    watts, of = stretches
+    count = np.bincount(of)
+    if len(count) < LEAST_SPANS:
+        return 0.0, 0.0
+    place = 2 * (np.arange(len(of)) - (np.cumsum(count) - count)[of]) + 1 - count[of]
+    found = 2.0 * np.bincount(of, weights=np.sign(place) * watts)
+    return float(np.mean(found)), float(np.std(found)) / math.sqrt(len(found))
+
+
+def _slanted_w(stretches: Stretches, noise_w: float) -> float:
+    """Standard deviation of readings about the mean of their stretch, or 0 if most neighbours are at one level."""
+    watts, of = stretches
+    steps = np.abs(np.diff(watts))[np.diff(of) == 0]
+    if not len(steps) or float(np.median(steps)) < SEEN * noise_w:
+        return 0.0
+    count = np.bincount(of)
+    left = watts - (np.bincount(of, weights=watts) / count)[of]
+    return math.sqrt(float(left @ left) / (len(left) - len(count)))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.consistency import allowed_after_end_s
-from rig.analysis.timing.lost_readings import FARTHEST, FEWEST, MOST_UNLIKE, breaks_in
+from rig.analysis.timing.lost_readings import FEWEST, MOST_UNLIKE, breaks_in
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.spans_in_trace import LEAST_SPANS, NOWHERE, Seen, most_unlike, seen_in
 from rig.analysis.verdict import Check
@@ -22,6 +22,8 @@ from rig.types import Floats
 
 MOST_SPANS = 20_000
 MOST_PACES, SPANS_LOOKED_AT = 40_000, 200
+FARTHEST = 0.1
+"""How far the true rate may be from the declared one, as a part of it."""
 COPIES = (2, 3, 4)
 LEAST_CHANGES = 20
 

@@ -18,6 +18,8 @@ from rig.types import Floats
 
 CERTAINTY = 4.0
 """Standard uncertainties by which spans must be elsewhere."""
+PROOF = 2.0
+"""Times the variance of edges about their neighbours that their variance about the clocks must be."""
 FINE = 0.1
 """Standard uncertainty of a place, in readings, for which neighbouring edges are averaged."""
 LEAST_SHIFT = 0.1
@@ -27,10 +29,12 @@ STEEPEST, MOST_STEP = 0.015, 4.0
 
 More is a break, not a wander.
 """
-SLOW = 0.2 * 1.25 ** np.arange(16)
-"""Time constants of an undeclared filter that are tried, in readings."""
-SMOOTHER, ALIKE = 1.5, 2.0
-"""Times as much misfit without a filter, and the largest ratio of the time constants at begins and at ends."""
+TAUS = np.array([1e-3, *0.2 * 1.25 ** np.arange(16)])
+"""Time constants of an undeclared filter that are tried, in readings; the first stands for none."""
+SMOOTHER, UNLIKE = 1.5, 0.05
+"""Times as much misfit without a filter, and how far begins and ends may be apart behind one, of a step."""
+OF_MEDIAN = 1.8582
+"""The standard uncertainty of a median over the median distance from it, times the root of their number."""
 NEIGHBOURS = 12
 """Readings on either side of an edge in which a filter is looked for."""
 
@@ -76,16 +80,23 @@ def followed(r: Readings, windows_s: Floats) -> Followed | None:
 
 
 def _moved(r: Readings, edges: SpanEdges) -> Followed | None:
-    """The readings moved by what the edges show, unless that is a break, or nothing beyond noise."""
+    """The readings moved by what the edges show, unless that is a break, or nothing beyond noise.
+
+    Where all edges are late alike, the readings stay, and the place of an edge is uncertain by as much; but a filter
+    that was found delays all edges.
+    """
     step_s, apart_s = np.abs(np.diff(edges.moved())), np.diff(edges.at_s)
     if np.any(step_s > np.maximum(STEEPEST * apart_s, MOST_STEP * r.period_s)):
         return None
     at_s, shift_s, u_s, shape_s = _averaged(edges, r.period_s)
-    mean_s = float(np.mean(shift_s))
-    wanders = float(np.std(shift_s)) > CERTAINTY * u_s
-    moved = abs(mean_s) > CERTAINTY * math.hypot(u_s, shape_s)
-    if max(abs(mean_s), float(np.std(shift_s))) < LEAST_SHIFT * r.period_s or not (wanders or moved):
+    mean_s, spread_s = float(np.mean(shift_s)), float(np.std(shift_s))
+    proven = float(np.var(edges.moved())) > PROOF * _apart_s(edges.moved(), len(edges.at_s) - len(at_s) + 1) ** 2
+    wanders = proven and spread_s > max(CERTAINTY * u_s, LEAST_SHIFT * r.period_s)
+    if not wanders and abs(mean_s) < max(CERTAINTY * math.hypot(u_s, shape_s), LEAST_SHIFT * r.period_s):
         return None
+    if not (wanders or r.inferred):
+        # the clocks may be off by as much, or else the device works less at begins and more after ends
+        return Followed(r, math.hypot(u_s, shape_s, mean_s), (mean_s, mean_s), 0.0)
     left_s = float(np.std(edges.moved() - np.interp(edges.at_s, at_s, shift_s)))
     start_s, end_s = (t - np.interp(t, at_s + shift_s, shift_s) for t in (r.start_s, r.end_s))
     if np.any(np.diff(start_s) <= 0.0) or np.any(end_s < start_s):
@@ -105,31 +116,38 @@ def _undeclared_tau_s(r: Readings, cells: Cells, edges: SpanEdges) -> float | No
     """The time constant of a filter that smooths begins and ends alike, or None without one.
 
     A moving mean counts as the filter that is most like it. What a device itself does at its begins and at its ends
-    is not alike.
+    is not alike: a filter turns both into the same curve.
     """
-    middle_s, taus = 0.5 * (r.start_s + r.end_s), []
     aperture_s = max(float(np.median(r.end_s - r.start_s)), 1e-3 * r.period_s)
-    count = int(
-        min(NEIGHBOURS, float(np.median(cells.inward_s)) / r.period_s, float(np.median(cells.beside_s)) / r.period_s)
-    )
+    count = int(min(NEIGHBOURS, *(float(np.median(s)) / r.period_s for s in (cells.inward_s, cells.beside_s))))
     if count < 3:
         return None
+    taus = []
     for stamp, lag in ((cells.on_s, edges.begin_s), (cells.off_s, edges.end_s)):
-        at = (stamp + lag)[np.isfinite(lag)]
-        number = np.searchsorted(middle_s, at)[:, None] + np.arange(-count, count)
-        number = number[(number[:, 0] >= 0) & (number[:, -1] < len(middle_s))]
-        at = at[: len(number)]
-        x = (middle_s[number] - at[:, None]).ravel()
-        low, high = (np.median(r.watts[number][:, part], axis=1) for part in (slice(0, 2), slice(-2, None)))
-        y = ((r.watts[number] - low[:, None]) / np.where(high == low, 1.0, high - low)[:, None]).ravel()
-        misfit = [
-            float(np.mean(np.minimum((y - _step(x, aperture_s, t * r.period_s)) ** 2, 0.25))) for t in (1e-3, *SLOW)
-        ]
+        x, y = _curve(r, (stamp + lag)[np.isfinite(lag)], count)
+        misfit = [float(np.mean(np.minimum((y - _step(x, aperture_s, t)) ** 2, 0.25))) for t in r.period_s * TAUS]
         best = int(np.argmin(misfit))
         if best == 0 or misfit[0] < SMOOTHER * misfit[best]:
             return None
-        taus.append(float(SLOW[best - 1]))
-    return float(np.mean(taus)) * r.period_s if max(taus) <= ALIKE * min(taus) else None
+        taus.append(float(TAUS[best]) * r.period_s)
+    # a filter delays both by the same time; readings lie at other places beside them, which the curve takes out
+    tau_s, both_s = float(np.mean(taus)), 0.5 * (edges.begin_s + edges.end_s)
+    curves = [_curve(r, (stamp + both_s)[np.isfinite(both_s)], count) for stamp in (cells.on_s, cells.off_s)]
+    off = [y - _step(x, aperture_s, tau_s) for x, y in curves]
+    apart = np.abs(np.median(off[0], axis=0) - np.median(off[1], axis=0))
+    u2 = sum(np.median(np.abs(y - np.median(y, axis=0)), axis=0) ** 2 / len(y) for y in off)
+    return None if np.any(apart > UNLIKE + CERTAINTY * OF_MEDIAN * np.sqrt(u2)) else tau_s
+
+
+def _curve(r: Readings, at_s: Floats, count: int) -> tuple[Floats, Floats]:
+    """The middles of readings beside edges at ``at_s``, and how far each is between the levels; shapes (k, m)."""
+    middle_s = 0.5 * (r.start_s + r.end_s)
+    number = np.searchsorted(middle_s, at_s)[:, None] + np.arange(-count, count)
+    inside = (number[:, 0] >= 0) & (number[:, -1] < len(middle_s))
+    number = number[inside]
+    low, high = (np.median(r.watts[number][:, part], axis=1)[:, None] for part in (slice(0, 2), slice(-2, None)))
+    y = (r.watts[number] - low) / np.where(high == low, 1.0, high - low)
+    return middle_s[number] - at_s[inside][:, None], y
 
 
 def _step(x_s: Floats, aperture_s: float, tau_s: float) -> Floats:
@@ -140,6 +158,19 @@ def _step(x_s: Floats, aperture_s: float, tau_s: float) -> Floats:
         return np.asarray(t - tau_s * (1.0 - np.exp(-t / tau_s)))
 
     return np.asarray((area(x_s + tau_s + 0.5 * aperture_s) - area(x_s + tau_s - 0.5 * aperture_s)) / aperture_s)
+
+
+def _apart_s(lag_s: Floats, count: int) -> float:
+    """How far edges are from the mean of ``count`` neighbours, themselves left out, root mean square.
+
+    Where the clocks wander, begins and ends of neighbouring spans do so together, so each tells where the next is.
+    Where edges are seen or stamped unevenly, each for itself, the clocks tell it better.
+    """
+    count = max(count, 3)
+    beside = np.full(count, 1.0 / (count - 1))
+    beside[count // 2] = 0.0
+    seen = lag_s[(count - 1) // 2 : len(lag_s) - count // 2]
+    return float(np.sqrt(np.mean((seen - np.convolve(lag_s, beside, mode="valid")) ** 2)))
 
 
 def _averaged(edges: SpanEdges, period_s: float) -> tuple[Floats, Floats, float, float]:

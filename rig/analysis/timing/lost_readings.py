@@ -1,4 +1,4 @@
-"""Where readings were lost, or delivered again, from the places of the spans in the trace."""
+"""Where readings were lost, from the places of the spans in the trace."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ FEWEST = 2.0
 """Spans that must fit a new place better before a break is assumed there."""
 MOST_UNLIKE = 0.05
 """Share of the spans that may fit no place, apart from those in a break."""
-FARTHEST = 0.1
-"""How far spans are looked for before their place, as a part of the trace."""
 GROUPS, PEAKS, LONGER = 12, 4, 1.5
 COARSE_POINTS = 1 << 18
 HALF = 0.5
@@ -56,7 +54,7 @@ def breaks_in(seen: Seen, reach: float, most: float) -> Breaks | None:
     ``reach`` is how far the brackets may be off, ``most`` how many readings may be missing, as numbers of readings.
     """
     spans = seen.spans
-    lags = np.unique(np.round([0.0, *_candidates(seen.watts, spans, most)]))
+    lags = np.unique(np.round([0.0, *_candidates(seen.watts, spans, -reach - 1.0, most)]))
     cost = seen.unlike(lags)
     cost = np.minimum(cost / most_unlike(cost.min(axis=1)), 1.0)
     chosen = _cheapest(cost, spans, lags)
@@ -89,8 +87,8 @@ def _leading(cost: Floats, spans: Spans, piece: Piece) -> int:
     return int(np.argmin(np.append(before, False)))
 
 
-def _candidates(watts: Floats, spans: Spans, most: float) -> Iterator[float]:
-    """Lags up to ``most`` at which stretches of spans correlate best with the trace: groups, and all after a moment."""
+def _candidates(watts: Floats, spans: Spans, least: float, most: float) -> Iterator[float]:
+    """Lags at which stretches of spans correlate best with the trace: groups, and all after a moment."""
     joined = max(1, int(spans.width / 16.0)) if len(watts) > COARSE_POINTS else 1
     n = len(watts) // joined
     values = watts[: n * joined].reshape(n, joined).mean(axis=1)
@@ -106,7 +104,7 @@ def _candidates(watts: Floats, spans: Spans, most: float) -> Iterator[float]:
             continue
         score = correlated(values, train - train.mean())
         lag = float(joined) * (first - np.arange(len(score)))
-        score[(lag > most) | (lag < -FARTHEST * len(watts))] = -np.inf
+        score[(lag > most) | (lag < least)] = -np.inf
         apart = max(1, int(0.5 * spans.width / joined))
         for _ in range(PEAKS):
             best = int(np.argmax(score))
@@ -119,8 +117,8 @@ def _candidates(watts: Floats, spans: Spans, most: float) -> Iterator[float]:
 def _cheapest(cost: Floats, spans: Spans, lags: Floats) -> Indices:
     """The place of each span along the cheapest path (Viterbi, 1967), or -1 for a span that no place shows.
 
-    ``cost`` has shape (k, m). A change of place costs ``FEWEST`` spans; the trace is never used twice, so spans that
-    were lost between two places have none.
+    ``cost`` has shape (k, m). A change of place costs ``FEWEST`` spans. Readings are only ever lost, so the lag grows,
+    and spans that were lost between two places have none.
     """
     k, m = cost.shape
     # the last span of one place (row) that may come before each span of another (column)
@@ -136,7 +134,7 @@ def _cheapest(cost: Floats, spans: Spans, lags: Floats) -> Indices:
             for a in range(m):
                 p = np.minimum(before[a][i], i - 1)
                 through = np.where(p >= 0, rested[p, a] + UNSEEN * (i - 1 - p) + FEWEST, np.inf)
-                better = through < arrive
+                better = (through < arrive) & (lags > lags[a])
                 arrive = np.where(better, through, arrive)
                 best[better, 0], best[better, 1] = since[p, a][better], a
             stay = total[i - 1] <= arrive

@@ -68,15 +68,6 @@ def _with_followed(placed: AlignedRail, activity: Activity, device: Timebase) ->
         return placed
     low_s, high_s = found.shift_s
     text = f"{low_s:.3g} to {high_s:.3g} s"
-    note = (
-        f"Rail {r.rail.name}: along the run the spans lie {text} later in the trace than the clocks say. The readings "
-        "are moved to where the edges of the spans are"
-    )
-    if found.tau_s is not None:
-        note = (
-            f"Rail {r.rail.name}: begins and ends of spans are smooth alike, as behind a filter of {found.tau_s:.3g} s "
-            "that is not declared (filter_tau_s). Power is computed as if it were"
-        )
     checks = placed.bridged
     if found.steepest > placed.timebase.clock.tolerance + device.clock.tolerance:
         rule = f"spans of rail {r.rail.name} against the clocks, along the run"
@@ -87,9 +78,28 @@ def _with_followed(placed: AlignedRail, activity: Activity, device: Timebase) ->
         readings=found.readings,
         sigma_s=found.sigma_s,
         host_sigma_s=math.hypot(placed.host_sigma_s, far_s),
-        notes=(*placed.notes, note),
+        notes=(*placed.notes, f"Rail {r.rail.name}: {_how(found, text)}"),
         bridged=checks,
         followed=found,
+    )
+
+
+def _how(found: Followed, shift: str) -> str:
+    """What the edges of the spans show."""
+    if found.tau_s is not None:
+        return (
+            f"begins and ends of spans are smooth alike, as behind a filter of {found.tau_s:.3g} s that is not "
+            "declared (filter_tau_s). Power is computed as if it were"
+        )
+    if found.knots_s is None:
+        by_s = found.shift_s[0]
+        return (
+            f"all spans lie {abs(by_s):.3g} s {'later' if by_s > 0.0 else 'earlier'} in the trace than the clocks say. "
+            "Where they are is uncertain by as much"
+        )
+    return (
+        f"along the run the spans lie {shift} later in the trace than the clocks say. The readings are moved to where "
+        "the edges of the spans are"
     )
 
 

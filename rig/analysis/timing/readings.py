@@ -71,6 +71,11 @@ class Readings:
         return float(np.median(self.end_s - self.start_s)) if self.pool is None else self.pool.aperture_s
 
     @property
+    def inferred(self) -> bool:
+        """Return whether the filter was found in the readings, and nobody declared it."""
+        return self.tau_s > self.rail.filter_tau_s
+
+    @property
     def uneven(self) -> bool:
         """Return whether readings count by their length: the intervals of a counter, and means of single readings."""
         return self.counter or self.pool is not None

@@ -16,16 +16,16 @@ from rig.types import Floats
 
 LEAST, LOOKED_AT = 64, 1 << 20
 """The least and the most readings of a trace that are looked at."""
-OVERLAP, OFTEN = 0.02, 0.05
-"""Part of a reading by which it must overlap the one before, and share of the readings that do."""
+OVERLAP, OFTEN = 0.02, 8
+"""Part of a reading by which it must overlap the one before, and readings that do."""
 FINE = 100.0
 """Ticks in a reading from which it is placed on whole ticks."""
 STEPS = 2.0
 """Ticks by which rounded stamps may overlap."""
 GROUPS = 12
 """Stretches of the trace whose earliest arrival shows the grid."""
-OFF_GRID = 0.5
-"""Readings by which such an arrival may miss the grid before readings must be missing."""
+OFF_GRID, CHANCE = 0.5, 4.0
+"""Readings by which such an arrival may miss the grid before readings must be missing, and times of its scatter."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def on_grid(traces: Sequence[Trace], tick_hz: float) -> Arrivals:
         behind = whole.end_tick - grid
         delay = period + float(np.mean(np.abs(behind)))
         what = "their irregular stamps are used, since readings are missing"
-        if miss <= OFF_GRID * period:
+        if miss <= OFF_GRID * period + CHANCE * _scatter(behind, period):
             length = np.median(whole.end_tick - whole.start_tick).astype(grid.dtype)
             found.append(replace(whole, start_tick=grid - length, end_tick=grid))
             what = "the earliest of them show the grid of the meter, which is used"
@@ -75,8 +75,17 @@ def _on_arrival(trace: Trace, period: float) -> bool:
     if trace.uniform or trace.rail.kind != "mean" or period <= 0.0 or len(start) < LEAST:
         return False
     length = float(np.median(end - start))
-    overlap = float(np.mean(start[1:] < end[:-1] - max(OVERLAP * length, STEPS)))
-    return length <= (1.0 + OVERLAP) * period and overlap > OFTEN
+    overlaps = int(np.count_nonzero(start[1:] < end[:-1] - max(OVERLAP * length, STEPS)))
+    return length <= (1.0 + OVERLAP) * period and overlaps >= OFTEN
+
+
+def _scatter(behind: Floats, period: float) -> float:
+    """By how much the earliest arrivals of stretches scatter, in ticks: the mean delay over the arrivals in each.
+
+    Readings that come as a packet arrive once.
+    """
+    arrivals = 1 + np.count_nonzero(np.abs(np.diff(behind)) > OVERLAP * period)
+    return float(np.mean(np.abs(behind))) * GROUPS / arrivals
 
 
 def _grid(end: Floats, period: float) -> tuple[Floats, float]:

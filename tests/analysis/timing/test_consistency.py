@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fixtures.worlds.lab_kinds import KINDS
+from benchmarks.kinds import KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.random_draw import draw, measured
 from rig.analysis.evaluate import evaluate
@@ -69,6 +69,14 @@ def test_a_break_is_named_with_its_place_and_the_number_of_readings(tmp_path: Pa
 
     (note,) = [n for n in run.notes if "missing from its grid" in n]
     assert "+229 at" in note
+
+
+def test_readings_are_never_fewer_than_none(tmp_path: Path) -> None:
+    """Spans that last longer in the trace fit other places too, but only if the meter took readings back."""
+    result = evaluated("governor_follows_load", 1_000_012, tmp_path)
+
+    assert POWER in result.quantities
+    assert not any("missing" in note for note in result.notes)
 
 
 def test_more_lost_than_half_of_the_spans_gives_no_power(tmp_path: Path) -> None:

@@ -39,6 +39,17 @@ def test_arrivals_show_the_grid_of_the_meter() -> None:
     assert "stamped on arrival" in found.notes[0]
 
 
+@pytest.mark.parametrize(("width", "seed"), [(16, 1), (128, 1), (250, 1), (250, 2), (250, 3)])
+def test_packets_show_the_grid_too(width: int, seed: int) -> None:
+    """A packet is stamped when it arrives, and its readings are counted back, so few of them overlap."""
+    delay = np.random.default_rng(seed).exponential(0.7 * PERIOD, 4 * N // width + 1)
+    taken = LONG_AGO + PERIOD * np.arange(1, 4 * N + 1)
+    found = on_grid([trace(taken + np.repeat(delay, width)[: 4 * N].astype(np.int64))], TICK_HZ)
+    (mended,) = found.traces
+    assert np.all(mended.end_tick - mended.start_tick == PERIOD)
+    assert np.ptp(np.diff(mended.end_tick)) <= 1
+
+
 def test_arrivals_of_which_some_are_missing_stay_and_are_less_certain() -> None:
     came = np.delete(TAKEN + late().astype(np.int64), slice(1000, 1040))
     found = on_grid([trace(came)], TICK_HZ)
