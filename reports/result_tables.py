@@ -106,6 +106,7 @@ def _requested(quantities: Mapping[FigureKey, Quantity]) -> list[FigureKey]:
     targets = [key.target for key in quantities if key.target]
     target = "official" if FigureKey("gap_{target}_mean", target="official") in quantities else (targets or [""])[0]
     solver = (
+        FigureKey("peak_rate_hz"),
         FigureKey("largest_nodes"),
         FigureKey("gap_{target}_mean", target=target),
         FigureKey("feasible_share"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rig.errors import RigError
     from rig.recording.reader import Run, open_run
     from rig.session.measure import measure
-    from rig.session.report import Report, report
+    from rig.session.report import Evaluated, Report, evaluated, report
     from rig.session.setup import Request
     from rig.types import (
         UNSTAMPED,
@@ -68,14 +68,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNSTAMPED", "Accuracy", "Bracket", "Budget", "Chunk", "Clock", "ClockInfo", "Clocked", "Conversion",
-    "Device", "DeviceInfo", "Exports", "Idle", "Issue", "Mark", "Marks", "Meter", "MeterInfo",
+    "Device", "DeviceInfo", "Evaluated", "Exports", "Idle", "Issue", "Mark", "Marks", "Meter", "MeterInfo",
     "Plant", "Problem", "Progress", "Quantity", "Rail", "Repeats", "Reply", "Report", "Request", "Result",
     "RigError", "Rules", "Run", "Sample", "SampleSet", "Sequenced", "Span", "Step", "Streams", "Workload",
-    "blocking", "check_device", "check_meter", "check_workload", "evaluate", "measure", "open_run", "report",
-    "workload",
+    "blocking", "check_device", "check_meter", "check_workload", "evaluate", "evaluated", "measure", "open_run",
+    "report", "workload",
 ]  # fmt: skip
 
 _MODULES = {
+    "Evaluated": "rig.session.report",
     "Quantity": "rig.analysis.quantity",
     "Report": "rig.session.report",
     "Request": "rig.session.setup",
@@ -87,6 +88,7 @@ _MODULES = {
     "check_meter": "rig.conformance.meter",
     "check_workload": "rig.conformance.workload",
     "evaluate": "rig.analysis.evaluate",
+    "evaluated": "rig.session.report",
     "measure": "rig.session.measure",
     "open_run": "rig.recording.reader",
     "report": "rig.session.report",

@@ -57,7 +57,7 @@ def load(group: str, name: str) -> Factory:
         return typing.cast(Factory, entry.load())
     except ImportError as error:
         if owner(entry) == DISTRIBUTION:
-            _check_ours(entry.module.partition(".")[0])
+            check_ours(entry.module.partition(".")[0])
             extras = ", ".join(entry.extras) or name
             raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
         raise _broken(kind, entry, error) from error
@@ -84,7 +84,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"{kind} {name!r} names a file and no function", field=kind, value=name, remedy=remedy)
 
 
-def _check_ours(package: str) -> None:
+def check_ours(package: str) -> None:
     """Raise ``SetupError`` if another distribution put its own package in place of ours, whose name is a common one."""
     others = [name for name in packages_distributions().get(package, ()) if name != DISTRIBUTION]
     if others:

@@ -10,6 +10,7 @@ from reports.figures.clock_fits import clocks_figure
 from reports.figures.energy_parts import energy_figure
 from reports.figures.execution import execution_figure
 from reports.figures.layers import layers_figure
+from reports.figures.peak import peak_figure
 from reports.figures.service import service_figure
 from reports.figures.solver import solver_figure
 from reports.figures.stream import stream_figure
@@ -31,6 +32,7 @@ def draw(result: Result) -> dict[str, bytes]:
             "power": power_figure(series),
             "latency": execution_figure(series.execution_times_s, result.quantities),
             "service": service_figure(result),
+            "peak": peak_figure(result),
             "solver": solver_figure(series.solves, result.quantities.get(RUNTIME)),
             "clocks": clocks_figure(series.clock_reads, result.clocks),
             "trials": trials_figure(series.trials, start.rules.trial_tolerance if start.rules else None),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Quantity
@@ -13,7 +17,11 @@ from rig.analysis.service.change_detection import Stream
 from rig.analysis.solving.solves import Solve
 from rig.analysis.verdict import Validity
 from rig.recording.events import Start
+from rig.terminal import clean
 from rig.types import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = "neurorig-results/1"
 
@@ -43,6 +51,16 @@ class RailSeries:
 
 
 @dataclass(frozen=True)
+class RateProbe:
+    """One rate that a search tried: samples per second, whether it was served by the rules, and the latency bounded."""
+
+    rate_hz: float
+    held: bool
+    latency: Quantity | None
+    """The percentile of latency that the rules name; None where too few samples give it."""
+
+
+@dataclass(frozen=True)
 class Series:
     """Arrays for pictures; windows have shape (k, 2), in seconds since the run's start."""
 
@@ -63,6 +81,8 @@ class Series:
     """Of each clock that was read, shape (k, 3): second, difference from its fit, half of the round trip."""
     trials: Mapping[FigureKey, tuple[Quantity, ...]] = field(default_factory=dict)
     """Of several trials, the figures that the rules compare, one for each trial."""
+    probes: tuple[RateProbe, ...] = ()
+    """The rates that a search for the highest tried, in order."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +102,53 @@ class Result:
     validity: Validity | None
     session_digest: str | None = None
     """SHA-256 of ``session.json``, for the result of a session."""
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a row for each figure, by its name in ``results.json``.
+
+        The columns are ``value``, ``low`` and ``high`` (the 95 % interval, NaN where no uncertainty is stated),
+        ``unit``, ``n`` and ``method``.
+        """
+        import pandas as pd
+
+        columns = ("value", "low", "high", "unit", "n", "method")
+        rows = [
+            (q.value, *(q.interval() if q.stated else (math.nan, math.nan)), q.unit, q.n, q.method)
+            for q in self.quantities.values()
+        ]
+        return pd.DataFrame(rows, index=pd.Index([str(key) for key in self.quantities], name="figure"), columns=columns)
+
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Return what pictures are drawn from, in watts, and in seconds since the run's start on one timeline.
+
+        ``trace.RAIL`` has ``start_s``, ``end_s`` and ``watts``, which is NaN where a reading cannot be used.
+        ``spans`` has ``phase``, ``on_s`` and ``off_s``; ``idle`` is among the phases. ``requests`` has ``requested_s``
+        and ``latency_s``. ``Run.frames`` has the ticks as they were recorded.
+        """
+        import pandas as pd
+
+        series = self.series
+        windows = {**series.phase_windows_s, "idle": series.idle_windows_s}
+        spans = [(phase, *window) for phase, found in windows.items() for window in found.tolist()]
+        frames = {
+            "spans": pd.DataFrame(spans, columns=("phase", "on_s", "off_s")),
+            "requests": pd.DataFrame({"requested_s": series.requested_s, "latency_s": series.latency_s}),
+        }
+        for rail in series.rails:
+            columns = {"start_s": rail.start_s, "end_s": rail.end_s, "watts": rail.watts}
+            frames[f"trace.{rail.rail}"] = pd.DataFrame({name: np.asarray(found) for name, found in columns.items()})
+        return frames
+
+    def _repr_html_(self) -> str:
+        """Return the figures of the whole device as a table, for notebooks."""
+        said = [clean(self.run_id)]
+        said += ["SIMULATED"] if self.simulated else []
+        said += [f"{self.validity.verdict} by {clean(self.validity.rules)}"] if self.validity is not None else []
+        said += [f"refused: {clean(r.scope)} ({clean(r.reason)})" for r in self.refusals]
+        lines = "".join(f"<p>{html.escape(text)}</p>" for text in said)
+        names = [str(key) for key in self.quantities if key.of_whole]
+        rows = self.to_frame().loc[names, ["value", "low", "high", "unit"]]
+        return lines + rows.to_html(float_format="{:.6g}".format, na_rep="")
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``derived/results.json``."""

@@ -16,6 +16,7 @@ from rig.analysis.catalogue import entry_of
 from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.quantity import Component, Quantity, linear
+from rig.analysis.rate_probes import peak_rate, rate_probes
 from rig.analysis.result import Result
 from rig.analysis.rule_set import is_known
 from rig.analysis.session_rules import (
@@ -47,7 +48,8 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
     if lead is None:
         return _searched(name, parts, probes)
     by = by_purpose([p for p in parts if configuration_of(p) == configuration_of(lead)])
-    figures = _figures(by)
+    tried = rate_probes(parts)
+    figures = _figures(by) | peak_rate(tried)
     refusals = tuple(dict.fromkeys(r for part in parts for r in part.result.refusals))
     validity, rules = lead.result.validity, lead.run.start.rules
     if validity is not None and rules is not None:
@@ -70,6 +72,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
             latency_s=served.latency_s,
             execution_times_s=served.execution_times_s,
             trials=trial_figures(by),
+            probes=tried,
         ),
         validity=validity,
     )

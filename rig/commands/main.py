@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+import rig
 from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError
 from rig.terminal import say, say_json
 
@@ -52,6 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     ):  # before numpy is loaded: more threads add in another order, to other last digits
         os.environ |= dict.fromkeys(BLAS_THREADS, "1")
     try:
+        if "open_run" not in dir(rig):  # another project's rig/__init__.py stands in place of ours
+            from rig.plugins import check_ours
+
+            check_ours("rig")
         args = _parsed(given)
         return int(args.run(args))
     except RigError as error:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from rig.errors import RigError, SetupError, UsageError, refused
-from rig.plugins import check_trusted
+from rig.plugins import check_trusted, load, names
 from rig.recording.bounded import written_by_others
 from rig.sweep.check import grids_for
 from rig.sweep.dask import check_address
@@ -179,6 +179,8 @@ def _show(args: argparse.Namespace, folder: Path, grids: Sequence[Frozen]) -> in
     else:
         say(f"sweep   {folder}", f"cells   {', '.join(f'{n} {state}' for state, n in count.items())}")
         say(*(f"wrote   {file}" for file in files))
+        if "sweep-table" in names("reports"):
+            load("reports", "sweep-table")(table.rows, table.varied, table.figures)
         say(*(f"failed  {key}: {error.get('message')}" for key, error in failed[:5]))
         if failed:
             where = failure_of(folder, cells[0]).parent

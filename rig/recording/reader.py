@@ -131,7 +131,11 @@ class Run:
         return np.array([(e.on_ns, e.off_ns) for e in self.of_type(IdleWindow)], dtype=np.int64).reshape(-1, 2)
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return pandas DataFrames: samples, replies, progress, activity, and ``trace.RAIL`` for each rail."""
+        """Return pandas DataFrames: samples, replies, progress, activity, and ``trace.RAIL`` for each rail.
+
+        Times are ticks as they were recorded, each on a clock of its own. ``Result.frames`` has seconds on one
+        timeline, and watts.
+        """
         import pandas as pd
 
         frames = {name: getattr(self, name).to_pandas() for name in TABLES}

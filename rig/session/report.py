@@ -125,12 +125,22 @@ class Evaluated:
         return next(part.run for part in self.parts if part.result.run_digest == self.result.run_digest)
 
 
-def evaluated(path: Path) -> Evaluated:
+def evaluated(path: Path | str) -> Evaluated:
     """Verify and evaluate a session or a lone run.
 
     Raises a ``RigError`` for a recording that cannot be read or does not match its hashes, and ``DataError`` for a
     session whose runs give no common figures.
+
+    Example::
+
+        import rig
+
+        found = rig.evaluated("runs/first")
+        print(found.result.to_frame())
+        for part in found.parts:
+            print(part.name, part.purpose, sorted(part.result.frames()))
     """
+    path = Path(path)
     session = open_session(path) if is_session(path) else None
     parts = tuple(parts_of(path, session))
     result = parts[0].result if session is None else session_result(session, parts)

@@ -18,7 +18,6 @@ from rig.terminal import say
 from rig.types import Workload
 
 SIZE = "nodes"
-RATE = "arrival_hz"
 MEMORY_SHARE = 0.85
 """The share of the memory free at the start that a search may take."""
 
@@ -39,6 +38,8 @@ Play = Callable[[PlannedRun], Path]
 
 def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
     """Search the highest valid rate and return it as the scenario's option. Raises ``UsageError`` without a rate."""
+    from rig.analysis.rate_probes import RATE, failed_rules
+
     if RATE not in options_of(setup.scenario):
         raise refused("find_peak", True, "Use --scenario server", "this scenario has no rate to search")
     from rig.analysis.evaluate import evaluate
@@ -48,8 +49,7 @@ def peak_rate(setup: BenchSetup, play: Play, quiet: bool) -> dict[str, str]:
 
     def holds(rate_hz: float) -> bool:
         planned = PlannedRun(f"probe-{next(count):02d}", "probe", setup.workload, False, {RATE: repr(rate_hz)})
-        validity = evaluate(open_run(play(planned))).validity
-        failed = [c.rule for c in (validity.checks if validity else ()) if not c.ok and c.rule != "device and meters"]
+        failed = failed_rules(evaluate(open_run(play(planned))))
         _say(quiet, f"{rate_hz:.6g} per second: {', '.join(failed) or 'valid'}")
         return not failed
 

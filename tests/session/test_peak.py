@@ -13,11 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.mock_device import SETTLE_S
+from reports.render import render
+from reports.result_tables import cards, key_figures
 from rig.errors import MeasurementRefusedError, UsageError
 from rig.recording.reader import open_run
 from rig.recording.session import runs_in
 from rig.session.measure import measure
 from rig.session.peak_search import CLOSE, find_largest, find_peak
+from rig.session.report import evaluated
 from rig.session.setup import Request
 from rig.types import Issue
 from scenarios.rules import quick
@@ -121,6 +124,18 @@ def test_the_peak_of_a_deterministic_server_is_the_analytic_one_and_every_probe_
     assert 10.0 < peak_hz < 1.0 / SERVICE_S
     played = {open_run(p).start.scenario.options["arrival_hz"] for p, why in runs_in(folder) if why != "probe"}
     assert played == {peak_hz}
+
+    result = evaluated(folder).result
+    peak = result.quantities["peak_rate_hz"]
+    failed_hz = min(rate for rate, held in tried.items() if not held)
+    assert (peak.value, peak.interval()[1], peak.n) == (peak_hz, pytest.approx(failed_hz), len(tried))
+    assert {p.rate_hz: p.held for p in result.series.probes} == tried
+    for probe in result.series.probes:
+        assert probe.latency is not None
+        assert probe.latency.value == pytest.approx(p99_s(probe.rate_hz), abs=2e-9)
+    files = render(None, result)
+    assert "figures/peak.svg" in files
+    assert "Highest rate served by the rules" in [card["title"] for card in cards(result, key_figures(result))]
 
 
 def test_a_bound_below_the_service_time_is_refused_with_its_probes_bound(tmp_path: Path) -> None:

@@ -58,6 +58,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def test_the_table_is_printed_with_what_varies_the_verdict_and_the_main_figures(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = shutil.copytree(whole, tmp_path / "sweep")
+    capsys.readouterr()
+    assert sweep(str(copy), "--table") == 0
+    printed = capsys.readouterr().out
+    assert "inference_s" in printed and "Energy per inference" in printed
+    lines = [line.split() for line in printed.splitlines() if " VALID " in line or " INVALID " in line]
+    assert sorted(line[0] for line in lines) == ["0.01", "0.01", "0.02", "0.02"]
+    assert all("±" in line for line in lines)
+
+
 @pytest.fixture
 def copy(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same, to be spoilt, with its rows."""

@@ -1,0 +1,117 @@
+"""The wheel works where nothing else is installed, and says so where another project took the place of its packages.
+
+A wheel is built once and unpacked into an environment that holds only the dependencies that it declares. This takes
+some 20 s, and nothing else would notice a file that is left out of the wheel or a dependency that is not declared.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from rig.errors import DISTRIBUTION, SetupError
+from tests.support.paths import ROOT
+
+PACKAGES = ("rig", "drivers", "scenarios", "reports", "fixtures")
+SHORT = ("--option", "samples=8", "--option", "audio_hz=1000", "--mode", "together")
+
+
+def declared(name: str, known: set[str]) -> Iterator[str]:
+    """The distributions that one needs, and those that these need, by its declarations alone."""
+    for text in distribution(name).requires or ():
+        needed = Requirement(text)
+        applies = needed.marker is None or needed.marker.evaluate({"extra": ""})
+        if applies and needed.name.lower() not in known:
+            known.add(needed.name.lower())
+            yield needed.name
+            yield from declared(needed.name, known)
+
+
+def link_into(site: Path, name: str) -> None:
+    """Put an installed distribution into another environment, without a copy."""
+    found = distribution(name)
+    for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
+        if not (site / top).exists():
+            (site / top).symlink_to(Path(str(found.locate_file(top))))
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and what it declares."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source, venv = folder / "source", folder / "venv"
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(source)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([*pip, "--python", str(venv / "bin" / "python"), "install", "--no-deps", str(wheel)], check=True)
+    for name in declared(DISTRIBUTION, set()):
+        link_into(site_of(venv), name)
+    return venv
+
+
+def site_of(venv: Path) -> Path:
+    """Where its packages are."""
+    return next(venv.glob("lib/python*/site-packages"))
+
+
+def rig(venv: Path, folder: Path, *words: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the installed command in a folder that holds nothing of the sources; ``path`` is searched before it."""
+    known = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
+    known |= {"PATH": f"{venv / 'bin'}:/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
+    known |= {} if path is None else {"PYTHONPATH": str(path)}
+    command = [venv / "bin" / "rig", *words]
+    return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, check=False)
+
+
+def put_into(site: Path, package: str) -> None:
+    """Put a distribution of others there, which owns a package of this name; files of ours stay where they are."""
+    (site / package).mkdir(parents=True, exist_ok=True)
+    (site / package / "__init__.py").write_text("")
+    info = site / f"{package}-4.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 4.2\n")
+    (info / "RECORD").write_text(f"{package}/__init__.py,,\n")
+
+
+def test_the_wheel_measures_reports_and_audits_with_what_it_declares(environment: Path, tmp_path: Path) -> None:
+    assert rig(environment, tmp_path, "--version").stdout.startswith("rig ")
+    measured = rig(environment, tmp_path, "measure", "--device", "mock", *SHORT, "--allow-invalid", "--out", "run")
+    assert (measured.returncode, measured.stderr) == (0, "")
+    assert (tmp_path / "run" / "derived" / "report.html").is_file()
+    audited = rig(environment, tmp_path, "audit", "run")
+    assert "figures agree" in audited.stdout, audited.stderr
+    assert "Traceback" not in audited.stderr
+
+
+def test_a_package_that_stands_before_ours_on_the_path_is_named(environment: Path, tmp_path: Path) -> None:
+    put_into(tmp_path / "others", "fixtures")
+
+    run = rig(environment, tmp_path, "measure", "--device", "mock", path=tmp_path / "others")
+
+    assert run.returncode == SetupError.exit_code
+    assert "the package fixtures of neurorig was overwritten by fixtures" in run.stderr
+    assert "an environment of its own" in run.stderr
+
+
+def test_a_package_that_was_installed_over_ours_is_named(environment: Path, tmp_path: Path) -> None:
+    """The last test of this file, since it spoils the environment."""
+    put_into(site_of(environment), "rig")
+
+    for command in (("--version",), ("measure", "--device", "mock")):
+        run = rig(environment, tmp_path, *command)
+        assert run.returncode == SetupError.exit_code
+        assert "the package rig of neurorig was overwritten by rig" in run.stderr
+        assert "an environment of its own" in run.stderr
