@@ -193,6 +193,7 @@ class ConformanceError(RigError):
             + "\n".join(f"  {failure}" for failure in failures),
             field="driver",
             value=name,
+            remedy="Correct what is named here; `rig check` with the same options checks every rule",
         )
         self.failures, self.kept = tuple(failures), tuple(kept)
 

@@ -34,7 +34,8 @@ def groups_of(
     known = {p.entry for p in problems} | (set() if bench is None else {*bench.devices, *bench.meters})
     entries = [name for name in wanted if name in known]
     found = _of_bench(bench, entries, problems) if bench is not None and (entries or not wanted) else []
-    return found + [_of_driver(name, list(options), sorted(known - {""})) for name in wanted if name not in known]
+    foreign = [name for name in wanted if name not in known]
+    return found + [_of_driver(name, list(options), bench, sorted(known - {""})) for name in foreign]
 
 
 def _of_bench(bench: BenchFile, entries: Sequence[str], problems: Sequence[Problem]) -> list[BenchGroup]:
@@ -71,11 +72,13 @@ def _raising(error: RigError) -> Factory:
     return open_it
 
 
-def _of_driver(name: str, options: list[str], known: Sequence[str]) -> BenchGroup:
+def _of_driver(name: str, options: list[str], bench: BenchFile | None, known: Sequence[str]) -> BenchGroup:
     """A driver by its name, with the options of the command line; a meter of the same name joins the device."""
     kinds = [g for g in ("devices", "meters") if name in names(g)] or (["devices"] if ".py:" in name else [])
     if not kinds:
-        raise UnknownNameError("name", name, [*known, *names("devices"), *names("meters"), "./file.py:function"])
+        error = UnknownNameError("name", name, [*known, *names("devices"), *names("meters"), "./file.py:function"])
+        error.message += f": no driver, and no entry of {bench.path}" if bench else ": no driver, and no bench.toml here"
+        raise error
     try:
         factories = {kind: load(kind, name) for kind in kinds}
     except MissingExtraError as error:

@@ -304,6 +304,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(visit: Doctor) -> None:
         visit("bord", text=WATCHED.format("", ""))
 
     assert {"sim", "watch", "mock", "scpi-dmm"} <= set(caught.value.known)
+    assert "bench.toml" in str(caught.value)
 
 
 def test_an_entry_that_is_wrong_is_said_by_its_line_and_the_others_are_visited(visit: Doctor) -> None:
