@@ -9,6 +9,7 @@ import pytest
 
 from rig import errors
 from rig.commands.main import parser
+from tests.support import terminal_picture
 from tests.support.paths import DOCS, EXAMPLES, ROOT
 
 README = ROOT / "README.md"
@@ -89,3 +90,10 @@ def test_code_and_examples_name_pages_that_exist() -> None:
 
     assert len(named) > 5
     assert sorted(f"{file}: {page}" for file, page in named if not (ROOT / page).exists()) == []
+
+
+def test_the_picture_of_the_terminal_is_what_its_commands_print() -> None:
+    """This measures on the simulated bench, which takes seconds."""
+    known = terminal_picture.PICTURE.read_text(encoding="utf-8")
+
+    assert terminal_picture.told(known) == terminal_picture.told(terminal_picture.picture()), "see its first lines"

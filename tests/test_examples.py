@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import subprocess
@@ -46,6 +47,28 @@ def test_every_example_is_run_here() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
 
     assert [p.name for p in sorted(EXAMPLES.glob("*.py")) if p.name not in source] == []
+
+
+def test_the_notebook_runs_from_its_first_cell_to_its_last_and_holds_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its measurement on the simulated bench takes some seconds. A cell that ends in an expression shows it."""
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    cells = json.loads((EXAMPLES / "first_measurement.ipynb").read_text(encoding="utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            *body, last = ast.parse("".join(cell["source"])).body
+            ends_in_value = isinstance(last, ast.Expr)
+            exec(compile(ast.Module([*body] if ends_in_value else [*body, last], []), "cell", "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+    result, figures, spans = shown
+
+    assert "SIMULATED" in result._repr_html_()
+    assert (figures.low < figures.value).all()
+    assert (figures.value < figures.high).all()
+    assert spans["idle"] >= 1
 
 
 # ---- the examples -------------------------------------------------------------------------

@@ -88,9 +88,13 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
     c.rule("start.bracket", ordered, found, "host stamps in order, inside the call")
     first = read_timer(c, meter) if isinstance(meter, Clocked) else None
     chunks: list[Chunk] = []
+    late_s: dict[str, float] = {}
     for k in range(1, 11):
         c.clock.sleep_until(started_ns + round(span_s * k * 1e8))
-        chunks += c.promptly("read.returns", meter.read)
+        read = c.promptly("read.returns", meter.read)
+        chunks += read
+        for name, seconds in _lateness(info, read, (c.clock.now_ns() - started_ns) * 1e-9).items():
+            late_s.setdefault(name, seconds)
     last = read_timer(c, meter) if isinstance(meter, Clocked) else None
     stopping_ns = c.clock.now_ns()
     chunks += c.call("stop()", meter.stop)
@@ -101,11 +105,19 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
         if sound and rail.kind == "edges":
             _edges(c, own)
         elif sound:
-            _count(c, rail, own, (stopping_ns - started_ns) * 1e-9, longest_s)
+            shortest_s = (stopping_ns - started_ns) * 1e-9 - late_s.get(rail.name, 0.0)
+            _count(c, rail, own, shortest_s, longest_s)
     strays = sorted({chunk.rail for chunk in chunks} - {rail.name for rail in info.rails})
     c.rule("chunk.rail", not strays, f"readings of {strays}", "readings of declared rails only")
     if first is not None and last is not None:
         rate(c, info.clock, first, last)
+
+
+def _lateness(info: MeterInfo, read: Sequence[Chunk], elapsed_s: float) -> dict[str, float]:
+    """By rail, how long before a first read its last reading ended: what a meter that is stopped then still holds."""
+    counts = {rail: sum(len(chunk.value) for chunk in read if chunk.rail == rail.name) for rail in info.rails}
+    known = {rail.name: elapsed_s - n / rail.rate_hz for rail, n in counts.items() if n and rail.rate_hz > 0}
+    return {name: seconds for name, seconds in known.items() if seconds > 0}
 
 
 def _after_stop(c: Checks, meter: Meter, span_s: float) -> None:

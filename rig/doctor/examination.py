@@ -61,7 +61,7 @@ def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Ge
     elif bench is not None:
         yield from _of_file(bench, problems)
     elif not wanted:
-        remedy = "Write one (docs/reference/bench-file.md), name one with --bench, or name a driver: rig doctor NAME"
+        remedy = "Write one with `rig init`, name one with --bench, or name a driver: rig doctor NAME"
         yield doubtful("bench", "file", "there is no bench.toml here", remedy)
     for group in groups:
         yield from _of_group(group, settings)

@@ -186,6 +186,20 @@ def test_every_rule_for_meters_has_a_driver_that_breaks_it() -> None:
     assert {*check_meter(meter, clock=meter.clock), "calls"} == {rule for rule, _ in SPOILT}
 
 
+def test_readings_that_a_meter_hands_over_late_are_not_missing() -> None:
+    """A multimeter's memory gives a reading 0.25 s after it was taken, and loses the rest at its stop."""
+    meter, held = GoodMeter(VirtualClock()), list[float]()
+
+    def late(chunk: Chunk) -> Chunk:
+        held.extend(chunk.value)
+        given, held[:] = held[:-250], held[-250:]
+        return replace(chunk, value=np.array(given))
+
+    gives("grid", late)(meter)
+
+    assert "read.count" in check_meter(meter, clock=meter.clock)
+
+
 def test_a_meter_is_closed_even_when_it_cannot_be_started() -> None:
     meter, closed = GoodMeter(VirtualClock()), []
     does("start", lambda m: refuse)(meter)

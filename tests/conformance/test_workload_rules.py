@@ -61,7 +61,9 @@ def test_a_label_that_is_no_text_is_refused_with_the_sample_that_has_it(label: A
 
 def test_labels_that_a_device_never_answers_fail_a_rule_with_both() -> None:
     assert "workload.labels" in rig.check_workload(GOOD, answers=["a", "b", "c"])
-    with pytest.raises(ConformanceError, match=r"workload\.labels: found a, b; required is .* of left, right") as caught:
+    with pytest.raises(
+        ConformanceError, match=r"workload\.labels: found a, b; required is .* of left, right"
+    ) as caught:
         rig.check_workload(GOOD, answers=["left", "right"])
     assert "rig check" in caught.value.remedy
 

@@ -1,0 +1,51 @@
+"""The picture of the terminal in the README, made by running its commands on the simulated bench.
+
+    python -m tests.support.terminal_picture
+
+writes ``docs/images/terminal.svg``. A test makes it again and compares.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support.paths import DOCS
+
+PICTURE = DOCS / "images" / "terminal.svg"
+COMMANDS = (
+    "rig check --device mock",
+    "rig measure --device mock --out runs/first",
+)
+WIDTH = 92
+
+
+def picture() -> str:
+    """Return the SVG of the commands and of what they print, without fonts from elsewhere."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    surroundings = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), "OPENBLAS_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        for command in COMMANDS:
+            words = [str(Path(sys.executable).with_name("rig")), *command.split()[1:]]
+            run = subprocess.run(words, cwd=folder, env=surroundings, capture_output=True, text=True, check=True)
+            console.print(Text.assemble(("$ ", "dim"), (command, "bold")))
+            console.print(Text.from_ansi(run.stdout.rstrip("\n")))
+    svg = console.export_svg(title="a simulated bench", unique_id="rig")
+    return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+
+
+def told(svg: str) -> str:
+    """Return the picture without the digest, in which two recordings differ."""
+    return re.sub(r"[0-9a-f]{64}", "0" * 64, svg)
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(picture(), encoding="utf-8")
