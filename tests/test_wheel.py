@@ -72,7 +72,7 @@ def rig(venv: Path, folder: Path, *words: str, path: Path | None = None) -> subp
     known = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
     known |= {"PATH": f"{venv / 'bin'}:/usr/bin:/bin", "OPENBLAS_NUM_THREADS": "1"}
     known |= {} if path is None else {"PYTHONPATH": str(path)}
-    command = [venv / "bin" / "rig", *words]
+    command = [str(venv / "bin" / "rig"), *words]
     return subprocess.run(command, cwd=folder, env=known, capture_output=True, text=True, check=False)
 
 

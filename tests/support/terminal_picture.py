@@ -20,7 +20,7 @@ from tests.support.paths import DOCS
 PICTURE = DOCS / "images" / "terminal.svg"
 COMMANDS = (
     "rig check --device mock",
-    "rig measure --device mock --out runs/first",
+    "rig measure --device mock --option samples=20 --out runs/first",
 )
 WIDTH = 92
 
