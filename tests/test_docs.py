@@ -96,4 +96,4 @@ def test_the_picture_of_the_terminal_is_what_its_commands_print() -> None:
     """This measures on the simulated bench, which takes seconds."""
     known = terminal_picture.PICTURE.read_text(encoding="utf-8")
 
-    assert terminal_picture.told(known) == terminal_picture.told(terminal_picture.picture()), "see its first lines"
+    assert terminal_picture.told(known) == terminal_picture.told(terminal_picture.picture()), "python -m tests.support.terminal_picture"
