@@ -96,4 +96,5 @@ def test_the_picture_of_the_terminal_is_what_its_commands_print() -> None:
     """This measures on the simulated bench, which takes seconds."""
     known = terminal_picture.PICTURE.read_text(encoding="utf-8")
 
-    assert terminal_picture.told(known) == terminal_picture.told(terminal_picture.picture()), "python -m tests.support.terminal_picture"
+    now = terminal_picture.picture()
+    assert terminal_picture.told(known) == terminal_picture.told(now), "python -m tests.support.terminal_picture"
