@@ -97,7 +97,7 @@ def test_pictures_take_their_ink_and_paper_from_the_page(page: str) -> None:
 
 
 def test_an_instrument_that_states_no_accuracy_is_said_to_without_unfolding() -> None:
-    said = "instrument uncertainty not stated"
+    said = "instrument uncertainty of a rail is not stated"
     assert said in " ".join(Unfolded(page_of(made_up())).words)
 
 
