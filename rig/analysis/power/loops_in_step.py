@@ -19,10 +19,14 @@ from rig.types import Floats
 
 SEEN = 1e-3
 """Part of the time between readings that may be missed."""
+FOLLOWS = 8.0
+"""Readings in an execution from which a meter follows it."""
 PLACES = 128
 """Places of an execution that are told apart."""
 MOST = 2048
 """Readings that are looked at; more are drawn at random, because a regular choice may be in step by itself."""
+NOT_SEEN = 1e-9
+"""The weight of a place below which no reading looks at it."""
 GAIN = 2.0
 """How far a mean may be off, in what readings at other places of the loop show."""
 TELL = 1e-3
@@ -34,22 +38,24 @@ class Looks:
     """How readings look at an execution: ``uneven`` is the part of the weight that lies at the wrong places.
 
     It is 0 if all places count alike, and near 1 if one is all that is seen. ``apart`` is the same of single readings
-    against their mean: 0 if all look at the same places. ``loop_s`` is the length of an execution.
+    against their mean: 0 if all look at the same places. ``unseen`` is the part of an execution at which no reading
+    looks, and ``loop_s`` is its length.
     """
 
     uneven: float
     apart: float
+    unseen: float
     scatter_w: float
     loop_s: float
 
     def missed_w(self, dynamic_w: float) -> float:
         """How far dynamic power may be off: what is not seen draws nothing to twice the mean.
 
-        Readings that look at places farther apart than that show how much the places differ.
+        Readings that look at places farther apart than that show how much the places that they see differ.
         """
-        any_w = self.uneven * abs(dynamic_w)
+        any_w, unseen_w = self.uneven * abs(dynamic_w), self.unseen * abs(dynamic_w)
         shown_w = GAIN * self.scatter_w * self.uneven / max(self.apart, 1e-12)
-        return float(min(any_w, shown_w)) if self.apart >= self.uneven else any_w
+        return float(max(min(any_w, shown_w), unseen_w)) if self.apart >= self.uneven else any_w
 
 
 def looks_at(model: RailModel, phase: Phase) -> Looks | None:
@@ -58,12 +64,12 @@ def looks_at(model: RailModel, phase: Phase) -> Looks | None:
     r = one.readings
     length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
     loop_s = float(np.median(length / phase.executions))
-    blind = 1.0 - r.aperture_s / r.period_s if r.period_s > 0.0 else 0.0
+    blind_s = r.period_s - r.aperture_s
     used = np.flatnonzero(one.held & r.ok)
     owner = np.searchsorted(phase.windows_s[:, 0], r.start_s[used], side="right") - 1
     within = (owner >= 0) & (r.end_s[used] <= phase.windows_s[owner, 1]) & (phase.executions[owner] > 1)
     used, owner = used[within], owner[within]
-    if r.counter or blind <= SEEN or r.period_s < 0.5 * loop_s or len(used) < 2:
+    if r.counter or blind_s <= SEEN * r.period_s or r.period_s * FOLLOWS < loop_s or len(used) < 2:
         return None
     if len(used) > MOST:
         drawn = np.sort(np.random.default_rng(0).choice(len(used), MOST, replace=False))
@@ -77,7 +83,7 @@ def looks_at(model: RailModel, phase: Phase) -> Looks | None:
     seen = float(np.mean((r.watts[used] - level[owner]) ** 2)) - noise
     scatter_w = float(np.sqrt(max(seen, 0.0) + noise * np.sqrt(2.0 / len(used))))
     uneven, apart = 0.5 * np.mean(np.abs(mean - 1.0)), 0.5 * np.mean(np.abs(weights - mean))
-    return Looks(float(uneven), float(apart), scatter_w, loop_s)
+    return Looks(float(uneven), float(apart), float(np.mean(mean < NOT_SEEN)), scatter_w, loop_s)
 
 
 def place_weights(place: Floats, lasting: Floats) -> Floats:

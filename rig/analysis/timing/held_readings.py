@@ -25,10 +25,14 @@ CHANCE = 0.01
 STEADY = 1.02
 """Polls by which the first readings of values may miss a steady pace; less than one is expected."""
 HALVINGS = 30
+WHOLE = 1e-3
+"""A declared aperture that is one poll to within this part was taken from the rate, and is no knowledge of its own."""
 SLOWER = 1.05
 """Polls in a conversion from which the host polls faster than the meter converts."""
 BEYOND_S = 0.1
 """How far the last reading may lie after the end of the recording."""
+TELL = 1e-3
+"""Share of repeated readings from which a long trace, of which they are not taken out, has a note."""
 FEW = 0.05
 """Share of the readings that a stalled link may repeat before power is refused."""
 
@@ -47,33 +51,37 @@ def as_measured(traces: Sequence[Trace], clock: Timebase, end_s: float) -> Measu
 
     A trace that reaches beyond the end of the recording, ``end_s``, stays: it holds more readings than were taken.
     """
-    found: list[Trace] = []
-    notes: list[str] = []
-    checks: dict[str, Check] = {}
+    found, notes, checks = [], [], dict[str, Check]()
     for trace in traces:
+        name, whole = trace.rail.name, len(trace.value) <= MOST
         beyond = float(clock.seconds(trace.end_tick[-1:])[0]) > end_s + BEYOND_S
-        again = None if beyond else _repeats(trace)
-        share = float(again.mean()) if again is not None else 0.0
-        name = trace.rail.name
-        if again is None or share == 0.0:
+        again = None if beyond else _repeats(trace if whole else trace.part(0, MOST))
+        share = 0.0 if again is None else float(again.mean())
+        if again is None or share == 0.0 or (not whole and share < TELL):
             found.append(trace)
-        elif (conversions := _conversions(trace)) is not None:
+        elif whole and (conversions := _conversions(trace)) is not None:
             found.append(conversions)
-            polls = len(trace.value) / len(conversions.value)
-            notes.append(
-                f"Rail {name}: the host asked {polls:.3g} times for each conversion of the meter. Each is used once, "
-                "as the mean since the one before, at the steady pace at which new values came"
-            )
+            notes.append(_asked_too_often(name, len(trace.value) / len(conversions.value)))
         else:
-            found.append(replace(trace, value=np.where(again, np.nan, trace.value)))
-            notes.append(
-                f"Rail {name}: {int(again.sum())} readings repeat the one before to the last digit, as when a link "
-                "stalls. They count as missing"
-            )
+            found.append(replace(trace, value=np.where(again, np.nan, trace.value)) if whole else trace)
+            notes.append(_stalled(name, int(again.sum()), whole))
             if share > FEW:
                 rule = f"readings of rail {name} that repeat the one before"
                 checks[name] = Check(rule, f"{share:.1%}", f"at most {FEW:.0%}", False)
     return Measured(tuple(found), tuple(notes), checks)
+
+
+def _asked_too_often(name: str, polls: float) -> str:
+    return (
+        f"Rail {name}: the host asked {polls:.3g} times for each conversion of the meter. Each is used once, at the "
+        "steady pace at which new values came"
+    )
+
+
+def _stalled(name: str, count: int, whole: bool) -> str:
+    of = "readings" if whole else f"of the first {MOST} readings"
+    used = "They count as missing" if whole else "In so long a trace they are used as they are"
+    return f"Rail {name}: {count} {of} repeat the one before to the last digit, as when a link stalls. {used}"
 
 
 def _repeats(trace: Trace) -> Bools | None:
@@ -99,14 +107,16 @@ def _conversions(trace: Trace) -> Trace | None:
     first = np.flatnonzero(np.diff(trace.value) != 0.0) + 1  # when the very first value was new is not known
     number = np.arange(len(first), dtype=np.float64)
     pace = _steadiest(first, number)
+    declared = 1.0 if trace.rail.aperture_s is None else trace.rail.aperture_s * trace.rail.rate_hz
+    lasting = pace if abs(declared - 1.0) < WHOLE else min(pace, declared)
     late = first - pace * number
     if pace < SLOWER or float(np.ptp(late)) > STEADY:
         return None
     ends = 0.5 * float(late.max() + late.min() - 1.0) + pace * number
     return replace(
         trace,
-        rail=replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace), aperture_s=None),
-        start_tick=_ticks_at(trace.end_tick, ends - pace),
+        rail=replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace)),
+        start_tick=_ticks_at(trace.end_tick, ends - lasting),
         end_tick=_ticks_at(trace.end_tick, ends),
         value=np.asarray(trace.value[first], dtype=np.float64),
         overload=np.asarray(trace.overload[first]),

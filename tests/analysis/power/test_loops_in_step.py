@@ -54,7 +54,7 @@ def measured(path: Path, loop_s: float, aperture: float, rate_hz: float = RATE_H
     return truth(plant, "inference", 1)["dynamic_power_w"], evaluate(open_run(path / "run"))
 
 
-@pytest.mark.parametrize("loop_s", [1 / 3, 0.3334, 0.25])
+@pytest.mark.parametrize("loop_s", [1 / 3, 0.3334, 0.25, 2 / 3, 1.0])
 def test_what_readings_in_step_with_a_loop_never_see_is_in_the_interval(tmp_path: Path, loop_s: float) -> None:
     true_w, result = measured(tmp_path, loop_s, 0.6)
     found = result.quantities[DYNAMIC]
