@@ -64,8 +64,8 @@ def steady_host(run: Run) -> SteadyHost:
         return SteadyHost(run)
     size_s = float(np.ptp(_residual(carried)))
     note = (
-        f"The clocks {', '.join([carrier, *alike])} leave a straight line alike, by {size_s:.2g} s: the clock of the host "
-        f"was corrected during the run. Time is that of the clock {carrier}, and stamps of the host follow it"
+        f"The clocks {', '.join([carrier, *alike])} leave a straight line alike, by {size_s:.2g} s: the clock of the "
+        f"host was corrected during the run. Time is that of the clock {carrier}, and stamps of the host follow it"
     )
     return SteadyHost(_restamped(run, at_s, late_s), (note,), rate_sigma)
 

@@ -113,7 +113,7 @@ def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arri
 
 
 def quick_reads(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int) -> Floats:
-    """Return of the quickest readings of a clock its seconds since the first, and the middle and half of the round trip.
+    """Return of the quickest readings of a clock its seconds since the first, and middle and half of the round trip.
 
     The shape is (k, 3), in order of the middles. Seconds of the clock are nominal, the others are of the run.
     """
