@@ -80,4 +80,5 @@ def _of_value(value: Floats, at: float, lone: Bools) -> Bools:
     """Which readings are of this value, if they are few and nearly all of them stand alone; shape (n,)."""
     mine = value == at
     count = np.count_nonzero(mine)
-    return mine & (np.count_nonzero(mine & lone) >= ALONE * count and count <= FEW * len(value))
+    alone = np.count_nonzero(mine & lone) >= ALONE * count and count <= FEW * len(value)
+    return np.asarray(mine & alone)

@@ -29,7 +29,7 @@ def cleaned(value: Floats) -> Cleaned:
 
 
 def missing(value: Floats) -> list[int]:
-    return np.flatnonzero(np.isnan(cleaned(value).traces[0].value)).tolist()
+    return [int(k) for k in np.flatnonzero(np.isnan(cleaned(value).traces[0].value))]
 
 
 def test_an_exact_zero_among_noisy_readings_is_missing() -> None:
