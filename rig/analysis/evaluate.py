@@ -43,6 +43,7 @@ from rig.analysis.terms import Terms, terms_of
 from rig.analysis.timing.arrival_times import arrival_checks
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
+from rig.analysis.timing.host_corrections import steady_host
 from rig.analysis.timing.placed_rails import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.synchronise import aligned_rails
@@ -70,7 +71,8 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     """
     check_limit()
     # the recording, in seconds of the run
-    run, device = on_device_clock(run)
+    steady = steady_host(run)
+    run, device = on_device_clock(steady.run)
     terms, activity, queries = terms_of(run), activity_of(run, device), queries_of(run)
     stream, solves = stream_of(run, queries), solves_of(run, device)
     # readings on the device's time, then the model of each rail
@@ -81,7 +83,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
     # figures, concern by concern
     busy = busy_times(activity, stamps_u_s(activity, device, list(models.values())))
-    times = time_figures(activity, device, busy)
+    times = time_figures(activity, steady.with_rate(device), busy)
     power = power_figures(readings, models, activity, busy, against)
     figures = accuracy_figures(run) | times | power.figures
     rails_named = [r.rail.name for r in readings]
@@ -110,6 +112,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     notes = [
         *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks, *predictions.checks)),
         *(f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok),
+        *steady.notes,
         *power.notes,
         *_below_idle(figures),
         *difference_notes(figures),

@@ -37,8 +37,8 @@ BEGINS_AT_IDLE = 0.3
 """Part of the level in the gaps that a line through them may miss the only idle window by."""
 WHOLE = 0.999
 """Part of a reading that a span fills, from which the reading shows the power of this span alone."""
-CONTRAST = 4.0
-"""Standard errors by which gaps must differ from idle to count as another level."""
+CONTRAST, IN_DOUBT = 4.0, 3.0
+"""Standard errors by which gaps must differ from idle to count as another level, and to cast doubt on its line."""
 
 
 @dataclass(frozen=True)
@@ -176,23 +176,34 @@ def gaps_differ(model: RailModel) -> tuple[bool, float]:
 
     The level is 0 if no reading fits into a gap, or if gaps are known to be idle.
     """
-    if not np.any(model.busy) or (model.beside is not None and not np.any(model.beside)):
-        return False, 0.0
-    r, gap = model.readings, in_gaps(model)
-    count = np.count_nonzero(gap)
-    if count == 0:
-        return False, 0.0
+    level_w, _, least_w = _above_idle(model)
+    return abs(level_w) > least_w, level_w
+
+
+def with_idle_in_gaps(model: RailModel) -> RailModel:
+    """Return the model with what gaps show of idle off its line, where that is too little to be another level."""
+    level_w, u_w, least_w = _above_idle(model)
+    if not IN_DOUBT * u_w < abs(level_w) <= least_w:
+        return model
+    return replace(model, bend_w=math.hypot(model.bend_w, abs(level_w) / math.sqrt(3.0)))
+
+
+def _above_idle(model: RailModel) -> tuple[float, float, float]:
+    """Level of the gaps above idle, its uncertainty, and how large it must be to count, in watts; zeros if unknown."""
+    gap = in_gaps(model) if np.any(model.busy) else model.idle[:0]
+    if not np.any(gap) or (model.beside is not None and not np.any(model.beside)):
+        return 0.0, 0.0, 0.0
+    r = model.readings
     at = float(model.middle_s[gap].mean())
-    share = model.weight[gap].sum() if r.uneven else count
+    share = model.weight[gap].sum() if r.uneven else np.count_nonzero(gap)
     weight = np.where(gap, model.weight if r.uneven else 1.0, 0.0) / share - model.idle_weights(at)
-    level = float(weight @ r.watts)
-    u = model.noise_u_w(weight)
     allowance = (
         0.2 * abs(model.drift_w)
         + 1e-12 * abs(float(np.mean(r.watts)))
         + GAP_ALLOWANCE * abs(float(np.mean(r.watts[model.busy]) - r.watts[model.idle].mean()))
     )
-    return abs(level) > CONTRAST * u + allowance, level
+    u_w = model.noise_u_w(weight)
+    return float(weight @ r.watts), u_w, CONTRAST * u_w + allowance
 
 
 def alignment_baseline(readings: Readings, activity: Activity, clock: str, sigma_s: float) -> Baseline | None:

@@ -21,6 +21,7 @@ from rig.analysis.power.estimators import (
     idle_moved_w,
     integrated,
     trimmed,
+    with_idle_in_gaps,
 )
 from rig.analysis.power.gap_level import by_gaps
 from rig.analysis.power.loops_in_step import with_loops_in_step
@@ -100,7 +101,7 @@ def rail_figures(
         return PowerFigures(Figures(), (refusal,), tuple(notes), () if numbers else (none,))
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
-    model = by_gaps(model, activity.busy_windows_s())
+    model = with_idle_in_gaps(by_gaps(model, activity.busy_windows_s()))
     differ, level_w = gaps_differ(model)
     notes += trace_notes(model, activity, level_w if differ else None)
     figures = Figures()

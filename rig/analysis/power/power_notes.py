@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rig.analysis.power.coverage import missing_notes, missing_while_busy, overload_note
 from rig.analysis.power.estimators import gaps_without_reading, idle_moved_w
+from rig.analysis.power.load_noise import load_noise_notes
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_note
 from rig.analysis.power.unseen_spans import idle_notes
@@ -43,6 +44,7 @@ def trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> It
         yield f"Rail {name}: idle wanders, so idle under the spans is taken from the gaps between them"
     if (floor := floor_note(model.readings)) is not None:
         yield floor
+    yield from load_noise_notes(model)
     if gap_w is not None:
         yield (
             f"Rail {name}: between spans the device draws {gap_w:+.3g} W compared with the idle windows, "

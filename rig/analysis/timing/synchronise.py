@@ -30,6 +30,7 @@ from rig.analysis.timing.stamped_on_arrival import on_grid
 from rig.analysis.timing.stretches import single, stretches
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
+from rig.analysis.timing.wire_errors import without_wire_errors
 from rig.recording.reader import AT_ONCE, Run, Trace
 from rig.types import Floats
 
@@ -54,14 +55,15 @@ def aligned_rails(
     for clock in dict.fromkeys(t.clock for t in traces):
         own = [thinned(t, at_once) for t in traces if t.clock == clock]
         first = timebase_of(run, clock, own[0].rail.name)
-        measured = as_measured(own, first, end_s)
+        cleaned = without_wire_errors(own, first, activity.idle_s)
+        measured = as_measured(cleaned.traces, first, end_s)
         arrivals = on_grid(measured.traces, first.clock.tick_hz)
         own = list(arrivals.traces)
         first = replace(first, sigma_s=math.hypot(first.sigma_s, arrivals.late_ticks / first.clock.tick_hz))
         meter = MeterClock(run, first, activity, device, baseline, end_s)
         long = any(len(t.value) > at_once for t in (*own, *meter.volts_beside(own)))
         found = _looked_into(meter, own, at_once) if long else _as_a_whole(meter, own)
-        notes = (*measured.notes, *arrivals.notes)
+        notes = (*cleaned.notes, *measured.notes, *arrivals.notes)
         rails += [_with_repeats(replace(p, notes=(*notes, *p.notes)), measured) for p in found]
     return sorted(rails, key=lambda r: r.readings.rail.name)
 

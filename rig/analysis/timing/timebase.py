@@ -88,12 +88,9 @@ def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arri
     """
     if not brackets:
         raise ValueError(f"clock {clock.name} was never read")
-    middle, half = _round_trips(brackets, t0_ns)
     base_tick = brackets[0].tick
-    ticks = np.array([b.tick - base_tick for b in brackets], dtype=float) / clock.tick_hz
-    quick = _quickest(middle, half)
-    x, y, h = ticks[quick], middle[quick], half[quick]
-    floor = float(half.min()) / math.sqrt(3.0)
+    x, y, h = quick_reads(clock, brackets, t0_ns).T
+    floor = float(h.min()) / math.sqrt(3.0)
     resolution = 0.5 / clock.tick_hz
     rate, rate_sigma, scatter = _slope(x, y, h, clock.tolerance)
     if len(brackets) == 1 and arrivals is not None and len(arrivals) >= 3:
@@ -113,6 +110,17 @@ def fit_brackets(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int, arri
         brackets=len(brackets),
         considered={"brackets": sigma},
     )
+
+
+def quick_reads(clock: ClockInfo, brackets: Sequence[Bracket], t0_ns: int) -> Floats:
+    """Return of the quickest readings of a clock its seconds since the first, and middle and half of the round trip.
+
+    The shape is (k, 3), in order of the middles. Seconds of the clock are nominal, the others are of the run.
+    """
+    middle, half = _round_trips(brackets, t0_ns)
+    seconds = np.array([b.tick - brackets[0].tick for b in brackets], dtype=float) / clock.tick_hz
+    quick = _quickest(middle, half)
+    return np.column_stack([seconds, middle, half])[quick[np.argsort(middle[quick], kind="stable")]]
 
 
 def _round_trips(brackets: Sequence[Bracket], t0_ns: int) -> tuple[Floats, Floats]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fixtures.worlds.lab_kinds import KINDS
@@ -36,3 +37,15 @@ def test_sleep_between_spans_is_not_idle_that_moves(tmp_path: Path) -> None:
     write(lab, tmp_path / "run")
 
     assert evaluate(open_run(tmp_path / "run")).quantities[POWER].bias == 0.0
+
+
+def test_a_little_that_gaps_lie_off_the_idle_windows_enters_the_line_through_them(tmp_path: Path) -> None:
+    lab = plain_lab(1, "gaps in doubt")
+    lab.noise_w, above_w = 1e-3 * lab.idle_w, float(lab.span_w[0]) - lab.idle_w
+    begin_s, end_s, off_w = float(lab.spans_s[0, 0]), float(lab.spans_s[-1, 1]), 5e-4 * above_w
+    lab.swing_j = lambda t: off_w * (np.clip(t, begin_s, end_s) - begin_s)
+    write(lab, tmp_path / "run")
+    found = evaluate(open_run(tmp_path / "run")).quantities[POWER]
+
+    line_w = next(c.u for c in found.components if c.source == "idle drift off a straight line")
+    assert line_w == pytest.approx(off_w / np.sqrt(3.0), rel=0.3)

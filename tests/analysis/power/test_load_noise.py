@@ -1,0 +1,56 @@
+"""Noise that is there only under load is stated; spans that differ, or in which power steps, are not noise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from benchmarks.kinds import KINDS
+from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.quantity import Quantity
+from rig.recording.reader import open_run
+from rig.types import Floats
+
+SOURCE = "noise under load"
+
+
+def power(lab: Lab, folder: Path) -> tuple[Quantity, str]:
+    write(lab, folder / "run")
+    result = evaluate(open_run(folder / "run"))
+    return result.quantities[FigureKey("dynamic_power_w")], "\n".join(result.notes)
+
+
+def u_of(q: Quantity) -> float:
+    return next((c.u for c in q.components if c.source == SOURCE), 0.0)
+
+
+@pytest.mark.parametrize("tau", [0.5, 3.0, 20.0])
+def test_noise_of_neighbouring_readings_under_load_is_stated(tau: float, tmp_path: Path) -> None:
+    lab = plain_lab(5, "load noise")
+    before, keep = lab.sense, float(np.exp(-1.0 / tau))
+
+    def sense(w: Floats) -> Floats:
+        noise = lfilter([1.0], [1.0, -keep], lab.rng.normal(0.0, 1.0, len(w)))
+        return np.asarray(before(w) + 0.1 * (w - lab.idle_w) * noise / float(np.std(noise)))
+
+    lab.sense = sense
+    found, notes = power(lab, tmp_path)
+    above_w = float(lab.span_w[0]) - lab.idle_w
+    readings = lab.busy_s * lab.rate_hz
+    expected_w = 0.1 * above_w * np.sqrt((1.0 + keep) / (1.0 - keep) / readings)
+    assert expected_w / 2.5 < np.hypot(u_of(found), found.components[0].u) < 2.5 * expected_w
+    assert "readings are noisier while the device works" in notes
+
+
+@pytest.mark.parametrize("kind", ["plain", "class_of_powers", "first_spans_hot", "bursts", "heads_and_tails"])
+def test_spans_that_differ_are_not_noise(kind: str, tmp_path: Path) -> None:
+    lab = plain_lab(1_000_003, kind)
+    KINDS[kind](lab)
+    found, notes = power(lab, tmp_path)
+    assert u_of(found) == 0.0
+    assert "noisier" not in notes
