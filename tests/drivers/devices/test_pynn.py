@@ -228,6 +228,8 @@ def test_a_presentation_loses_no_event_of_its_first_steps_whenever_it_begins() -
 def test_what_it_was_trained_on_and_what_no_source_sends_is_refused(device: Device) -> None:
     with pytest.raises(DataError, match="trained on"):
         device.stage([replace(shown(0), id="test-00001")])
+    with pytest.raises(DataError, match="trained on"):
+        device.stage([replace(shown(0), id="test-00001@000007")])
     bad = replace(shown(0), id="bad", payload=np.array([[5, PIXELS]]))
     with pytest.raises(DataError, match="outside 0 to 783"):
         asked(device, bad)
