@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from rig.conformance.device import check_device
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
 from rig.types import Device, Sample
 from scenarios.workloads.ne15.poisson import poisson
+from tests.support.paths import ROOT
 from tests.support.remote_workers import answers
 
 DIGITS = tuple(k // 2 for k in range(20))
@@ -251,3 +254,32 @@ def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
         device.close()
     assert np.flatnonzero(weights).tolist() == list(range(100, 130))
     assert 0 < weights.max() < 1.3
+
+
+COUNTED = """
+import importlib, pickle, sys
+from drivers.workers.pynn_network import Network
+sim, made = importlib.import_module(sys.argv[1]), {"Population": [], "Projection": []}
+for name, kept in made.items():
+    original = getattr(sim, name)
+    setattr(sim, name, lambda *a, made=original, kept=kept, **how: kept.append(made(*a, **how)) or kept[-1])
+given = pickle.load(open(sys.argv[2], "rb"))
+network = Network(sim, given["description"], given["arrays"])
+network.run(0.01)
+counts = [int(p.size) for p in made["Population"]], [p.size() for p in made["Projection"]], sorted(network.spikes())
+print("counted", counts)
+"""
+
+
+@pytest.mark.real_time
+def test_one_description_makes_as_many_neurons_and_synapses_on_nest_and_on_the_mock_of_pynn(tmp_path: Path) -> None:
+    interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    description, options = network().description, tmp_path / "options"
+    options.write_bytes(pickle.dumps(network().options()))
+    synapses = [description.synapses(p) for p in description.projections]
+    wanted = f"counted {([*description.sizes.values()], synapses, ['decision', 'input'])}"
+    for backend in ("pyNN.nest", "pyNN.mock"):
+        run = [interpreter, "-W", "ignore", "-c", COUNTED, backend, str(options)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        said = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True).stdout
+        assert said.splitlines()[-1] == wanted, backend
