@@ -23,6 +23,7 @@ from fixtures.instruments.busy_cores import RAIL, BusyCores
 from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
 from reports.leaderboard import Published, published
 from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Quantity
 from rig.recording.reader import Run, open_run
 from rig.sweep.store import CELLS
@@ -30,7 +31,7 @@ from rig.sweep.store import CELLS
 IDLE_W, CORE_W = 8.0, 12.0
 SYSTEMS = ("NEST", "SpiNNaker")
 FOLD = ("fold=0", "folds=5")
-PHASE = "phase.inference."
+PHASE = "inference"
 ENERGY = "dynamic_energy_per_inference_j"
 ROWS = {
     "accuracy": "",
@@ -40,7 +41,7 @@ ROWS = {
     "dynamic_power_w": PHASE,
     ENERGY: PHASE,
 }
-"""Published figures, and what stands before the name of the one of ours beside each."""
+"""Published figures, and the phase of the one of ours that stands beside each."""
 
 
 def swept(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
@@ -65,10 +66,10 @@ def true_power(run: Run, cores: BusyCores) -> float:
     """Watts above idle while NEST simulated, by the processor time that was used then and in the idle windows."""
     replies = run.replies.to_pandas()
     shown = replies[(replies["phase"] == "inference") & ~replies["warmup"]]
-    return cores.mean_w(shown[["on_tick", "off_tick"]].to_numpy()) - cores.mean_w(run.idle_windows_ns())
+    return cores.mean_w(shown[["on_tick", "off_tick"]].to_numpy(float)) - cores.mean_w(run.idle_windows_ns() * 1.0)
 
 
-def beside(subclasses: int, ours: Mapping[str, Quantity]) -> Iterator[str]:
+def beside(subclasses: int, ours: Figures) -> Iterator[str]:
     """The chapter's rows of one size, ours beside them, and what is doubtful of the published ones."""
     theirs = {name: of for name in SYSTEMS if (of := found(name, subclasses))}
     yield (
@@ -76,8 +77,8 @@ def beside(subclasses: int, ours: Mapping[str, Quantity]) -> Iterator[str]:
         + "".join(f"{name + ', published':>22}" for name in theirs)
         + f"{'ours':>38}"
     )
-    for key, before in ROWS.items():
-        said = ours.get(before + key)
+    for key, phase in ROWS.items():
+        said = ours.get(FigureKey(key, phase))
         cell = "refused" if said is None else f"{said.value:.6g} [{', '.join(f'{x:.5g}' for x in said.interval())}]"
         yield f"{key:32}" + "".join(f"{of.figures[key][0]:22g}" for of in theirs.values()) + f"{cell:>38}"
     yield from (f"  {name}: {of.doubts}" for name, of in theirs.items())
@@ -122,9 +123,9 @@ def main() -> int:
     for run in sorted(runs, key=subclasses_of):
         ours, true_w = evaluate(run).quantities, true_power(run, cores)
         print("\n".join(beside(subclasses_of(run), ours)), f"\n  power above idle, truly {true_w:.4f} W, SIMULATED")
-        if (power := ours.get(PHASE + "dynamic_power_w")) is not None:
+        if (power := ours.get(FigureKey("dynamic_power_w", PHASE))) is not None:
             held += power.interval()[0] <= true_w <= power.interval()[1]
-            energies[subclasses_of(run)] = ours[PHASE + ENERGY]
+            energies[subclasses_of(run)] = ours[FigureKey(ENERGY, PHASE)]
     if energies:
         picture(given.out / "energies.svg", energies)
     passed = held == len(runs) == len(given.networks)

@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from multiprocessing import Pool
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,22 +23,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from drivers.devices.pynn.description import NetworkFile, write_network
-from drivers.devices.pynn.ne15 import (
-    NEURON,
-    PIXELS,
-    RELAY_NA,
-    STDP,
-    TEACHING_REFRACTORY_MS,
-    deployed,
-    lesson,
-    subclasses,
-)
+from drivers.devices.pynn.ne15 import NEURON, PIXELS, RELAY_NA, STDP, TEACHING_REFRACTORY_MS
+from drivers.devices.pynn.training import Course, taught
 from rig.analysis.proportion import proportion
 from rig.recording.reader import open_run
 from rig.types import Sample
-from scenarios.workloads.ne15.mnist import read_digits
-from scenarios.workloads.ne15.poisson import Events, poisson
-from scenarios.workloads.ne15.workload import kept_numbers, open_workload, sample_id
+from scenarios.workloads.ne15.poisson import Events
+from scenarios.workloads.ne15.workload import open_workload
 
 FOLD, FOLDS = 0, 5
 THRESHOLD_MV, RESET_MV = NEURON["v_thresh"] - NEURON["v_rest"], NEURON["v_reset"] - NEURON["v_rest"]
@@ -168,26 +160,6 @@ def on_grid(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return steps[order], events[order, 1]
 
 
-def taught(args: argparse.Namespace) -> NetworkFile:
-    """The network of all test images outside the fold."""
-    images, labels = read_digits(args.data, "test")
-    kept = kept_numbers(len(images), FOLD, FOLDS, False)
-    groups = subclasses(images[kept], labels[kept], args.subclasses, 0)
-    lessons = (lesson(images[kept][g], poisson, np.random.default_rng([0, k])) for k, (_, g) in enumerate(groups))
-    with Pool(args.jobs) as pool:
-        templates = list(pool.imap(template, lessons))
-    origin = {
-        "method": "K-means of each digit's images, then STDP with a teacher, one decision neuron at a time",
-        "backend": "benchmarks/ne15_reference.py",
-        "images": f"{len(kept)} test images of MNIST",
-        "fold_left_out": f"{FOLD} of {FOLDS}: test images, not the chapter's",
-        "subclasses": args.subclasses,
-        "templates": len(groups),
-    }
-    trained_on = frozenset(sample_id("test", number) for number in kept)
-    return deployed(np.array(templates).T, [digit for digit, _ in groups], args.scale, origin, trained_on)
-
-
 def answered(network: NetworkFile, samples: Sequence[Sample]) -> dict[str, Answer]:
     """The answer to each sample, by id."""
     weights, told = network.arrays["learnt"] + network.arrays["inhibition"], network.description.labels
@@ -228,7 +200,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the network, which devices take too")
     parser.add_argument("--run", type=Path, help="a recording of the device nest")
     args = parser.parse_args()
-    network = taught(args)
+    course = Course(args.data, args.subclasses, FOLD, FOLDS, scale=args.scale)
+    with Pool(args.jobs) as pool:
+        network = taught(course, partial(pool.imap, template), "benchmarks/ne15_reference.py")
     if args.out is not None:
         write_network(network, args.out)
     samples = open_workload(data=str(args.data), fold=FOLD, folds=FOLDS, rate_hz=args.rate_hz).samples
