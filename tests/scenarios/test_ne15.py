@@ -298,7 +298,7 @@ def test_each_digit_of_a_stream_differs_from_the_one_before_and_fills_its_scene(
 def test_only_images_that_can_be_shown_for_any_time_make_a_stream(folder: Path) -> None:
     for options, field in (({"encoding": "rank-order"}, "encoding"), ({"samples": 1}, "workload")):
         with pytest.raises(UsageError) as caught:
-            open_workload(data=str(folder), md5=False, **options).stream(0.5, 0.5, 0.5, 3.0, 0)  # type: ignore[arg-type]
+            open_workload(data=str(folder), md5=False, **options).stream(0.5, 0.5, 0.5, 3.0, 0)
         assert caught.value.field == field
 
 
