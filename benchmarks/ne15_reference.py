@@ -2,9 +2,9 @@
 
     python -m benchmarks.ne15_reference --data mnist --subclasses 10 --run runs/nest
 
-It learns the templates on all test images outside fold 0 of 5, and is shown fold 0. ``--run`` compares it with a
-recording of the device ``nest`` by the same fold, with streams of seed 0. Prints one JSON line last. Needs numba (extra
-qubo).
+It learns the templates on all test images outside fold 0 of 5, and is shown fold 0. ``--out`` keeps the network as a
+file that devices take. ``--run`` compares with a recording of the device ``nest`` by the same fold, with streams of
+seed 0. Prints one JSON line last. Needs numba (extra qubo).
 """
 
 from __future__ import annotations
@@ -12,34 +12,41 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from multiprocessing import Pool
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from drivers.devices.pynn.ne15 import (
-    NEURON,
-    PIXELS,
-    RELAY_NA,
-    STDP,
-    TEACHING_REFRACTORY_MS,
-    deployed,
-    lesson,
-    subclasses,
-)
+from drivers.devices.pynn.description import NetworkFile, write_network
+from drivers.devices.pynn.ne15 import NEURON, PIXELS, RELAY_NA, STDP, TEACHING_REFRACTORY_MS
+from drivers.devices.pynn.training import Course, taught
 from rig.analysis.proportion import proportion
 from rig.recording.reader import open_run
-from scenarios.workloads.ne15.mnist import read_digits
-from scenarios.workloads.ne15.poisson import Events, poisson
-from scenarios.workloads.ne15.workload import kept_numbers, open_workload
+from rig.types import Sample
+from scenarios.workloads.ne15.poisson import Events
+from scenarios.workloads.ne15.workload import open_workload
 
 FOLD, FOLDS = 0, 5
 THRESHOLD_MV, RESET_MV = NEURON["v_thresh"] - NEURON["v_rest"], NEURON["v_reset"] - NEURON["v_rest"]
 DECAY, CURRENT_DECAY = math.exp(-1.0 / NEURON["tau_m"]), math.exp(-1.0 / NEURON["tau_syn_E"])
 LIFT_MV = (DECAY - CURRENT_DECAY) / (NEURON["cm"] * (1.0 / NEURON["tau_syn_E"] - 1.0 / NEURON["tau_m"]))
 """What 1 nA of synaptic current adds to the potential in a step of 1 ms: the exact solution of the two equations."""
+
+
+class Answer(NamedTuple):
+    """What the network makes of a sample; the latency is -1 where no decision neuron fires."""
+
+    right: bool
+    label: str | None
+    latency_ms: int
+    relayed: int
+    spikes: int
+    events: int
 
 
 @njit(cache=True)
@@ -153,6 +160,35 @@ def on_grid(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return steps[order], events[order, 1]
 
 
+def answered(network: NetworkFile, samples: Sequence[Sample]) -> dict[str, Answer]:
+    """The answer to each sample, by id."""
+    weights, told = network.arrays["learnt"] + network.arrays["inhibition"], network.description.labels
+    found = {}
+    for sample in samples:
+        counts, latency, relayed = shown(sample.payload, weights, sample.duration_s)
+        label = told[int(counts.argmax())] if counts.max() else None
+        right = label == sample.label
+        found[sample.id] = Answer(right, label, latency, relayed, int(counts.sum()), len(sample.payload))
+    return found
+
+
+def told(answers: Collection[Answer], neurons: int, seconds: float) -> dict[str, Any]:
+    """Figures of all answers of so many decision neurons."""
+    right = proportion(sum(each.right for each in answers), len(answers), "")
+    latencies = np.array([each.latency_ms for each in answers if each.latency_ms >= 0])
+    into = 2 * neurons
+    return {
+        "images": len(answers),
+        "accuracy": right.value,
+        "accuracy_interval": right.interval(),
+        "latency_ms": latencies.mean(),
+        "latency_half_width_ms": 1.96 * latencies.std() / math.sqrt(len(latencies)),
+        "silent": len(answers) - len(latencies),
+        "sopbs_ne15": np.mean([each.events * into + each.spikes for each in answers]) / seconds,
+        "sopbs_counted": np.mean([each.events + each.relayed * into for each in answers]) / seconds,
+    }
+
+
 def main() -> None:
     """Learn, show, and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -160,51 +196,33 @@ def main() -> None:
     parser.add_argument("--subclasses", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--rate-hz", type=float, default=5000.0)
+    parser.add_argument("--jobs", type=int, help="lessons at the same time; default: one for each core")
+    parser.add_argument("--out", type=Path, help="write the network, which devices take too")
     parser.add_argument("--run", type=Path, help="a recording of the device nest")
     args = parser.parse_args()
-    images, labels = read_digits(args.data, "test")
-    kept = kept_numbers(len(images), FOLD, FOLDS, False)
-    groups = subclasses(images[kept], labels[kept], args.subclasses, 0)
-    lessons = (lesson(images[kept][g], poisson, np.random.default_rng([0, k])) for k, (_, g) in enumerate(groups))
-    network = deployed(np.array([template(each) for each in lessons]).T, [d for d, _ in groups], args.scale, {})
-    weights = network.arrays["learnt"] + network.arrays["inhibition"]
-    told = network.description.labels
+    course = Course(args.data, args.subclasses, FOLD, FOLDS, scale=args.scale)
+    with Pool(args.jobs) as pool:
+        network = taught(course, partial(pool.imap, template), "benchmarks/ne15_reference.py")
+    if args.out is not None:
+        write_network(network, args.out)
     samples = open_workload(data=str(args.data), fold=FOLD, folds=FOLDS, rate_hz=args.rate_hz).samples
-    found = {}
-    for sample in samples:
-        counts, latency, relayed = shown(sample.payload, weights, sample.duration_s)
-        label = told[int(counts.argmax())] if counts.max() else None
-        found[sample.id] = (label == sample.label, label, latency, relayed, int(counts.sum()), len(sample.payload))
-    right = proportion(sum(row[0] for row in found.values()), len(found), "")
-    latencies = np.array([row[2] for row in found.values() if row[2] >= 0])
-    into, seconds = 2 * len(told), samples[0].duration_s
-    said: dict[str, Any] = {
-        "images": len(found),
-        "accuracy": right.value,
-        "accuracy_interval": right.interval(),
-        "latency_ms": latencies.mean(),
-        "latency_half_width_ms": 1.96 * latencies.std() / math.sqrt(len(latencies)),
-        "silent": len(found) - len(latencies),
-        "sopbs_ne15": np.mean([events * into + spikes for *_, spikes, events in found.values()]) / seconds,
-        "sopbs_counted": np.mean([events + relayed * into for *_, relayed, _, events in found.values()]) / seconds,
-    }
-    if args.run is not None:
-        said |= compared(args.run, found)
-    print(json.dumps(said))
+    found = answered(network, samples)
+    said = told(found.values(), len(network.description.labels), samples[0].duration_s)
+    print(json.dumps(said | ({} if args.run is None else compared(args.run, found))))
 
 
-def compared(path: Path, found: dict[str, Any]) -> dict[str, int]:
+def compared(path: Path, found: Mapping[str, Answer]) -> dict[str, int]:
     """How many answers of a recording are the same, by label and latency, relay spikes, and decision spikes."""
     rows = [row for row in open_run(path).replies.to_pylist() if row["output"] and not row["warmup"]]
     same = [0, 0, 0]
     for row in rows:
         theirs = json.loads(row["output"])
-        _, label, latency, relayed, spikes, _ = found[row["sample_id"]]
+        ours = found[row["sample_id"]]
         silent = theirs["first_output_ms"] is None
         theirs_ms = -1 if silent else theirs["first_output_ms"] - theirs["first_input_ms"]
-        same[0] += (theirs["label"], theirs_ms) == (label, latency)
-        same[1] += theirs["fired"]["input"] == relayed
-        same[2] += theirs["fired"]["decision"] == spikes
+        same[0] += (theirs["label"], theirs_ms) == (ours.label, ours.latency_ms)
+        same[1] += theirs["fired"]["input"] == ours.relayed
+        same[2] += theirs["fired"]["decision"] == ours.spikes
     return dict(zip(("compared", "same_answer", "same_relays", "same_spikes"), (len(rows), *same), strict=True))
 
 

@@ -56,7 +56,9 @@ class _Audits(msgspec.Struct, frozen=True):
     audits: list[_Audit]
 
 
-class _Published(msgspec.Struct, frozen=True, kw_only=True):
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """What others published of one system."""
+
     name: str
     organization: str
     scenario: str
@@ -196,9 +198,13 @@ def _tier(row: Configuration) -> str:
     return "" if gap is None else next((f"gap ≤ {tier:.0%}" for tier in TIERS if gap <= tier), f"gap > {TIERS[-1]:.0%}")
 
 
+def published() -> list[Published]:
+    """Return the figures of others, which were not checked here."""
+    return msgspec.json.decode(files("reports").joinpath("published.json").read_bytes(), type=list[Published])
+
+
 def _published() -> Iterator[Entry]:
-    text = files("reports").joinpath("published.json").read_bytes()
-    for p in msgspec.json.decode(text, type=list[_Published]):
+    for p in published():
         words = (p.name, p.organization, "", "", p.scenario, p.workload, "", "published", "", p.source, p.doubts)
         figures = {key: Claim(value=value, unit=unit, trials=[], runs=0) for key, (value, unit) in p.figures.items()}
         yield Entry("published", words, "", figures)

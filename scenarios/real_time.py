@@ -40,7 +40,7 @@ def real_time(
     if purpose == "compliance":
         return framed(once(workload.samples), workload, idle, warm)
     if not isinstance(workload, Streams):
-        raise refused("workload", workload.name, "Use asc", f"workload {workload.name} is not a stream")
+        raise refused("workload", workload.name, "Use asc or ne15-mnist", f"workload {workload.name} is not a stream")
     frames = workload.stream(window_s, stride_s, scene_s, stream_s, stream_seed)
     if purpose == "accuracy":
         return framed(once(workload.samples), workload, idle, warm)

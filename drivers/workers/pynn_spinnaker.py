@@ -38,7 +38,7 @@ def open_worker(options: dict[str, Any]) -> Machine:
             "Give the option board (host name or address of a SpiNN-5 board) or spalloc (URL), or add --simulate",
             "board",
         )
-    _configure(options)
+    home = _configure(options)
     try:
         sim = importlib.import_module("spynnaker.pyNN")
     except ImportError as error:
@@ -51,7 +51,7 @@ def open_worker(options: dict[str, Any]) -> Machine:
     if broken := contract(sim):
         what = "this version of sPyNNaker has another interface: " + "; ".join(broken)
         raise Refusal("SetupError", what, "Install sPyNNaker 1!7.4.1", "spynnaker", metadata.version("sPyNNaker"))
-    return Machine(sim, options)
+    return Machine(sim, options, home)
 
 
 def contract(sim: Any) -> list[str]:
@@ -81,8 +81,9 @@ def contract(sim: Any) -> list[str]:
 class Machine:
     """The worker, on a board or on the virtual board, which maps a network and simulates nothing."""
 
-    def __init__(self, sim: Any, options: dict[str, Any]) -> None:
+    def __init__(self, sim: Any, options: dict[str, Any], home: Any = None) -> None:
         self._sim, self._options, self._description = sim, options, options["description"]
+        self._home = home
         self._network: Network | None = None
         self._staged: dict[str, dict[str, Any]] = {}
         self._turn: list[str] = []
@@ -129,7 +130,12 @@ class Machine:
         return {"output": output, "spans": [["load", load_ns, on_ns, 1], ["inference", on_ns, off_ns, 1]]}
 
     def close(self) -> None:
-        """Give the machine back."""
+        """Give the machine back, and remove the home with its reports."""
+        self._end()
+        if self._home is not None:
+            self._home.cleanup()
+
+    def _end(self) -> None:
         if self._network is not None:
             self._network = None
             self._sim.end()
@@ -151,7 +157,7 @@ class Machine:
         from spynnaker.pyNN.data import SpynnakerDataView
 
         placed = list(SpynnakerDataView.iterate_placemements())
-        self.close()
+        self._end()
         return {
             "cores": len(placed),
             "chips": len({(p.x, p.y) for p in placed}),
@@ -162,7 +168,7 @@ class Machine:
 
     def _make(self, ids: list[str]) -> None:
         """Make the network with the streams of these samples, one after the other."""
-        self.close()
+        self._end()
         streams, begin_us = [], 0
         for sample_id in ids:
             sample = self._staged[sample_id]
@@ -172,18 +178,20 @@ class Machine:
         self._network, self._turn = Network(self._sim, self._description, options["arrays"], events), ids.copy()
 
 
-def _configure(options: dict[str, Any]) -> None:
+def _configure(options: dict[str, Any]) -> Any:
     """Give sPyNNaker a home of its own with its configuration, because it takes no machine by argument."""
-    home = Path(tempfile.mkdtemp(prefix="spynnaker-"))
-    os.environ["HOME"] = str(home)
+    home = tempfile.TemporaryDirectory(prefix="spynnaker-", ignore_cleanup_errors=True)
+    os.environ["HOME"] = home.name
     if options["simulate"]:
         lines = ["virtual_board = True", "width = 8", "height = 8", f"version = {BOARD}"]
     elif options["board"]:
         lines = [f"machine_name = {options['board']}", f"version = {BOARD}"]
     else:
         lines = [f"spalloc_server = {options['spalloc']}", f"version = {BOARD}"]
-    reports = ["[Reports]", f"default_report_file_path = {home}", "write_energy_report = False"]
-    (home / ".spynnaker.cfg").write_text("\n".join(["[Machine]", *lines, *reports, ""]), encoding="utf-8")
+    reports = ["[Reports]", f"default_report_file_path = {home.name}", "write_energy_report = False"]
+    configuration = "\n".join(["[Machine]", *lines, *reports, ""])
+    Path(home.name, ".spynnaker.cfg").write_text(configuration, encoding="utf-8")
+    return home
 
 
 def _version(name: str) -> str:

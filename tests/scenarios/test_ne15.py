@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +265,41 @@ def test_recordings_of_a_retina_are_a_workload_too(tmp_path: Path) -> None:
     (sample,) = open_workload(data=str(tmp_path), encoding="dvs").samples
     assert (sample.id, sample.label, sample.duration_s) == ("one.aedat", "3", pytest.approx(1.2))
     assert sample.payload.tolist() == events.tolist()
+
+
+# ---- digits without a pause -----------------------------------------------------------------
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(scene_s=st.sampled_from([0.1, 0.25, 0.3]), stride_s=st.sampled_from([0.05, 0.1, 0.4]), seed=st.integers(0, 99))
+def test_frames_hold_the_spikes_of_their_window_and_the_label_at_its_end(
+    folder: Path, scene_s: float, stride_s: float, seed: int
+) -> None:
+    workload = open_workload(data=str(folder), md5=False, rate_hz=2000.0, samples=10)
+    (whole,) = workload.stream(1.0, 1.0, scene_s, 1.0, seed)
+    for k, frame in enumerate(workload.stream(0.2, stride_s, scene_s, 1.0, seed)):
+        begin_us, end_us = (round(1e6 * (stride_s * k + after_s)) for after_s in (0.0, 0.2))
+        seen = whole.payload[(whole.payload[:, 0] > begin_us) & (whole.payload[:, 0] <= end_us)]
+        assert np.array_equal(frame.payload + np.array([begin_us, 0]), seen)
+        assert frame.payload[0, 0] >= 1 and 190_000 < frame.payload[-1, 0] <= 200_000
+        assert frame.duration_s == pytest.approx(0.4)
+        assert frame.label_age_s is not None and 0 < frame.label_age_s <= scene_s + 1e-9
+        assert frame.label == workload.samples[int(frame.id[5:10])].label
+
+
+def test_each_digit_of_a_stream_differs_from_the_one_before_and_fills_its_scene(folder: Path) -> None:
+    frames = open_workload(data=str(folder), md5=False).stream(0.5, 0.5, 0.5, 30.0, 3)
+    labels = [frame.label for frame in frames]
+    assert len(frames) == 60 and all(one != other for one, other in pairwise(labels))
+    counts = np.array([len(frame.payload) for frame in frames])
+    assert abs(counts.mean() - 2500.0) < 4 * 50.0 / np.sqrt(60)
+
+
+def test_only_images_that_can_be_shown_for_any_time_make_a_stream(folder: Path) -> None:
+    for options, field in (({"encoding": "rank-order"}, "encoding"), ({"samples": 1}, "workload")):
+        with pytest.raises(UsageError) as caught:
+            open_workload(data=str(folder), md5=False, **options).stream(0.5, 0.5, 0.5, 3.0, 0)
+        assert caught.value.field == field
 
 
 @pytest.mark.parametrize("options", [{"encoding": "phase"}, {"fold": 10}, {"rate_hz": 0.0}, {"samples": 21}])

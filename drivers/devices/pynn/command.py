@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.pynn.description import checked, write_network
-from drivers.devices.pynn.ne15 import PIXELS, TEACHING_HZ, TEACHING_S, deployed, lesson, subclasses, teaching
+from drivers.devices.pynn.ne15 import PIXELS, TEACHING_S, teaching
 from drivers.devices.pynn.nest import opened
+from drivers.devices.pynn.training import Course, taught
 from rig.bench.options import within
 from rig.errors import UsageError
 from rig.recording.atomic_write import regular
 from rig.terminal import say, say_json
 from rig.types import Sample
 from scenarios.workloads.ne15.export import export
-from scenarios.workloads.ne15.mnist import has, read_digits
-from scenarios.workloads.ne15.poisson import poisson
-from scenarios.workloads.ne15.workload import kept_numbers, open_workload, sample_id
+from scenarios.workloads.ne15.mnist import has
+from scenarios.workloads.ne15.poisson import Events
+from scenarios.workloads.ne15.workload import open_workload
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,49 +77,27 @@ def _train(args: argparse.Namespace) -> int:
     within(2, 100, folds=args.folds)
     within(0.001, 1000.0, scale=args.scale)
     regular(args.out)  # before hours go into the training
-    split = "train" if args.fold is None else "test"
+    course = Course(args.data, args.subclasses, args.fold, args.folds, args.seed, args.scale)
     if args.fold is None and not has(args.data, "train"):
         remedy = "Add train-images-idx3-ubyte and train-labels-idx1-ubyte, or train on test images with --fold 0"
         raise UsageError(f"{args.data} holds no training images", field="data", value=str(args.data), remedy=remedy)
-    images, labels = read_digits(args.data, split)
-    numbers = kept_numbers(len(images), args.fold, args.folds, False)
-    images, labels = images[numbers], labels[numbers]
-    groups = subclasses(images, labels, args.subclasses, args.seed)
-    templates = list(_taught(images, [group for _, group in groups], args))
-    origin = {
-        "method": "K-means of each digit's images, then STDP with a teacher, one decision neuron at a time",
-        "backend": "NEST through PyNN",
-        "images": f"{len(numbers)} {'training' if split == 'train' else 'test'} images of MNIST",
-        "fold_left_out": None if args.fold is None else f"{args.fold} of {args.folds}: test images, not the chapter's",
-        "subclasses": args.subclasses,
-        "templates": len(groups),
-        "biological_s": TEACHING_S * len(groups),
-        "input_hz": TEACHING_HZ,
-        "seed": args.seed,
-        "scale": args.scale,
-        "templates_sha256": hashlib.sha256(np.array(templates).tobytes()).hexdigest(),
-    }
-    trained_on = frozenset(sample_id(split, number) for number in numbers)
-    network = deployed(np.array(templates).T, [digit for digit, _ in groups], args.scale, origin, trained_on)
+    network = taught(course, partial(_on_nest, args.interpreter, args.json), "NEST through PyNN")
     write_network(network, args.out)
-    said = {"file": str(args.out), "digest": network.digest(), "training": origin}
+    origin = network.description.origin
     if args.json:
-        say_json(json.dumps(said))
+        say_json(json.dumps({"file": str(args.out), "digest": network.digest(), "training": origin}))
     else:
-        say(f"wrote {args.out}: {len(groups)} templates, digest {network.digest()}")
+        say(f"wrote {args.out}: {origin['templates']} templates, digest {network.digest()}")
     return 0
 
 
-def _taught(
-    images: NDArray[np.uint8], groups: Sequence[NDArray[np.int64]], args: argparse.Namespace
-) -> Iterator[NDArray[np.float64]]:
+def _on_nest(interpreter: str, quiet: bool, lessons: Iterator[Events]) -> Iterator[NDArray[np.float64]]:
     """The weights of each template, shape (784,), each taught in a simulation of its own."""
     network = checked(teaching(), {})
     began_s = time.monotonic()
-    for k, group in enumerate(groups):
-        stimulus = lesson(images[group], poisson, np.random.default_rng([args.seed, k]))
+    for k, stimulus in enumerate(lessons):
         sample = Sample(f"lesson-{k}", stimulus, duration_s=TEACHING_S + 0.01)
-        device = opened(network, args.interpreter)
+        device = opened(network, interpreter)
         try:
             device.stage([sample])
             device.submit([sample], None)
@@ -127,5 +106,5 @@ def _taught(
         finally:
             device.close()
         yield np.array(replies[0].output["weights"]["input-decision"], np.float64)[:, 0]
-        if not args.json:
-            say(f"template {k + 1} of {len(groups)}, {time.monotonic() - began_s:.0f} s")
+        if not quiet:
+            say(f"template {k + 1}, {time.monotonic() - began_s:.0f} s")

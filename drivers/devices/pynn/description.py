@@ -114,8 +114,9 @@ class NetworkFile:
 
     def check(self, sample: Sample) -> None:
         """Raise ``DataError`` for a sample that the network was trained on: its answer would say nothing."""
-        if sample.id in self.trained_on:
-            what = f"the network was trained on sample {sample.id}"
+        image = sample.id.partition("@")[0]  # a frame of a stream is named after the image that it shows last
+        if image in self.trained_on:
+            what = f"the network was trained on sample {image}"
             remedy = "Measure images that were left out of the training (options fold and folds of the workload)"
             raise DataError(what, field="sample_id", value=sample.id, remedy=remedy)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,9 +17,10 @@ import numpy as np
 
 from rig.bench.options import one_of, positive, within
 from rig.errors import DataError, refused, unfit
-from rig.types import Sample, SampleSet
+from rig.types import Sample
 from scenarios.workloads.ne15 import mnist
 from scenarios.workloads.ne15.aer import DIALECTS, read_aedat
+from scenarios.workloads.ne15.digit_stream import Show, frames_of
 from scenarios.workloads.ne15.focal import SHARE, rank_order
 from scenarios.workloads.ne15.poisson import Events, poisson
 
@@ -34,7 +35,7 @@ Encode = Callable[[int], Events]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Streams(Sequence[Sample]):
+class Encoded(Sequence[Sample]):
     """Samples that are encoded when looked up."""
 
     numbers: tuple[int, ...]
@@ -49,12 +50,37 @@ class Streams(Sequence[Sample]):
     @overload
     def __getitem__(self, index: int) -> Sample: ...
     @overload
-    def __getitem__(self, index: slice) -> Streams: ...
-    def __getitem__(self, index: int | slice) -> Sample | Streams:
+    def __getitem__(self, index: slice) -> Encoded: ...
+    def __getitem__(self, index: int | slice) -> Sample | Encoded:
         if isinstance(index, slice):
             return replace(self, numbers=self.numbers[index], ids=self.ids[index], labels=self.labels[index])
         number = self.numbers[index]
         return Sample(self.ids[index], self.encode(number), self.labels[index], duration_s=self.duration_s, seed=number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Digits:
+    """The workload; see ``rig.types.Workload``. ``show`` shows an image for any time; None for other encodings."""
+
+    digest_sha256: str
+    samples: Encoded
+    details: Mapping[str, Any]
+    blank_s: float
+    show: Show | None = None
+    name: str = field(default=NAME, init=False)
+    task: str = field(default=TASK, init=False)
+    version: str = field(default="1", init=False)
+
+    def stream(
+        self, window_s: float, stride_s: float, scene_s: float, duration_s: float, seed: int
+    ) -> Sequence[Sample]:
+        """The images one after the other without a pause, cut into frames; see ``rig.types.Streams``."""
+        if self.show is None:
+            encoding = self.details["encoding"]
+            raise unfit("encoding", encoding, "cannot be shown for any time", "Use poisson for the scenario real-time")
+        lengths = {"window_s": window_s, "stride_s": stride_s, "scene_s": scene_s, "duration_s": duration_s}
+        known = self.samples
+        return frames_of(self.show, known.ids, known.labels, **lengths, blank_s=self.blank_s, seed=seed)
 
 
 def open_workload(
@@ -71,7 +97,7 @@ def open_workload(
     folds: int = 10,
     dialect: str = "jaer",
     md5: bool = True,
-) -> SampleSet:
+) -> Digits:
     """Open the workload: the folder ``data`` holds MNIST's idx files, or for ``dvs`` recordings and a ``labels.csv``.
 
     ``poisson``: ``rate_hz`` is the sum of the rates of all pixels; each image is shown for ``image_s`` and followed by
@@ -106,6 +132,9 @@ def open_workload(
             return rank_order(images[number])[0]
         return poisson(images[number], rate_hz, image_s, np.random.default_rng([stream_seed, number]))
 
+    def show(index: int, seconds: float, rng: np.random.Generator) -> Events:
+        return poisson(images[numbers[index]], rate_hz, seconds, rng)
+
     details: dict[str, Any] = {"encoding": encoding, "image_s": image_s, "blank_s": blank_s, "classes": DIGITS}
     if encoding == "poisson":
         details |= {"rate_hz": rate_hz, "rate": "sum of the rates of all pixels", "published_rates_hz": PUBLISHED_HZ}
@@ -115,7 +144,8 @@ def open_workload(
     details |= {"split": split, "fold": fold, "folds": None if fold is None else folds, "md5_checked": md5}
     ids = tuple(sample_id(split, number) for number in numbers)
     texts = tuple(str(labels[number]) for number in numbers)
-    return _workload(Streams(tuple(numbers), ids, texts, encode, image_s + blank_s), details)
+    samples_ = Encoded(tuple(numbers), ids, texts, encode, image_s + blank_s)
+    return _workload(samples_, details, show if encoding == "poisson" else None)
 
 
 def kept_numbers(count: int, fold: int | None, folds: int, tested: bool) -> list[int]:
@@ -132,7 +162,7 @@ def sample_id(split: str, number: int) -> str:
     return f"{split}-{number:05d}"
 
 
-def _recorded(folder: Path, dialect: str, blank_s: float, samples: int | None) -> SampleSet:
+def _recorded(folder: Path, dialect: str, blank_s: float, samples: int | None) -> Digits:
     """Recordings of a retina: ``labels.csv`` has the columns file and label. Addresses of OFF events begin at 16384."""
     try:
         with (folder / "labels.csv").open(encoding="utf-8", newline="") as file:
@@ -146,14 +176,14 @@ def _recorded(folder: Path, dialect: str, blank_s: float, samples: int | None) -
     length_s = max(float(stream[-1, 0]) * 1e-6 for stream in streams)
     details = {"encoding": "dvs", "dialect": dialect, "blank_s": blank_s, "files": [name for name, _ in rows]}
     names, labels = tuple(name for name, _ in rows), tuple(label for _, label in rows)
-    return _workload(Streams(tuple(range(len(rows))), names, labels, streams.__getitem__, length_s + blank_s), details)
+    return _workload(Encoded(tuple(range(len(rows))), names, labels, streams.__getitem__, length_s + blank_s), details)
 
 
-def _workload(streams: Streams, details: Mapping[str, Any]) -> SampleSet:
+def _workload(samples: Encoded, details: Mapping[str, Any], show: Show | None = None) -> Digits:
     """The workload, with the digest of every stream and of its order."""
-    found, events = hashlib.sha256(f"{streams.duration_s}".encode()), 0
-    for sample in streams:
+    found, events = hashlib.sha256(f"{samples.duration_s}".encode()), 0
+    for sample in samples:
         found.update(f"{sample.id} {sample.label} {len(sample.payload)}".encode() + sample.payload.tobytes())
         events += len(sample.payload)
-    about = {"classes": sorted(set(streams.labels)), **details, "events": events}
-    return SampleSet(NAME, TASK, "1", found.hexdigest(), streams, about)
+    about = {"classes": sorted(set(samples.labels)), **details, "events": events}
+    return Digits(found.hexdigest(), samples, about, float(details["blank_s"]), show)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
+import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +17,27 @@ import msgspec
 import numpy as np
 import pytest
 
+from benchmarks.ne15_nest import true_power
 from drivers.devices.pynn.command import add_arguments
 from drivers.devices.pynn.command import run as train
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import VARIABLE, open_device, opened
+from drivers.meters.rapl import open_meter
 from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
+from fixtures.instruments.busy_cores import RAIL, BusyCores
+from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
+from fixtures.worlds.random_draw import BlankWorkload
+from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_device
+from rig.engine.acquisition import Bench
+from rig.engine.clock import HostClock
+from rig.engine.record import record
 from rig.errors import DataError, MissingExtraError, SetupError, UsageError
-from rig.types import Device, Sample
+from rig.recording.reader import open_run
+from rig.types import Device, Idle, Issue, Sample, Step
 from scenarios.workloads.ne15.poisson import poisson
+from tests.support.paths import ROOT
 from tests.support.remote_workers import answers
 
 DIGITS = tuple(k // 2 for k in range(20))
@@ -228,6 +242,8 @@ def test_a_presentation_loses_no_event_of_its_first_steps_whenever_it_begins() -
 def test_what_it_was_trained_on_and_what_no_source_sends_is_refused(device: Device) -> None:
     with pytest.raises(DataError, match="trained on"):
         device.stage([replace(shown(0), id="test-00001")])
+    with pytest.raises(DataError, match="trained on"):
+        device.stage([replace(shown(0), id="test-00001@000007")])
     bad = replace(shown(0), id="bad", payload=np.array([[5, PIXELS]]))
     with pytest.raises(DataError, match="outside 0 to 783"):
         asked(device, bad)
@@ -249,3 +265,54 @@ def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
         device.close()
     assert np.flatnonzero(weights).tolist() == list(range(100, 130))
     assert 0 < weights.max() < 1.3
+
+
+COUNTED = """
+import importlib, pickle, sys
+from drivers.workers.pynn_network import Network
+sim, made = importlib.import_module(sys.argv[1]), {"Population": [], "Projection": []}
+for name, kept in made.items():
+    original = getattr(sim, name)
+    setattr(sim, name, lambda *a, made=original, kept=kept, **how: kept.append(made(*a, **how)) or kept[-1])
+given = pickle.load(open(sys.argv[2], "rb"))
+network = Network(sim, given["description"], given["arrays"])
+network.run(0.01)
+counts = [int(p.size) for p in made["Population"]], [p.size() for p in made["Projection"]], sorted(network.spikes())
+print("counted", counts)
+"""
+
+
+@pytest.mark.real_time
+def test_one_description_makes_as_many_neurons_and_synapses_on_nest_and_on_the_mock_of_pynn(tmp_path: Path) -> None:
+    interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    description, options = network().description, tmp_path / "options"
+    options.write_bytes(pickle.dumps(network().options()))
+    synapses = [description.synapses(p) for p in description.projections]
+    wanted = f"counted {([*description.sizes.values()], synapses, ['decision', 'input'])}"
+    for backend in ("pyNN.nest", "pyNN.mock"):
+        run = [interpreter, "-W", "ignore", "-c", COUNTED, backend, str(options)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        said = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True).stdout
+        assert said.splitlines()[-1] == wanted, backend
+
+
+@pytest.mark.real_time
+def test_power_above_idle_is_what_the_processor_time_of_nest_makes_it(tmp_path: Path) -> None:
+    """SIMULATED watts of cores that are truly busy: the interval holds them."""
+    if VARIABLE not in os.environ:
+        pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    cores, samples = BusyCores(8.0, 12.0), tuple(shown(k % 20) for k in range(12))
+    cores.pid = os.getpid()
+    steps: list[Step] = [Idle(1.0), *(Issue([sample]) for sample in samples), Idle(1.0)]
+    with (
+        closing(opened(network(), "")) as nest,
+        PowercapTree(tmp_path, cores, {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}),
+        closing(open_meter(root=str(tmp_path), rate_hz=200)) as meter,
+    ):
+        bench = Bench(nest, (meter,), HostClock())
+        record(tmp_path / "run", bench, BlankWorkload(samples), steps, scenario={"name": "x"}, argv=[])
+    run = open_run(tmp_path / "run")
+    found = evaluate(run).quantities["phase.inference.dynamic_power_w"]
+    low, high = found.interval(0.999)
+    assert low <= true_power(run, cores) <= high
+    assert found.value == pytest.approx(true_power(run, cores), rel=0.25)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from drivers.devices.pynn.description import write_network
-from drivers.devices.pynn.spinnaker import VARIABLE, open_device
+from drivers.devices.pynn.description import Population, Projection, checked, write_network
+from drivers.devices.pynn.spinnaker import VARIABLE, _opened, open_device
 from drivers.workers.pynn_network import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
-from rig.errors import SetupError, UsageError
+from rig.errors import DeviceError, SetupError, UsageError
 from tests.drivers.devices.test_pynn import network, shown
 from tests.support.paths import ROOT
+from tests.support.remote_workers import answers
 
 
 class FrontEnd:
@@ -103,6 +106,17 @@ def test_the_span_of_inference_is_the_time_of_the_run_and_stands_after_loading()
     assert 0.012 <= (inference[2] - inference[1]) * 1e-9 < 1.0
 
 
+def test_its_home_is_gone_when_it_has_ended_and_not_before() -> None:
+    home = tempfile.TemporaryDirectory()
+    worker = Machine(FrontEnd(), {**network().options(), "simulate": False, "board": "x", "spalloc": ""}, home)
+    worker.stage([_sent(0), _sent(1)])
+    worker.run("s1", None)
+    worker.run("s0", None)
+    assert Path(home.name).is_dir()
+    worker.close()
+    assert not Path(home.name).exists()
+
+
 def test_a_board_that_is_lost_ends_this_sample_and_says_which() -> None:
     worker = machine(FrontEnd(lost_at_ms=2000.0))
     worker.run("s0", None)
@@ -155,7 +169,10 @@ print("said", contract(sim))
 
 
 @pytest.mark.real_time
-def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(tmp_path: Path) -> None:
+def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     if "RIG_NEST_PYTHON" not in os.environ:
         pytest.skip("RIG_NEST_PYTHON names no interpreter with NEST")
     write_network(network(), tmp_path / "n.npz")
@@ -171,6 +188,7 @@ def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(tmp_p
         check_device(device, [shown(k) for k in range(2)])
     finally:
         device.close()
+    assert not list(tmp_path.glob("spynnaker-*"))
 
 
 @pytest.mark.real_time
@@ -178,3 +196,26 @@ def test_on_the_way_to_a_machine_nobody_named_the_error_is_one_of_setup(tmp_path
     write_network(network(), tmp_path / "n.npz")
     with pytest.raises(SetupError, match="no SpiNNaker machine was named"):
         open_device(network=str(tmp_path / "n.npz"), interpreter=python())
+
+
+@pytest.mark.real_time
+def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_is_refused() -> None:
+    """By sPyNNaker itself: the address is one that no computer has, and the network wants 57 chips."""
+    worker = _opened(network(), {"simulate": False, "board": "192.0.2.1", "spalloc": ""}, python(), 120.0, 120.0)
+    try:
+        worker.stage([shown(0)])
+        worker.submit([shown(0)], None)
+        with pytest.raises(DeviceError, match="Failed to communicate with the machine") as lost:
+            answers(worker, 1)
+    finally:
+        worker.close()
+    assert lost.value.field == "board"
+    given = replace(
+        network().description,
+        populations=(Population("pixels", 1, True), Population("decision", 230_000)),
+        projections=(Projection("pixels", "decision", "all-to-all", 1.0),),
+        labels=("0",) * 230_000,
+    )
+    with pytest.raises(SetupError, match="cannot be mapped on 48 chips: PacmanPlaceException") as large:
+        _opened(checked(given, {}), {"simulate": True, "board": "", "spalloc": ""}, python(), 120.0, 120.0)
+    assert large.value.field == "network"

@@ -1,0 +1,142 @@
+"""NE15-MNIST on NEST, each network a cell of one sweep, beside what the chapter publishes of NEST and SpiNNaker.
+
+    python -m benchmarks.ne15_nest --data mnist --networks ne15-1.npz ne15-10.npz [--samples 200] [--out DIR]
+
+Power comes from the RAPL meter, on counters that are SIMULATED: they follow the processor time that the sweep and its
+NEST really use, by so many watts a core. The power above idle that the report states is held against that truth.
+
+Prints the chapter's table with ours beside it, its contradictions and, last, one JSON line; DIR/energies.svg is the
+chapter's figure of energies. DIR must be new. Needs RIG_NEST_PYTHON. Exits 1 when a cell failed, or when an interval of
+power does not hold the truth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fixtures.instruments.busy_cores import RAIL, BusyCores
+from fixtures.instruments.powercap_tree import PowercapTree, TreeZone
+from reports.leaderboard import Published, published
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.quantity import Quantity
+from rig.recording.reader import Run, open_run
+from rig.sweep.store import CELLS
+
+IDLE_W, CORE_W = 8.0, 12.0
+SYSTEMS = ("NEST", "SpiNNaker")
+FOLD = ("fold=0", "folds=5")
+PHASE = "inference"
+ENERGY = "dynamic_energy_per_inference_j"
+ROWS = {
+    "accuracy": "",
+    "response_latency_mean_s": "",
+    "synaptic_operations_ne15_hz": "",
+    "execution_time_s": PHASE,
+    "dynamic_power_w": PHASE,
+    ENERGY: PHASE,
+}
+"""Published figures, and the phase of the one of ours that stands beside each."""
+
+
+def swept(networks: Sequence[Path], given: argparse.Namespace) -> BusyCores:
+    """Sweep the networks with counters that follow the processor time, and return the truth."""
+    cores, root = BusyCores(IDLE_W, CORE_W), given.out.with_name(given.out.name + "-powercap")
+    root.mkdir(parents=True)  # counters that another run left are of other processes
+    rig = [sys.executable, "-c", "import sys; from rig.commands.main import main; sys.exit(main())"]
+    vary = ",".join(str(path.resolve()) for path in networks)
+    options = [*FOLD, f"samples={given.samples}", f"root={root}", "meter.rate_hz=200", "idle_s=5"]
+    told = [part for option in options for part in ("--option", option)]
+    case = ["--device", "nest", "--workload", "ne15-mnist", "--data", given.data, "--vary", f"network={vary}"]
+    with PowercapTree(root, cores, {"intel-rapl:0": TreeZone("package-0", {RAIL: 1.0})}):
+        asked = [*rig, "sweep", *case, "--meter", "rapl", *told, "--out", str(given.out), "--jobs", "0"]
+        with subprocess.Popen(asked) as process:
+            cores.pid = process.pid
+    if process.returncode:
+        sys.exit(process.returncode)
+    return cores
+
+
+def true_power(run: Run, cores: BusyCores) -> float:
+    """Watts above idle while NEST simulated, by the processor time that was used then and in the idle windows."""
+    replies = run.replies.to_pandas()
+    shown = replies[(replies["phase"] == "inference") & ~replies["warmup"]]
+    return cores.mean_w(shown[["on_tick", "off_tick"]].to_numpy(float)) - cores.mean_w(run.idle_windows_ns() * 1.0)
+
+
+def beside(subclasses: int, ours: Figures) -> Iterator[str]:
+    """The chapter's rows of one size, ours beside them, and what is doubtful of the published ones."""
+    theirs = {name: of for name in SYSTEMS if (of := found(name, subclasses))}
+    yield (
+        f"{f'subclasses: {subclasses}':32}"
+        + "".join(f"{name + ', published':>22}" for name in theirs)
+        + f"{'ours':>38}"
+    )
+    for key, phase in ROWS.items():
+        said = ours.get(FigureKey(key, phase))
+        cell = "refused" if said is None else f"{said.value:.6g} [{', '.join(f'{x:.5g}' for x in said.interval())}]"
+        yield f"{key:32}" + "".join(f"{of.figures[key][0]:22g}" for of in theirs.values()) + f"{cell:>38}"
+    yield from (f"  {name}: {of.doubts}" for name, of in theirs.items())
+
+
+def found(system: str, subclasses: int) -> Published | None:
+    """What the chapter publishes of a system at one size."""
+    return next((p for p in published() if p.name == f"{system}, NE15-MNIST, subclasses: {subclasses}"), None)
+
+
+def picture(path: Path, ours: Mapping[int, Quantity]) -> None:
+    """The chapter's figure: energy against subclasses, ours in another mark because it is simulated."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    import matplotlib.pyplot as plt
+
+    sizes = sorted(int(p.name.rpartition(" ")[2]) for p in published() if p.name.startswith(f"{SYSTEMS[0]}, NE15"))
+    figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
+    for name, colour in zip(SYSTEMS, ("tab:blue", "black"), strict=True):
+        energies = [p.figures[ENERGY][0] for n in sizes if (p := found(name, n))]
+        axes.plot(sizes, energies, "o-", color=colour, label=f"{name}, published")
+    low, high = zip(*(energy.interval() for energy in ours.values()), strict=True)
+    axes.vlines(list(ours), low, high, color="tab:red")
+    axes.plot(list(ours), [energy.value for energy in ours.values()], "rx", label="NEST, SIMULATED power")
+    axes.set(xscale="log", yscale="log", xlabel="subclasses per digit", ylabel="energy above idle per image (J)")
+    axes.legend()
+    figure.savefig(path)
+
+
+def main() -> int:
+    """Sweep, hold power against its truth, tell and draw."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--data", required=True, help="folder with MNIST's idx files")
+    parser.add_argument("--networks", type=Path, nargs="+", required=True, help="trained outside fold 0 of 5")
+    parser.add_argument("--samples", type=int, default=200, help="images of each cell")
+    parser.add_argument("--out", type=Path, default=Path("runs/ne15-nest"))
+    given = parser.parse_args()
+    cores = swept(given.networks, given)
+    held, energies = 0, {}
+    runs = [open_run(path) for path in sorted((given.out / CELLS).iterdir())]
+    for run in sorted(runs, key=subclasses_of):
+        ours, true_w = evaluate(run).quantities, true_power(run, cores)
+        print("\n".join(beside(subclasses_of(run), ours)), f"\n  power above idle, truly {true_w:.4f} W, SIMULATED")
+        if (power := ours.get(FigureKey("dynamic_power_w", PHASE))) is not None:
+            held += power.interval()[0] <= true_w <= power.interval()[1]
+            energies[subclasses_of(run)] = ours[FigureKey(ENERGY, PHASE)]
+    if energies:
+        picture(given.out / "energies.svg", energies)
+    passed = held == len(runs) == len(given.networks)
+    print(json.dumps({"benchmark": "ne15_nest", "cells": len(runs), "held": held, "pass": passed}))
+    return 0 if passed else 1
+
+
+def subclasses_of(run: Run) -> int:
+    """The subclasses of each digit that the network of a run was trained with."""
+    return int(run.start.device.algorithm.training["subclasses"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""Digits that follow one another without a pause, cut by a moving window into frames of spikes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rig.errors import unfit
+from rig.types import Sample
+from scenarios.workloads.ne15.poisson import Events
+
+EDGE_S = 1e-9
+FRAME = "@"
+"""Between the id of an image and the number of the frame that shows it last."""
+
+Show = Callable[[int, float, np.random.Generator], Events]
+"""The spikes of the image at an index, shown for some seconds."""
+
+
+def frames_of(
+    show: Show, ids: Sequence[str], labels: Sequence[str], *, window_s: float, stride_s: float, scene_s: float,
+    duration_s: float, blank_s: float, seed: int,
+) -> list[Sample]:  # fmt: skip
+    """Cut a stream of ``duration_s``, in which each image is shown for ``scene_s``, into frames; see ``Streams``.
+
+    Images and their spikes are drawn with ``seed``, no two of one label in turn. A frame holds the spikes of
+    ``window_s``, and ``blank_s`` without spikes follow them. Raises ``UsageError`` for images of one label alone.
+    """
+    rng = np.random.default_rng(seed)
+    shown = _drawn(np.array(labels), math.ceil(duration_s / scene_s), rng)
+    parts = [show(index, scene_s, rng) for index in shown]
+    stream = np.concatenate([part + np.array([round(1e6 * scene_s * k), 0]) for k, part in enumerate(parts)])
+    frames = []
+    for k in range(math.floor((duration_s - window_s) / stride_s + EDGE_S) + 1):
+        begin_us, end_s = round(1e6 * stride_s * k), stride_s * k + window_s
+        first, last = np.searchsorted(stream[:, 0], [begin_us, round(1e6 * end_s)], side="right")
+        scene = max(math.ceil(end_s / scene_s - EDGE_S) - 1, 0)
+        frames.append(
+            Sample(
+                id=f"{ids[shown[scene]]}{FRAME}{k:06d}",
+                payload=stream[first:last] - np.array([begin_us, 0]),
+                label=labels[shown[scene]],
+                duration_s=window_s + blank_s,
+                label_age_s=end_s - scene_s * scene,
+            )
+        )
+    return frames
+
+
+def _drawn(labels: NDArray[np.str_], count: int, rng: np.random.Generator) -> list[int]:
+    if len(np.unique(labels)) < 2:
+        raise unfit("workload", labels[0], "is the only label, so nothing changes", "Use images of two digits or more")
+    shown: list[int] = []
+    for _ in range(count):
+        others = np.flatnonzero(labels != labels[shown[-1]]) if shown else np.arange(len(labels))
+        shown.append(int(rng.choice(others)))
+    return shown
