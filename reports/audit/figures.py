@@ -208,13 +208,10 @@ def accuracy(run: Run) -> Figures:
     """Accuracy from the recorded outputs: each sample once, and the mean over classes."""
     samples = run.tables["samples"]
     label = dict(zip(column(samples, "id"), column(samples, "label"), strict=True))
-    last = (run.start["device"].get("phases") or [None])[-1]
     right: dict[str, list[bool]] = defaultdict(list)
-    for issue in issues(run):
+    for issue in decided(run):
         wanted = label.get(issue.sample)
         if issue.warmup or wanted is None or issue.output is None:
-            continue
-        if issue.phases and last is not None and last not in issue.phases:
             continue
         right[issue.sample].append(answered(issue.output) == wanted)
     if not right:
@@ -228,6 +225,16 @@ def accuracy(run: Run) -> Figures:
         "accuracy": Plain(sum(share.values()) / len(share), EXACT, "outputs equal to labels"),
         "balanced_accuracy": Plain(sum(recall) / len(recall), EXACT, "mean over classes"),
     }
+
+
+def decided(run: Run) -> list[Issue]:
+    """The issues whose output is an answer; one of an earlier phase alone is none, if the last ran alone elsewhere."""
+    phases, every = run.start["device"].get("phases") or [], issues(run)
+    last = phases[-1:]
+    told = bool((run.start["scenario"].get("options") or {}).get("apart"))
+    if len(phases) < 2 or not (told or any(list(dict.fromkeys(i.phases)) == last for i in every)):
+        return every
+    return [i for i in every if not i.phases or last[0] in i.phases]
 
 
 def answered(output: str) -> Any:

@@ -15,6 +15,7 @@ from reports.audit.figures import (
     SLACK,
     Issue,
     answered,
+    decided,
     early_stopping,
     issues,
     nearest_rank,
@@ -68,10 +69,12 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]
     gaps = len(run.events["gap"])
     labels = set(column(run.tables["samples"], "label")) - {None}
     if labels:
-        told = [answered(i.output) for i in asked if i.output is not None]
+        told = [answered(i.output) for i in decided(run) if not i.warmup and i.output is not None]
         odd = sum(a is not None and not (isinstance(a, str) and a in labels | classes_of(run)) for a in told)
-        odd = odd if any(a is not None for a in told) else len(told)  # no answer is wrong, unless there is no other
         yield _rule(run, "answers that are no label of the workload", f"{odd} of {len(told)}", 0, odd == 0)
+        some = sum(a is not None for a in told)
+        yield _rule(run, "samples that the device answered", f"{some} of {len(told)}", "1 or more", some or not told)
+    yield from _timed(run, asked, ended)
     yield _rule(run, "gaps in which the host did not run", gaps, 0, gaps == 0)
     if values["hardware_only"]:
         modes = modes_of(run)
@@ -86,6 +89,18 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]
         yield from _outline(run)
     if values["preprocessing"]:
         yield _preprocessing(run)
+
+
+def _timed(run: Run, asked: list[Issue], ended: bool) -> Iterator[Rule]:
+    """Where spans are recorded, every declared phase ran and no other, and every answer has a span."""
+    declared, ran = set(run.start["device"].get("phases") or []), {phase for i in asked for phase in i.phases}
+    if not ran:
+        return
+    if declared and ended:
+        yield _rule(run, "phases that ran", ", ".join(sorted(ran)), ", ".join(sorted(declared)), ran == declared)
+    told = [i for i in asked if i.output is not None]
+    untimed = sum(not i.phases for i in told)
+    yield _rule(run, "answers without a span", f"{untimed} of {len(told)}", 0, untimed == 0)
 
 
 def classes_of(run: Run) -> set[str]:

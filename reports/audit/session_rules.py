@@ -7,7 +7,7 @@ import math
 from collections import Counter, defaultdict
 from typing import Any
 
-from reports.audit.figures import Figures, answered, issues
+from reports.audit.figures import Figures, answered, decided
 from reports.audit.files import clean
 from reports.audit.reading import Run, column
 from reports.audit.rule_sets import Values
@@ -68,7 +68,7 @@ def _answers(runs: list[Run]) -> list[Rule]:
     """Answers for speed are those for accuracy, but for a few that leave the accuracy as it is."""
     by_purpose: dict[str, dict[str, Any]] = defaultdict(dict)
     for run in runs:
-        for issue in issues(run):
+        for issue in decided(run):
             if not issue.warmup and issue.output is not None:
                 by_purpose[run.purpose].setdefault(issue.sample, answered(issue.output))
     speed, quality = by_purpose["performance"], by_purpose["accuracy"]

@@ -43,7 +43,7 @@ def right_of(run: Run) -> dict[str, bool]:
 
 
 def answer_checks(run: Run) -> Iterator[Check]:
-    """Yield a failed check if answers are outside the labels of the workload.
+    """Yield a failed check if answers are outside the labels of the workload, or if no sample was answered.
 
     Its labels are those of its samples and those in its ``classes``. No answer (null) is only wrong, unless there is
     no other.
@@ -53,10 +53,28 @@ def answer_checks(run: Run) -> Iterator[Check]:
     known = {label for label in run.samples["label"].to_pylist() if label is not None}
     known |= {name for name in declared if isinstance(name, str)} if isinstance(declared, list) else set()
     odd = [a for a in told if a is not None and not (isinstance(a, str) and a in known)]
-    odd = odd if any(a is not None for a in told) else told
+    if told and all(a is None for a in told):
+        yield Check("samples that the device answered", f"0 of {len(told)}: each answer is null", "1 or more", False)
     if odd:
         found = f"{len(odd)} of {len(told)}, such as {json.dumps(odd[0])[:60]}"
         yield Check("answers that are no label of the workload", found, "0", False)
+
+
+def span_checks(run: Run) -> Iterator[Check]:
+    """Yield a failed check if the phases that ran are not those declared, or if only some answers have spans.
+
+    Without a span, an answer counts for accuracy and its time is in no figure. A run without any span has no times.
+    """
+    rows = [row for row in run.replies.select(["issue", "phase", "output", "warmup"]).to_pylist() if not row["warmup"]]
+    timed = {row["issue"] for row in rows if row["phase"] is not None}
+    if not timed:
+        return
+    declared, ran = run.start.device.phases, dict.fromkeys(row["phase"] for row in rows if row["phase"] is not None)
+    if declared and set(ran) != set(declared) and run.stop is not None and run.stop.error is None:
+        yield Check("phases that ran", ", ".join(ran), ", ".join(declared), False)
+    answered = {row["issue"] for row in rows if row["output"] is not None}
+    if untimed := answered - timed:
+        yield Check("answers without a span", f"{len(untimed)} of {len(answered)}", "0", False)
 
 
 def seen_checks(run: Run) -> Iterator[Check]:
@@ -85,15 +103,27 @@ def _hits(run: Run) -> dict[tuple[str, str], list[bool]]:
 
 
 def _answers(run: Run) -> Iterator[Answer]:
-    """Every answer to a sample with a label, without warm-up and without issues that ran only an earlier phase."""
+    """Every answer to a sample with a label, without warm-up and without issues of an earlier phase by itself."""
     labels = dict(zip(run.samples["id"].to_pylist(), run.samples["label"].to_pylist(), strict=True))
-    rows = run.replies.select(["issue", "sample_id", "phase", "output", "warmup"]).to_pylist()
-    phases = run.start.device.phases
-    decided = {row["issue"] for row in rows if not phases or row["phase"] in (phases[-1], None)}
-    for row in rows:
+    decided = decided_issues(run)
+    for row in run.replies.select(["issue", "sample_id", "output", "warmup"]).to_pylist():
         label = labels.get(row["sample_id"])
         if label is not None and row["output"] is not None and not row["warmup"] and row["issue"] in decided:
             yield row["sample_id"], label, answer_in(json.loads(row["output"]))
+
+
+def decided_issues(run: Run) -> set[int]:
+    """Return the issues whose output is an answer: all but those of an earlier phase by itself.
+
+    Phases were issued by themselves if the scenario says so, or if the last one ran in an issue without the others.
+    """
+    phases = run.start.device.phases
+    ran: dict[int, set[str | None]] = {}
+    for row in run.replies.select(["issue", "phase"]).to_pylist():
+        ran.setdefault(row["issue"], set()).add(row["phase"])
+    last = set(phases[-1:])
+    apart = len(phases) > 1 and (run.start.scenario.per_phase or last in ran.values())
+    return {issue for issue, found in ran.items() if not apart or found & {*last, None}}
 
 
 def answer_in(output: object) -> object:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from rig.analysis.accuracy import accuracy_figures, answer_checks, seen_checks
+from rig.analysis.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
 from rig.analysis.complexity.workload import complexity_of, energies_of
 from rig.analysis.contradictions import contradictions_of
 from rig.analysis.figure_key import FigureKey, Figures
@@ -112,6 +112,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     notes = [
         *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks, *predictions.checks)),
         *(f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok),
+        *(f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in span_checks(run)),
         *steady.notes,
         *power.notes,
         *_below_idle(figures),
@@ -141,6 +142,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
                 *power.checks,
                 *mended,
                 *answer_checks(run),
+                *span_checks(run),
                 *seen_checks(run),
                 *complexity.checks,
                 *predictions.checks,

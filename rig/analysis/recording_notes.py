@@ -34,10 +34,6 @@ def _end(run: Run) -> Iterator[str]:
 
 
 def _phases(run: Run) -> Iterator[str]:
-    declared = run.start.device.phases
-    found = {p for p in run.replies["phase"].unique().to_pylist() if p is not None}
-    if declared and (other := sorted(found - set(declared))):
-        yield f"The device declares the phases {', '.join(declared)} and also ran {', '.join(other)}"
     counts = _inferences(run) if run.start.imported is not None else {}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{phase} {count}" for phase, count in counts.items())

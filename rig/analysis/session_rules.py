@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rig.analysis.accuracy import decided_issues
 from rig.analysis.catalogue import CATALOGUE
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Quantity
@@ -187,11 +188,7 @@ def _answers(run: Run) -> dict[str, set[str]]:
     ids = run.samples["id"].to_pylist()
     labels = [_decided(text) for text in q.outputs]
     out: dict[str, set[str]] = {}
-    phases = run.start.device.phases
-    ran = zip(run.replies["issue"].to_pylist(), run.replies["phase"].to_pylist(), strict=True)
-    # an issue that ran only an earlier phase has no decision
-    decided = [issue for issue, phase in ran if not phases or phase in (phases[-1], None)]
-    use = np.isin(q.issue, decided) & (q.output >= 0) & (q.sample >= 0)
+    use = np.isin(q.issue, list(decided_issues(run))) & (q.output >= 0) & (q.sample >= 0)
     pairs = np.unique(np.column_stack([q.sample, q.output])[use], axis=0)
     for sample, output in pairs.tolist():
         out.setdefault(ids[sample], set()).add(labels[output])

@@ -172,19 +172,32 @@ def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
     c, once = run.c, run.lengths
     wanted: list[tuple[str | None, list[str]]] = [(None, list(once)), *((phase, [phase]) for phase in once)]
     for phase, phases in wanted:
-        send = partial(device.submit_repeated, [sample], TIMES, phase, None)
-        for reply in _exchange(run, [sample], send, TIMES):
-            own = [s.phase for s in reply.spans]
-            c.rule("repeat.spans", own == phases, f"spans of {own}", f"one span each of {phases}")
-            counts = [s.executions for s in reply.spans]
-            c.rule("repeat.executions", set(counts) <= {TIMES}, f"executions {counts}", f"{TIMES}, as requested")
-            # a call of microseconds varies by more than its own length on the host's clock
-            sure = {p for p, ticks in once.items() if run.info.clock is not None or ticks >= SURE_NS}
-            short = [p for p, ticks in _lengths(reply).items() if p in sure and ticks <= once[p]]
-            c.rule("repeat.length", not short, f"{short} no longer than once", f"the length of {TIMES} executions")
+        try:
+            replies = _exchange(run, [sample], partial(device.submit_repeated, [sample], TIMES, phase, None), TIMES)
+        except UsageError as error:
+            if phase is None or len(once) == 1 or error.field != "phase":
+                raise
+            break  # it runs its phases only together, and says so
+        for reply in replies:
+            _repeated(run, reply, phases)
     error = raised(lambda: _unknown_phase(run, device, sample))
     found = "no error" if error is None else f"{type(error).__name__}: {error}"
     c.rule("repeat.unknown", isinstance(error, RigError), f"{found} for an unknown phase", "a RigError")
+
+
+def _repeated(run: _DeviceRun, reply: Reply, phases: list[str]) -> None:
+    """Check a reply of ``TIMES`` executions: each phase has one span for all of them, or one for each."""
+    c, once = run.c, run.lengths
+    own, counts = [s.phase for s in reply.spans], [s.executions for s in reply.spans]
+    each = phases * TIMES
+    asked = f"one span each of {phases}, or {TIMES} times so"
+    c.rule("repeat.spans", own in (phases, each), f"spans of {own}", asked)
+    times = 1 if own == each else TIMES
+    c.rule("repeat.executions", set(counts) <= {times}, f"executions {counts}", f"{TIMES}, as requested, or 1 in each")
+    # a call of microseconds varies by more than its own length on the host's clock
+    sure = {p for p, ticks in once.items() if run.info.clock is not None or ticks >= SURE_NS}
+    short = [p for p, ticks in _lengths(reply).items() if p in sure and ticks <= once[p]]
+    c.rule("repeat.length", not short, f"{short} no longer than once", f"the length of {TIMES} executions")
 
 
 def _unknown_phase(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
@@ -245,6 +258,8 @@ def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket
     if reply.activity is not None:
         faults = _activity_faults(run.info, reply.activity)
         c.rule("reply.activity", not faults, "; ".join(faults), "integers that fit the network that info() declares")
+    asked = f"a span of each phase that ran, of {', '.join(run.info.phases)}"
+    c.rule("reply.spans", bool(spans) or len(run.info.phases) == 1, "no span", asked)
     for span in spans:
         known = span.phase in run.info.phases
         c.rule("span.phase", known, repr(span.phase), f"a declared phase: {', '.join(run.info.phases)}")
@@ -286,4 +301,7 @@ def _slack(*spans: Span) -> int:
 
 
 def _lengths(reply: Reply) -> dict[str, int]:
-    return {s.phase: s.off_tick - s.on_tick for s in reply.spans}
+    lasted: dict[str, int] = {}
+    for s in reply.spans:
+        lasted[s.phase] = lasted.get(s.phase, 0) + s.off_tick - s.on_tick
+    return lasted

@@ -22,8 +22,9 @@ Count = Callable[[Sample], Activity]
 class BlockingDevice:
     """A device that runs a function in a worker thread, so that the rig can abandon a call that hangs.
 
-    The function takes a sample and returns its output, or a ``Reply`` with spans of its own. Without spans, the call is
-    one span of the first declared phase in host nanoseconds.
+    The function takes a sample and returns its output, or a ``Reply`` with spans of its own. An output alone gets the
+    call as its span in host nanoseconds. If the device declares several phases, it gets none: only the function knows
+    when each began.
     """
 
     def __init__(self, run: Run, info: DeviceInfo, load: Load | None, count: Count | None = None) -> None:
@@ -59,7 +60,7 @@ class BlockingDevice:
                 f"device {self._info.name} cannot run the phase {phase!r} alone",
                 field="phase",
                 value=phase,
-                remedy="A blocking function is one phase; write a driver to split it",
+                remedy="A function runs all its phases at each call. Leave --per-phase out, or write a class",
             )
         if self._worker is None:
             # a daemon, so that a vendor call that never returns cannot keep the process alive
@@ -113,7 +114,9 @@ class BlockingDevice:
         off_ns = time.monotonic_ns()
         activity = None if self._count is None else self._count(sample)
         if not isinstance(output, Reply):
-            return Reply(sample.id, output, (Span(self._info.phases[0], on_ns, off_ns, times),), activity=activity)
+            phases = self._info.phases
+            call = (Span(phases[0], on_ns, off_ns, times),) if len(phases) == 1 else ()
+            return Reply(sample.id, output, call, activity=activity)
         if output.sample_id != sample.id:
             raise DeviceError(
                 f"the function replied to {output.sample_id!r} when given {sample.id!r}",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
-from rig.analysis.accuracy import accuracy_figures, answer_checks
+from reports.audit.figures import accuracy as accuracy_by_the_auditor
+from reports.audit.reading import read_run
+from reports.audit.rules import judge_run
+from rig.analysis.accuracy import accuracy_figures, answer_checks, span_checks
 from rig.analysis.proportion import clopper_pearson, mean_proportion, paired_difference, proportion
 from rig.analysis.quantity import Quantity, from_json
-from rig.recording.reader import Run
-from rig.types import Sample
+from rig.recording.reader import Run, open_run
+from rig.recording.writer import Recorder
+from rig.types import Reply, Sample, Span
 from tests.support.serving import Asked, recording
+from tests.support.start_lines import start
 
 CALM = settings(deadline=None, derandomize=True, database=None)
 
@@ -86,7 +93,6 @@ def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
         (["x\n", "y\n"], None, ['2 of 2, such as "x\\n"']),
         (["x", {"lable": "y"}], None, ['1 of 2, such as {"lable": "y"}']),
         (["x", {"label": None}], None, []),
-        ([None, {"label": None}], None, ["2 of 2, such as null"]),
         (["x", "z", None, "y"], ["x", "y", "z"], []),
         (["x", "w", "x", "w"], ["x", "y", "z"], ['2 of 4, such as "w"']),
         (["x", 1, "x", "y"], None, ["1 of 4, such as 1"]),
@@ -100,6 +106,64 @@ def test_answers_outside_the_labels_fail_a_check(
     checks = list(answer_checks(answered(tmp_path, outputs, details=details)))
     assert [c.found for c in checks] == said
     assert all(not c.ok and c.rule == "answers that are no label of the workload" for c in checks)
+
+
+def test_a_device_that_never_answered_is_told_so(tmp_path: Path) -> None:
+    checks = list(answer_checks(answered(tmp_path, [None, {"label": None}])))
+    assert [(c.rule, c.found, c.ok) for c in checks] == [
+        ("samples that the device answered", "0 of 2: each answer is null", False)
+    ]
+
+
+# ---- devices with phases -------------------------------------------------------------------
+
+PRE, INF = ("preprocess",), ("inference",)
+BOTH = PRE + INF
+
+
+@pytest.mark.parametrize(
+    ("spans", "outputs", "accuracy", "said"),
+    [
+        ([BOTH] * 4, "xyxy", 1.0, {}),
+        ([BOTH, (), BOTH, BOTH], ["x", None, "x", "y"], 0.75, {"answers without a span": "1 of 4"}),
+        ([()] * 4, ["z"] * 4, 0.0, {"answers that are no label of the workload": '4 of 4, such as "z"'}),
+        ([PRE] * 4, "xyxy", 1.0, {"phases that ran": "preprocess"}),
+        ([INF] * 4, "xyxy", 1.0, {"phases that ran": "inference"}),
+        ([(*BOTH, "decode")] * 4, "xyxy", 1.0, {"phases that ran": "preprocess, inference, decode"}),
+        ([BOTH, PRE, BOTH, PRE], ["x", "x", "x", "x"], 0.5, {}),
+        ([PRE, PRE, INF, INF], [None, None, "x", "y"], 1.0, {}),
+    ],
+)
+def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_run(
+    spans: Sequence[tuple[str, ...]], outputs: Sequence[Any], accuracy: float, said: dict[str, str], tmp_path: Path
+) -> None:
+    """Phases by themselves are told by an issue of the last one alone: then an earlier one decides nothing."""
+    run = phased(tmp_path, spans, outputs)
+    assert accuracy_figures(run)["accuracy"].value == accuracy
+    assert {c.rule: c.found for c in (*answer_checks(run), *span_checks(run))} == said
+    assert audited(run.path) == (accuracy, set(said))
+
+
+def phased(folder: Path, spans: Sequence[tuple[str, ...]], outputs: Sequence[Any]) -> Run:
+    """Samples with the labels x and y by turns, answered with spans of these phases one after the other."""
+    known = [Sample(f"s{k}", np.zeros(1, np.float32), "xy"[k % 2]) for k in range(len(spans))]
+    device = {"name": "hand", "mode": "hardware", "clock": None, "phases": list(BOTH)}
+    with Recorder(folder / "run") as r:
+        r.event(start(run_id="run", device=device, meters=[], purpose="compliance"))
+        for k, (sample, phases, output) in enumerate(zip(known, spans, outputs, strict=True)):
+            r.sample(sample)
+            at = 1000 * k
+            stamped = tuple(Span(p, at + 10 * j, at + 10 * j + 9) for j, p in enumerate(phases))
+            r.reply(k, Reply(sample.id, output, stamped), None, at, at + 999, False)
+        r.stop(None)
+    return open_run(folder / "run")
+
+
+def audited(path: Path) -> tuple[float, set[str]]:
+    """The accuracy by the auditor, and the rules that it finds broken."""
+    run = read_run(path)
+    broken = {rule.rule for rule in judge_run(run, defaultdict(lambda: None)) if not rule.ok}
+    return float(accuracy_by_the_auditor(run)["accuracy"].value), broken
 
 
 # ---- two that answered the same samples ---------------------------------------------------

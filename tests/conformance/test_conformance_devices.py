@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
@@ -194,6 +195,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("reply.label", answers(lambda reply: [structs.replace(reply, output=None)])),
     ("reply.counters", answers(lambda reply: [structs.replace(reply, output={"synaptic_operations": 1.5})])),
     ("reply.counters", answers(lambda reply: [structs.replace(reply, output={"spikes": [3, -1]})])),
+    ("reply.spans", answers(lambda reply: [structs.replace(reply, spans=())])),
     ("span.phase", spans(phase=lambda s: "thought")),
     ("span.executions", spans(executions=lambda s: 0)),
     ("span.order", spans(off_tick=lambda s: s.on_tick - 1)),
@@ -253,6 +255,22 @@ def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None
     checked = check_device(bare, SAMPLES, prompt_s=5.0)
 
     assert not [rule for rule in checked if rule.startswith(("timer", "repeat", "pulse"))]
+
+
+def test_a_function_that_stamps_two_phases_keeps_every_rule() -> None:
+    """It is the example of the docs: it loops as it is, and cannot run one phase alone."""
+
+    def classify(sample: Sample) -> Reply:
+        stamps_ns = [time.monotonic_ns()]
+        for _ in range(2):
+            time.sleep(0.002)
+            stamps_ns.append(time.monotonic_ns())
+        begin_ns, ready_ns, end_ns = stamps_ns
+        return Reply(sample.id, "a", (Span("preprocess", begin_ns, ready_ns), Span("inference", ready_ns, end_ns)))
+
+    info = DeviceInfo("two", "hardware", phases=("preprocess", "inference"), timeout_s=5.0)
+
+    assert {"repeat.spans", "repeat.length"} <= set(check_device(blocking(classify, info), SAMPLES, prompt_s=5.0))
 
 
 def test_a_device_that_never_answers_is_asked_once_and_told_how_long_it_was_waited_for() -> None:

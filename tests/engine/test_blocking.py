@@ -54,14 +54,21 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
+def test_an_output_alone_of_a_device_with_phases_has_no_span_since_none_is_known() -> None:
+    info = DeviceInfo("phased", "hardware", phases=("preprocess", "inference"))
+    (reply,) = ask(blocking(lambda s: {"label": "A"}, info), "a")
+
+    assert (reply.output, reply.spans) == ({"label": "A"}, ())
+
+
 def test_the_output_becomes_a_reply_to_the_sample() -> None:
     (reply,) = ask(blocking(lambda s: {"label": s.label}), "a")
 
     assert (reply.sample_id, reply.output) == ("a", {"label": "A"})
 
 
-def test_the_call_is_one_host_clock_span_of_the_first_phase() -> None:
-    device = blocking(lambda s: s.label, DeviceInfo("mine", "hardware", phases=("solve", "postprocess")))
+def test_the_call_is_one_host_clock_span_of_the_only_phase() -> None:
+    device = blocking(lambda s: s.label, DeviceInfo("mine", "hardware", phases=("solve",)))
 
     before_ns = time.monotonic_ns()
     (reply,) = ask(device, "a")
