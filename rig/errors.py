@@ -32,7 +32,7 @@ class RigError(Exception):
         self.example = example
 
     def __str__(self) -> str:
-        return f"{self.message}. {self.remedy}" if self.remedy else self.message
+        return f"{self.message.removesuffix('.')}. {self.remedy}" if self.remedy else self.message
 
     def to_json(self) -> dict[str, object]:
         """The error as a JSON object, for ``--json``."""

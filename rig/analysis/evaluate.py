@@ -104,7 +104,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     figures |= complexity.figures | energies_of(run, complexity, figures) | predictions.figures
     figures |= spiking_figures(run, figures)
     unknown = without_number(figures)
-    refusals = [*power.refusals, *unheard, *_missing(terms, rails, activity), *unknown]
+    refusals = [*power.refusals, *unheard, *_missing(run, terms, rails, activity), *unknown]
     if run.start.imported is not None:
         refusals = for_import(refusals, run.start.imported.options)
     figures = Figures({key: q for key, q in figures.items() if key not in {r.scope for r in unknown}})
@@ -169,11 +169,11 @@ def _contradictions(
     return against, mended
 
 
-def _missing(terms: Terms, rails: list[AlignedRail], activity: Activity) -> list[Refusal]:
+def _missing(run: Run, terms: Terms, rails: list[AlignedRail], activity: Activity) -> list[Refusal]:
     """Refusals of everything that needs a trace or a span, if the recording holds none."""
     refusals = []
     if terms.metered and not rails:
-        refusals.append(Refusal("power", "no trace was recorded", "Check the meter and measure again"))
+        refusals.append(_no_power(run))
     if not activity.phases:
         remedy = "Let the device return spans with its replies"
         if terms.spans_on_pin:
@@ -182,6 +182,16 @@ def _missing(terms: Terms, rails: list[AlignedRail], activity: Activity) -> list
             remedy = "Measure again; the run ended too early"
         refusals.append(Refusal("time and power", "no span was recorded", remedy))
     return refusals
+
+
+def _no_power(run: Run) -> Refusal:
+    """Return why a run with a meter has no rail of power."""
+    volts = [name for name, trace in run.traces.items() if trace.rail.conversion.unit == "V"]
+    if not volts:
+        return Refusal("power", "no trace was recorded", "Check the meter and measure again")
+    reason = f"only volts were recorded ({', '.join(volts)}), and volts alone are no power"
+    remedy = "Measure the current of this supply too, and declare the volts as its voltage, or measure watts"
+    return Refusal("power", reason, remedy)
 
 
 def _alignment_notes(rails: list[AlignedRail], terms: Terms) -> list[str]:

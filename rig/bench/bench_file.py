@@ -39,7 +39,7 @@ class Chosen:
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Where in the file the options of each taker stand."""
     rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The rails that the file names for each meter, by taker."""
+    """The rails that the file names for the device and for each meter, by taker."""
 
 
 def find_bench(given: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -113,7 +113,7 @@ def request_of(
         (*texts, *(_addressed(text, slots, entries) for text in options)),
         _artifacts(bench, list(entries.values())),
         {slots[n]: places_of(bench, entry) for n, entry in entries.items()},
-        {slots[n]: entry.rails for n, entry in entries.items() if isinstance(entry, MeterEntry)},
+        {slots[n]: entry.rails for n, entry in entries.items()},
     )
 
 

@@ -16,7 +16,7 @@ from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
 from rig.engine.watchdog import let_go, patience_of, patiently
-from rig.errors import SetupError, UnknownNameError, refused
+from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import Factory, build, located, needs, options_of, split_options, takes, values_of
 from rig.plugins import load, names
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
@@ -67,7 +67,7 @@ class Request:
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Where in a bench file the options stand, by taker (device, meter, meter1); see ``rig.factories.located``."""
     rails: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The rails that a bench file names for each meter, by taker."""
+    """The rails that a bench file names for the device and for each meter, by taker."""
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,16 @@ def _meters(
 
 
 def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> None:
-    """Raise ``SetupError`` if a meter does not report a rail that the bench file names for it."""
-    known = [rail.name for rail in info.rails]
+    """Raise ``SetupError`` if a meter does not report a rail that the bench file names for it, or another one.
+
+    Another one is a rail of power that the device does not have, where the file names the rails of the device.
+    """
+    known, there = [rail.name for rail in info.rails], request.rails.get("device", ())
+    powered = [rail.name for rail in info.rails if rail.kind != "edges" and rail.conversion.unit != "V"]
+    if there and slot in request.rails and (other := [rail for rail in powered if rail not in there]):
+        place = request.places.get("device", {}).get("", "the bench file")
+        what = f"meter {name} reports the rail {other[0]}, and the device has no such rail ({place})"
+        raise SetupError(what, field="rail", value=other[0], remedy=closest(other[0], there))
     if absent := [rail for rail in request.rails.get(slot, ()) if rail not in known]:
         place = request.places.get(slot, {}).get("", "the bench file")
         what = f"{place}: meter {name} has no rail {absent[0]}"

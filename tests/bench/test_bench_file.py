@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from rig.analysis.evaluate import evaluate
 from rig.bench.bench_file import Chosen, examine, find_bench, lab_of, open_bench, request_of
 from rig.bench.lines import line_of, lines_of
 from rig.engine.record import record
-from rig.errors import DataError, RigError, UnknownNameError, UsageError
+from rig.errors import DataError, RigError, SetupError, UnknownNameError, UsageError
 from rig.factories import build
 from rig.recording.reader import open_run
 from rig.session.setup import Request, set_up_bench
@@ -379,6 +381,16 @@ def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
 
     assert (info.name, info.rails[0].rate_hz) == ("fast", 2000.0)
     assert profile["idle_w"] == {"core": 0.5}
+
+
+@pytest.mark.parametrize(("rails", "said"), [("core", ""), ("coer", "has no such rail .*sim.*Did you mean coer")])
+def test_a_meter_reports_no_rail_of_power_that_the_device_does_not_have(rails: str, said: str, tmp_path: Path) -> None:
+    """The meter names no rail in the file: what it reports is only known when it is open."""
+    text = SIMULATED.replace("[devices.sim]", f'[devices.sim]\nrails = ["{rails}"]')
+    chosen = request_of(written(tmp_path, text), "sim", (), ())
+    request = replace(asked(chosen), rails=chosen.rails, places=chosen.places)
+    with pytest.raises(SetupError, match=said) if said else nullcontext(), set_up_bench(request):
+        pass
 
 
 def test_the_bench_file_and_the_calibrations_are_kept_with_the_run(tmp_path: Path) -> None:

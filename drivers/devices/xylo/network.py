@@ -93,7 +93,10 @@ def load_network(path: str | Path | None = None) -> Network:
     try:
         document = json.loads(read_bounded(where))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read the network file: {error}", field="network", value=where.name) from error
+        remedy = "Give the path of a network file, such as `rig network train` writes"
+        raise DataError(
+            f"cannot read the network file: {error}", field="network", value=where.name, remedy=remedy
+        ) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise DataError(f"not a file of format {FORMAT}", field="network", value=where.name)
     stated = document.pop("sha256", None)

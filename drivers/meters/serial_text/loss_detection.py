@@ -75,7 +75,12 @@ class LineOrder:
         self._bad += 1
         if self.dropped > FREE + self._e.bad_share * self.lines:
             what = f"{self.dropped} of {self.lines} lines of meter {self._e.name} were not readings; the last one {why}"
-            raise meter_failed(what, "bad_share", self.dropped, "Check columns=, the baud rate and the cable")
+            raise meter_failed(
+                what,
+                "bad_share",
+                self.dropped,
+                "Check columns= (the unit of its time too: s, ms, us), the baud rate and the cable",
+            )
 
     def take(self, row: Row, at_ns: int) -> tuple[int, int] | None:
         """Add a reading that arrived at ``at_ns``: how many are missing before it, and its unwrapped time.
@@ -124,8 +129,10 @@ class LineOrder:
             time_ns = self._unwrapped(last, row)
             lead_ns = time_ns * (1.0 - e.tolerance) - at_ns
             limit_s = e.latency_s + JUMP_S
+            if time_ns == last.time_ns:
+                return f"has the same time as the one before, {time_ns * 1e-9:.6g} s: the column of time stands still"
             ahead = lead_ns - (last.time_ns * (1.0 - e.tolerance) - last.at_ns if follow else self._lead_ns)
-            if time_ns <= last.time_ns or ahead * 1e-9 > limit_s:
+            if time_ns < last.time_ns or ahead * 1e-9 > limit_s:
                 return f"went from {last.time_ns * 1e-9:.6g} s to {row.time_ns * 1e-9:.6g} s within {since_s:.3g} s"
         if row.count is not None and not 0 <= self._skipped(last, row) <= self._most(since_s):
             return f"counted from {last.row.count} to {row.count} within {since_s:.3g} s"

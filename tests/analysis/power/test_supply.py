@@ -106,6 +106,12 @@ def test_volts_are_no_rail_of_power_and_enter_no_total(tmp_path: Path) -> None:
     assert [s.rail for s in result.series.rails] == ["core"]
 
 
+def test_volts_alone_are_refused_as_power_with_what_lacks(tmp_path: Path) -> None:
+    (refusal,) = (r for r in result_of(tmp_path / "run", conversion={"unit": "V"}).refusals if r.scope == "power")
+    assert refusal.reason == "only volts were recorded (core, vdd), and volts alone are no power"
+    assert "current" in refusal.remedy
+
+
 @pytest.mark.parametrize(("volts_hz", "shift_s"), [(1000.0, 0.0004), (5000.0, 0.0), (50.0, 0.003)])
 def test_volts_at_another_pace_are_averaged_over_each_reading_and_what_that_misses_is_stated(
     tmp_path: Path, volts_hz: float, shift_s: float

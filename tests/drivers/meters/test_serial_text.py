@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.meters.serial_text.lines import LineError, layout_of
-from drivers.meters.serial_text.loss_detection import Pace
+from drivers.meters.serial_text.lines import LineError, Row, layout_of
+from drivers.meters.serial_text.loss_detection import Expected, LineOrder, Pace
 from drivers.meters.serial_text.meter import open_meter
 from fixtures.bench.live_plant import live_plant
 from fixtures.bench.mock_device import open_device
@@ -361,6 +361,14 @@ def test_too_many_lines_that_are_no_readings_end_it() -> None:
     assert error.field == "bad_share" and "were not readings" in error.message
 
 
+def test_a_time_that_stands_still_is_named() -> None:
+    """So is a time in s that is printed without a fraction, or declared in the wrong unit."""
+    order = LineOrder(Expected("board", 0.0, 5e-3, 0, 0, (False,), 0.01, 0.03, 1.0))
+    with pytest.raises(MeterError, match=r"the column of time stands still.*unit"):
+        for k in range(9):
+            order.take(Row(57_963_000_000, 1e9, None, (1.0,), (False,), (0.0,)), k * 10**7)
+
+
 @pytest.mark.parametrize(
     ("columns", "options"),
     [
@@ -414,6 +422,10 @@ def test_lines_that_are_not_as_declared_are_quoted() -> None:
     with live() as (_, board):
         error = refused(port=board.port, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2)
     assert isinstance(error, SetupError) and "has 2 columns, and 3 are declared" in error.message
+
+
+def test_a_mean_of_unknown_length_is_refused_by_what_lacks() -> None:
+    assert "neither rate_hz nor aperture_s" in refused(columns="t:ms, a:mW").message
 
 
 def test_limits_come_from_a_calibration_file_of_this_board(tmp_path: Path) -> None:
