@@ -75,12 +75,8 @@ class LineOrder:
         self._bad += 1
         if self.dropped > FREE + self._e.bad_share * self.lines:
             what = f"{self.dropped} of {self.lines} lines of meter {self._e.name} were not readings; the last one {why}"
-            raise meter_failed(
-                what,
-                "bad_share",
-                self.dropped,
-                "Check columns= (the unit of its time too: s, ms, us), the baud rate and the cable",
-            )
+            remedy = "Check columns= with the unit of the time (ms, us), the baud rate and the cable"
+            raise meter_failed(what, "bad_share", self.dropped, remedy)
 
     def take(self, row: Row, at_ns: int) -> tuple[int, int] | None:
         """Add a reading that arrived at ``at_ns``: how many are missing before it, and its unwrapped time.
