@@ -295,3 +295,10 @@ def test_bad_audio_is_refused(changes: dict[str, Any], device: Any) -> None:
         with pytest.raises(DataError):
             call([scene(**changes)])
     assert device.poll(1.0) == ()
+
+
+def test_a_network_file_that_is_missing_is_told_with_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot read the network file") as caught:
+        load_network(tmp_path / "none.json")
+    assert caught.value.field == "network"
+    assert "rig network train" in caught.value.remedy
