@@ -174,8 +174,8 @@ def _repeats(run: _DeviceRun, device: Repeats, sample: Sample) -> None:
     for phase, phases in wanted:
         try:
             replies = _exchange(run, [sample], partial(device.submit_repeated, [sample], TIMES, phase, None), TIMES)
-        except UsageError as error:
-            if phase is None or len(once) == 1 or error.field != "phase":
+        except UsageError as refusal:
+            if phase is None or len(once) == 1 or refusal.field != "phase":
                 raise
             break  # it runs its phases only together, and says so
         for reply in replies:
