@@ -220,27 +220,21 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     window, regions, whole, length = looked.window, looked.region, looked.whole, looked.length_s
     parts = (looked.eighth, regions, looked.busy, looked.gap, whole, looked.wide, window, window - shift)
     found, _ = sums(run, trace, np.concatenate(parts))
-    quiet_sums, region_sums, busy_sums, gap_sums, whole_sums, wide_sums, own, stamped_sums = _split(
-        found, [len(p) for p in parts]
-    )
-    misplaced = abs(_mean(own) - _mean(stamped_sums))
+    each = _split(found, [len(p) for p in parts])
+    quiet_sums, region_sums, busy_sums, gap_sums, whole_sums, wide_sums, own, stamped_sums = each
     when = float(np.average(window.mean(axis=1), weights=np.maximum(window[:, 1] - window[:, 0], 1e-300)))
     idle_w, idle_bound = _idle(looked.eighth, quiet_sums, facts, when)
     widened = float(np.sum(regions[:, 1] - regions[:, 0]))
     area = _area(regions, region_sums, idle_w) / length if length > 0 else np.nan
-    trimmed, trimmed_noise = _inside(busy_sums, idle_w, facts)
-    gap, gap_noise = _inside(gap_sums, idle_w, facts)
-    moved = max(0.0, abs(gap) - 2 * gap_noise) if gap is not None else 0.0
-    apart = gap is not None and abs(gap) - 4 * gap_noise > APART * abs(area)
-    idle_bound += 0.0 if apart else moved
     active = abs(area + idle_w)
-    apart_s = max(0.0, _drift(run, trace, stamped, shift, period) - 2 * period)
-    unknown = _unknown_w(area, active, looked, facts, apart_s)
+    trimmed, trimmed_noise = _inside(busy_sums, idle_w, facts)
+    gap, moved, apart = _gap(gap_sums, idle_w, facts, area)
+    idle_bound += moved
+    drift_s = _drift(run, trace, stamped, shift, period)
+    unknown = _unknown_w(area, active, looked, facts, max(0.0, drift_s - 2 * period))
     edges = unknown + _edges_w(area, idle_w, looked, wide_sums, region_sums, facts)
     wider = max(widened / max(length, 1e-300), 1.0)
-    known = len(whole) > 0 and whole_sums.seen_s[0] > 0
-    late = (device_line(run).bound_s + 2 * period) * abs(area) / max(float(np.ptp(whole)) if known else 1.0, 1e-300)
-    average = float(whole_sums.energy_j[0] / whole_sums.seen_s[0]) if known else None
+    average, late = _average(run, whole, whole_sums, area, period)
     return RailPower(
         idle_w=idle_w,
         idle_bound_w=idle_bound + (STEADY + facts.volts_step) * abs(idle_w),
@@ -255,10 +249,26 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
         apart=apart,
         facts=facts,
         clock_bound_s=most,
-        misplaced_w=misplaced,
+        misplaced_w=abs(_mean(own) - _mean(stamped_sums)),
         unseen=max(0.0, 1.0 - float(region_sums.seen_s.sum()) / max(widened, 1e-300)),
         readings_per_span=float(np.median(window[:, 1] - window[:, 0])) / period if period else 0.0,
     )
+
+
+def _gap(found: Sums, idle_w: float, facts: Facts, area: float) -> tuple[float | None, float, bool]:
+    """The level of the gaps above idle, what it adds to the bound of idle, and whether it is another than idle."""
+    gap, noise = _inside(found, idle_w, facts)
+    if gap is None:
+        return None, 0.0, False
+    apart = abs(gap) - 4 * noise > APART * abs(area)
+    return gap, 0.0 if apart else max(0.0, abs(gap) - 2 * noise), apart
+
+
+def _average(run: Run, whole: Floats, found: Sums, area: float, period: float) -> tuple[float | None, float]:
+    """The mean power from the first request to the last answer, and what ends that are misplaced may change of it."""
+    known = len(whole) > 0 and found.seen_s[0] > 0
+    late = (device_line(run).bound_s + 2 * period) * abs(area) / max(float(np.ptp(whole)) if known else 1.0, 1e-300)
+    return float(found.energy_j[0] / found.seen_s[0]) if known else None, late
 
 
 def _mean(found: Sums) -> float:

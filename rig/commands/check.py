@@ -77,10 +77,7 @@ def _checks(setup: BenchSetup, request: Request) -> Iterator[tuple[str, Callable
     from rig.conformance.workload import check_workload, labels_of
 
     bench = setup.bench
-    yield (
-        f"workload {request.workload}",
-        partial(check_workload, setup.workload, answers=answers_of(bench.device.info())),
-    )
+    yield f"workload {request.workload}", partial(check_workload, setup.workload, answers=answers_of(bench))
     for meter in bench.meters:
         yield f"meter {meter.info().name}", partial(check_meter, meter, clock=bench.clock)
     samples = list(islice(setup.workload.samples, SAMPLES))

@@ -10,7 +10,7 @@ from rig.conformance.meter import meter_info_rules
 from rig.conformance.rule_failures import Checks
 from rig.conformance.workload import check_workload
 from rig.engine.acquisition import Bench
-from rig.types import DeviceInfo, Workload
+from rig.types import Workload
 
 
 def check_declared(bench: Bench, workload: Workload) -> None:
@@ -18,20 +18,27 @@ def check_declared(bench: Bench, workload: Workload) -> None:
 
     Nothing is staged, asked or started. Raises ``ConformanceError`` for the first part that fails rules.
     """
-    check_workload(workload, answers=answers_of(bench.device.info()), looked_at=1)
     _check_info(bench, bench.device, device_info_rules)
+    check_workload(workload, answers=answers_of(bench), looked_at=1)
     for meter in bench.meters:
         _check_info(bench, meter, meter_info_rules)
 
 
-def answers_of(info: DeviceInfo) -> Sequence[str]:
-    """The answers that a device declares in its details, as ``classes`` or ``labels``; none where they are unknown."""
-    declared = info.details.get("classes") or info.details.get("labels") or ()
-    return [str(name) for name in declared] if isinstance(declared, list | tuple) else ()
+def answers_of(bench: Bench) -> Sequence[str]:
+    """The answers that the device declares in its details, as ``classes`` or ``labels``; none where they are unknown.
+
+    What is wrong with its info is for the rules of devices to say.
+    """
+    c = Checks(bench.clock, prompt_s=0.1, kind="device")
+    with c.calling("info()"):
+        details = c.call("info()", bench.device.info).details
+        declared = details.get("classes") or details.get("labels") or ()
+        return [str(name) for name in declared] if isinstance(declared, list | tuple) else ()
+    return ()
 
 
 def _check_info(bench: Bench, driver: Any, rules: Callable[[Checks, Any, Any], object]) -> None:
     c = Checks(bench.clock, prompt_s=0.1)
     with c.calling("info()"):
-        rules(c, driver.info(), driver.info())
+        rules(c, *(c.call("info()", driver.info) for _ in range(2)))
     c.verdict()

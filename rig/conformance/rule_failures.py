@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar, get_args
@@ -123,6 +123,7 @@ def identity(c: Checks, info: DeviceInfo | MeterInfo, again: DeviceInfo | MeterI
     c.name = str(info.name) or "?"
     c.rule("info.name", bool(info.name), repr(info.name), "a name")
     c.rule("info.mode", info.mode in get_args(Mode), repr(info.mode), " or ".join(get_args(Mode)))
+    c.rule("info.details", isinstance(info.details, Mapping), repr(info.details), "a mapping")
     steady = _recorded(c, info) == _recorded(c, again)
     c.rule("info.steady", steady, "another info in the second call", "the same each time")
 

@@ -143,14 +143,18 @@ def _recorded(path: Path) -> bool:
 def _over_folds(subject: Subject, folds: Sequence[Evaluated]) -> Subject:
     """One accuracy over all folds, and what the networks of all folds have in common.
 
-    Raises ``UsageError`` for runs that asked the same sample, or have no labels.
+    Raises ``UsageError`` for runs of several devices, for runs that asked the same sample, and without labels.
     """
     asked = sum(len(_right(fold)) for fold in folds)
-    if asked != len(subject.right) or not asked:
-        what = f"the runs in {subject.path} are no folds: they have {asked} answers to {len(subject.right)} samples"
-        raise UsageError(
-            what, field="path", value=str(subject.path), remedy="Name one run, or put others into a folder"
-        )
+    payloads = [digest for fold in folds for digest in _payloads(fold)]
+    shared = max(len(payloads) - len(set(payloads)), asked - len(subject.right))
+    devices = sorted({f"{d.name} ({d.mode})" for d in (fold.result.start.device for fold in folds)})
+    wrong = f"they are of {len(devices)} devices: {', '.join(devices)}" if len(devices) > 1 else ""
+    wrong = f"{shared} of their {asked} samples are in more than one run" if shared else wrong
+    if wrong or not asked:
+        what = f"the runs in {subject.path} are no folds: {wrong or 'they have no answers to samples with labels'}"
+        remedy = "Name one run, or put others into a folder"
+        raise UsageError(what, field="path", value=str(subject.path), remedy=remedy)
     own, *others = (fold.result.quantities for fold in folds)
     alike = {k: q for k, q in own.items() if entry_of(k).family == "complexity" and all(o.get(k) == q for o in others)}
     pooled = proportion(sum(subject.right.values()), asked, f"outputs equal to labels, counted over {len(folds)} folds")
@@ -163,6 +167,17 @@ def _right(session: Evaluated) -> Right:
     parts = [part for part in session.parts if part.purpose == "accuracy"] or session.parts[:1]
     runs = [part.run for part in parts]
     return {(run.start.workload.digest_sha256, name): ok for run in runs for name, ok in right_of(run).items()}
+
+
+def _payloads(session: Evaluated) -> set[str]:
+    """The digests of the samples that a session asked, which folds of other digests may share."""
+    asked = _right(session)
+    return {
+        row["payload_sha256"]
+        for part in session.parts
+        for row in part.run.samples.select(["id", "payload_sha256"]).to_pylist()
+        if row["payload_sha256"] and (part.run.start.workload.digest_sha256, row["id"]) in asked
+    }
 
 
 def _pairs(first: Sequence[Subject], second: Sequence[Subject]) -> list[tuple[Subject, Subject]]:

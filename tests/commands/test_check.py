@@ -103,3 +103,15 @@ def test_an_answer_that_is_no_label_makes_a_run_invalid_and_is_quoted(
     assert r"reply.label: found 'low\n'; required is one of low" in capsys.readouterr().out
     assert main(("measure", *bench, "--mode", "together", "--option", "idle_s=0")) == InvalidResultError.exit_code
     assert r'answers that are no label of the workload: 1 of 1, such as "low\n"' in capsys.readouterr().out
+
+
+def test_details_that_are_no_mapping_are_named_by_their_rule(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "board.py"
+    file.write_text(FOREIGN.replace('{"classes": ["left", "right"]}', "None"))
+
+    code = main(("check", "--device", f"{file}:open_board", "--meter", "none"))
+
+    assert code == ConformanceError.exit_code
+    assert "info.details: found None; required is a mapping" in capsys.readouterr().out

@@ -133,6 +133,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("info.rails", says(rails=(Rail("ticked"), Rail("ticked")))),
     ("info.rails", says(rails=())),
     ("info.buffer", says(buffer_s=0.0)),
+    ("info.details", says(details=None)),
     ("info.json", says(details={"gain": float("inf")})),
     ("info.steady", does("info", restless)),
     ("clock.rate", ticking(tick_hz=-1.0)),

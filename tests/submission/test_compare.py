@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.proportion import paired_difference, proportion
@@ -19,6 +20,8 @@ from rig.analysis.quantity import Component, Quantity
 from rig.commands.main import main
 from rig.errors import UsageError
 from rig.recording.records import MeterRecord
+from rig.session.report import Evaluated, evaluated
+from rig.submission import compare as module
 from rig.submission.compare import Difference, Subject, _comparison, _subject, compare, instruments_of
 from rig.types import Accuracy, Calibration, Rail
 from tests.support.submissions import session, submitted
@@ -250,6 +253,26 @@ def test_runs_that_asked_the_same_samples_are_no_folds(folds: Path) -> None:
         (same / device).symlink_to(folds / device / "2000")
     with pytest.raises(UsageError, match="no folds"):
         compare([folds / "first", same])
+
+
+def test_folds_that_share_samples_are_no_folds(tmp_path: Path) -> None:
+    """The samples of the one are among those of the other, whose data have another digest."""
+    for count in ("4", "6"):
+        session(tmp_path / "shared" / count, f"samples={count}", mode="together")
+    with pytest.raises(UsageError, match="4 of their 10 samples are in more than one run"):
+        compare([tmp_path / "shared", tmp_path / "shared"])
+
+
+def test_folds_of_two_devices_are_no_folds(folds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "evaluated", lambda path: another_device(evaluated(path), path.name))
+    with pytest.raises(UsageError, match=r"2 devices: 2000 .*, 2100 "):
+        compare([folds / "first", folds / "second"])
+
+
+def another_device(found: Evaluated, name: str) -> Evaluated:
+    start = found.result.start
+    renamed = structs.replace(start, device=structs.replace(start.device, name=name))
+    return replace(found, result=replace(found.result, start=renamed))
 
 
 def test_a_report_shows_another_recording_beside_its_own(

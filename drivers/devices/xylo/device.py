@@ -8,6 +8,8 @@ sample of ten inferences is one stream ten times as long.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +25,10 @@ from drivers.devices.xylo.chip import ChipBackend, ChipOptions
 from drivers.devices.xylo.describe import describe_chip, describe_microphone, describe_simulator
 from drivers.devices.xylo.encoder import check_audio, check_raster, raster_of
 from drivers.devices.xylo.kit import Kit, only_one
-from drivers.devices.xylo.microphone import MicrophoneBackend
+from drivers.devices.xylo.microphone import MicrophoneBackend, overlapping
 from drivers.devices.xylo.network import Network, load_network
 from drivers.devices.xylo.nir_deploy import load_nir
-from drivers.devices.xylo.player import Play, player_of
+from drivers.devices.xylo.player import SLACK_S, Play, Playing, player_of
 from rig.bench.options import one_of, parts_of, positive
 from rig.errors import DataError, SetupError, UsageError, refused
 from rig.types import Budget, Device, DeviceInfo, Plant, Reply, Sample
@@ -168,6 +170,9 @@ class XyloDevice:
         self.board = board
         """The board of a chip, whose power monitor is a meter of its own."""
         self._encoded: dict[str, Raster] = {}
+        self._playing: deque[Playing] = deque()
+        self._done: Sequence[Done] = ()
+        """What was heard whole, and is still played."""
 
     def info(self) -> DeviceInfo:
         """What this device is; ``details`` holds the encoder and the network."""
@@ -192,8 +197,10 @@ class XyloDevice:
         """
         sample = _one_sample(samples, times, phase, budget, self._info.phases)
         if self._play is not None:
+            if self._playing and not self._playing[-1].ended(SLACK_S):
+                raise overlapping(sample.id)
             self._backend.begin(Job(sample.id, UNHEARD, self._lasting_s(sample), times, self._info.phases))
-            self._play(sample, times)
+            self._playing.append(self._play(sample, times))
             return
         encoded = self._encoded.get(sample.id)
         phases = self._info.phases if phase is None else (phase,)
@@ -201,15 +208,27 @@ class XyloDevice:
         self._backend.begin(Job(sample.id, raster, self._lasting_s(sample), times, phases))
 
     def poll(self, timeout_s: float) -> Sequence[Reply]:
-        """Wait until the oldest sample ends, or for ``timeout_s``; replies that are then complete."""
-        return tuple(self._reply(done) for done in self._backend.finished(timeout_s))
+        """Wait until the oldest sample ends, or for ``timeout_s``; replies that are then complete.
+
+        What is played to a microphone is answered once its player has ended. Raises ``DeviceError`` where that failed.
+        """
+        until_s = time.monotonic() + timeout_s
+        self._done = self._done or self._backend.finished(timeout_s)
+        if self._done and self._playing:
+            if not self._playing[0].ended(until_s - time.monotonic()):
+                return ()
+            self._playing.popleft()
+        done, self._done = self._done, ()
+        return tuple(map(self._reply, done))
 
     def timer(self) -> int:
         """The clock of the spans now."""
         return self._backend.timer()
 
     def close(self) -> None:
-        """Forget what is pending, and let go of the board. May be called twice."""
+        """Forget what is pending, play no more, and let go of the board. May be called twice."""
+        for playing in self._playing:
+            playing.stop()
         self._backend.close()
 
     def _reply(self, done: Done) -> Reply:

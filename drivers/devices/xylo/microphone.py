@@ -45,6 +45,13 @@ class Heard:
     end_ns: int
 
 
+def overlapping(sample_id: str) -> UsageError:
+    """The error for a sample that is issued before the one before it was heard."""
+    what = f"sample {sample_id} was issued while another one was being heard"
+    remedy = "Let no frames overlap: give window_s and stride_s the same value"
+    return UsageError(what, field="stride_s", value=sample_id, remedy=remedy)
+
+
 class MicrophoneBackend:
     """One network on one board that listens."""
 
@@ -85,9 +92,7 @@ class MicrophoneBackend:
         now_ns = time.monotonic_ns()
         with self._came:
             if self._pending and self._pending[-1].end_ns - now_ns > LOST * job.listening_s * 1e9:
-                what = f"sample {job.sample_id} was issued while another one was being heard"
-                remedy = "Let no frames overlap: give window_s and stride_s the same value"
-                raise UsageError(what, field="stride_s", value=job.sample_id, remedy=remedy)
+                raise overlapping(job.sample_id)
             self._pending.append(Heard(job, now_ns, now_ns + round(job.listening_s * job.times * 1e9)))
 
     def finished(self, timeout_s: float) -> Sequence[Done]:

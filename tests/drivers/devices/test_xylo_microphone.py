@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +19,7 @@ from drivers.devices.xylo.device import XyloDevice
 from drivers.devices.xylo.encoder import raster_of
 from drivers.devices.xylo.player import player_of, wav_of
 from drivers.meters.xylo_monitor import open_meter
-from fixtures.instruments.xylo_bench import listening, small_network
+from fixtures.instruments.xylo_bench import Playback, listening, small_network
 from fixtures.instruments.xylo_board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.types import Reply, Sample
@@ -229,6 +228,7 @@ def test_events_cannot_be_played(opened: Callable[..., XyloDevice]) -> None:
         ({"front_end": "microphone"}, "play='aplay -q'"),
         ({"play": "aplay -q"}, "play='aplay -q'"),
         ({"front_end": "microphone", "play": "no-such-player"}, "plays a WAV file from its standard input"),
+        ({"front_end": "microphone", "play": "aplay '"}, "plays a WAV file from its standard input"),
         ({"front_end": "live"}, "microphone"),
         ({"front_end": "microphone", "simulate": True}, "replay"),
     ],
@@ -248,9 +248,64 @@ def test_a_player_gets_the_whole_sample_as_often_as_it_is_heard() -> None:
     assert len(wav) == 44 + 2 * 2 * round(0.8 * RATE_HZ)
 
 
-def test_a_player_that_fails_is_told_at_the_next_sample() -> None:
-    play = player_of(f"{sys.executable} -c 'import sys; sys.stdin.buffer.read(); sys.exit(3)'")
-    play(sound(1), 1)
+def test_a_sample_counts_once_its_command_has_ended_well() -> None:
+    playing = player_of("sh -c 'cat > /dev/null; exit 3'")(sound(), 1)
 
     with pytest.raises(DeviceError, match="sample sound-1 was not played: the command ended with 3"):
-        play(sound(2), 1)
+        playing.ended(10.0)
+
+
+@pytest.mark.real_time
+def test_a_command_that_takes_longer_than_its_sound_is_refused() -> None:
+    playing = player_of("sh -c 'cat > /dev/null; sleep 0.3'")(sound(seconds=0.1), 1)
+
+    assert not playing.ended(0.0)
+    with pytest.raises(DeviceError, match=r"sample sound-1 was not heard whole: .* longer than its sound"):
+        playing.ended(10.0)
+    playing.stop()
+
+
+def played(opened: Callable[..., XyloDevice], playing: Any, monkeypatch: pytest.MonkeyPatch) -> XyloDevice:
+    """A device whose samples are played as ``playing`` says."""
+    device = opened()
+    monkeypatch.setattr(device, "_play", lambda sample, times: playing)
+    return device
+
+
+@pytest.mark.real_time
+def test_a_sound_that_is_still_played_is_waited_for_before_the_next_is_heard(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lag_s = 0.1
+    device = played(opened, Playback(lambda timeout_s: time.sleep(lag_s)), monkeypatch)
+    begun_s: list[float] = []
+    monkeypatch.setattr(device._backend, "begin", lambda job: begun_s.append(time.monotonic()))
+
+    device.submit([sound(1)], None)
+    issued_s = time.monotonic()
+    device.submit([sound(2)], None)
+
+    assert begun_s[1] - issued_s >= lag_s
+
+
+@pytest.mark.real_time
+def test_the_only_sample_is_not_answered_where_its_player_fails(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(timeout_s: float) -> None:
+        raise DeviceError("sample sound-1 was not played", field="play", value=3)
+
+    with pytest.raises(DeviceError, match="was not played"):
+        heard(played(opened, Playback(fails), monkeypatch), sound())
+
+
+def test_a_player_does_not_outlive_its_device(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playback = Playback()
+    device = played(opened, playback, monkeypatch)
+    device.submit([sound()], None)
+
+    device.close()
+
+    assert playback.stopped
