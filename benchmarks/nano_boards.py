@@ -4,8 +4,8 @@
 
 As published: one slice is looped for 60 s a phase, at 3 readings a second that look for 0.2 s. And at 50 kS/s, loops of
 1 s. Both are in virtual time. A board draws times and powers of its phases, and what an execution draws more in two
-parts of it. Prints a table and, last, one JSON line. Exits 1 if an interval fails more often than one in ten, or if fewer
-than LEAST_STATED of the figures are stated.
+parts of it. Prints a table and, last, one JSON line. Exits 1 if an interval fails more often than one in ten, or if
+fewer than nine in ten of the figures are stated.
 """
 
 from __future__ import annotations

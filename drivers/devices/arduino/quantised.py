@@ -141,10 +141,7 @@ def read_network(path: Path) -> NetworkFile:
         what = f"the network header was altered: its content has digest {actual}, it states {stated[1]}"
         raise DataError(what, field="network", value=path.name, remedy=remedy)
     try:
-        network = _parsed(body)
-        if header(network) != text:
-            raise ValueError("it holds other lines than the network in it needs")
-        return NetworkFile(network, actual, text)
+        return NetworkFile(_parsed(body), actual, text)
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         what = f"malformed network header: {error}"
         raise DataError(what, field="network", value=path.name, remedy=remedy) from error
@@ -166,6 +163,8 @@ def _parsed(body: str) -> Quantised:
         raise ValueError("NETWORK_DENSE_BIAS does not hold one value for each class")
     network = Quantised(classes, first, second, dense, arrays["DENSE_BIAS"], about["training"])
     network.scores(np.zeros((1, mfe.FRAMES, mfe.FILTERS), np.int8))  # raises where the layers do not fit each other
+    if header(network).partition("\n")[2] != body:
+        raise ValueError("it holds other lines than the network in it needs")
     return network
 
 
