@@ -92,7 +92,7 @@ def on_this_machine(program: Path) -> Iterator[tuple[Talk, Path]]:
         contextlib.closing(SerialLine(SocketPort(ours), "socket", BAUD, DEVICE)) as line,
         theirs,
         pins.open("wb") as told,
-        subprocess.Popen([program], stdin=theirs, stdout=theirs, stderr=told) as process,
+        subprocess.Popen([program], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=told) as process,
     ):
         try:
             yield Talk(line), pins

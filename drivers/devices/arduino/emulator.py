@@ -82,7 +82,7 @@ class Emulator:
             with (self._folder / "errors").open("wb") as errors:
                 self._shell = subprocess.Popen(
                     ["sh", "-c", _UNTIL_END_OF_INPUT, str(self._folder), *qemu_command(self.firmware)],
-                    stdin=subprocess.PIPE, stdout=theirs, stderr=errors,
+                    stdin=subprocess.PIPE, stdout=theirs.fileno(), stderr=errors,
                     start_new_session=True,  # so that Ctrl-C stops the rig, which then ends QEMU
                 )  # fmt: skip
         with released_on_error(self.close):
