@@ -14,6 +14,8 @@
 #define SAMPLE_BYTES (2 * MFE_SLICE)
 #define INFER_WARMUPS 10 /* of `infer N`, as in the reference firmware */
 
+static const char NO_FEATURES[] = "no features: run phase preprocessing first";
+
 enum runs { BOTH, ONLY_PREPROCESSING, ONLY_INFERENCE };
 
 static const char *const RUNS[] = {"both", "preprocessing", "inference"};
@@ -152,9 +154,14 @@ static void infer(const char *rest) {
         ++at;
         warmups = read_number(&at, UINT32_MAX);
     }
-    if (times < 1 || warmups < 0 || *at) return say_error("infer takes a count from 1 on, and a count of warm-ups");
-    if (runs != ONLY_INFERENCE && !has_sample) return say_error("no sample: load one first");
-    if (runs == ONLY_INFERENCE && !has_features) return say_error("no features: run phase preprocessing first");
+    const char *wrong = NULL;
+    if (times < 1 || warmups < 0 || *at) wrong = "infer takes a count from 1 on, and a count of warm-ups";
+    else if (runs != ONLY_INFERENCE && !has_sample) wrong = "no sample: load one first";
+    else if (runs == ONLY_INFERENCE && !has_features) wrong = NO_FEATURES;
+    if (wrong) {
+        say_error(wrong);
+        return;
+    }
     memset(scores, 0, sizeof scores);
     say("m-warmup-start-");
     say_number(warmups);
@@ -177,7 +184,10 @@ static void infer(const char *rest) {
 
 static void give_features(const char *rest) {
     (void)rest;
-    if (!has_features) return say_error("no features: run phase preprocessing first");
+    if (!has_features) {
+        say_error(NO_FEATURES);
+        return;
+    }
     say("m-features-[");
     for (size_t k = 0; k < MFE_FEATURES; ++k) {
         uint8_t byte = (uint8_t)features[k];
@@ -199,8 +209,10 @@ static void answer(void) {
     char *rest = strchr(command, ' ');
     size_t size = rest ? (size_t)(rest - command) : strlen(command);
     for (size_t k = 0; k < sizeof COMMANDS / sizeof *COMMANDS; ++k)
-        if (strlen(COMMANDS[k].name) == size && strncmp(command, COMMANDS[k].name, size) == 0)
-            return COMMANDS[k].run(rest ? rest + 1 : "");
+        if (strlen(COMMANDS[k].name) == size && strncmp(command, COMMANDS[k].name, size) == 0) {
+            COMMANDS[k].run(rest ? rest + 1 : "");
+            return;
+        }
     say_error("no such command");
 }
 

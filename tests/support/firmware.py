@@ -10,36 +10,39 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.arduino import toolchain
+from drivers.devices.arduino.emulator import BAUD, SocketPort
+from drivers.links.serial_line import DEVICE, SerialLine
 
 STUB = Path(__file__).with_name("nano33ble")
 AT_ONCE = 540
 """Bytes of a sample in one command."""
+ANSWER_S = 60.0
 
 
 @dataclass
 class Talk:
-    """A board's line, both ways."""
+    """A board that has just started, on its line."""
 
-    out: IO[bytes]
-    back: IO[bytes]
+    line: SerialLine
+
+    def __post_init__(self) -> None:
+        assert self.answer() == ["m-timestamp-mode-performance", "m-init-done"]
 
     def answer(self) -> list[str]:
         """Its lines up to ``m-ready``."""
         lines = []
-        while (line := self.back.readline().decode().strip()) != "m-ready":
-            assert line, "the line has ended"
+        while (line := self.line.line(time.monotonic() + ANSWER_S)) != "m-ready":
+            assert line, "the board is silent"
             lines.append(line)
         return lines
 
     def ask(self, command: str) -> list[str]:
-        self.out.write(command.encode() + b"%")
-        self.out.flush()
+        self.line.write(command.encode() + b"%")
         return self.answer()
 
     def load(self, audio: NDArray[np.int16]) -> None:
@@ -69,7 +72,7 @@ def sketch_program(out: Path, *flags: str) -> Path:
     core = [str(path) for path in sorted(folder.glob("*.c"))]
     objects = [f"{out}/{Path(source).stem}.o" for source in core]
     for source, made in zip(core, objects, strict=True):
-        _ran("gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", *flags, "-c", source, "-o", made)
+        _ran("gcc", "-std=c11", "-pedantic", "-O2", "-Wall", "-Wextra", "-Werror", *flags, "-c", source, "-o", made)
     main = str(STUB / "main.cpp")
     _ran("g++", "-Wall", "-Wextra", "-Werror", *flags, f"-I{STUB}", f"-I{folder}", main, *objects, "-o", str(program))
     return program
@@ -84,40 +87,17 @@ def _ran(*command: str) -> None:
 def on_this_machine(program: Path) -> Iterator[tuple[Talk, Path]]:
     """The sketch, started; and the file to which its pins go."""
     pins = program.with_name("pins")
+    ours, theirs = socket.socketpair()
     with (
+        contextlib.closing(SerialLine(SocketPort(ours), "socket", BAUD, DEVICE)) as line,
+        theirs,
         pins.open("wb") as told,
-        subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=told) as process,
+        subprocess.Popen([program], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=told) as process,
     ):
-        assert process.stdin is not None
-        assert process.stdout is not None
-        talk = Talk(process.stdin, process.stdout)
         try:
-            assert talk.answer() == ["m-timestamp-mode-performance", "m-init-done"]
-            yield talk, pins
+            yield Talk(line), pins
         finally:
             process.kill()
-
-
-@contextlib.contextmanager
-def in_qemu(firmware: toolchain.Firmware, folder: Path) -> Iterator[Talk]:
-    """The firmware in QEMU, which ends with the conversation."""
-    place = folder / "line"
-    command = toolchain.qemu_command(firmware, place)
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            until = time.monotonic() + 20
-            while not place.exists() and time.monotonic() < until:
-                time.sleep(0.01)
-            with socket.socket(socket.AF_UNIX) as line:
-                line.settimeout(60)
-                line.connect(str(place))
-                with line.makefile("rwb") as both:
-                    talk = Talk(both, both)  # type: ignore[arg-type]  # both directions of one socket
-                    assert talk.answer() == ["m-timestamp-mode-performance", "m-init-done"]
-                    yield talk
-        finally:
-            process.kill()
-            process.wait()
 
 
 def lacking(*programs: str) -> str | None:

@@ -10,6 +10,7 @@ from drivers.devices.mlperf_tiny.protocol import Board
 from rig.errors import RigError, SetupError
 
 NAME, MAJOR = "neurorig-mcu", 1
+LEAST_COMMAND = len("db 00%")
 FLASH = "Flash the firmware of this rig with arduino-cli, as docs/how-to/arduino.md shows"
 
 _FACT = re.compile(r"m-about-([a-z]+)-\[(.*)\]")
@@ -37,7 +38,7 @@ class About:
 
 
 def handshake(board: Board, said: Mapping[str, str]) -> About:
-    """Ask who the board is. Raises ``SetupError`` for another firmware, another version, and facts that are none."""
+    """Ask who the board is. Raises ``SetupError`` for another firmware, another version, and facts that do not fit."""
     port = board.line.port
     try:
         lines = board.converse(board.ask("about"))
@@ -58,6 +59,11 @@ def handshake(board: Board, said: Mapping[str, str]) -> About:
     if wrong:
         what = f"the board on {port} does not state its {wrong[0]} in the answer to `about`"
         raise _refused(wrong[0], facts.get(wrong[0]), what)
+    if int(facts["command"]) < LEAST_COMMAND:
+        what = (
+            f"the board on {port} takes commands of {facts['command']} characters, and one byte needs {LEAST_COMMAND}"
+        )
+        raise _refused("command", facts["command"], what)
     return About(**{name: kind(facts[name]) for name, kind in kinds.items()})  # type: ignore[arg-type]
 
 

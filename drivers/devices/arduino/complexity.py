@@ -30,14 +30,17 @@ def network_info(network: Quantised, takes: str = "") -> NetworkInfo:
 def _convolved(
     name: str, source: str, layer: Convolution, height: int, width: int
 ) -> tuple[tuple[Layer, Connection], int, int]:
-    """A convolution without padding and its pooling, with the height and the width of what it gives."""
-    high, wide = height - KERNEL + 1, width - KERNEL + 1
+    """A convolution without padding and its pooling, with the height and the width of what it gives.
+
+    Pooling drops an odd last row or column, which the firmware does not compute.
+    """
+    high, wide = (height - KERNEL + 1) // 2, (width - KERNEL + 1) // 2
     weights, channels = layer.weights, len(layer.weights)
     zeros = int(weights.size - (weights != 0).sum())
-    neurons = Layer(f"{name}.pooled", high // 2 * (wide // 2) * channels)
-    dense = weights.size * high * wide
+    neurons = Layer(f"{name}.pooled", high * wide * channels)
+    dense = weights.size * 4 * high * wide
     synapses = Connection(name, source, neurons.name, weights.size, zeros, dense, KERNEL**2 * channels)
-    return (neurons, synapses), high // 2, wide // 2
+    return (neurons, synapses), high, wide
 
 
 def _memory(name: str, layer: Convolution) -> list[Memory]:

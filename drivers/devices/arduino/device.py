@@ -21,7 +21,7 @@ from drivers.devices.arduino.emulator import Emulator, GuestClock
 from drivers.devices.arduino.quantised import NetworkFile, Quantised, read_network
 from drivers.devices.arduino.simulated import SimulatedBoard, simulation, taken
 from drivers.devices.arduino.slices import SliceCoding
-from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
+from drivers.devices.arduino.toolchain import DEFAULT_NETWORK, source_sha256
 from drivers.devices.mlperf_tiny.clock import BoardClock
 from drivers.devices.mlperf_tiny.device import BAUDS, TICK_HZ, QueryPlan, TinyDevice
 from drivers.devices.mlperf_tiny.greeting import introduced
@@ -145,10 +145,20 @@ def _described(maker: str, about: About, network: Quantised, phases: tuple[str, 
         details={
             "classes": list(network.classes),
             "flags": about.flags,
+            "source": _compared(about),
             "slice": {"samples": about.slice, "rate_hz": about.rate, "memory_bytes": about.memory},
             "span": "between two readings of the board's microsecond counter around its loop, nothing printed",
         },
     )
+
+
+def _compared(about: About) -> str:
+    """Whether the firmware is of the sources that lie here."""
+    try:
+        here = source_sha256(about.board)
+    except SetupError as error:
+        return f"not compared: {error.message}"
+    return "that of this checkout" if about.source == here else "another than that of this checkout"
 
 
 def _check_network(about: About, deployed: NetworkFile, path: Path) -> None:

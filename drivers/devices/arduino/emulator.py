@@ -6,13 +6,13 @@ the time that a Cortex-M4F takes.
 
 from __future__ import annotations
 
-import contextlib
+import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 from drivers.cleanup import released_on_error
@@ -22,8 +22,11 @@ from rig.errors import SetupError
 
 START_S = 10.0
 BAUD = 115200
-_UNTIL_END_OF_INPUT = 'dir=$1; shift; "$@" 2>"$dir/errors" & read -r _; kill -9 $!; wait; rm -rf "$dir"'
-"""A shell starts QEMU and waits on its own input, which ends when the rig closes it or dies in whatever way."""
+_UNTIL_END_OF_INPUT = '"$@" & exec >&-; read -r _; kill -9 $!; wait; rm -rf "$0"'
+"""A shell starts QEMU and waits on its own input, which ends when the rig closes it or dies in whatever way.
+
+QEMU alone keeps the line, its standard output, so that the line ends with QEMU.
+"""
 
 
 class SocketPort:
@@ -65,20 +68,25 @@ class GuestClock:
 
 
 class Emulator:
-    """A running QEMU, its ``line`` and the ``firmware`` that was built for it."""
+    """A running QEMU, its ``line`` and the ``firmware`` that was built for it.
+
+    Raises ``SetupError`` with QEMU's own words where it ends before the firmware speaks.
+    """
 
     def __init__(self, network: Path | None = None) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="neurorig-board-"))
-        with released_on_error(lambda: shutil.rmtree(folder, ignore_errors=True)):
-            self.firmware: Firmware = build(folder, network)
-            command = qemu_command(self.firmware, folder / "serial")
-            self._shell = subprocess.Popen(
-                ["sh", "-c", _UNTIL_END_OF_INPUT, "sh", str(folder), *command],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                start_new_session=True,  # so that Ctrl-C stops the rig, which then ends QEMU
-            )  # fmt: skip
-        with released_on_error(self._end):
-            self.line = SerialLine(SocketPort(_connected(folder)), "QEMU", BAUD, DEVICE)
+        self._folder = Path(tempfile.mkdtemp(prefix="neurorig-board-"))
+        ours, theirs = socket.socketpair()
+        self.line = SerialLine(SocketPort(ours), "QEMU", BAUD, DEVICE)
+        with theirs, released_on_error(self._forget):
+            self.firmware: Firmware = build(self._folder, network)
+            with (self._folder / "errors").open("wb") as errors:
+                self._shell = subprocess.Popen(
+                    ["sh", "-c", _UNTIL_END_OF_INPUT, str(self._folder), *qemu_command(self.firmware)],
+                    stdin=subprocess.PIPE, stdout=theirs.fileno(), stderr=errors,
+                    start_new_session=True,  # so that Ctrl-C stops the rig, which then ends QEMU
+                )  # fmt: skip
+        with released_on_error(self.close):
+            self._await_words(ours)
 
     @property
     def shell_pid(self) -> int:
@@ -87,24 +95,24 @@ class Emulator:
 
     def close(self) -> None:
         """End QEMU and wait until it has ended. May be called twice."""
-        self.line.close()
-        self._end()
-
-    def _end(self) -> None:
         assert self._shell.stdin is not None
-        self._shell.stdin.close()
-        self._shell.wait(START_S)
+        try:
+            self._shell.stdin.close()
+            self._shell.wait(START_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._shell.pid, signal.SIGKILL)
+            self._shell.wait()
+        finally:
+            self._forget()
 
+    def _forget(self) -> None:
+        self.line.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
-def _connected(folder: Path) -> socket.socket:
-    until_s = time.monotonic() + START_S
-    while time.monotonic() < until_s:
-        peer = socket.socket(socket.AF_UNIX)
-        with contextlib.suppress(OSError):
-            peer.connect(str(folder / "serial"))
-            return peer
-        peer.close()
-        time.sleep(0.01)
-    said = (folder / "errors").read_text()[:400] if (folder / "errors").exists() else ""
-    what = f"QEMU did not start within {START_S:g} s: {said or 'it said nothing'}"
-    raise SetupError(what, field="program", value="qemu-system-arm", remedy="Use QEMU 7.2 or later")
+    def _await_words(self, peer: socket.socket) -> None:
+        heard = select.select([peer], [], [], START_S)[0]
+        if heard and peer.recv(1, socket.MSG_PEEK):
+            return
+        said = (self._folder / "errors").read_text(errors="replace")[:400].strip() or "it said nothing"
+        what = f"QEMU {'has ended' if heard else f'did not start within {START_S:g} s'}: {said}"
+        raise SetupError(what, field="program", value="qemu-system-arm", remedy="Use QEMU 7.2 or later")

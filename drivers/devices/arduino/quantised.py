@@ -22,6 +22,8 @@ from rig.errors import DataError
 from rig.recording.bounded import read_bounded
 
 KERNEL, MOST = 3, 127
+MOST_SHIFT = 62
+"""Half of 2^shift is added to a product of 62 bits, in 64."""
 AT_ONCE = 64
 """Samples that are computed together; more would fill the memory."""
 ZERO_CODE = -128
@@ -140,7 +142,7 @@ def read_network(path: Path) -> NetworkFile:
         raise DataError(what, field="network", value=path.name, remedy=remedy)
     try:
         return NetworkFile(_parsed(body), actual, text)
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         what = f"malformed network header: {error}"
         raise DataError(what, field="network", value=path.name, remedy=remedy) from error
 
@@ -157,11 +159,20 @@ def _parsed(body: str) -> Quantised:
     second = _convolution(arrays, "SECOND", len(first.weights))
     classes = tuple(str(name) for name in about["classes"])
     dense = arrays["DENSE_WEIGHTS"].reshape(len(classes), -1)
+    if arrays["DENSE_BIAS"].shape != (len(classes),):
+        raise ValueError("NETWORK_DENSE_BIAS does not hold one value for each class")
     network = Quantised(classes, first, second, dense, arrays["DENSE_BIAS"], about["training"])
     network.scores(np.zeros((1, mfe.FRAMES, mfe.FILTERS), np.int8))  # raises where the layers do not fit each other
+    if header(network).partition("\n")[2] != body:
+        raise ValueError("it holds other lines than the network in it needs")
     return network
 
 
 def _convolution(arrays: Mapping[str, NDArray[Any]], name: str, inputs: int) -> Convolution:
     parts = [arrays[f"{name}_{part}"] for part in ("BIAS", "MULTIPLIER", "SHIFT")]
-    return Convolution(arrays[f"{name}_WEIGHTS"].reshape(-1, KERNEL, KERNEL, inputs), *parts)
+    weights = arrays[f"{name}_WEIGHTS"].reshape(-1, KERNEL, KERNEL, inputs)
+    if any(part.shape != (len(weights),) for part in parts):
+        raise ValueError(f"bias, multiplier and shift of NETWORK_{name} do not hold one value for each channel")
+    if not all(1 <= shift <= MOST_SHIFT for shift in parts[2]):
+        raise ValueError(f"NETWORK_{name}_SHIFT holds shifts that are not from 1 to {MOST_SHIFT}")
+    return Convolution(weights, *parts)

@@ -21,7 +21,7 @@ from rig.errors import SetupError
 FOLDER = Path(__file__).parents[3] / "firmware"
 DEFAULT_NETWORK = FOLDER / "networks" / "asc.h"
 COMPILER, QEMU, BOARD, SKETCH_BOARD = "arm-none-eabi-gcc", "qemu-system-arm", "mps2-an386", "nano33ble"
-_OPTIONS = "-std=c11 -O3 -Wall -Wextra -ffunction-sections -fdata-sections"
+_OPTIONS = "-std=c11 -pedantic -O3 -Wall -Wextra -ffunction-sections -fdata-sections"
 _CORE = "-mcpu=cortex-m4 -mthumb -mfloat-abi=hard -mfpu=fpv4-sp-d16"
 FLAGS = [*_OPTIONS.split(" "), *_CORE.split(" ")]
 LINK_FLAGS = ["-nostartfiles", "-specs=nano.specs", "-specs=nosys.specs", "-Wl,--gc-sections"]
@@ -101,16 +101,15 @@ def sketch(out: Path, network: Path | None = None) -> Path:
     return folder
 
 
-def qemu_command(firmware: Firmware, socket: Path, shift: int = 4) -> list[str]:
-    """The command that runs a firmware, which waits for a client of the Unix ``socket``; one instruction is 2^shift ns.
+def qemu_command(firmware: Firmware, shift: int = 4) -> list[str]:
+    """The command that runs a firmware. Its standard output is a socket, the line both ways.
 
-    Durations on the board count instructions and repeat. Its clock follows the host's while it waits for a command, and
-    runs as fast as the host emulates while it computes, so that the two have no constant ratio. Raises ``SetupError``
-    without QEMU.
+    One instruction is 2^shift ns. Durations on the board count instructions and repeat. Its clock follows the host's
+    while it waits for a command, and runs as fast as the host emulates while it computes, so that the two have no
+    constant ratio. Raises ``SetupError`` without QEMU.
     """
     program = _program(QEMU, QEMU)
-    path = str(socket).replace(",", ",,")
-    line = ["-chardev", f"socket,id=line,path={path},server=on,wait=on,mux=on", "-serial", "chardev:line"]
+    line = ["-chardev", "socket,id=line,fd=1,mux=on", "-serial", "chardev:line"]
     time = ["-icount", f"shift={shift},align=off,sleep=on"]
     return [program, "-M", BOARD, "-nographic", "-monitor", "none", *line, *time, "-kernel", str(firmware.elf)]
 

@@ -33,6 +33,7 @@ void board_send(char character) {
     UART_DATA = (uint8_t)character;
 }
 
+/* QEMU's line takes a character as soon as the register is free. */
 void board_drain(void) {
     while (UART_STATE & TX_FULL) {
     }
@@ -46,11 +47,11 @@ void board_pin(enum phase phase, bool high) {
 }
 
 int main(void) {
+    __asm volatile("cpsid i");
     PRESCALE = CLOCK_HZ / 1000000u - 1;
     UART_DIVIDER = 16;
     UART_CONTROL = TX_ON | RX_ON | RX_INTERRUPT;
     NVIC_ENABLE = UART_RX_LINE;
-    __asm volatile("cpsid i");
     protocol_start();
     for (;;) {
         while (UART_STATE & RX_FULL) protocol_take((char)UART_DATA);

@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from drivers.devices.arduino import toolchain
 from drivers.devices.arduino.about import NAME
 from drivers.devices.arduino.complexity import network_info
 from drivers.devices.arduino.device import open_device
 from drivers.devices.arduino.mfe import FILTERS, FRAMES
+from drivers.devices.arduino.quantised import read_network
+from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
 from drivers.devices.mlperf_tiny import greeting
 from fixtures.bench.true_power import open_plant
 from fixtures.instruments.pty_wire import PtyWire
@@ -145,13 +148,21 @@ def test_the_network_is_described_as_it_is_deployed() -> None:
     info = network_info(network_of())
     first = info.connections[0]
     assert not list(network_faults(info))
-    assert first.weights == 9 * CHANNELS and first.dense == 9 * CHANNELS * (FRAMES - 2) * (FILTERS - 2)
+    assert first.weights == 9 * CHANNELS and first.dense == 9 * CHANNELS * (FRAMES - 3) * (FILTERS - 2)
     assert info.layers[-1].neurons == len(CLASSES)
     assert info.footprint_bits() / 8 == sum(
         array.nbytes
         for layer in (network_of().first, network_of().second)
         for array in (layer.weights, layer.bias, layer.multiplier, layer.shift)
     ) + sum(array.nbytes for array in (network_of().dense_weights, network_of().dense_bias))
+
+
+def test_only_what_pooling_takes_is_multiplied() -> None:
+    info = network_info(read_network(DEFAULT_NETWORK).network)
+    for pooled, connection in zip(info.layers[:2], info.connections[:2], strict=True):
+        channels = {"first": 8, "second": 16}[connection.name]
+        assert connection.dense == pooled.neurons * 4 * connection.weights // channels
+    assert sum(connection.dense for connection in info.connections) == 1_122_304
 
 
 # ---- who the board is -----------------------------------------------------------------------
@@ -164,9 +175,29 @@ def test_a_board_with_the_reference_firmware_is_refused_with_the_way_to_flash_it
     assert "SIM-board" in caught.value.message and NAME in caught.value.message
 
 
+def test_a_board_whose_source_is_this_checkouts_is_told_from_another(
+    network: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(source: str) -> str:
+        with board_with(network, source=source) as board, closing(open_(board, network)) as device:
+            return str(device.info().details["source"])
+
+    assert said(toolchain.source_sha256("nano33ble")) == "that of this checkout"
+    assert said("5" * 64) == "another than that of this checkout"
+    monkeypatch.setattr(toolchain, "FOLDER", Path("/nowhere"))
+    assert "not compared" in said("5" * 64)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("firmware", "another"), ("version", "2.0"), ("version", ""), ("slice", "many"), ("memory", "-1")],
+    [
+        ("firmware", "another"),
+        ("version", "2.0"),
+        ("version", ""),
+        ("slice", "many"),
+        ("memory", "-1"),
+        ("command", "5"),
+    ],
 )
 def test_a_board_that_states_another_firmware_or_nonsense_is_refused(network: Path, field: str, value: str) -> None:
     error = refusal(network, **{field: value})

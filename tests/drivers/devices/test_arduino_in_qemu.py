@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +20,7 @@ import numpy as np
 import psutil
 import pytest
 
+from drivers.devices.arduino import emulator
 from drivers.devices.arduino.device import open_device
 from drivers.devices.arduino.emulator import Emulator
 from drivers.devices.arduino.mfe import features, pcm16
@@ -25,7 +28,7 @@ from drivers.devices.arduino.quantised import Quantised, read_network
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK
 from fixtures.bench.true_power import SimPlant, open_plant
 from rig.conformance.device import check_device
-from rig.errors import DeviceError
+from rig.errors import DeviceError, SetupError
 from rig.types import Device, Repeats, Reply, Sample
 from scenarios.workloads.asc.workload import open_workload
 
@@ -48,9 +51,9 @@ def bench() -> Iterator[tuple[Device, SimPlant]]:
         yield device, plant
 
 
-def processes(emulator: Emulator) -> list[psutil.Process]:
+def processes(running: Emulator) -> list[psutil.Process]:
     """QEMU and the shell that watches over it."""
-    shell = psutil.Process(emulator.shell_pid)
+    shell = psutil.Process(running.shell_pid)
     return [shell, *shell.children()]
 
 
@@ -106,10 +109,10 @@ def test_a_recording_says_that_its_time_counts_instructions(bench: tuple[Device,
 
 
 def test_qemu_ends_when_the_board_is_closed() -> None:
-    emulator = Emulator()
-    both, folder = processes(emulator), emulator.firmware.elf.parent
-    emulator.close()
-    emulator.close()
+    running = Emulator()
+    both, folder = processes(running), running.firmware.elf.parent
+    running.close()
+    running.close()
     assert not psutil.wait_procs(both, 5.0)[1] and not folder.exists()
 
 
@@ -128,12 +131,40 @@ def test_qemu_ends_with_the_process_that_started_it(how: signal.Signals) -> None
 
 
 def test_a_qemu_that_dies_is_told(bench: tuple[Device, SimPlant]) -> None:
-    emulator = Emulator()
-    with closing(emulator):
-        processes(emulator)[1].kill()
+    with closing(Emulator()) as running:
+        processes(running)[1].kill()
         with pytest.raises(DeviceError, match="is gone"):
             while True:
-                emulator.line.line(float("inf"))
+                running.line.line(float("inf"))
+
+
+def test_a_qemu_that_does_not_start_is_told_at_once_in_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "qemu-system-arm"
+    program.write_text("#!/bin/sh\necho no such machine >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    began_s = time.monotonic()
+    with pytest.raises(SetupError, match="QEMU has ended: no such machine"):
+        Emulator()
+    assert time.monotonic() - began_s < emulator.START_S
+
+
+def test_a_long_path_of_temporary_files_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place := tmp_path / ("x" * 120)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    Emulator().close()
+    assert not list(place.iterdir())
+
+
+def test_a_shell_that_hangs_is_killed_with_qemu(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Emulator()
+    both = processes(running)
+    both[0].suspend()
+    monkeypatch.setattr(emulator, "START_S", 0.1)
+    running.close()
+    assert not psutil.wait_procs(both, 5.0)[1] and not running.firmware.elf.parent.exists()
 
 
 def test_a_network_of_ones_own_is_built_in_and_named_by_its_digest(tmp_path: Path) -> None:

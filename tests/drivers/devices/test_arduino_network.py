@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,14 @@ def resealed(text: str) -> str:
     return f"// sha256 of all that follows this line: {hashlib.sha256(body.encode()).hexdigest()}\n{body}"
 
 
+def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> str:
+    """A header in which one array has other values, in as many places as they need."""
+    begin = text.index(f"NETWORK_{name}[")
+    end = text.index("};", begin)
+    values = change(text[text.index("{\n", begin) + 2 : end].split(","))
+    return f"{text[:begin]}NETWORK_{name}[{len(values)}] = {{\n{','.join(values)}{text[end:]}"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -102,6 +111,12 @@ def resealed(text: str) -> str:
         (lambda text: resealed(text.replace('"mfe_sha256": "', '"mfe_sha256": "0')), "another pre-processing"),
         (lambda text: resealed(text.replace("NETWORK_DENSE_BIAS", "NETWORK_OTHER")), "DENSE_BIAS"),
         (lambda text: resealed(text.replace('"dark"', '"dark", "dim"')), "malformed"),
+        (lambda text: resealed(text + "int main(void) { return 0; }\n"), "other lines"),
+        (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["300", *values[1:]])), "malformed"),
+        (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["0", *values[1:]])), "SHIFT"),
+        (lambda text: resealed(changed(text, "FIRST_SHIFT", lambda values: ["63", *values[1:]])), "SHIFT"),
+        (lambda text: resealed(changed(text, "SECOND_SHIFT", lambda values: values[:1])), "SECOND"),
+        (lambda text: resealed(changed(text, "DENSE_BIAS", lambda values: values[:1])), "DENSE_BIAS"),
     ],
 )
 def test_a_header_that_is_not_whole_is_refused(file: Path, change: Any, said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe, toolchain
+from drivers.devices.arduino.emulator import Emulator
 from drivers.devices.arduino.quantised import read_network
 from rig.errors import DataError, SetupError
 from scenarios.workloads.asc.scenes import CLASSES, synthesize
-from tests.support.firmware import Talk, in_qemu, lacking, on_this_machine, sketch_program
+from tests.support.firmware import Talk, lacking, on_this_machine, sketch_program
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
@@ -57,14 +59,19 @@ def talk(sketch: Path) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="module")
-def firmware(tmp_path_factory: pytest.TempPathFactory) -> toolchain.Firmware:
-    return toolchain.build(tmp_path_factory.mktemp("firmware"))
+def emulator() -> Iterator[Emulator]:
+    with closing(Emulator()) as emulator:
+        yield emulator
 
 
 @pytest.fixture(scope="module")
-def board(firmware: toolchain.Firmware, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
-    with in_qemu(firmware, tmp_path_factory.mktemp("line")) as line:
-        yield line
+def firmware(emulator: Emulator) -> toolchain.Firmware:
+    return emulator.firmware
+
+
+@pytest.fixture(scope="module")
+def board(emulator: Emulator) -> Talk:
+    return Talk(emulator.line)
 
 
 # ---- the sketch, whose C has no undefined behaviour on the way
@@ -77,7 +84,7 @@ def test_the_sketch_has_the_features_and_scores_of_python(talk: Talk) -> None:
 
 
 @needs_host
-def test_a_pin_is_high_while_its_phase_runs(sketch: Path) -> None:
+def test_a_pin_is_high_while_its_phase_runs_and_nothing_waits_for_the_line(sketch: Path) -> None:
     with on_this_machine(sketch) as (talk, pins):
         talk.load(scene(1000))
         for phase in ("both", "preprocessing", "inference"):
@@ -208,7 +215,7 @@ def test_without_qemu_the_error_names_its_package(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path))
     built = toolchain.Firmware(tmp_path / "a.elf", toolchain.BOARD, "", "", "", 0, 0, 0)
     with pytest.raises(SetupError, match=r"qemu-system-arm is not on the path"):
-        toolchain.qemu_command(built, tmp_path / "line")
+        toolchain.qemu_command(built)
 
 
 def test_without_a_checkout_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
