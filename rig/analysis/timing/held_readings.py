@@ -53,7 +53,7 @@ def as_measured(traces: Sequence[Trace], clock: Timebase, end_s: float) -> Measu
     """
     found, notes, checks = [], [], dict[str, Check]()
     for trace in traces:
-        name, whole = trace.rail.name, len(trace.value) <= MOST
+        name, whole = trace.rail.name, isinstance(trace.value, np.ndarray) and len(trace.value) <= MOST
         beyond = float(clock.seconds(trace.end_tick[-1:])[0]) > end_s + BEYOND_S
         again = None if beyond else _repeats(trace if whole else trace.part(0, MOST))
         share = 0.0 if again is None else float(again.mean())

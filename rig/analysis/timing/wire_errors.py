@@ -58,7 +58,8 @@ def without_wire_errors(traces: Sequence[Trace], clock: Timebase, idle_s: Floats
 
 def _wrong(trace: Trace, clock: Timebase, idle_s: Floats) -> Bools | None:
     """Which readings are errors on the wire, shape (n,); None if that cannot be told."""
-    if trace.rail.kind not in ("mean", "point") or not LEAST <= len(trace.value) <= MOST:
+    in_memory = isinstance(trace.value, np.ndarray)  # a long trace stays in its file
+    if trace.rail.kind not in ("mean", "point") or not in_memory or not LEAST <= len(trace.value) <= MOST:
         return None
     value = np.asarray(trace.value, dtype=np.float64)
     beside = np.concatenate([[np.nan], value, [np.nan]])
