@@ -180,14 +180,17 @@ class BoardPower:
         return chunks
 
     def _check_rate(self, readings: list[Reading], enough: int = ENOUGH) -> None:
-        """The median interval tells the rate, also where readings are missing or late."""
+        """The median interval tells the rate, even where readings are missing; so does the least of the last ones."""
         first = self._info.rails[0].name
         self._stamps = sorted({*self._stamps, *(stamp for rail, stamp, _ in readings if rail == first)})[-10 * ENOUGH :]
         if len(self._stamps) <= enough:
             return
-        found_hz = TICK_HZ / float(np.median(np.diff(self._stamps)))
+        apart = np.diff(self._stamps)
+        found_hz, fastest_hz = (TICK_HZ / float(us) for us in (np.median(apart), np.min(apart[-ENOUGH:])))
         if abs(found_hz / self._rate_hz - 1.0) > RATE_OFF:
             raise self._wrong_rate(found_hz)
+        if fastest_hz < (1.0 - RATE_OFF) * self._rate_hz:  # it was set to a lower rate a short while ago
+            raise self._wrong_rate(fastest_hz)
 
     def _wrong_rate(self, found_hz: float) -> MeterError:
         what = f"the power monitor runs at {found_hz:g} Hz and was set to {self._rate_hz:g} Hz"

@@ -95,10 +95,8 @@ def test_a_step_runs_without_a_board(
     elif step in HAPPENS:
         assert code != 0
         assert "monitor" in said.err or "Device is not open" in said.err
-        assert main(["report", str(recordings[0]), "--allow-invalid"]) in (
-            0,
-            30,
-        )  # 30: too few samples for power
+        if step == "15":  # the page reads what was kept; 30: too few samples for power
+            assert main(["report", str(recordings[0]), "--allow-invalid"]) in (0, 30)
     else:
         assert code == 0, said.out + said.err
         assert len(recordings) == 1
