@@ -25,8 +25,6 @@ from rig.types import Budget, Sample
 from tests.support.paths import ROOT
 from tests.support.remote_workers import HERE, answers, asked, happens, members, opened, script, vanished
 
-pytestmark = pytest.mark.real_time
-
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
 ONE = Sample("one", np.zeros(3, np.float32))
