@@ -48,7 +48,7 @@ def beside(c: Comparison) -> dict[str, Any]:
     Of one device it has times, powers and energies too, also by phase, and says what a slow meter did not see.
     """
     devices = [clean(subject.result.start.device.name) for subject in (c.first, c.second)]
-    headlines, heads, notes = list[FigureKey](), devices, list(_on_pairs(c))
+    headlines, heads, notes = list[FigureKey](), devices, list(_on_differences(c))
     if devices[0] == devices[1]:
         headlines = headline_keys(c.second.result)
         heads = [clean(subject.name) for subject in (c.first, c.second)]
@@ -69,18 +69,15 @@ def beside(c: Comparison) -> dict[str, Any]:
 def _unseen(subject: Subject) -> Iterator[str]:
     """What each meter that reads less than once in an execution cannot know."""
     start, quantities = subject.result.start, subject.result.quantities
-    for rail in (rail for meter in start.meters for rail in meter.rails if rail.rate_hz > 0.0):
+    for rail in (rail for meter in start.meters for rail in meter.rails if rail.rate_hz > 0.0 and rail.kind != "edges"):
         executions = {p: quantities.get(FigureKey("execution_time_s", p)) for p in start.device.phases}
         short = [phase for phase, q in executions.items() if q is not None and q.value * rail.rate_hz < 1.0]
         if short:
-            looked = (
-                ""
-                if rail.aperture_s is None
-                else f", and looked {min(1.0, rail.aperture_s * rail.rate_hz):.0%} of the time"
-            )
+            looked = "an unstated part" if rail.aperture_s is None else f"{100 * rail.aperture_s * rail.rate_hz:.3g} %"
             yield clean(
-                f"{subject.name}: rail {rail.name} was read every {1.0 / rail.rate_hz:.3g} s{looked}. "
-                f"An execution of {' or '.join(short)} is shorter: what a single one draws, and when, was not seen."
+                f"{subject.name}: rail {rail.name} was read every {1.0 / rail.rate_hz:.3g} s, and looked at for "
+                f"{looked} of the time. An execution of {' or '.join(short)} is shorter: what a single one draws, and "
+                "when, was not seen."
             )
 
 
@@ -122,16 +119,16 @@ def _change(d: Difference) -> str:
 
 def _notes(c: Comparison) -> Iterator[str]:
     yield from (f"no repetition: {what}" for what in c.unlike)
-    yield from _on_pairs(c)
-    if any(d.cancelled for d in c.differences):
-        yield "Both were measured with one instrument and calibration; what they share of its error cancels."
+    yield from _on_differences(c)
     if c.alone:
         yield f"in one of them only: {', '.join(map(str, c.alone[:6]))}{' ...' if len(c.alone) > 6 else ''}"
 
 
-def _on_pairs(c: Comparison) -> Iterator[str]:
+def _on_differences(c: Comparison) -> Iterator[str]:
     for lost, won in (d.paired for d in c.differences if d.paired is not None):
         yield (
             f"Accuracy is compared sample by sample: {lost} only the first has right, {won} only the second. "
             "The interval takes samples as independent."
         )
+    if any(d.cancelled for d in c.differences):
+        yield "Both were measured with one instrument and calibration; what they share of its error cancels."
