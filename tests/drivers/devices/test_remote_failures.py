@@ -157,6 +157,7 @@ def test_leaving_the_interpreter_in_the_middle_is_told() -> None:
     failing("def output(self, sample, budget):\n    sys.exit(4)", DeviceError, "SystemExit")
 
 
+@pytest.mark.real_time
 def test_bytes_thrown_onto_the_link_itself_are_a_typed_error() -> None:
     body = """
 def output(self, sample, budget):
