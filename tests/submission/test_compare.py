@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from reports.comparison import beside
+from reports.names import text_of
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.proportion import paired_difference, proportion
 from rig.analysis.quantity import Component, Quantity
@@ -290,3 +292,19 @@ def test_a_report_shows_another_recording_beside_its_own(
         p for p in [tmp_path / "alone"] if main(["report", str(second), "--out", str(p), "--allow-invalid"]) == 0
     ]
     assert "Beside another" not in (alone / "report.md").read_text()
+
+
+def test_a_report_shows_what_a_slow_meter_did_not_see_beside_the_same_device(tmp_path: Path) -> None:
+    slow = ("rate_hz=5", "aperture=0.6", "samples=1", "repeat=200")
+    for name, options in (("fast", slow[2:]), ("slow", slow)):
+        session(tmp_path / name, *options, mode="together")
+    (found,) = compare([tmp_path / "fast", tmp_path / "slow"])
+    table = beside(found)
+    labels, firsts, seconds = list(zip(*table["rows"], strict=True))[:3]
+    at = labels.index("Energy per inference")
+    power = FigureKey("energy_per_inference_j")
+    assert (firsts[at], seconds[at]) == tuple(
+        text_of(power, subject.result.quantities[power]) for subject in (found.first, found.second)
+    )
+    assert "rail core was read every 0.2 s, and looked at for 60 % of the time" in table["note"]
+    assert table["note"].count("was not seen") == 1

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.devices.arduino import mfe
+from drivers.devices.arduino.c_source import array
 from rig.errors import DataError
 from rig.recording.bounded import read_bounded
 
@@ -102,12 +103,12 @@ def header(network: Quantised) -> str:
     lines = [f"// {json.dumps(about, sort_keys=True)}", "#include <stdint.h>"]
     lines += [f"#define NETWORK_{name} {value}" for name, value in sizes.items()]
     for name, layer in (("FIRST", network.first), ("SECOND", network.second)):
-        lines.append(mfe.array("int8_t", f"NETWORK_{name}_WEIGHTS", layer.weights))
-        lines.append(mfe.array("int32_t", f"NETWORK_{name}_BIAS", layer.bias))
-        lines.append(mfe.array("int32_t", f"NETWORK_{name}_MULTIPLIER", layer.multiplier))
-        lines.append(mfe.array("uint8_t", f"NETWORK_{name}_SHIFT", layer.shift))
-    lines.append(mfe.array("int8_t", "NETWORK_DENSE_WEIGHTS", network.dense_weights))
-    lines.append(mfe.array("int32_t", "NETWORK_DENSE_BIAS", network.dense_bias))
+        lines.append(array("int8_t", f"NETWORK_{name}_WEIGHTS", layer.weights))
+        lines.append(array("int32_t", f"NETWORK_{name}_BIAS", layer.bias))
+        lines.append(array("int32_t", f"NETWORK_{name}_MULTIPLIER", layer.multiplier))
+        lines.append(array("uint8_t", f"NETWORK_{name}_SHIFT", layer.shift))
+    lines.append(array("int8_t", "NETWORK_DENSE_WEIGHTS", network.dense_weights))
+    lines.append(array("int32_t", "NETWORK_DENSE_BIAS", network.dense_bias))
     body = "\n".join(lines) + "\n"
     return f"// sha256 of all that follows this line: {hashlib.sha256(body.encode()).hexdigest()}\n{body}"
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from drivers.devices.arduino import mfe
+from drivers.devices.arduino.c_source import mfe_header
 from drivers.devices.arduino.quantised import read_network
 from rig.errors import SetupError
 
@@ -119,7 +119,7 @@ def source_sha256(board: str) -> str:
     folder = _board_folder(board)
     files = [(path.name, path.read_bytes()) for place in (FOLDER / "core", folder) for path in sorted(place.iterdir())]
     digest = hashlib.sha256()
-    for name, content in [*files, (_TABLES, mfe.header().encode())]:
+    for name, content in [*files, (_TABLES, mfe_header().encode())]:
         digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
@@ -136,7 +136,7 @@ def _generated(board: str, flags: str, network: Path | None) -> _Generated:
     source, found = source_sha256(board), read_network(network or DEFAULT_NETWORK)
     stated = {"SOURCE_SHA256": source, "NETWORK_SHA256": found.sha256}
     info = flags + "".join(f'#define BUILD_{name} "{value}"\n' for name, value in stated.items())
-    headers = {_TABLES: mfe.header(), "trained_network.h": found.text, "build_info.h": info}
+    headers = {_TABLES: mfe_header(), "trained_network.h": found.text, "build_info.h": info}
     return _Generated(headers, source, found.sha256)
 
 

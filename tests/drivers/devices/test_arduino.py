@@ -28,8 +28,6 @@ from rig.network.description import network_faults
 from rig.types import Device, Repeats, Reply, Sample
 from tests.support.arduino_board import CHANNELS, CLASSES, SLICE, audio, facts, network_file, network_of, stating
 
-pytestmark = pytest.mark.real_time
-
 pytest.importorskip("serial", reason="extra serial is not installed")
 
 BAUD = 12_000_000

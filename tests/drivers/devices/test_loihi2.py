@@ -20,8 +20,6 @@ from rig.types import Budget, Device, Sample
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.remote_workers import HONEST, answers, script
 
-pytestmark = pytest.mark.real_time
-
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
 GRAPH = Graph(3, np.array([[0, 1], [1, 2]], np.int32))
@@ -74,6 +72,7 @@ def opened(**options: Any) -> Device:
 # ---- as a device --------------------------------------------------------------------------
 
 
+@pytest.mark.real_time
 def test_it_does_what_the_rig_asks_of_a_device(stand_in: None) -> None:
     assert check_device(opened(), [SAMPLE])
 

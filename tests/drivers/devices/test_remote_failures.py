@@ -25,8 +25,6 @@ from rig.types import Budget, Sample
 from tests.support.paths import ROOT
 from tests.support.remote_workers import HERE, answers, asked, happens, members, opened, script, vanished
 
-pytestmark = pytest.mark.real_time
-
 pytest.importorskip("execnet", reason="extra loihi2 is not installed")
 
 ONE = Sample("one", np.zeros(3, np.float32))
@@ -84,6 +82,7 @@ def test_answers_before_a_death_are_handed_out_first() -> None:
     device.close()
 
 
+@pytest.mark.real_time
 def test_a_worker_that_hangs_is_given_up_at_its_declared_timeout() -> None:
     began_s = time.monotonic()
     error = failing(
@@ -93,6 +92,7 @@ def test_a_worker_that_hangs_is_given_up_at_its_declared_timeout() -> None:
     assert error.exit_code == 21
 
 
+@pytest.mark.real_time
 def test_a_budget_shortens_what_a_worker_may_take() -> None:
     device = opened("def output(self, sample, budget):\n    time.sleep(60)", timeout_s=50.0, load_s=0.2)
     device.stage([ONE])
@@ -102,6 +102,7 @@ def test_a_budget_shortens_what_a_worker_may_take() -> None:
     device.close()
 
 
+@pytest.mark.real_time
 def test_loading_that_hangs_is_given_up_as_well() -> None:
     device = opened("def stage(self, samples):\n    time.sleep(60)", load_s=0.2)
     with pytest.raises(DeviceTimeoutError, match="loading"):
@@ -109,6 +110,7 @@ def test_loading_that_hangs_is_given_up_as_well() -> None:
     device.close()
 
 
+@pytest.mark.real_time
 def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
     device = opened("def output(self, sample, budget):\n    time.sleep(0.4)\n    return 1", timeout_s=0.2)
     device.stage([ONE])
@@ -155,6 +157,7 @@ def test_leaving_the_interpreter_in_the_middle_is_told() -> None:
     failing("def output(self, sample, budget):\n    sys.exit(4)", DeviceError, "SystemExit")
 
 
+@pytest.mark.real_time
 def test_bytes_thrown_onto_the_link_itself_are_a_typed_error() -> None:
     body = """
 def output(self, sample, budget):
@@ -215,6 +218,7 @@ def test_a_program_that_is_no_python_is_named(tmp_path: Path, text: str) -> None
     unopened(says="no worker can be started", interpreter=script(tmp_path / "python", text))
 
 
+@pytest.mark.real_time
 def test_an_interpreter_that_hangs_is_given_up_with_its_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     hangs = script(tmp_path / "python", f"sleep 60 & echo $! > {pid}\nwait")
@@ -233,6 +237,7 @@ def test_a_worker_that_cannot_be_opened_says_why() -> None:
     unopened("1 / 0", says="ZeroDivisionError", kind=DeviceError)
 
 
+@pytest.mark.real_time
 def test_opening_that_hangs_is_given_up() -> None:
     unopened("time.sleep(60)", says="while starting", kind=DeviceTimeoutError, start_s=0.5)
 
