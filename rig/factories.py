@@ -163,8 +163,9 @@ def takes(factory: Factory, name: str) -> bool:
 def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, dict[str, str]]:
     """Assign ``key=value`` texts to the takers (device, meter, ...) that declare the key.
 
-    ``device.key=value`` names one taker. Raises ``UnknownNameError`` for a key that no taker declares, ``UsageError``
-    for a value that is not of the declared type.
+    ``device.key=value`` names one taker. Meters share a key without a name, and so do a device and its plant. Raises
+    ``UnknownNameError`` for a key that no taker declares, ``UsageError`` for a value that is not of the declared type
+    and for a key without a name that takers of other kinds declare too.
     """
     declared = {who: options_of(factory) for who, factory in takers.items()}
     out: dict[str, dict[str, str]] = {who: {} for who in takers}
@@ -177,6 +178,10 @@ def split_options(texts: list[str], takers: Mapping[str, Factory]) -> dict[str, 
         name = bare if dot and who in declared else key
         if not chosen or name not in declared[chosen[0]]:
             raise _unknown_option(key, chosen or list(declared), declared)
+        if len(kinds := {"device" if w == "plant" else w.rstrip("0123456789"): w for w in chosen}) > 1:
+            first, second, *_ = kinds
+            remedy = f"Write {first}.{key}={value} or {second}.{key}={value}"
+            raise refused(key, value, remedy, f"{key} is an option of the {first} and of the {second}")
         for w in chosen:
             _converted(declared[w][name], value, w)
             out[w][name] = value

@@ -110,12 +110,22 @@ def test_whatever_a_factory_raises_is_a_setup_error_and_our_own_pass_through() -
         build(broken, {}, {"ours": "true"})
 
 
-def test_an_option_goes_to_everyone_who_declares_it_or_to_the_one_named() -> None:
+def test_an_option_goes_to_the_one_who_declares_it_or_who_is_named() -> None:
     takers: dict[str, Callable[..., Any]] = {"device": factory, "scenario": needs_nothing}
-    both = split_options(["count=2", "loud=yes"], takers)
-    assert both == {"device": {"count": "2", "loud": "yes"}, "scenario": {"count": "2"}}
+    assert split_options(["loud=yes"], takers) == {"device": {"loud": "yes"}, "scenario": {}}
     assert split_options(["scenario.count=5"], takers) == {"device": {}, "scenario": {"count": "5"}}
     assert split_options(["label=a=b"], takers)["device"] == {"label": "a=b"}
+
+
+@pytest.mark.parametrize("others", [("meter", "meter1"), ("device", "plant")])
+def test_parts_of_one_kind_share_an_option_without_a_name(others: tuple[str, str]) -> None:
+    assert split_options(["count=2"], dict.fromkeys(others, factory)) == {other: {"count": "2"} for other in others}
+
+
+def test_an_option_of_parts_of_two_kinds_is_refused_until_one_is_named() -> None:
+    with pytest.raises(UsageError, match="count is an option of the workload and of the meter") as caught:
+        split_options(["count=2"], {"workload": factory, "meter": factory, "meter1": factory})
+    assert "workload.count=2 or meter.count=2" in (caught.value.remedy or "")
 
 
 @pytest.mark.parametrize("text", ["speed=1", "scenario.loud=yes", "nobody.count=1"])

@@ -129,7 +129,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     plant_factory = plant_factory_of(device_factory, request.simulate)
     takers = {"device": device_factory, "scenario": scenario, "workload": workload_factory}
     takers |= {"plant": plant_factory} if plant_factory else {}
-    known, rest = _of_takers([*request.options, *([f"workload.data={request.data}"] if request.data else [])], takers)
+    known = _of_takers([*request.options, *([f"workload.data={request.data}"] if request.data else [])], takers)
     options = split_options(known, takers)
 
     def open_workload(changed: Mapping[str, str]) -> Workload:
@@ -154,7 +154,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
         info = _described(device, "device", request.device)
         _check_mode(request, info)
         timeout_s = info.timeout_s
-        meters = tuple(_meters(request, given | {"device": device}, rest, takers, handles))
+        meters = tuple(_meters(request, given | {"device": device}, takers, handles))
         _check_scenario(device, scenario, options["scenario"])
         check_pin(device.info(), [meter.info() for meter in meters])
         bench = Bench(device, meters, clock)
@@ -163,12 +163,12 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
 
 
 def _meters(
-    request: Request, given: Mapping[str, Any], texts: list[str], takers: Mapping[str, Factory], handles: ExitStack
+    request: Request, given: Mapping[str, Any], takers: Mapping[str, Factory], handles: ExitStack
 ) -> Iterator[Meter]:
-    """Open the meters that were chosen, or the device's own; ``texts`` are the options that no taker declares."""
+    """Open the meters that were chosen, or the device's own, with the options that ``takers`` leave to them."""
     chosen = _meter_names(request, given["device"])
     factories = {meter_slot(k): load("meters", name) for k, name in enumerate(chosen)}
-    options = split_options(texts, {**takers, **factories}) if texts else {}
+    options = split_options(list(request.options), {**takers, **factories})
     for name, (slot, factory) in zip(chosen, factories.items(), strict=True):
         with located(request.places.get(slot, {})):
             meter: Meter = opened(partial(build, factory, given, options.get(slot, {})), "meter", name)
@@ -210,17 +210,16 @@ def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:
     let_go(close, f"close() of {type(driver).__name__}", patience_of("close", timeout_s))
 
 
-def _of_takers(texts: list[str], takers: Mapping[str, Factory]) -> tuple[list[str], list[str]]:
-    """Options that these takers declare, and the others, which a meter may take that is not chosen yet."""
+def _of_takers(texts: Iterable[str], takers: Mapping[str, Factory]) -> list[str]:
+    """The options that these takers declare. The others may be of a meter that is not chosen yet."""
     known = {key for factory in takers.values() for key in options_of(factory)}
-    mine: list[str] = []
-    rest: list[str] = []
-    for text in texts:
+
+    def theirs(text: str) -> bool:
         key = text.partition("=")[0]
         who, dot, _ = key.partition(".")
-        own = (who in takers if dot else key in known) or "=" not in text
-        (mine if own else rest).append(text)
-    return mine, rest
+        return (who in takers if dot else key in known) or "=" not in text
+
+    return [text for text in texts if theirs(text)]
 
 
 def _described(driver: Any, kind: str, name: str) -> Any:

@@ -122,10 +122,7 @@ def open_workload(
     if encoding == "dvs":
         return _recorded(Path(data), dialect, blank_s, samples)
     images, labels = mnist.read_digits(Path(data), split, md5)
-    numbers = kept_numbers(len(images), fold, folds, True)
-    if samples is not None and not 0 < samples <= len(numbers):
-        raise unfit("samples", samples, "is not possible", f"Use 1 to {len(numbers)}")
-    numbers = numbers[:samples]
+    numbers = _chosen(len(images), fold, folds, samples)
 
     def encode(number: int) -> Events:
         if encoding == "rank-order":
@@ -144,8 +141,16 @@ def open_workload(
     details |= {"split": split, "fold": fold, "folds": None if fold is None else folds, "md5_checked": md5}
     ids = tuple(sample_id(split, number) for number in numbers)
     texts = tuple(str(labels[number]) for number in numbers)
-    samples_ = Encoded(tuple(numbers), ids, texts, encode, image_s + blank_s)
-    return _workload(samples_, details, show if encoding == "poisson" else None)
+    encoded = Encoded(tuple(numbers), ids, texts, encode, image_s + blank_s)
+    return _workload(encoded, details, show if encoding == "poisson" else None)
+
+
+def _chosen(count: int, fold: int | None, folds: int, samples: int | None) -> list[int]:
+    """The numbers of the images that are shown, of ``count``. Raises ``UsageError`` for more samples than there are."""
+    numbers = kept_numbers(count, fold, folds, True)
+    if samples is not None and not 0 < samples <= len(numbers):
+        raise unfit("samples", samples, "is not possible", f"Use 1 to {len(numbers)}")
+    return numbers[:samples]
 
 
 def kept_numbers(count: int, fold: int | None, folds: int, tested: bool) -> list[int]:
