@@ -22,6 +22,10 @@ LOOK_NS, NEAR = 2_000_000, 0.25
 may be."""
 
 
+class HeldUpError(DeviceError):
+    """This program did not look while the ends of a span came by, so nobody knows where they are."""
+
+
 class StopWatch:
     """The board's stopwatch as the host sees it, by the quickest stamps of the last seconds."""
 
@@ -61,7 +65,7 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
 
     ``arrived`` has shape (steps, 2): the look that found a readout, and the look before it. A readout came halfway
     between them. Where that is long, the next readout towards the middle tells the end of the span by the mean step.
-    Raises ``DeviceError`` if none is sure enough.
+    Raises ``HeldUpError`` if none is sure enough.
     """
     steps, unsure_ns = len(arrived), arrived[:, 0] - arrived[:, 1]
     if steps < 2:
@@ -75,7 +79,7 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
             f"this program was held up for {max(unsure_ns[first], unsure_ns[last]) * 1e-6:.3g} ms while it timed a span"
         )
         remedy = "Close other programs, and give longer samples or repeat them (--repeat 100)"
-        raise DeviceError(what, field="span", value=int(unsure_ns.max()), remedy=remedy)
+        raise HeldUpError(what, field="span", value=int(unsure_ns.max()), remedy=remedy)
     step_ns = (at_ns[last] - at_ns[first]) / max(last - first, 1)
     begin_ns, end_ns = at_ns[first] - (first + 1) * step_ns, at_ns[last] + (steps - 1 - last) * step_ns
     return round(begin_ns), round(end_ns)

@@ -23,6 +23,7 @@ from fixtures.instruments.xylo_bench import Playback, listening, small_network
 from fixtures.instruments.xylo_board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.types import Reply, Sample
+from tests.support.xylo_boards import awaited, hardware
 
 pytest.importorskip("xylosim")
 CHIPS = ("audio2", "audio3")
@@ -68,16 +69,7 @@ def silence(seconds: float = 0.8) -> Sample:
 def heard(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
     device.stage([sample])
     device.submit_repeated([sample], times, None, None)
-    for _ in range(100):
-        if replies := device.poll(0.5):
-            return replies[0]
-    raise AssertionError("no reply")
-
-
-def hardware(device: XyloDevice) -> SimBoard:
-    assert device.board is not None
-    found: SimBoard = device.board.kit.hdk
-    return found
+    return awaited(device)
 
 
 # ---- what it hears --------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from fixtures.instruments.xylo_helpers import set_power_measure, set_power_measu
 from rig import check_meter
 from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Chunk, Meter
+from tests.support.xylo_boards import hardware
 
 pytest.importorskip("xylosim")
 CHIPS = ("audio2", "audio3")
@@ -40,12 +41,6 @@ def _opened() -> Iterator[Callable[..., XyloDevice]]:
     yield open_it
     for device in devices:
         device.close()
-
-
-def hardware(device: XyloDevice) -> SimBoard:
-    assert device.board is not None
-    found: SimBoard = device.board.kit.hdk
-    return found
 
 
 def measured(meter: Meter, seconds: float) -> dict[str, Chunk]:
