@@ -110,6 +110,11 @@ class Board:
         with self._lock:
             self._readings = [] if on else None
 
+    @property
+    def collecting(self) -> bool:
+        """Whether power readings are kept."""
+        return self._readings is not None
+
     def readings(self) -> list[Reading]:
         """Take what the monitor has sent, in the order of its arrival. Raises ``DeviceError`` if the board is gone."""
         with self._lock:
@@ -154,8 +159,9 @@ class Board:
     def check(self) -> None:
         """Raise ``DeviceError`` for what ended the thread."""
         if self._error is not None:
-            what = f"the board of {self.kit.chip.name} does not answer any more: {self._error}"
-            raise DeviceError(what, field="device", value="xylo", remedy="Check its cable") from self._error
+            what = f"the board of {self.kit.chip.name} cannot be read any more: {self._error}"
+            remedy = "Check its cable, and close every other program that uses the board"
+            raise DeviceError(what, field="device", value="xylo", remedy=remedy) from self._error
 
     def close(self) -> None:
         """Stop the monitor and the thread. May be called twice; raises nothing."""

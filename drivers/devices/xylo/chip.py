@@ -31,7 +31,7 @@ SPAN_TICK_HZ = 1000.0
 """Spans are stated in milliseconds of the stopwatch: USB does not tell the end of a readout more closely."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
 TRIES = 3
-"""How often a sample is processed whose span nobody saw. Its latency holds every try, so none is gained by it."""
+"""How often a sample is processed whose span nobody saw. Its latency holds every try, so nothing is gained by it."""
 _CLOSE = None
 
 
@@ -124,11 +124,15 @@ class ChipBackend:
                 self._done.put(DeviceError(text, field="sample", value=job.sample_id, remedy="Check its cable"))
 
     def _timed(self, job: Job) -> Done:
-        """Process the job until its span is known. A busy computer is held up now and then, which is no fault."""
-        for tries in range(1, TRIES):
+        """Process the job until its span is known; a busy computer is held up now and then.
+
+        While power is recorded there is one try: in a trace, work that no span covers passes for that of a span.
+        """
+        most = 1 if self.board.collecting else TRIES
+        for tries in range(1, most):
             with contextlib.suppress(HeldUpError):
                 return replace(self._processed(job), tries=tries)
-        return replace(self._processed(job), tries=TRIES)
+        return replace(self._processed(job), tries=most)
 
     def _processed(self, job: Job) -> Done:
         self._reset()

@@ -13,8 +13,9 @@ TICK_HZ = 1_000_000
 """The stamps of power readings are whole microseconds."""
 COUNTER = 1 << 32
 """Where the stopwatch wraps if it has 32 bits, after 71.6 minutes."""
-BACK_US = 5_000_000
-"""How far a stamp may lie before the newest one: readings of different channels do not come in order."""
+BACK_US = 800_000
+"""How far a stamp may lie before the newest one: readings of different channels do not come in order. A board is open
+for longer before anything is measured, so a stopwatch that is started again is always seen."""
 WINDOW_NS = 3_000_000_000
 """How long the quickest stamp counts; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
 LOOK_NS, NEAR = 2_000_000, 0.25
@@ -41,7 +42,7 @@ class StopWatch:
         newest = self._newest_us
         stamp_us += COUNTER * round((newest - stamp_us) / COUNTER)
         if stamp_us < newest - BACK_US:
-            raise ValueError(f"the stopwatch of the board went back from {newest} to {stamp_us} us")
+            raise ValueError(f"its stopwatch went back from {newest} to {stamp_us} us, as if it was started again")
         self._newest_us = max(newest, stamp_us)
         lag = arrived_ns - stamp_us * 1000
         while self._quickest and self._quickest[-1][1] >= lag:

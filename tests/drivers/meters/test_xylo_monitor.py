@@ -127,6 +127,20 @@ def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(
     assert set(np.diff(stamps)) <= {780, 781, 782}
 
 
+def test_a_program_that_is_held_up_at_the_start_takes_its_bracket_again(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, held_s = opened(), iter([0.1])
+    board = device.board
+    assert board is not None
+    tick = board.tick
+    monkeypatch.setattr(board, "tick", lambda: time.sleep(next(held_s, 0.0)) or tick())
+
+    bracket = open_meter(device).start()
+
+    assert bracket.after_ns - bracket.before_ns < 50_000_000
+
+
 # ---- what it refuses ------------------------------------------------------------------------
 
 
