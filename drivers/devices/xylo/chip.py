@@ -30,7 +30,7 @@ from rig.types import Span
 SPAN_TICK_HZ = 1000.0
 """Spans are stated in milliseconds of the stopwatch: USB does not tell the end of a readout more closely."""
 SPAN_TICKS = round(TICK_HZ / SPAN_TICK_HZ)
-TRIES = 3
+TRIES = 5
 """How often a sample is processed whose span nobody saw. Its latency holds every try, so nothing is gained by it."""
 _CLOSE = None
 

@@ -97,7 +97,10 @@ def test_what_is_said_of_boards_that_cannot_be_used(
 
 @pytest.mark.parametrize(
     ("version", "text"),
-    [(None, "samna, the driver of its vendor, is not installed"), ("0.48.6", "samna 0.48.6 is the stub.*pip uninstall samna")],
+    [
+        (None, "samna, the driver of its vendor, is not installed"),
+        ("0.48.6", "samna 0.48.6 is the stub.*pip uninstall samna"),
+    ],
 )
 def test_without_the_true_samna_nothing_is_imported(
     version: str | None, text: str, monkeypatch: pytest.MonkeyPatch
@@ -200,6 +203,18 @@ def test_the_vendor_reads_channels_and_values_of_power_events_and_throws_their_s
 
     assert {"channel", "value", "MeasurementChannels", chip.channels_in, chip.step, *chip.rails} <= attributes
     assert (chip.step == "timestamp") or ("timestamp" not in attributes)
+
+
+def test_a_listening_audio_3_sends_more_than_readouts_and_these_hold_spikes_and_time_steps() -> None:
+    attributes = {n.attr for n in ast.walk(rockpool("syns65302/xylo_monitor.py")) if isinstance(n, ast.Attribute)}
+    filters = [
+        n
+        for n in ast.walk(rockpool("syns65302/xylo_monitor.py"))
+        if isinstance(n, ast.ListComp) and n.generators[0].ifs
+    ]
+
+    assert {"output_spikes", "Readout"} <= attributes
+    assert any("isinstance" in ast.unparse(f) for f in filters)
 
 
 # ---- the network on the chip ----------------------------------------------------------------

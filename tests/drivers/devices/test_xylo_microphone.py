@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,17 @@ def test_the_monitor_sees_what_listening_and_working_draw(opened: Callable[..., 
 @pytest.mark.real_time
 def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Callable[..., XyloDevice]) -> None:
     device = opened(chip="audio3", flush_s=STEP_S / 2, drift_ppm=100.0)
+
+    assert len(heard(device, sound()).spans) == 1
+
+
+@pytest.mark.real_time
+def test_events_that_are_no_readouts_are_passed_over_on_audio_3_as_the_vendor_does(
+    opened: Callable[..., XyloDevice],
+) -> None:
+    device = opened(chip="audio3")
+    for sink in hardware(device).readouts:
+        sink.send(0, SimpleNamespace(timestep=1))
 
     assert len(heard(device, sound()).spans) == 1
 
