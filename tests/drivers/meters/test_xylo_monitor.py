@@ -134,7 +134,12 @@ def test_a_program_that_is_held_up_at_the_start_takes_its_bracket_again(
     board = device.board
     assert board is not None
     tick = board.tick
-    monkeypatch.setattr(board, "tick", lambda: time.sleep(next(held_s, 0.0)) or tick())
+
+    def late() -> int:
+        time.sleep(next(held_s, 0.0))
+        return tick()
+
+    monkeypatch.setattr(board, "tick", late)
 
     bracket = open_meter(device).start()
 
