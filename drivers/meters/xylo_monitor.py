@@ -30,6 +30,8 @@ HOLD_US = 250_000
 """How long readings wait for those that come late, in microseconds of the stopwatch."""
 LINK_NS = 5_000_000
 """The longest least delay of the link that the bracket of the start allows for."""
+TAKES = 5
+"""Brackets of the start, of which the narrowest counts: this program may be held up while one is taken."""
 RATE_OFF = 0.02
 ENOUGH = 20
 """Intervals between readings that tell their rate while it measures; at the end two must do."""
@@ -122,18 +124,22 @@ class BoardPower:
         """Start the monitor again at its rate: whatever else holds the board may have changed or stopped it."""
         self._waiting: dict[str, list[tuple[int, float]]] = {rail.name: [] for rail in self._info.rails}
         self._stamps: list[int] = []
-        before_ns = clock.now_ns()
         made_hz = self._board.retune(self._rate_hz)
         if abs(made_hz / self._rate_hz - 1.0) > RATE_OFF:
             raise self._wrong_rate(made_hz)
         self._board.collect(True)
         time.sleep(LINK_NS * 1e-9)
         try:
-            bracket = Bracket(before_ns, self._board.tick(), clock.now_ns())
+            brackets = [self._bracket(clock) for _ in range(TAKES)]
         except DeviceError as error:
             raise self._gone(error) from error
+        bracket = min(brackets, key=lambda b: b.after_ns - b.before_ns)
         self._given_us = dict.fromkeys(self._waiting, bracket.tick)  # readings of the rate before are still under way
         return bracket
+
+    def _bracket(self, clock: Clock) -> Bracket:
+        before_ns = clock.now_ns() - LINK_NS
+        return Bracket(before_ns, self._board.tick(), clock.now_ns())
 
     def fetch(self) -> Iterator[Batch]:
         """Give what no later reading can precede any more."""

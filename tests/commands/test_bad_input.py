@@ -209,7 +209,7 @@ def test_xylo_without_a_board_names_the_simulator(rig: Rig, monkeypatch: pytest.
     ended = rig("measure", "--device", "xylo")
 
     assert ended.code == SETUP
-    assert "no Xylo HDK found" in ended.line
+    assert "no Xylo board found" in ended.line
     assert "--simulate" in ended.line
 
 

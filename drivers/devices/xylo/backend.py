@@ -41,12 +41,16 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A processed job. ``spikes`` of one processing, by class, are None without inference."""
+    """A processed job. ``spikes`` of one processing, by class, are None without inference.
+
+    ``tries`` is how often it was processed until its spans were known.
+    """
 
     sample_id: str
     spikes: Sequence[int] | None
     spans: tuple[Span, ...]
     activity: Activity | None
+    tries: int = 1
 
 
 class Backend(Protocol):

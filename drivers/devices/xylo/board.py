@@ -23,7 +23,8 @@ from drivers.devices.xylo.stopwatch import StopWatch, span_of
 from rig.errors import DeviceError, SetupError
 
 BUSY_S, IDLE_S = 2.5e-4, 4e-3
-"""How often what arrived is looked at, while the chip works and otherwise."""
+"""How often what arrived is looked at, while the chip works and otherwise. The thread sleeps between looks: on a busy
+computer, one that spins has used up its turn when a readout comes."""
 SWITCH_S = 2e-4
 """Rockpool's wait for Audio 3 spins; without a short switch interval the looks are 5 ms late."""
 
@@ -109,6 +110,11 @@ class Board:
         with self._lock:
             self._readings = [] if on else None
 
+    @property
+    def collecting(self) -> bool:
+        """Whether power readings are kept."""
+        return self._readings is not None
+
     def readings(self) -> list[Reading]:
         """Take what the monitor has sent, in the order of its arrival. Raises ``DeviceError`` if the board is gone."""
         with self._lock:
@@ -132,7 +138,7 @@ class Board:
     def timed(self, work: Callable[[], T], steps: int) -> tuple[T, int, int]:
         """Do ``work`` that makes ``steps`` readouts, and return when the core began and ended (us of the stopwatch).
 
-        Raises ``DeviceError`` if readouts are missing, or if this program was held up when they came.
+        Raises ``DeviceError`` if readouts are missing, ``HeldUpError`` if this program was held up when they came.
         """
         with self._looking():
             done = work()
@@ -153,8 +159,9 @@ class Board:
     def check(self) -> None:
         """Raise ``DeviceError`` for what ended the thread."""
         if self._error is not None:
-            what = f"the board of {self.kit.chip.name} does not answer any more: {self._error}"
-            raise DeviceError(what, field="device", value="xylo", remedy="Check its cable") from self._error
+            what = f"the board of {self.kit.chip.name} cannot be read any more: {self._error}"
+            remedy = "Check its cable, and close every other program that uses the board"
+            raise DeviceError(what, field="device", value="xylo", remedy=remedy) from self._error
 
     def close(self) -> None:
         """Stop the monitor and the thread. May be called twice; raises nothing."""
@@ -187,17 +194,9 @@ class Board:
             while not self._halt.is_set():
                 with self._lock:
                     self._take()
-                self._wait()
+                self._halt.wait(BUSY_S if self._busy else IDLE_S)
         except Exception as error:
             self._error = error
-
-    def _wait(self) -> None:
-        """Wait for the next look. While the core works this spins: to sleep would be to wake late."""
-        if not self._busy:
-            self._halt.wait(IDLE_S)
-        until_ns = time.monotonic_ns() + round(BUSY_S * 1e9)
-        while self._busy and time.monotonic_ns() < until_ns:
-            pass
 
     def _take(self) -> None:
         step = self.kit.chip.step

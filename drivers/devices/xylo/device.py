@@ -233,6 +233,8 @@ class XyloDevice:
 
     def _reply(self, done: Done) -> Reply:
         output = decision(self._network.classes, done.spikes)
+        if done.tries > 1:
+            output["tries"] = done.tries
         return Reply(done.sample_id, output, done.spans, activity=done.activity)
 
     def _lasting_s(self, sample: Sample) -> float:

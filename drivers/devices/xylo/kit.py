@@ -77,10 +77,10 @@ def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints what it finds
             boards = list(zip(*find(), strict=True))
     except ValueError as error:  # it looks at no board after the one that it refuses
-        least = "; ".join(f"{chip.name}: {chip.firmware}" for chip in CHIPS.values())
-        remedy = f"Upgrade it as the vendor's manual says. The least versions are {least}"
+        least = ", ".join(f"{chip.firmware} for {chip.name}" for chip in CHIPS.values())
+        remedy = f"At least {least} are needed; the vendor's manual says how"
         raise SetupError(
-            f"the firmware of an attached Xylo board is too old: {error}", field="device", value="xylo", remedy=remedy
+            f"Rockpool refuses an attached Xylo board as too old: {error}", field="device", value="xylo", remedy=remedy
         ) from error
     except Exception as error:
         remedy = "Check its cable, its USB permissions, and that no other program holds it"
@@ -93,11 +93,12 @@ def kits_of(samna: Any, find: Find, *, simulated: bool = False) -> list[Kit]:
 def only_one(kits: Sequence[Kit], board: int | None) -> Kit:
     """Return the board that is meant. Raises ``SetupError`` without one, ``UsageError`` if it must be named."""
     if not kits:
-        remedy = "Connect a Xylo Audio 2 or 3 board, or add --simulate"
-        raise SetupError("no Xylo HDK found (samna lists none)", field="device", value="xylo", remedy=remedy)
+        remedy = "Connect a Xylo Audio 2 or 3 board, check its cable and USB permissions, or add --simulate"
+        raise SetupError("no Xylo board found: samna lists none", field="device", value="xylo", remedy=remedy)
     listed = ", ".join(f"{k}: {kit.chip.name}" for k, kit in enumerate(kits))
     if board is None and len(kits) > 1:
-        raise refused("board", None, f"Name one of them by its number: board=0 ({listed})", f"{len(kits)} Xylo boards")
+        what = f"{len(kits)} Xylo boards are attached ({listed})"
+        raise refused("board", None, "Name one of them by its number: --option board=0", what)
     if board is not None and not 0 <= board < len(kits):
         raise refused("board", board, f"Name one that is attached ({listed})")
     return kits[board or 0]

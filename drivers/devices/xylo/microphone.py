@@ -156,7 +156,12 @@ class MicrophoneBackend:
             self._error = error
 
     def _take(self, readout: Any, found_ns: int) -> None:
-        """Note when a readout of Audio 3 was sent by the quickest way: its time step tells, as a stamp does."""
+        """Note when a readout of Audio 3 was sent by the quickest way: its time step tells, as a stamp does.
+
+        The buffer holds other events too, which Rockpool passes over.
+        """
+        if not hasattr(readout, "output_spikes"):
+            return
         stamp_us = self._steps.heard(round(readout.timestep * self._step_s * TICK_HZ), found_ns)
         self._note(readout.output_spikes, found_ns + (stamp_us - self._steps.tick(found_ns)) * 1000)
 

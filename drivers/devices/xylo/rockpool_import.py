@@ -87,15 +87,14 @@ def attached_boards() -> list[Kit]:
 
 
 def _no_samna() -> SetupError:
-    remedy = "Connect a board and install samna as Rockpool's manual describes, or add --simulate"
+    remedy = "Install the vendor's as Rockpool's manual describes, or add --simulate"
     try:
         version = importlib.metadata.version("samna")
     except importlib.metadata.PackageNotFoundError:
-        return SetupError("no Xylo HDK found (samna is not installed)", field="device", value="xylo", remedy=remedy)
-    what = (
-        f"no Xylo HDK found: the samna {version} that is installed is the stub of the package index, without a driver"
-    )
-    remedy = f"Remove it with pip uninstall samna; importing it would run pip. {remedy}"
+        what = "no Xylo board found: samna, the driver of its vendor, is not installed"
+        return SetupError(what, field="device", value="xylo", remedy=remedy)
+    what = f"no Xylo board found: samna {version} is the stub of the package index, not the vendor's driver"
+    remedy = f"Run: pip uninstall samna (it was not imported, because that would run pip). {remedy}"
     return SetupError(what, field="device", value="xylo", remedy=remedy)
 
 

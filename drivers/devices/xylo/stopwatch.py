@@ -13,13 +13,18 @@ TICK_HZ = 1_000_000
 """The stamps of power readings are whole microseconds."""
 COUNTER = 1 << 32
 """Where the stopwatch wraps if it has 32 bits, after 71.6 minutes."""
-BACK_US = 5_000_000
-"""How far a stamp may lie before the newest one: readings of different channels do not come in order."""
+BACK_US = 800_000
+"""How far a stamp may lie before the newest one: readings of different channels do not come in order. A board is open
+for longer before anything is measured, so a stopwatch that is started again is always seen."""
 WINDOW_NS = 3_000_000_000
 """How long the quickest stamp counts; a clock that is 100 ppm off moves by 0.3 ms meanwhile."""
 LOOK_NS, NEAR = 2_000_000, 0.25
 """A readout is sure if two looks around it are this close, because spans are stated in milliseconds; and how far in it
 may be."""
+
+
+class HeldUpError(DeviceError):
+    """This program did not look while the ends of a span came by, so nobody knows where they are."""
 
 
 class StopWatch:
@@ -37,7 +42,7 @@ class StopWatch:
         newest = self._newest_us
         stamp_us += COUNTER * round((newest - stamp_us) / COUNTER)
         if stamp_us < newest - BACK_US:
-            raise ValueError(f"the stopwatch of the board went back from {newest} to {stamp_us} us")
+            raise ValueError(f"its stopwatch went back from {newest} to {stamp_us} us, as if it was started again")
         self._newest_us = max(newest, stamp_us)
         lag = arrived_ns - stamp_us * 1000
         while self._quickest and self._quickest[-1][1] >= lag:
@@ -61,7 +66,7 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
 
     ``arrived`` has shape (steps, 2): the look that found a readout, and the look before it. A readout came halfway
     between them. Where that is long, the next readout towards the middle tells the end of the span by the mean step.
-    Raises ``DeviceError`` if none is sure enough.
+    Raises ``HeldUpError`` if none is sure enough.
     """
     steps, unsure_ns = len(arrived), arrived[:, 0] - arrived[:, 1]
     if steps < 2:
@@ -75,7 +80,7 @@ def span_of(arrived: NDArray[np.int64]) -> tuple[int, int]:
             f"this program was held up for {max(unsure_ns[first], unsure_ns[last]) * 1e-6:.3g} ms while it timed a span"
         )
         remedy = "Close other programs, and give longer samples or repeat them (--repeat 100)"
-        raise DeviceError(what, field="span", value=int(unsure_ns.max()), remedy=remedy)
+        raise HeldUpError(what, field="span", value=int(unsure_ns.max()), remedy=remedy)
     step_ns = (at_ns[last] - at_ns[first]) / max(last - first, 1)
     begin_ns, end_ns = at_ns[first] - (first + 1) * step_ns, at_ns[last] + (steps - 1 - last) * step_ns
     return round(begin_ns), round(end_ns)

@@ -75,10 +75,10 @@ def held() -> list[Kit]:
 @pytest.mark.parametrize(
     ("boards", "options", "error", "text"),
     [
-        (none, {}, SetupError, r"no Xylo HDK found \(samna lists none\).*add --simulate"),
-        (two, {}, UsageError, r"2 Xylo boards.*board=0 \(0: Xylo Audio 2, 1: Xylo Audio 3\)"),
+        (none, {}, SetupError, "no Xylo board found: samna lists none.*USB permissions, or add --simulate"),
+        (two, {}, UsageError, r"2 Xylo boards.*\(0: Xylo Audio 2, 1: Xylo Audio 3\).*--option board=0"),
         (two, {"board": 2}, UsageError, r"board.*2.*Name one that is attached"),
-        (old, {}, SetupError, r"too old.*must be upgraded.*Xylo Audio 2: FX3 0.11.5 and FPGA 1.1.3"),
+        (old, {}, SetupError, "too old.*must be upgraded.*FX3 0.11.5 and FPGA 1.1.3 for Xylo Audio 2"),
         (held, {}, SetupError, r"cannot be opened: Device is not open.*no other program holds it"),
     ],
 )
@@ -96,7 +96,11 @@ def test_what_is_said_of_boards_that_cannot_be_used(
 
 
 @pytest.mark.parametrize(
-    ("version", "text"), [(None, "samna is not installed"), ("0.48.6", "samna 0.48.6.*is the stub.*pip uninstall")]
+    ("version", "text"),
+    [
+        (None, "samna, the driver of its vendor, is not installed"),
+        ("0.48.6", "samna 0.48.6 is the stub.*pip uninstall samna"),
+    ],
 )
 def test_without_the_true_samna_nothing_is_imported(
     version: str | None, text: str, monkeypatch: pytest.MonkeyPatch
@@ -113,7 +117,7 @@ def test_without_the_true_samna_nothing_is_imported(
     monkeypatch.setattr(importlib.metadata, "version", found)
     monkeypatch.setattr(importlib, "import_module", imported)
 
-    with pytest.raises(SetupError, match=f"no Xylo HDK found.*{text}"):
+    with pytest.raises(SetupError, match=f"no Xylo board found.*{text}"):
         xylo.open_device()
 
 
@@ -199,6 +203,18 @@ def test_the_vendor_reads_channels_and_values_of_power_events_and_throws_their_s
 
     assert {"channel", "value", "MeasurementChannels", chip.channels_in, chip.step, *chip.rails} <= attributes
     assert (chip.step == "timestamp") or ("timestamp" not in attributes)
+
+
+def test_a_listening_audio_3_sends_more_than_readouts_and_these_hold_spikes_and_time_steps() -> None:
+    attributes = {n.attr for n in ast.walk(rockpool("syns65302/xylo_monitor.py")) if isinstance(n, ast.Attribute)}
+    filters = [
+        n
+        for n in ast.walk(rockpool("syns65302/xylo_monitor.py"))
+        if isinstance(n, ast.ListComp) and n.generators[0].ifs
+    ]
+
+    assert {"output_spikes", "Readout"} <= attributes
+    assert any("isinstance" in ast.unparse(f) for f in filters)
 
 
 # ---- the network on the chip ----------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from fixtures.instruments.xylo_bench import Playback, listening, small_network
 from fixtures.instruments.xylo_board import SimBoard, Traits
 from rig.errors import DataError, DeviceError, DeviceTimeoutError, SetupError, UsageError
 from rig.types import Reply, Sample
+from tests.support.xylo_boards import awaited, hardware
 
 pytest.importorskip("xylosim")
 CHIPS = ("audio2", "audio3")
@@ -68,16 +70,7 @@ def silence(seconds: float = 0.8) -> Sample:
 def heard(device: XyloDevice, sample: Sample, times: int = 1) -> Reply:
     device.stage([sample])
     device.submit_repeated([sample], times, None, None)
-    for _ in range(100):
-        if replies := device.poll(0.5):
-            return replies[0]
-    raise AssertionError("no reply")
-
-
-def hardware(device: XyloDevice) -> SimBoard:
-    assert device.board is not None
-    found: SimBoard = device.board.kit.hdk
-    return found
+    return awaited(device)
 
 
 # ---- what it hears --------------------------------------------------------------------------
@@ -141,6 +134,17 @@ def test_the_monitor_sees_what_listening_and_working_draw(opened: Callable[..., 
 @pytest.mark.real_time
 def test_readouts_that_come_in_bunches_are_heard_on_audio_3(opened: Callable[..., XyloDevice]) -> None:
     device = opened(chip="audio3", flush_s=STEP_S / 2, drift_ppm=100.0)
+
+    assert len(heard(device, sound()).spans) == 1
+
+
+@pytest.mark.real_time
+def test_events_that_are_no_readouts_are_passed_over_on_audio_3_as_the_vendor_does(
+    opened: Callable[..., XyloDevice],
+) -> None:
+    device = opened(chip="audio3")
+    for sink in hardware(device).readouts:
+        sink.send(0, SimpleNamespace(timestep=1))
 
     assert len(heard(device, sound()).spans) == 1
 

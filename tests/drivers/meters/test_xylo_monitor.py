@@ -19,6 +19,7 @@ from fixtures.instruments.xylo_helpers import set_power_measure, set_power_measu
 from rig import check_meter
 from rig.errors import MeterError, SetupError, UsageError
 from rig.types import Chunk, Meter
+from tests.support.xylo_boards import hardware
 
 pytest.importorskip("xylosim")
 CHIPS = ("audio2", "audio3")
@@ -40,12 +41,6 @@ def _opened() -> Iterator[Callable[..., XyloDevice]]:
     yield open_it
     for device in devices:
         device.close()
-
-
-def hardware(device: XyloDevice) -> SimBoard:
-    assert device.board is not None
-    found: SimBoard = device.board.kit.hdk
-    return found
 
 
 def measured(meter: Meter, seconds: float) -> dict[str, Chunk]:
@@ -130,6 +125,25 @@ def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(
 
     stamps = np.concatenate([np.asarray(c.end_tick) for c in chunks if c.rail == "Io"])
     assert set(np.diff(stamps)) <= {780, 781, 782}
+
+
+def test_a_program_that_is_held_up_at_the_start_takes_its_bracket_again(
+    opened: Callable[..., XyloDevice], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, held_s = opened(), iter([0.1])
+    board = device.board
+    assert board is not None
+    tick = board.tick
+
+    def late() -> int:
+        time.sleep(next(held_s, 0.0))
+        return tick()
+
+    monkeypatch.setattr(board, "tick", late)
+
+    bracket = open_meter(device).start()
+
+    assert bracket.after_ns - bracket.before_ns < 50_000_000
 
 
 # ---- what it refuses ------------------------------------------------------------------------

@@ -1,0 +1,22 @@
+"""What tests of Xylo boards ask of a device on a simulated board."""
+
+from __future__ import annotations
+
+from drivers.devices.xylo.device import XyloDevice
+from fixtures.instruments.xylo_board import SimBoard
+from rig.types import Reply
+
+
+def hardware(device: XyloDevice) -> SimBoard:
+    """The simulated board of a device."""
+    assert device.board is not None
+    found: SimBoard = device.board.kit.hdk
+    return found
+
+
+def awaited(device: XyloDevice) -> Reply:
+    """The next reply, within 50 s."""
+    for _ in range(100):
+        if replies := device.poll(0.5):
+            return replies[0]
+    raise AssertionError("no reply")
