@@ -168,7 +168,7 @@ def _placed(piece: Piece, seen: Seen) -> Piece:
 
 
 def longer(piece: Piece, seen: Seen) -> bool:
-    """Return whether spans that are longer at one end fit as well as spans at another place, as if a device wakes early."""
+    """Return whether spans that are longer at one end fit as well as at another place, as if a device wakes early."""
     some = seen.some(slice(piece.first, piece.last + 1))
     moved = float(some.unlike(np.array([piece.lag])).sum())
     s = some.spans
