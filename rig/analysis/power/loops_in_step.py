@@ -73,7 +73,8 @@ def looks_at(model: RailModel, phase: Phase) -> Looks | None:
     if r.counter or r.period_s - r.aperture_s <= SEEN * r.period_s or len(used) < 2:
         return None
     each_s = length[owner] / phase.executions[owner]
-    place, lasting = np.mod((r.start_s[used] - phase.windows_s[owner, 0]) / each_s, 1.0), r.aperture_s / each_s
+    place = np.mod((r.start_s[used] - phase.windows_s[owner, 0]) / each_s, 1.0)
+    lasting = np.maximum(r.aperture_s / each_s, BRIEFEST)
     mean = place_weights(place, lasting, np.full(len(used), 1.0 / len(used)))
     drawn = np.random.default_rng(0).choice(len(used), min(len(used), DRAWN), replace=False)[:, None]
     apart = [np.mean(np.abs(place_weights(place[k], lasting[k], np.ones(1)) - mean)) for k in drawn]
@@ -96,7 +97,7 @@ def place_weights(place: Floats, lasting: Floats, by: Floats) -> Floats:
     A reading begins at ``place`` of an execution, and lasts for so many executions; all have shape (n,). The result has
     shape (places,).
     """
-    whole, each = np.floor(lasting), by / np.maximum(lasting, BRIEFEST)
+    whole, each = np.floor(lasting), by / lasting
     counted = PLACES * np.diff(_ramps(place, each) - _ramps(place + lasting - whole, each))
     return np.asarray(counted[:PLACES] + counted[PLACES:] + float(whole @ each))
 
