@@ -28,6 +28,8 @@ NOT_SEEN, BRIEFEST = 1e-6, 1e-6
 """The weight of a place below which no reading looks at it, and the executions that a reading lasts at least."""
 GAIN = 2.0
 """How far a mean may be off, in what readings at other places of the loop show."""
+ALIKE = 0.5
+"""Part of what counts wrongly, below which readings that look apart show nothing of it."""
 FEW = 3
 """Readings of a span from which its own level is taken from them, because spans may differ."""
 TELL = 2.5e-3
@@ -53,10 +55,10 @@ class Looks:
     def missed_w(self, dynamic_w: float) -> float:
         """How far dynamic power may be off: what readings show of the loop, and one part that none of them sees.
 
-        This part draws nothing to twice the mean. So does all that counts wrongly, if readings look at places no
-        farther apart than that, and so show nothing of other places.
+        This part draws nothing to twice the mean. So does all that counts wrongly, if readings look at places much
+        less far apart than that, and so show nothing of other places.
         """
-        if self.apart < self.uneven:
+        if self.apart < ALIKE * self.uneven:
             return self.uneven * abs(dynamic_w)
         return self.hidden * abs(dynamic_w) + GAIN * self.shown_w / max(self.apart, NOT_SEEN)
 
