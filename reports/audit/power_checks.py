@@ -46,7 +46,8 @@ def idle(e: Evidence) -> Verdict:
             gap = sum(rail.gap_w or 0.0 for rail in rails.values())
             dynamic = sum(rail.area_w for rail in rails.values())
             if any(rail.apart for rail in rails.values()) and gap > ASLEEP * abs(dynamic):
-                faults.append(f"{part.name}/{own}: asleep in idle, {gap:.3g} W below the gaps between spans")
+                why = f"asleep in idle, {gap:.3g} W below the gaps between spans, or the spans are stamped elsewhere"
+                faults.append(f"{part.name}/{own}: {why}")
     return (
         faults,
         "idle windows as ready as the gaps between spans" if not e.quick else "long enough",

@@ -12,7 +12,7 @@ from rig.analysis.power.gap_level import in_gaps
 from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.unseen_spans import around, span_watts
-from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, margin_s, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, in_step, margin_s, mean_signal, merged, touches
 from rig.types import Bools, Floats, Indices
 
 VISIBLE = 0.05
@@ -20,7 +20,8 @@ VISIBLE = 0.05
 SEEN, ROUNDING = 2.0, 1e-9
 """Standard uncertainties from which on an excess is taken to be real; what arithmetic adds to it, of active power."""
 CERTAINTY, ALIKE = 3.0, 2.0
-"""Standard uncertainties from which spans lack energy and gaps have too much; how far one may exceed the other."""
+"""Standard uncertainties from which spans last too long, or lack what gaps have too much; how far one may exceed the
+other."""
 LEAST_SPANS = 8
 ASLEEP = 0.05
 """Share of the readings between spans that is below idle where a device sleeps, which no filter makes of idle."""
@@ -30,9 +31,10 @@ Stretches = tuple[Floats, Indices]
 
 
 def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
-    """Return for how many readings more than spans can touch power is above idle around each; 0 if for less than one.
+    """Return for how many readings more than spans can touch power is above idle around each; 0 if chance explains it.
 
-    Wherever spans lie and whatever happens inside, as much lies beside them, such as the copy of the input.
+    Wherever spans lie and whatever happens inside, as much lies beside them, such as the copy of the input. A span
+    touches one reading more than its length on average, and at most two, less those that it fills too little to show.
     """
     r, spans = model.readings, merged(windows_s)
     if r.counter or r.period_s <= 0.0:
@@ -43,8 +45,10 @@ def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
     first, last = around(model, spans)
     count = np.concatenate([[0.0], np.cumsum(above * r.many)])
     length_s = spans[:, 1] - spans[:, 0] + 1.5 * SETTLE_TAU * r.tau_s
-    more = float(np.mean(count[last] - count[first] - length_s / r.period_s)) - 1.0
-    return more if more > 1.0 else 0.0
+    each = count[last] - count[first] - length_s / r.period_s
+    more, hidden = float(np.mean(each)) - 1.0, 2.0 * least_w / max(abs(e.value_w), least_w)
+    u = max(0.5 * math.sqrt(in_step(spans[:, 0], r.period_s)), float(np.std(each)) / math.sqrt(len(each)))
+    return more + hidden if more > 1.0 or more + hidden > CERTAINTY * u else 0.0
 
 
 def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rig.analysis.timing.consistency import allowed_after_end_s
-from rig.analysis.timing.lost_readings import FEWEST, MOST_UNLIKE, breaks_in
+from rig.analysis.timing.lost_readings import FEWEST, MOST_UNLIKE, Piece, breaks_in, longer
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.spans_in_trace import LEAST_SPANS, NOWHERE, Seen, most_unlike, seen_in
 from rig.analysis.verdict import Check
@@ -24,19 +24,22 @@ MOST_SPANS = 20_000
 MOST_PACES, SPANS_LOOKED_AT = 40_000, 200
 FARTHEST = 0.1
 """How far the true rate may be from the declared one, as a part of it."""
+STEP = 0.25
+"""Readings by which all spans are moved at a time."""
 COPIES = (2, 3, 4)
 LEAST_CHANGES = 20
 
 
 @dataclass(frozen=True)
 class Bridged:
-    """A trace with the times that the spans prove. The mended time scale has the uncertainty ``rate_sigma``."""
+    """A trace with the times that the spans prove. Its time scale is uncertain by ``sigma_s`` and ``rate_sigma``."""
 
     trace: Trace
     check: Check
     note: str
     unlike: float = 0.0
     """How far the spans are from their new places, on average; see ``Seen.unlike``."""
+    sigma_s: float = 0.0
     rate_sigma: float = 0.0
     certain: bool = True
     """Whether the spans prove it alone, without stretches that are known to be at another time."""
@@ -59,6 +62,8 @@ def bridged(
     seen = seen_in(r, windows_s)
     if seen is None:
         return None
+    if (apart := _apart(trace, seen, r, reach_s)) is not None:
+        return apart
     found = [_paced(trace, seen, r, end_s)]
     if breaks:
         found.append(_joined(trace, seen, reach_s / r.period_s, spare_s / r.period_s))
@@ -99,6 +104,36 @@ def delivered(name: str, copies: int) -> tuple[Check, str]:
     )
 
 
+# ---- clocks that are apart ------------------------------------------------------------------
+
+
+def _apart(trace: Trace, seen: Seen, r: Readings, reach_s: float) -> Bridged | None:
+    """Move the readings by one time so that all spans fit, if they do within half of the time from one to the next."""
+    spans, cycle = seen.spans, float(np.median(np.diff(seen.spans.on)))
+    lags = STEP * np.arange(-int(0.5 * cycle / STEP), int(0.5 * cycle / STEP) + 1)
+    if len(lags) > MOST_PACES:
+        return None
+    some = seen.some(np.unique(np.linspace(0, len(spans) - 1, min(len(spans), SPANS_LOOKED_AT)).astype(int)))
+    misfit = np.concatenate([some.unlike(p).mean(axis=0) for p in np.array_split(lags, len(lags) // 250 + 1)])
+    lag = float(lags[np.argmin(misfit)])
+    unlike = seen.unlike(np.array([lag]))[:, 0]
+    gain = float(np.sum(np.minimum(seen.unlike(NOWHERE)[:, 0], 1.0) - unlike))
+    fits = gain >= FEWEST and not np.any(unlike > most_unlike(unlike))
+    if abs(lag) * r.period_s <= reach_s or not fits or longer(Piece(0, len(spans) - 1, lag), seen):
+        return None
+    ticks = lag * float(trace.start_tick[1] - trace.start_tick[0])
+    mended = replace(trace, start_tick=trace.start_tick + ticks, end_tick=trace.end_tick + ticks)
+    name, by_s = trace.rail.name, lag * r.period_s
+    check = Check(f"spans of rail {name} against its readings", f"{by_s:+.3g} s", f"within {reach_s:.2g} s", False)
+    lost = ", or readings before the first span are missing" if lag > 0.0 else ""
+    note = (
+        f"Rail {name}: all spans stand {abs(by_s):.3g} s {'earlier' if lag > 0.0 else 'later'} in the trace than was "
+        f"recorded, so its clock is off by as much against that of the spans (sync_s of an import){lost}. The readings "
+        "are moved"
+    )
+    return Bridged(mended, check, note, sigma_s=STEP * r.period_s)
+
+
 # ---- a rate other than the declared one -------------------------------------------------------
 
 
@@ -134,7 +169,7 @@ def _paced(trace: Trace, seen: Seen, r: Readings, end_s: float) -> Bridged | Non
     )
     mended = replace(trace, rail=rail, start_tick=start, end_tick=end)
     drifts = abs(pace - 1.0) * (last - float(seen.spans.on[0])) > 0.5 * width
-    return Bridged(mended, check, note, float(np.minimum(unlike / most, 1.0).mean()), step, drifts)
+    return Bridged(mended, check, note, float(np.minimum(unlike / most, 1.0).mean()), 0.0, step, drifts)
 
 
 # ---- readings that were lost ------------------------------------------------------------------

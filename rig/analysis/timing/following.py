@@ -118,7 +118,8 @@ def _undeclared_tau_s(r: Readings, cells: Cells, edges: SpanEdges) -> float | No
     A moving mean counts as the filter that is most like it. What a device itself does at its begins and at its ends
     is not alike: a filter turns both into the same curve.
     """
-    aperture_s = max(float(np.median(r.end_s - r.start_s)), 1e-3 * r.period_s)
+    # an edge that no aperture sees is found halfway, so a sharp one makes the curve of a whole interval
+    aperture_s = max(float(np.median(r.end_s - r.start_s)), r.period_s)
     count = int(min(NEIGHBOURS, *(float(np.median(s)) / r.period_s for s in (cells.inward_s, cells.beside_s))))
     if count < 3:
         return None

@@ -62,7 +62,7 @@ def breaks_in(seen: Seen, reach: float, most: float) -> Breaks | None:
     if not pieces:
         return None
     if abs(pieces[0].lag) > reach + 1.0:
-        if _longer(pieces[0], seen):
+        if longer(pieces[0], seen):
             return None
         pieces.insert(0, Piece(-1, _leading(cost[:, lags == 0.0][:, 0], spans, pieces[0]) - 1, 0.0))
     held = chosen >= 0
@@ -167,8 +167,8 @@ def _placed(piece: Piece, seen: Seen) -> Piece:
     return replace(piece, lag=float(lags[np.argmin(total)]))
 
 
-def _longer(piece: Piece, seen: Seen) -> bool:
-    """Whether spans that are longer at one end fit as well as spans at another place, as if a device wakes early."""
+def longer(piece: Piece, seen: Seen) -> bool:
+    """Return whether spans that are longer at one end fit as well as at another place, as if a device wakes early."""
     some = seen.some(slice(piece.first, piece.last + 1))
     moved = float(some.unlike(np.array([piece.lag])).sum())
     s = some.spans

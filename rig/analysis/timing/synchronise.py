@@ -84,11 +84,11 @@ def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> lis
     if not bridges:
         return recorded
     own = [bridges[t.rail.name].trace if t.rail.name in bridges else t for t in own]
-    rate_sigma = max(b.rate_sigma for b in bridges.values())
+    sigma_s, rate_sigma = (max(x) for x in zip(*((b.sigma_s, b.rate_sigma) for b in bridges.values()), strict=True))
     began_s = min(float(first.seconds(t.start_tick[:1])[0]) for t in own)
     mended = replace(
         first,
-        sigma_s=math.hypot(first.sigma_s, rate_sigma * (first.ref_s - began_s), step_s / math.sqrt(12.0)),
+        sigma_s=math.hypot(first.sigma_s, sigma_s, rate_sigma * (first.ref_s - began_s), step_s / math.sqrt(12.0)),
         rate_sigma=math.hypot(first.rate_sigma, rate_sigma),
     )
     again = placed(replace(meter, bracketed=mended), own)

@@ -120,6 +120,15 @@ def test_a_capacitor_and_a_device_that_tails_off_are_both_what_power_may_be(seed
     assert any("gaps begin with what spans" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("seed", [1000031, 1000050])
+def test_work_before_spans_that_lasts_less_than_a_reading_is_told_by_their_phases(seed: int, tmp_path: Path) -> None:
+    lab, result = evaluated("preparation_before_each_span", seed, tmp_path)
+    power = result.quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.05 * power.half_width()
+    assert any("readings more are above idle" in note for note in result.notes)
+
+
 @pytest.mark.parametrize("seed", [1000014, 1000027, 1000038])
 def test_power_that_is_held_after_spans_is_not_theirs(seed: int, tmp_path: Path) -> None:
     """The plateaus of a governor are no filter, so the gaps are not counted into the spans without a word."""

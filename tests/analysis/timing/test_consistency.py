@@ -42,6 +42,22 @@ def test_readings_get_the_times_that_the_spans_prove(kind: str, seed: int, tmp_p
     assert any(note.startswith("Rail core: ") and "reading" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("late", [-0.4, -0.2, 0.2, 0.4])
+def test_clocks_that_are_apart_lose_no_reading_and_change_no_rate(seed: int, late: float, tmp_path: Path) -> None:
+    lab = plain_lab(seed, "plain")
+    KINDS["plain"](lab)
+    lab.said_late_s = late * float(np.median(np.diff(lab.spans_s[:, 0])))
+    write(lab, tmp_path / "run")
+    result = evaluate(open_run(tmp_path / "run"))
+    power = result.quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= 1.5 * power.half_width()
+    (note,) = [n for n in result.notes if "all spans" in n]
+    assert f"{'later' if late > 0.0 else 'earlier'} in the trace" in note
+    assert not any("readings are missing in" in n or "rate of readings" in n for n in result.notes)
+
+
 @pytest.mark.parametrize("seed", [5, 11, 14])
 def test_spans_that_wander_steadily_show_a_wrong_rate(seed: int, tmp_path: Path) -> None:
     lab = plain_lab(seed, "wrong_rate")  # their edges can be followed too, to ten half-widths beside the truth

@@ -23,10 +23,13 @@ SPANS_S = 1.0 + np.arange(80.0)[:, None] + np.array([0.0, 0.4])
 """Each lasts twenty readings of 0.02 s."""
 
 
-def seen(drawn_s: Floats, length_s: Floats, seed: int = 1) -> Readings:
-    """Readings of one length after the other, of a device that works while ``drawn_s`` last."""
-    end_s = np.cumsum(length_s)
-    start_s = end_s - length_s
+def seen(drawn_s: Floats, length_s: Floats, seed: int = 1, aperture: float = 1.0) -> Readings:
+    """Readings of one length after the other, of a device that works while ``drawn_s`` last.
+
+    They look at the first ``aperture`` of each length.
+    """
+    start_s = np.cumsum(length_s) - length_s
+    end_s = start_s + aperture * length_s
     noise = np.random.default_rng(seed).normal(0.0, 0.003, len(end_s))
     watts = 1.0 + mean_signal(edges_of(drawn_s), start_s, end_s) + noise
     ok = np.ones(len(watts), bool)
@@ -83,6 +86,21 @@ def test_a_filter_that_begins_and_ends_show_alike_is_found(tau_s: float) -> None
     found = followed(smoothed(SPANS_S, tau_s), SPANS_S)
     assert found is not None
     assert found.tau_s == pytest.approx(tau_s, rel=0.15)
+
+
+@pytest.mark.parametrize("aperture", [0.1, 0.23, 0.6])
+@pytest.mark.parametrize("tau_s", [0.0, 0.02])
+def test_what_a_meter_leaves_out_beside_edges_is_no_filter(aperture: float, tau_s: float) -> None:
+    length_s = np.full(4300, 0.0193)
+    r, sharp = seen(SPANS_S, length_s, aperture=aperture), seen(SPANS_S, length_s, seed=2, aperture=aperture)
+    smooth = mean_signal(edges_of(SPANS_S), r.start_s, r.end_s, tau_s) - mean_signal(
+        edges_of(SPANS_S), r.start_s, r.end_s
+    )
+    found = followed(replace(r, watts=sharp.watts + smooth), SPANS_S)
+    if tau_s:
+        assert found is not None and found.tau_s == pytest.approx(tau_s, rel=0.2)
+    else:
+        assert found is None or found.tau_s is None
 
 
 @pytest.mark.parametrize(("lower", "delay_s", "held", "hold_s"), [(0.4, 0.044, 0.38, 0.084), (0.6, 0.08, 0.3, 0.12)])
