@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
+from rig.commands.main import BLAS_THREADS
 
 GOAL_RATIO, GOAL_MIB = 6.0, 1024.0
 RATE_HZ, BLOCK = 1e6, 1 << 20
@@ -116,7 +118,8 @@ def alone_s(run: Path, found: dict[str, Any]) -> float:
     """Seconds of a process that evaluates a recording; what it found goes to ``found``."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "benchmarks.long_report", "--evaluate", str(run)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    one_thread = os.environ | dict.fromkeys(BLAS_THREADS, "1")  # as `rig report` runs
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=one_thread)
     found |= json.loads(done.stdout.splitlines()[-1])
     return time.perf_counter() - began
 
