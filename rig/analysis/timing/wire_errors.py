@@ -88,8 +88,8 @@ def _errors(trace: Trace, clock: Timebase, idle_s: Floats) -> _Errors | None:
     even = EVEN * count < below < (1.0 - EVEN) * count
     alike = np.count_nonzero(lone & at_idle) > EVEN * count * float(at_idle.mean())
     all_lone = even and alike and count <= FEW * len(value)
-    wrong = [at for at in (0.0, *([float(np.nanmax(value))] if all_lone else [])) if _of_value(value, at, lone)]
-    return _Errors(typical, tuple(wrong), all_lone)
+    asked = (0.0, float(np.nanmax(value))) if all_lone else (0.0,)
+    return _Errors(typical, tuple(at for at in asked if _of_value(value, at, lone)), all_lone)
 
 
 def _stand_alone(value: Floats, typical: float) -> Bools:
