@@ -94,7 +94,7 @@ class _Repeats:
 
     def among(self, value: Floats) -> Bools:
         """Return which of successive readings were not measured, shape (n,)."""
-        again = np.concatenate([[False], value[1:] == value[:-1]])
+        again: Bools = np.concatenate([[False], value[1:] == value[:-1]])
         at = np.flatnonzero(again)
         again[at] = ~np.isin(value[at], self.share)
         return again

@@ -87,7 +87,7 @@ def _errors(trace: Trace, clock: Timebase, idle_s: Floats) -> _Errors | None:
     count, below = np.count_nonzero(lone), np.count_nonzero(lone[1:] & (steps < 0.0))
     even = EVEN * count < below < (1.0 - EVEN) * count
     alike = np.count_nonzero(lone & at_idle) > EVEN * count * float(at_idle.mean())
-    all_lone = even and alike and count <= FEW * len(value)
+    all_lone = bool(even and alike and count <= FEW * len(value))
     asked = (0.0, float(np.nanmax(value))) if all_lone else (0.0,)
     return _Errors(typical, tuple(at for at in asked if _of_value(value, at, lone)), all_lone)
 
@@ -104,4 +104,4 @@ def _of_value(value: Floats, at: float, lone: Bools) -> bool:
     """Whether readings of this value are errors: few, and nearly all of them stand alone."""
     mine = value == at
     count = np.count_nonzero(mine)
-    return 0 < count <= FEW * len(value) and bool(np.count_nonzero(mine & lone) >= ALONE * count)
+    return bool(0 < count <= FEW * len(value) and np.count_nonzero(mine & lone) >= ALONE * count)
