@@ -82,6 +82,8 @@ def _errors(trace: Trace, clock: Timebase, idle_s: Floats) -> _Errors | None:
     steps = np.diff(value)
     typical = float(np.nanmedian(np.abs(steps))) if np.any(np.isfinite(steps)) else 0.0
     lone = _stand_alone(value, typical)
+    if not np.any(lone):
+        return None
     middle_s = clock.seconds(0.5 * (trace.start_tick + trace.end_tick))
     at_idle = inside(merged(idle_s), middle_s, middle_s) >= 0
     count, below = np.count_nonzero(lone), np.count_nonzero(lone[1:] & (steps < 0.0))
