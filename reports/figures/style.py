@@ -46,6 +46,7 @@ RC: dict[Any, Any] = {
     "axes.titlesize": 9.0,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
+    "axes.titley": 1.0,  # otherwise each title is placed by the extents of all ticks
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.spines.top": False,

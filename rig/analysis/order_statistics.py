@@ -6,19 +6,15 @@ import math
 
 import numpy as np
 
+from rig.analysis.distributions import binomial_chances
 from rig.analysis.quantity import Component, Quantity
 from rig.types import Floats
 
 
 def binomial_quantile(chance: float, n: int, p: float) -> int:
     """Return the least number that a binomial count of ``n`` exceeds with a chance of no more than 1 - ``chance``."""
-    from scipy.special import bdtr
-
-    low, high = -1, n
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if float(bdtr(middle, n, p)) >= chance else (middle, high)
-    return high
+    count, reached = binomial_chances(n, p)
+    return int(count[np.searchsorted(reached, chance)])
 
 
 def nearest_rank(ordered: Floats, percentile: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from rig.analysis.distributions import beta_quantile
 from rig.analysis.quantity import CONFIDENCE, Component, Quantity, coverage_factor
 
 NAMED = "Clopper-Pearson interval"
@@ -17,11 +18,9 @@ NAMED = "Clopper-Pearson interval"
 
 def clopper_pearson(count: float, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the interval of the share ``count / n``; ``count`` may be a mean of counts."""
-    from scipy.special import betaincinv  # keeps `rig --help` quick
-
     tail = 0.5 * (1.0 - confidence)
-    low = float(betaincinv(count, n - count + 1.0, tail)) if count > 0 else 0.0
-    high = float(betaincinv(count + 1.0, n - count, 1.0 - tail)) if count < n else 1.0
+    low = beta_quantile(tail, count, n - count + 1.0) if count > 0 else 0.0
+    high = 1.0 - beta_quantile(tail, n - count, count + 1.0) if count < n else 1.0
     return low, high
 
 

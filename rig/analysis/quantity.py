@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rig.analysis.distributions import normal_quantile, student_quantile
+
 CONFIDENCE = 0.95
 
 
@@ -158,10 +160,8 @@ def product(a: Quantity, b: Quantity, unit: str, method: str) -> Quantity:
 
 def coverage_factor(dof: float, confidence: float = CONFIDENCE) -> float:
     """Return the quantile of Student's t for a two-sided interval."""
-    from scipy.special import ndtri, stdtrit  # keeps `rig --help` quick
-
     p = 0.5 * (1.0 + confidence)
-    return float(ndtri(p)) if math.isinf(dof) else float(stdtrit(max(dof, 1.0), p))
+    return normal_quantile(p) if math.isinf(dof) else student_quantile(p, max(dof, 1.0))
 
 
 def _independent(components: tuple[Component, ...]) -> list[tuple[float, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -19,9 +19,9 @@ from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Lin
 from rig.recording.layout import payload_path, read_files
 from rig.recording.log import check_files, read_log
 from rig.recording.records import ErrorRecord
-from rig.recording.stored import Batches, GridTicks, Stored, Unmarked, batches_of
+from rig.recording.stored import Batches, GridTicks, Sifted, Stored, Unmarked, batches_of
 from rig.recording.tables import TABLES
-from rig.types import Bracket, ClockInfo, Floats, Rail
+from rig.types import Bools, Bracket, ClockInfo, Floats, Rail
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,6 +58,16 @@ class Trace:
             value=np.asarray(self.value[first:last], dtype=np.float64),
             overload=np.asarray(self.overload[first:last]),
         )
+
+    def without(self, wrong: Callable[[Floats], Bools]) -> Trace:
+        """Return the trace with NaN in the place of readings that are wrong; of a long one, when they are sliced.
+
+        ``wrong`` says which of successive readings are, shape (n,), from each and the one before and after it.
+        """
+        column = self.value
+        if isinstance(column, np.ndarray):
+            return replace(self, value=np.where(wrong(column), np.nan, column))
+        return replace(self, value=cast(Any, Sifted(column, wrong)))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ long traces needs: ``len``, slices, arrays of indices, and ``np.asarray``, which
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.recording.columns import array_of
-from rig.types import Indices
+from rig.types import Bools, Floats, Indices
 
 Key = slice | int | NDArray[Any]
 
@@ -141,6 +142,29 @@ class Unmarked:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.zeros(self.count, dtype or bool)
+
+
+@dataclass(frozen=True)
+class Sifted:
+    """A column of readings that is NaN where ``wrong`` says so of readings, which it sees between their neighbours."""
+
+    column: Any
+    wrong: Callable[[Floats], Bools]
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, key: Key) -> Any:
+        if not isinstance(key, slice):
+            at = np.asarray(_positive(key, len(self)))
+            return np.array([self[k : k + 1][0] for k in at.ravel().tolist()]).reshape(at.shape)[()]
+        first, last, step = key.indices(len(self))
+        low = max(first - 1, 0)
+        value = np.asarray(self.column[low : last + 1], dtype=np.float64)
+        return np.where(self.wrong(value), np.nan, value)[first - low : last - low : step]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
 
 
 def batches_of(path: Path, truncated: list[str]) -> Batches | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fixtures.worlds.field_kinds import KINDS as FIELD
 from fixtures.worlds.lab_kinds import KINDS
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS as MORE
@@ -23,7 +24,7 @@ ALIKE = 0.3
 
 def recorded(seed: int, kind: str, folder: Path, block: int | None = None) -> tuple[Lab, Run]:
     lab = plain_lab(seed, kind)
-    {"plain": lambda _: None, **KINDS, **MORE}[kind](lab)
+    {"plain": lambda _: None, **KINDS, **MORE, **FIELD}[kind](lab)
     write(lab, folder / "run", block)
     return lab, open_run(folder / "run")
 
@@ -69,8 +70,9 @@ def test_what_contradicts_the_grid_is_found_in_means_of_the_whole(kind: str, see
     agree(evaluate(run), evaluate(run, at_once=readings(run) // 4))
 
 
-def test_a_trace_that_stays_in_its_file_gives_the_same_figures(tmp_path: Path) -> None:
-    _, run = recorded(3, "plain", tmp_path)
+@pytest.mark.parametrize("kind", ["plain", "bits_flip_on_the_wire", "driver_repeats_while_stalled"])
+def test_a_trace_that_stays_in_its_file_gives_the_same_figures(kind: str, tmp_path: Path) -> None:
+    _, run = recorded(3, kind, tmp_path)
     at_once = readings(run) // 3
     stored = open_run(tmp_path / "run", at_once=at_once)
     assert not isinstance(stored.traces["core"].value, np.ndarray)

@@ -79,8 +79,9 @@ def test_the_simulated_bench_is_opened_without_the_heavy_parts_of_scipy() -> Non
 def test_a_report_imports_nothing_heavy_that_it_does_not_use(tmp_path: Path) -> None:
     write(plain_lab(1, "plain"), tmp_path / "run")
 
-    said, modules = ran("report", str(tmp_path / "run"))
+    for _ in ("first", "again, from what is stored"):
+        said, modules = ran("report", str(tmp_path / "run"))
 
-    assert "Dynamic power" in said
-    assert "matplotlib" in modules
-    assert not modules & {"pandas", "scipy.stats", "scipy.signal", "scipy.optimize"}
+        assert "Dynamic power" in said
+        assert "matplotlib" in modules
+        assert not modules & {"pandas", "scipy"}

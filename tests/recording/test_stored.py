@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.recording.stored import GridTicks, Stored, batches_of
+from rig.recording.stored import GridTicks, Sifted, Stored, batches_of
 
 N = 500
+
+
+def falls(value: np.ndarray) -> np.ndarray:
+    return np.concatenate([[False], value[1:] < value[:-1]])
 
 
 def written(
@@ -58,6 +62,10 @@ def test_slices_and_places_are_those_of_the_array(
         np.testing.assert_array_equal(column[np.array(places)], array[np.array(places)])
         np.testing.assert_array_equal(np.asarray(column), array)
         assert np.array_equal(column[places[0]], array[places[0]], equal_nan=not column.marks)
+    sifted, left = Sifted(Stored(batches, "value"), falls), np.where(falls(value), np.nan, value)
+    np.testing.assert_array_equal(sifted[slice(*ends)], left[slice(*ends)])
+    np.testing.assert_array_equal(sifted[np.array(places)], left[np.array(places)])
+    np.testing.assert_array_equal(np.asarray(sifted), left)
 
 
 def test_what_a_crash_tore_is_left_out_and_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from rig.analysis.distributions import gamma_below
 from rig.types import Floats
 
 LOW_END, LOWEST = 8.5, 3.5
@@ -49,12 +50,11 @@ def low_end(bins: Bins) -> Bins:
 
 def contradicts(end: Bins, flicker: float, walk: float) -> bool:
     """Return whether the low end of a tapered spectrum holds too little power for these densities of slow noise."""
-    from scipy.special import gammainc  # keeps `rig --help` quick
-
     f, power, count = (x[end[0] < LOWEST * end[0][0]] for x in end)
     found = power / np.maximum(flicker / f + walk / f**2, 1e-300)
     # the taper leaves half of the ordinates independent
-    return bool(gammainc(0.5 * count.sum(), 0.5 * float(count @ found)) < CHANCE)
+    power, held = 0.5 * float(count @ found), 0.5 * float(count.sum())
+    return power < held and gamma_below(power, held) < CHANCE
 
 
 def peaks(

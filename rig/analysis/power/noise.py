@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.analysis.power.low_end import STANDS_OUT, Bins, contradicts, frequency_u_hz, low_end, peaks, tapered
+from rig.analysis.timing.activity_signal import fast_length
 from rig.types import Floats
 
 Lines = tuple[tuple[float, float, float], ...]
@@ -92,10 +93,10 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
         found = [p for r in stretches for p in peaks(r, period_s, known, (white, flicker, walk))]
         others = tuple((f, share * amplitude, df) for f, amplitude, df in found)
     sigma = math.sqrt(white / (2.0 * period_s))
-    idle_differences = np.concatenate([np.diff(r) for r in residuals])
-    excess = spread(busy_differences) ** 2 - spread(idle_differences) ** 2
+    at_idle_w = spread(np.concatenate([np.diff(r) for r in residuals]))
+    excess = spread(busy_differences) ** 2 - at_idle_w**2
     n = float(sum(len(r) for r in residuals))
-    u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * spread(idle_differences) ** 2
+    u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * at_idle_w**2
     busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
     walk_w2_per_s = 2.0 * math.pi**2 * walk
     return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between)
@@ -165,8 +166,6 @@ def _peak_variance(peaks: Lines, gain: Floats, step_hz: float) -> float:
 
 def _gain(t_s: Floats, weight: Floats, period_s: float) -> tuple[Floats, float]:
     """Return ``|W(f)|^2`` at the multiples of a frequency from one upwards, and this frequency in Hz."""
-    from scipy.fft import next_fast_len
-
     last = int(np.round((t_s[-1] - t_s[0]) / period_s))
     stride = max(1, int(np.ceil((last + 1) / SEGMENT)))
     slot = np.empty(len(t_s), dtype=np.int64)
@@ -174,7 +173,7 @@ def _gain(t_s: Floats, weight: Floats, period_s: float) -> tuple[Floats, float]:
         slot[part] = np.round((t_s[part] - t_s[0]) / period_s).astype(np.int64) // stride
     grid = np.bincount(slot, weights=weight)
     del slot
-    n = 4 * int(next_fast_len(len(grid), real=True))
+    n = 4 * fast_length(len(grid))
     gain = np.abs(np.fft.rfft(grid, n)[1:]) ** 2
     return gain, 1.0 / (n * period_s * stride)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rig.analysis.distributions import normal_quantile
 from rig.types import Bools, Floats
 
 LOOKED_AT = 4096
@@ -84,8 +85,6 @@ def _sigma_at_least(outside: float) -> float:
 
     The most that a sigma puts there is one tail, for a level in the middle of a step.
     """
-    from scipy.special import ndtri  # keeps `rig --help` quick
-
     if outside <= 0.0:
         return 0.0
-    return math.inf if outside >= 0.5 else WIDEST_LOOK / float(-ndtri(outside))
+    return math.inf if outside >= 0.5 else WIDEST_LOOK / -normal_quantile(outside)

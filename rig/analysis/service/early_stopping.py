@@ -18,14 +18,16 @@ def needed(over: int, percentile: float, confidence: float = CONFIDENCE) -> int:
     (MLPerf Inference, early stopping for latency percentiles). needed(1, 0.9) is 64: with fewer queries there is no
     estimate.
     """
-    from scipy.special import bdtr
+
+    def trusted(n: int) -> bool:
+        return binomial_quantile(1.0 - confidence, n, 1.0 - percentile) > over
 
     low, high = over, max(4 * over, 64)
-    while float(bdtr(over, high, 1.0 - percentile)) > 1.0 - confidence:
+    while not trusted(high):
         high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if float(bdtr(over, middle, 1.0 - percentile)) <= 1.0 - confidence else (middle, high)
+        low, high = (low, middle) if trusted(middle) else (middle, high)
     return high
 
 

@@ -115,8 +115,7 @@ def _stored(run: Path, place: str, digest: str, file: RailFile) -> Index | None:
         step = array_of(table["step"])
         levels = []
         for s in np.unique(step):
-            part = table.filter(pa.array(step == s))
-            levels.append(Level(int(s), *(array_of(part[c]) for c in COLUMNS)))
+            levels.append(Level(int(s), *(array_of(table[c])[step == s] for c in COLUMNS)))
         finest = -(-file.readings // FINEST)
         due, k = [], finest
         while k:

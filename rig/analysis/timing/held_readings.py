@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.analysis.timing.stretches import spread_out
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import Check
 from rig.recording.reader import Trace
 from rig.types import Bools, Floats, Indices
 
 LEAST, MOST = 64, 1 << 20
-"""The least and the most readings of a trace that are looked at."""
+"""The least readings that tell, and the most of a trace from which it is told whether readings repeat."""
 CHANCE = 0.01
 """Part of the values that may come back later in the trace; above it, readings may be equal by chance."""
 STEADY = 1.02
@@ -31,8 +32,6 @@ SLOWER = 1.05
 """Polls in a conversion from which the host polls faster than the meter converts."""
 BEYOND_S = 0.1
 """How far the last reading may lie after the end of the recording."""
-TELL = 1e-3
-"""Share of repeated readings from which a long trace, of which they are not taken out, has a note."""
 FEW = 0.05
 """Share of the readings that a stalled link may repeat before power is refused."""
 
@@ -53,19 +52,20 @@ def as_measured(traces: Sequence[Trace], clock: Timebase, end_s: float) -> Measu
     """
     found, notes, checks = [], [], dict[str, Check]()
     for trace in traces:
-        name, whole = trace.rail.name, isinstance(trace.value, np.ndarray) and len(trace.value) <= MOST
+        name, some = trace.rail.name, spread_out(trace, MOST)
+        whole = len(some.value) == len(trace.value)
         beyond = float(clock.seconds(trace.end_tick[-1:])[0]) > end_s + BEYOND_S
-        again = None if beyond else _repeats(trace if whole else trace.part(0, MOST))
-        share = 0.0 if again is None else float(again.mean())
-        if again is None or share == 0.0 or (not whole and share < TELL):
+        repeats = None if beyond else _repeats(some)
+        again = np.zeros(1, bool) if repeats is None else repeats.among(some.value)
+        if repeats is None or not again.any():
             found.append(trace)
-        elif whole and (conversions := _conversions(trace)) is not None:
+        elif whole and (conversions := _conversions(some)) is not None:
             found.append(conversions)
             notes.append(_asked_too_often(name, len(trace.value) / len(conversions.value)))
         else:
-            found.append(replace(trace, value=np.where(again, np.nan, trace.value)) if whole else trace)
-            notes.append(_stalled(name, int(again.sum()), whole))
-            if share > FEW:
+            found.append(trace.without(repeats.among))
+            notes.append(_stalled(name, again, whole))
+            if (share := float(again.mean())) > FEW:
                 rule = f"readings of rail {name} that repeat the one before"
                 checks[name] = Check(rule, f"{share:.1%}", f"at most {FEW:.0%}", False)
     return Measured(tuple(found), tuple(notes), checks)
@@ -78,17 +78,33 @@ def _asked_too_often(name: str, polls: float) -> str:
     )
 
 
-def _stalled(name: str, count: int, whole: bool) -> str:
-    of = "readings" if whole else f"of the first {MOST} readings"
-    used = "They count as missing" if whole else "In so long a trace they are used as they are"
-    return f"Rail {name}: {count} {of} repeat the one before to the last digit, as when a link stalls. {used}"
+def _stalled(name: str, again: Bools, whole: bool) -> str:
+    of = "" if whole else f" of {len(again)} that were looked at"
+    return (
+        f"Rail {name}: {int(again.sum())} readings{of} repeat the one before to the last digit, as when a link stalls. "
+        "They count as missing"
+    )
 
 
-def _repeats(trace: Trace) -> Bools | None:
-    """Which readings repeat the one before though noise would not, shape (n,); None if that cannot be told."""
-    if trace.rail.kind not in ("mean", "point") or not LEAST <= len(trace.value) <= MOST:
+@dataclass(frozen=True)
+class _Repeats:
+    """Readings that equal the one before were not measured, unless of values that many ``share``."""
+
+    share: Floats
+
+    def among(self, value: Floats) -> Bools:
+        """Return which of successive readings were not measured, shape (n,)."""
+        again: Bools = np.concatenate([[False], value[1:] == value[:-1]])
+        at = np.flatnonzero(again)
+        again[at] = ~np.isin(value[at], self.share)
+        return again
+
+
+def _repeats(trace: Trace) -> _Repeats | None:
+    """Which readings repeat the one before though noise would not; None if that cannot be told."""
+    value = trace.value
+    if trace.rail.kind not in ("mean", "point") or len(value) < LEAST:
         return None
-    value = np.asarray(trace.value, dtype=np.float64)
     again = np.concatenate([[False], value[1:] == value[:-1]])
     if not np.any(again):
         return None
@@ -96,8 +112,7 @@ def _repeats(trace: Trace) -> Bools | None:
     kept, count = np.unique(first, return_counts=True)
     if len(kept) < LEAST or 1.0 - len(kept) / len(first) > CHANCE:
         return None
-    ends = [kept[0], kept[-1], *kept[count > 1]]  # the ends of a range are shared, not repeated
-    return np.asarray(again & ~np.isin(value, ends))
+    return _Repeats(np.array([kept[0], kept[-1], *kept[count > 1]]))  # the ends of a range are shared, not repeated
 
 
 def _conversions(trace: Trace) -> Trace | None:

@@ -28,6 +28,8 @@ OF_IDLE, OF_MARKS, OF_SPANS = 0.25, 0.125, 0.25
 """Parts of the readings that may be looked at, for idle windows, marks and spans."""
 IDLE_WINDOWS, LEAST_GROUPS, GROUPS = 4, 8, 16
 """Idle windows that are looked at, and groups of successive spans, at least and at most."""
+SPREAD = 16
+"""Stretches of a trace that are looked at where nothing is known of its times."""
 LEAST, INSIDE, ENDS = 256, 1024, 64
 """Readings on either side of an edge at least, those within a long span, and those at both ends of the trace."""
 GOLDEN = 0.618034
@@ -70,7 +72,19 @@ def stretches(
 
 def single(trace: Trace, meter: Timebase, windows_s: Floats) -> Trace:
     """Return the readings that begin in the disjoint windows as a trace in memory, each with its ticks."""
-    ranges = before(trace.start_tick, meter.seconds, windows_s.ravel()).reshape(-1, 2)
+    return _joined(trace, before(trace.start_tick, meter.seconds, windows_s.ravel()).reshape(-1, 2))
+
+
+def spread_out(trace: Trace, most: int) -> Trace:
+    """Return ``most`` readings of a trace as arrays, in stretches evenly from its begin to its end, or all if fewer."""
+    n, each = len(trace.value), most // SPREAD
+    if n <= most:
+        return trace.part(0, n)
+    first = np.linspace(0, n - each, SPREAD).astype(np.int64)
+    return _joined(trace, np.column_stack([first, first + each]))
+
+
+def _joined(trace: Trace, ranges: Indices) -> Trace:
     parts = [trace.part(a, b) for a, b in ranges.tolist() if b > a]
     columns = ("start_tick", "end_tick", "value", "overload")
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}

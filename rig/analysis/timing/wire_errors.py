@@ -8,17 +8,18 @@ neighbours as well as above: peaks of a device do neither.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from rig.analysis.timing.activity_signal import inside, merged
+from rig.analysis.timing.stretches import spread_out
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.reader import Trace
 from rig.types import Bools, Floats
 
 LEAST, MOST = 64, 1 << 20
-"""The least and the most readings of a trace that are looked at."""
+"""The least readings that tell, and the most of a trace from which it is told what its errors are."""
 FAR = 15.0
 """Typical differences of neighbours that an error is away from its own at least."""
 AGREE = 0.25
@@ -44,42 +45,65 @@ def without_wire_errors(traces: Sequence[Trace], clock: Timebase, idle_s: Floats
     found: list[Trace] = []
     notes: list[str] = []
     for trace in traces:
-        wrong = _wrong(trace, clock, idle_s)
-        if wrong is None or not np.any(wrong):
+        some = spread_out(trace, MOST)
+        errors = _errors(some, clock, idle_s)
+        count = 0 if errors is None else int(np.count_nonzero(errors.among(some.value)))
+        if errors is None or not count:
             found.append(trace)
             continue
-        found.append(replace(trace, value=np.where(wrong, np.nan, trace.value)))
+        found.append(trace.without(errors.among))
+        of = "" if len(some.value) == len(trace.value) else f" of {len(some.value)} that were looked at"
         notes.append(
-            f"Rail {trace.rail.name}: {int(wrong.sum())} single readings are far from neighbours that agree with "
+            f"Rail {trace.rail.name}: {count} single readings{of} are far from neighbours that agree with "
             "each other, at idle as under load, as errors on the wire are. They count as missing"
         )
     return Cleaned(tuple(found), tuple(notes))
 
 
-def _wrong(trace: Trace, clock: Timebase, idle_s: Floats) -> Bools | None:
-    """Which readings are errors on the wire, shape (n,); None if that cannot be told."""
-    in_memory = isinstance(trace.value, np.ndarray)  # a long trace stays in its file
-    if trace.rail.kind not in ("mean", "point") or not in_memory or not LEAST <= len(trace.value) <= MOST:
+@dataclass(frozen=True)
+class _Errors:
+    """Errors on the wire are the readings of some values, and with ``lone`` all that stand far off their neighbours."""
+
+    typical: float
+    values: tuple[float, ...]
+    lone: bool
+
+    def among(self, value: Floats) -> Bools:
+        """Return which of successive readings are errors, shape (n,)."""
+        wrong = np.isin(value, self.values)
+        return wrong | _stand_alone(value, self.typical) if self.lone else wrong
+
+
+def _errors(trace: Trace, clock: Timebase, idle_s: Floats) -> _Errors | None:
+    """Which readings are errors on the wire, as these show; None if that cannot be told."""
+    value = trace.value
+    if trace.rail.kind not in ("mean", "point") or len(value) < LEAST:
         return None
-    value = np.asarray(trace.value, dtype=np.float64)
-    beside = np.concatenate([[np.nan], value, [np.nan]])
-    before, after = beside[:-2], beside[2:]
-    typical = float(np.nanmedian(np.abs(np.diff(value)))) if np.any(np.isfinite(np.diff(value))) else 0.0
-    off = np.minimum(np.abs(value - before), np.abs(value - after))
-    lone = (typical > 0.0) & (off > FAR * typical) & (np.abs(before - after) < AGREE * off)
-    wrong = _of_value(value, 0.0, lone)
+    steps = np.diff(value)
+    typical = float(np.nanmedian(np.abs(steps))) if np.any(np.isfinite(steps)) else 0.0
+    lone = _stand_alone(value, typical)
+    if not np.any(lone):
+        return None
     middle_s = clock.seconds(0.5 * (trace.start_tick + trace.end_tick))
     at_idle = inside(merged(idle_s), middle_s, middle_s) >= 0
-    count, below = np.count_nonzero(lone), np.count_nonzero(lone & (value < before))
+    count, below = np.count_nonzero(lone), np.count_nonzero(lone[1:] & (steps < 0.0))
     even = EVEN * count < below < (1.0 - EVEN) * count
-    if even and np.count_nonzero(lone & at_idle) > EVEN * count * float(at_idle.mean()) and count <= FEW * len(value):
-        wrong |= lone | _of_value(value, float(np.nanmax(value)), lone)
-    return wrong
+    alike = np.count_nonzero(lone & at_idle) > EVEN * count * float(at_idle.mean())
+    all_lone = bool(even and alike and count <= FEW * len(value))
+    asked = (0.0, float(np.nanmax(value))) if all_lone else (0.0,)
+    return _Errors(typical, tuple(at for at in asked if _of_value(value, at, lone)), all_lone)
 
 
-def _of_value(value: Floats, at: float, lone: Bools) -> Bools:
-    """Which readings are of this value, if they are few and nearly all of them stand alone; shape (n,)."""
+def _stand_alone(value: Floats, typical: float) -> Bools:
+    """Which readings are far from neighbours that agree with each other, shape (n,)."""
+    beside = np.concatenate([[np.nan], value, [np.nan]])
+    before, after = beside[:-2], beside[2:]
+    off = np.minimum(np.abs(value - before), np.abs(value - after))
+    return np.asarray((typical > 0.0) & (off > FAR * typical) & (np.abs(before - after) < AGREE * off))
+
+
+def _of_value(value: Floats, at: float, lone: Bools) -> bool:
+    """Whether readings of this value are errors: few, and nearly all of them stand alone."""
     mine = value == at
     count = np.count_nonzero(mine)
-    alone = np.count_nonzero(mine & lone) >= ALONE * count and count <= FEW * len(value)
-    return np.asarray(mine & alone)
+    return bool(0 < count <= FEW * len(value) and np.count_nonzero(mine & lone) >= ALONE * count)

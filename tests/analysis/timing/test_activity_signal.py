@@ -8,8 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.fft import next_fast_len
 
-from rig.analysis.timing.activity_signal import Edges, correlated, edges_of, inside, mean_signal, merged, touches
+from rig.analysis.timing.activity_signal import (
+    Edges,
+    correlated,
+    edges_of,
+    fast_length,
+    inside,
+    mean_signal,
+    merged,
+    touches,
+)
 from rig.types import Floats
 
 CALM = settings(deadline=None, derandomize=True, database=None)
@@ -145,3 +155,9 @@ def test_readings_in_any_order_see_the_same(windows: Floats, readings: Floats) -
     order = np.argsort(-start, kind="stable")
     seen = mean_signal(edges_of(windows), start, end, 0.7)
     assert mean_signal(edges_of(windows), start[order], end[order], 0.7).tolist() == seen[order].tolist()
+
+
+@CALM
+@given(st.integers(1, 1 << 30))
+def test_the_length_of_a_transform_is_the_least_with_small_factors(n: int) -> None:
+    assert fast_length(n) == next_fast_len(n, real=True)

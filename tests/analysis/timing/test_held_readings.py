@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rig.analysis.timing import held_readings
 from rig.analysis.timing.held_readings import Measured, as_measured
 from rig.analysis.timing.timebase import host_timebase
 from rig.recording.reader import Trace
@@ -56,6 +57,15 @@ def test_a_link_that_stalls_often_refuses_power() -> None:
     for at in rng.integers(0, 900, 12):
         value[at : at + rng.integers(3, 20)] = value[at]
     assert not measured(value).checks["core"].ok
+
+
+def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(held_readings, "MOST", 800)
+    value, again = noise(2000), np.arange(5, 2000, 60)
+    value[again] = value[again - 1]
+    found = measured(value)
+    assert np.flatnonzero(np.isnan(found.traces[0].value)).tolist() == again.tolist()
+    assert "of 800 that were looked at" in found.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rig.analysis.timing import wire_errors
 from rig.analysis.timing.timebase import host_timebase
 from rig.analysis.timing.wire_errors import Cleaned, without_wire_errors
 from rig.recording.reader import Trace
@@ -65,6 +66,14 @@ def test_an_idle_level_that_is_zero_stays() -> None:
     value[:400] = value[1600:] = 0.0
     value[410:420:2] = 0.0
     assert not missing(value)
+
+
+def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_errors, "MOST", 800)
+    value, wrong = noisy(), list(range(5, 2000, 60))
+    value[wrong] = 0.0
+    assert missing(value) == wrong
+    assert "of 800 that were looked at" in cleaned(value).notes[0]
 
 
 def test_a_trace_without_noise_stays() -> None:

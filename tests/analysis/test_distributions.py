@@ -1,0 +1,49 @@
+"""Quantiles and chances agree with those of scipy to twelve digits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import bdtr, betaincinv, gammainc, stdtrit
+
+from rig.analysis.distributions import beta_quantile, binomial_chances, gamma_below, student_quantile
+
+CALM = settings(deadline=None, derandomize=True, database=None, max_examples=300)
+TWELVE = 1e-12
+
+
+@CALM
+@given(st.sampled_from([0.9, 0.95, 0.975, 0.995, 0.9995]), st.floats(0.0, 9.0).map(lambda e: 10.0**e))
+def test_students_quantile(p: float, dof: float) -> None:
+    assert student_quantile(p, dof) == pytest.approx(float(stdtrit(dof, p)), rel=TWELVE)
+
+
+@CALM
+@given(st.integers(1, 100_000), st.floats(0.0, 1.0), st.sampled_from([0.005, 0.025, 0.975, 0.995]))
+def test_limits_of_a_share(n: int, part: float, p: float) -> None:
+    a, b = max(n * part, 0.25), n * (1.0 - part) + 1.0
+
+    assert beta_quantile(p, a, b) == pytest.approx(float(betaincinv(a, b, p)), rel=TWELVE)
+
+
+@CALM
+@given(st.integers(0, 20_000), st.floats(1e-6, 1.0 - 1e-6))
+def test_chances_of_a_count(n: int, p: float) -> None:
+    count, chance = binomial_chances(n, p)
+
+    np.testing.assert_allclose(chance, bdtr(count, n, p), rtol=1e-9, atol=TWELVE)
+
+
+@pytest.mark.parametrize(("p", "only"), [(0.0, 0), (1.0, 7)])
+def test_what_never_or_always_happens_has_one_count(p: float, only: int) -> None:
+    count, chance = binomial_chances(7, p)
+
+    assert count[np.searchsorted(chance, 0.5)] == only
+
+
+@CALM
+@given(st.floats(0.5, 1e4), st.floats(0.0, 1.2))
+def test_share_of_a_gamma_variable(a: float, part: float) -> None:
+    assert gamma_below(part * a, a) == pytest.approx(float(gammainc(a, part * a)), rel=1e-10, abs=1e-300)
