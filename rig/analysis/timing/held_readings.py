@@ -7,12 +7,12 @@ pace at which the meter converts, and shows when each conversion ended. Otherwis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import Check
 from rig.recording.reader import Trace
@@ -37,38 +37,23 @@ FEW = 0.05
 """Share of the readings that a stalled link may repeat before power is refused."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Traces without the readings that were not measured, notes, and failed checks by the name of the rail."""
-
-    traces: tuple[Trace, ...]
-    notes: tuple[str, ...]
-    checks: dict[str, Check]
-
-
-def as_measured(traces: Sequence[Trace], clock: Timebase, end_s: float) -> Measured:
-    """Return the traces of one clock with repeated readings on the pace of their conversions, or else as NaN.
+def as_measured(trace: Trace, clock: Timebase, end_s: float) -> Mended:
+    """Return a trace with repeated readings on the pace of their conversions, or else as NaN.
 
     A trace that reaches beyond the end of the recording, ``end_s``, stays: it holds more readings than were taken.
     """
-    found, notes, checks = [], [], dict[str, Check]()
-    for trace in traces:
-        name, whole = trace.rail.name, isinstance(trace.value, np.ndarray) and len(trace.value) <= MOST
-        beyond = float(clock.seconds(trace.end_tick[-1:])[0]) > end_s + BEYOND_S
-        again = None if beyond else _repeats(trace if whole else trace.part(0, MOST))
-        share = 0.0 if again is None else float(again.mean())
-        if again is None or share == 0.0 or (not whole and share < TELL):
-            found.append(trace)
-        elif whole and (conversions := _conversions(trace)) is not None:
-            found.append(conversions)
-            notes.append(_asked_too_often(name, len(trace.value) / len(conversions.value)))
-        else:
-            found.append(replace(trace, value=np.where(again, np.nan, trace.value)) if whole else trace)
-            notes.append(_stalled(name, int(again.sum()), whole))
-            if share > FEW:
-                rule = f"readings of rail {name} that repeat the one before"
-                checks[name] = Check(rule, f"{share:.1%}", f"at most {FEW:.0%}", False)
-    return Measured(tuple(found), tuple(notes), checks)
+    name, whole = trace.rail.name, isinstance(trace.value, np.ndarray) and len(trace.value) <= MOST
+    beyond = float(clock.seconds(trace.end_tick[-1:])[0]) > end_s + BEYOND_S
+    again = None if beyond else _repeats(trace if whole else trace.part(0, MOST))
+    share = 0.0 if again is None else float(again.mean())
+    if again is None or share == 0.0 or (not whole and share < TELL):
+        return Mended(trace)
+    if whole and (conversions := _conversions(trace)) is not None:
+        return Mended(conversions, (_asked_too_often(name, len(trace.value) / len(conversions.value)),))
+    found = replace(trace, value=np.where(again, np.nan, trace.value)) if whole else trace
+    rule = f"readings of rail {name} that repeat the one before"
+    checks = (Check(rule, f"{share:.1%}", f"at most {FEW:.0%}", False),) if share > FEW else ()
+    return Mended(found, (_stalled(name, int(again.sum()), whole),), checks=checks)
 
 
 def _asked_too_often(name: str, polls: float) -> str:

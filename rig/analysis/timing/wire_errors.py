@@ -7,12 +7,12 @@ neighbours as well as above: peaks of a device do neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from rig.analysis.timing.activity_signal import inside, merged
+from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.reader import Trace
 from rig.types import Bools, Floats
@@ -31,29 +31,16 @@ EVEN = 0.2
 """Part of the errors that must lie below their neighbours, and above, and of those expected in idle windows."""
 
 
-@dataclass(frozen=True)
-class Cleaned:
-    """Traces whose errors on the wire are no numbers, and notes."""
-
-    traces: tuple[Trace, ...]
-    notes: tuple[str, ...]
-
-
-def without_wire_errors(traces: Sequence[Trace], clock: Timebase, idle_s: Floats) -> Cleaned:
-    """Return the traces of one clock with errors on the wire as NaN; ``idle_s`` are the idle windows, shape (k, 2)."""
-    found: list[Trace] = []
-    notes: list[str] = []
-    for trace in traces:
-        wrong = _wrong(trace, clock, idle_s)
-        if wrong is None or not np.any(wrong):
-            found.append(trace)
-            continue
-        found.append(replace(trace, value=np.where(wrong, np.nan, trace.value)))
-        notes.append(
-            f"Rail {trace.rail.name}: {int(wrong.sum())} single readings are far from neighbours that agree with "
-            "each other, at idle as under load, as errors on the wire are. They count as missing"
-        )
-    return Cleaned(tuple(found), tuple(notes))
+def without_wire_errors(trace: Trace, clock: Timebase, idle_s: Floats) -> Mended:
+    """Return a trace with errors on the wire as NaN; ``idle_s`` are the idle windows, shape (k, 2)."""
+    wrong = _wrong(trace, clock, idle_s)
+    if wrong is None or not np.any(wrong):
+        return Mended(trace)
+    note = (
+        f"Rail {trace.rail.name}: {int(wrong.sum())} single readings are far from neighbours that agree with each "
+        "other, at idle as under load, as errors on the wire are. They count as missing"
+    )
+    return Mended(replace(trace, value=np.where(wrong, np.nan, trace.value)), (note,))
 
 
 def _wrong(trace: Trace, clock: Timebase, idle_s: Floats) -> Bools | None:
