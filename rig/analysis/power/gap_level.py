@@ -88,8 +88,8 @@ def _by_level_beside(model: RailModel, gap: Bools, dynamic: Callable[[RailModel]
         agree = abs(float(apart @ model.readings.watts)) <= AGREE * model.noise_u_w(apart)
         if agree and variance < least:
             best, least = found, variance
-    # a level that depends on how far it is looked for still moves between idle and the gaps
-    moved_w = float(np.ptp(levels_w[1:]))
+    # a level that depends on how far it is looked for still moves between idle and the gaps, by no more than it differs
+    moved_w = float(np.ptp(levels_w[1:])) / math.sqrt(3.0)
     return best if best is model else replace(best, bend_w=math.hypot(moved_w, _off_a_line_w(model, gap)))
 
 
