@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from rig.analysis.accuracy import accuracy_figures, answer_checks, seen_checks, span_checks
-from rig.analysis.complexity.workload import complexity_of, energies_of
+from rig.analysis.complexity.workload import Complexity, complexity_of, energies_of
 from rig.analysis.contradictions import contradictions_of
-from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.figure_key import Figures
 from rig.analysis.memory_check import check_limit
 from rig.analysis.power.average import average_figures
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.power.estimators import alignment_baseline
-from rig.analysis.power.figures import power_figures
+from rig.analysis.power.figures import PowerFigures, power_figures
 from rig.analysis.power.front_end import front_end_figures, preprocessing_checks
-from rig.analysis.power.rail_model import rail_model
+from rig.analysis.power.power_notes import below_idle_notes
+from rig.analysis.power.power_refusals import no_power
+from rig.analysis.power.rail_fit import rail_model
+from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.span_mean import difference_notes
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
-from rig.analysis.predictions import predictions_of
+from rig.analysis.predictions import Predictions, predictions_of
 from rig.analysis.recording_notes import remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal, for_import, without_number
@@ -43,7 +47,7 @@ from rig.analysis.terms import Terms, terms_of
 from rig.analysis.timing.arrival_times import arrival_checks
 from rig.analysis.timing.execution_time import busy_times, per_inference_s, time_figures
 from rig.analysis.timing.gpio_spans import on_device_clock
-from rig.analysis.timing.host_corrections import steady_host
+from rig.analysis.timing.host_corrections import SteadyHost, steady_host
 from rig.analysis.timing.placed_rails import AlignedRail
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.synchronise import aligned_rails
@@ -70,87 +74,167 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
             print(key, quantity.value, quantity.unit)
     """
     check_limit()
-    # the recording, in seconds of the run
-    steady = steady_host(run)
-    run, device = on_device_clock(steady.run)
-    terms, activity, queries = terms_of(run), activity_of(run, device), queries_of(run)
-    stream, solves = stream_of(run, queries), solves_of(run, device)
-    # readings on the device's time, then the model of each rail
-    rails = aligned_rails(run, activity, device, alignment_baseline, terms.end_s, at_once)
-    readings = [r.readings for r in rails]
-    against, mended = _contradictions(rails, arrival_checks(run))
-    sound = [r for r in rails if not against[r.readings.rail.name]]
-    models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
-    # figures, concern by concern
-    busy = busy_times(activity, stamps_u_s(activity, device, list(models.values())))
-    times = time_figures(activity, steady.with_rate(device), busy)
-    power = power_figures(readings, models, activity, busy, against)
-    figures = accuracy_figures(run) | times | power.figures
-    rails_named = [r.rail.name for r in readings]
-    figures |= energy_figures(times, power.figures, rails_named, list(activity.phases), activity.per_phase)
-    heard, unheard = front_end_figures(run, power.figures)
-    figures |= heard | recorder_figures(run)
-    if terms.scenario.name != "import":  # an imported window holds many inferences that no host requested one by one
-        service = service_figures(queries, terms.percentile)
-        if len(models) == len(rails) and not activity.per_phase:
-            service |= average_figures(list(models.values()), activity, queries.window_s(), queries.completed_count)
-        figures |= service | deadline_figures(queries, terms.deadline_s) | change_figures(stream)
-    if solves:
-        figures |= runtime_power(power.figures)
-        runtime_w = figures.get(RUNTIME)
-        figures |= solving_figures(solves, runtime_w, terms.gap_times_known, terms.solves_to_gap)
-    complexity = complexity_of(run)
-    predictions = predictions_of(run)
-    figures |= complexity.figures | energies_of(run, complexity, figures) | predictions.figures
-    figures |= spiking_figures(run, figures)
-    unknown = without_number(figures)
-    refusals = [*power.refusals, *unheard, *_missing(run, terms, rails, activity), *unknown]
+    told = _recorded(run)
+    run = told.run
+    rails = _rails(told, at_once)
+    found = _figures(told, rails)
+    unknown = without_number(found.figures)
+    refusals = [*found.power.refusals, *found.unheard, *_missing(told, rails.rails), *unknown]
     if run.start.imported is not None:
         refusals = for_import(refusals, run.start.imported.options)
-    figures = Figures({key: q for key, q in figures.items() if key not in {r.scope for r in unknown}})
-    contradictions = contradictions_of(run, device)
-    notes = [
-        *(f"{c.rule}: {c.found}" for c in (*contradictions, *complexity.checks, *predictions.checks)),
-        *(f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok),
-        *(f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in span_checks(run)),
-        *steady.notes,
-        *power.notes,
-        *_below_idle(figures),
-        *difference_notes(figures),
-        *_alignment_notes(rails, terms),
-        *_solving_notes(solves, terms),
-        *remarks_of(run),
-    ]
-    timebases = {device.clock.name: device} | {r.timebase.clock.name: r.timebase for r in rails}
+    figures = Figures({key: q for key, q in found.figures.items() if key not in {r.scope for r in unknown}})
+    contradictions = contradictions_of(run, told.device)
+    timebases = {told.device.clock.name: told.device} | {r.timebase.clock.name: r.timebase for r in rails.rails}
     return Result(
         run_id=run.start.run_id,
         run_digest=run.digest,
-        complete=terms.complete,
-        simulated=terms.simulated,
+        complete=told.terms.complete,
+        simulated=told.terms.simulated,
         start=run.start,
         quantities=figures,
         refusals=tuple(refusals),
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(dict.fromkeys(_notes(told, rails, found, figures, contradictions))),
         clocks=_clocks(timebases),
-        series=_series(run, timebases, activity, readings, queries, stream, solves),
-        validity=judge(
-            terms,
-            queries,
-            figures,
-            (
-                *contradictions,
-                *power.checks,
-                *mended,
-                *answer_checks(run),
-                *span_checks(run),
-                *seen_checks(run),
-                *complexity.checks,
-                *predictions.checks,
-                *solving_checks(solves, answer_count(run)),
-                *repeat_checks(run),
-                *preprocessing_checks(run, list(activity.phases), figures),
-            ),
-        ),
+        series=_series(told, rails, timebases),
+        validity=judge(told.terms, told.queries, figures, _checks(told, rails, found, figures, contradictions)),
+    )
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """The recording, in seconds of the run, on the device's clock."""
+
+    run: Run
+    device: Timebase
+    steady: SteadyHost
+    terms: Terms
+    activity: Activity
+    queries: Queries
+    stream: Stream | None
+    solves: list[Solve]
+
+
+@dataclass(frozen=True)
+class _Rails:
+    """Readings on the device's time, the model of each rail that has one, and what contradicts its readings.
+
+    ``against`` are failed checks that refuse the power of a rail, ``mended`` those that the recording itself resolves.
+    """
+
+    rails: list[AlignedRail]
+    models: dict[str, RailModel]
+    against: dict[str, tuple[Check, ...]]
+    mended: tuple[Check, ...]
+
+    @property
+    def readings(self) -> list[Readings]:
+        """Return the readings of each rail."""
+        return [r.readings for r in self.rails]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """All figures, and what is said beside them."""
+
+    figures: Figures
+    power: PowerFigures
+    unheard: tuple[Refusal, ...]
+    complexity: Complexity
+    predictions: Predictions
+
+
+def _recorded(run: Run) -> _Recorded:
+    steady = steady_host(run)
+    run, device = on_device_clock(steady.run)
+    queries = queries_of(run)
+    return _Recorded(
+        run=run,
+        device=device,
+        steady=steady,
+        terms=terms_of(run),
+        activity=activity_of(run, device),
+        queries=queries,
+        stream=stream_of(run, queries),
+        solves=solves_of(run, device),
+    )
+
+
+def _rails(told: _Recorded, at_once: int) -> _Rails:
+    """Readings on the device's time, then the model of each rail."""
+    run, activity = told.run, told.activity
+    rails = aligned_rails(run, activity, told.device, alignment_baseline, told.terms.end_s, at_once)
+    against, mended = _contradictions(rails, arrival_checks(run))
+    sound = [r for r in rails if not against[r.readings.rail.name]]
+    models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
+    return _Rails(rails, models, against, mended)
+
+
+def _figures(told: _Recorded, rails: _Rails) -> _Found:
+    """All figures, concern by concern."""
+    run, activity = told.run, told.activity
+    busy = busy_times(activity, stamps_u_s(activity, told.device, list(rails.models.values())))
+    times = time_figures(activity, told.steady.with_rate(told.device), busy)
+    power = power_figures(rails.readings, rails.models, activity, busy, rails.against)
+    figures = accuracy_figures(run) | times | power.figures
+    rails_named = [r.rail.name for r in rails.readings]
+    figures |= energy_figures(times, power.figures, rails_named, list(activity.phases), activity.per_phase)
+    heard, unheard = front_end_figures(run, power.figures)
+    figures |= heard | recorder_figures(run)
+    if told.terms.scenario.name != "import":  # an imported window holds many inferences that no host requested singly
+        figures |= _service_figures(told, rails)
+    if told.solves:
+        figures |= runtime_power(power.figures)
+        runtime_w = figures.get(RUNTIME)
+        figures |= solving_figures(told.solves, runtime_w, told.terms.gap_times_known, told.terms.solves_to_gap)
+    complexity, predictions = complexity_of(run), predictions_of(run)
+    figures |= complexity.figures | energies_of(run, complexity, figures) | predictions.figures
+    return _Found(figures | spiking_figures(run, figures), power, tuple(unheard), complexity, predictions)
+
+
+def _service_figures(told: _Recorded, rails: _Rails) -> Figures:
+    """Figures of the service, with the average power of all rails if each has a model."""
+    activity, queries, models = told.activity, told.queries, list(rails.models.values())
+    service = service_figures(queries, told.terms.percentile)
+    if len(models) == len(rails.rails) and not activity.per_phase:
+        service |= average_figures(models, activity, queries.window_s(), queries.completed_count)
+    return service | deadline_figures(queries, told.terms.deadline_s) | change_figures(told.stream)
+
+
+def _notes(
+    told: _Recorded, rails: _Rails, found: _Found, figures: Figures, contradictions: Sequence[Check]
+) -> Iterator[str]:
+    run, terms = told.run, told.terms
+    for c in (*contradictions, *found.complexity.checks, *found.predictions.checks):
+        yield f"{c.rule}: {c.found}"
+    yield from (f"{c.rule}: {c.found}" for c in seen_checks(run) if not c.ok)
+    yield from (f"{c.rule}: {c.found}, allowed: {c.allowed}" for c in span_checks(run))
+    yield from told.steady.notes
+    yield from found.power.notes
+    yield from below_idle_notes(figures)
+    yield from difference_notes(figures)
+    yield from (note for r in rails.rails for note in r.notes)
+    if not terms.metered:
+        yield "No meter recorded: times and accuracy only"
+    yield from solving_notes(told.solves, terms.gap_times_known, terms.solves_to_gap, terms.workload_notes)
+    yield from remarks_of(run)
+
+
+def _checks(
+    told: _Recorded, rails: _Rails, found: _Found, figures: Figures, contradictions: Sequence[Check]
+) -> tuple[Check, ...]:
+    run = told.run
+    return (
+        *contradictions,
+        *found.power.checks,
+        *rails.mended,
+        *answer_checks(run),
+        *span_checks(run),
+        *seen_checks(run),
+        *found.complexity.checks,
+        *found.predictions.checks,
+        *solving_checks(told.solves, answer_count(run)),
+        *repeat_checks(run),
+        *preprocessing_checks(run, list(told.activity.phases), figures),
     )
 
 
@@ -169,12 +253,12 @@ def _contradictions(
     return against, mended
 
 
-def _missing(run: Run, terms: Terms, rails: list[AlignedRail], activity: Activity) -> list[Refusal]:
+def _missing(told: _Recorded, rails: list[AlignedRail]) -> list[Refusal]:
     """Refusals of everything that needs a trace or a span, if the recording holds none."""
-    refusals = []
+    refusals, terms = [], told.terms
     if terms.metered and not rails:
-        refusals.append(_no_power(run))
-    if not activity.phases:
+        refusals.append(no_power(told.run))
+    if not told.activity.phases:
         remedy = "Let the device return spans with its replies"
         if terms.spans_on_pin:
             remedy = "Wire the pin that marks the spans to a logic input of the meter, and declare it there (`pin`)"
@@ -184,35 +268,6 @@ def _missing(run: Run, terms: Terms, rails: list[AlignedRail], activity: Activit
     return refusals
 
 
-def _no_power(run: Run) -> Refusal:
-    """Return why a run with a meter has no rail of power."""
-    volts = [name for name, trace in run.traces.items() if trace.rail.conversion.unit == "V"]
-    if not volts:
-        return Refusal("power", "no trace was recorded", "Check the meter and measure again")
-    reason = f"only volts were recorded ({', '.join(volts)}), and volts alone are no power"
-    remedy = "Measure the current of this supply too, and declare the volts as its voltage, or measure watts"
-    return Refusal("power", reason, remedy)
-
-
-def _alignment_notes(rails: list[AlignedRail], terms: Terms) -> list[str]:
-    notes = list(dict.fromkeys(note for r in rails for note in r.notes))
-    return notes if terms.metered else [*notes, "No meter recorded: times and accuracy only"]
-
-
-def _below_idle(figures: Figures) -> Iterator[str]:
-    """A sentence on dynamic power below zero."""
-    dynamic = figures.get(FigureKey("dynamic_power_w"))
-    if dynamic is not None and dynamic.interval()[1] < 0.0:
-        yield (
-            "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
-            "not at rest there or sleeps between its spans"
-        )
-
-
-def _solving_notes(solves: list[Solve], terms: Terms) -> Iterator[str]:
-    return solving_notes(solves, terms.gap_times_known, terms.solves_to_gap, terms.workload_notes)
-
-
 def _clocks(timebases: Mapping[str, Timebase]) -> dict[str, ClockSummary]:
     return {
         name: ClockSummary(name, t.method, t.sigma_s, t.rate - 1.0, t.rate_sigma, t.brackets, dict(t.considered))
@@ -220,18 +275,13 @@ def _clocks(timebases: Mapping[str, Timebase]) -> dict[str, ClockSummary]:
     }
 
 
-def _series(
-    run: Run,
-    timebases: Mapping[str, Timebase],
-    activity: Activity,
-    readings: list[Readings],
-    queries: Queries,
-    stream: Stream | None,
-    solves: list[Solve],
-) -> Series:
+def _series(told: _Recorded, rails: _Rails, timebases: Mapping[str, Timebase]) -> Series:
+    run, activity, queries = told.run, told.activity, told.queries
     reads = {name: t.residuals(run.brackets(name), run.start.t0_ns) for name, t in timebases.items()}
     return Series(
-        rails=tuple(RailSeries(r.rail.name, r.start_s, r.end_s, np.where(r.ok, r.watts, np.nan)) for r in readings),
+        rails=tuple(
+            RailSeries(r.rail.name, r.start_s, r.end_s, np.where(r.ok, r.watts, np.nan)) for r in rails.readings
+        ),
         phase_windows_s={name: p.windows_s for name, p in activity.phases.items()},
         warmup_windows_s=activity.warmup_s,
         idle_windows_s=activity.idle_s,
@@ -239,7 +289,7 @@ def _series(
         execution_times_s=per_inference_s(activity),
         requested_s=queries.requested_s[queries.completed],
         latency_s=queries.latency_s(),
-        stream=stream,
-        solves=tuple(solves),
+        stream=told.stream,
+        solves=tuple(told.solves),
         clock_reads={name: rows for name, rows in reads.items() if len(rows)},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from rig.analysis.quantity import Quantity
 
@@ -63,10 +64,14 @@ class Figures(Mapping[FigureKey, Quantity]):
 
     def __init__(self, quantities: Mapping[FigureKey, Quantity] | None = None) -> None:
         self._quantities = dict(quantities or {})
-        self._by_name = {str(key): quantity for key, quantity in self._quantities.items()}
+
+    @cached_property
+    def _by_name(self) -> dict[str, Quantity]:
+        return {str(key): quantity for key, quantity in self._quantities.items()}
 
     def __getitem__(self, key: FigureKey | str) -> Quantity:
-        return self._by_name[str(key)]
+        found = None if isinstance(key, str) else self._quantities.get(key)
+        return self._by_name[str(key)] if found is None else found
 
     def __iter__(self) -> Iterator[FigureKey]:
         return iter(self._quantities)

@@ -10,7 +10,6 @@ import numpy as np
 from rig.analysis.power.between_apertures import scatter_of_spans
 from rig.analysis.power.coverage import hidden_w
 from rig.analysis.power.estimators import Estimate
-from rig.analysis.power.load_noise import load_noise_w
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.range_floor import floor_bias_w
 from rig.analysis.power.resolution import apparent_step, undithered
@@ -34,7 +33,7 @@ def dynamic_power(model: RailModel, e: Estimate, busy: BusyTime, method: str) ->
     parts.append(Component("idle drift off a straight line", model.bend_w))
     parts.append(Component("unseen between apertures", _aperture_u(model, e)))
     parts.append(Component("spans that differ, seen in part", *scatter_of_spans(model, e)))
-    parts.append(Component("noise under load", *load_noise_w(model)))
+    parts.append(Component("noise under load", *model.load_noise))
     parts += _calibration_parts(model, e, e.value_w, {"busy": 1.0, "idle": -1.0})
     if model.readings.supply is not None:
         parts += _within_parts(model, model.readings.supply, e.dynamic)

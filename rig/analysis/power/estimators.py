@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.power.gap_level import in_gaps
 from rig.analysis.power.idle_level import idle_line
-from rig.analysis.power.rail_model import RailModel, baseline
+from rig.analysis.power.rail_fit import baseline
+from rig.analysis.power.rail_model import CONTRAST, RailModel
 from rig.analysis.timing.activity_signal import SETTLE_TAU, edges_of, inside, margin_s, mean_signal, merged, touches
 from rig.analysis.timing.meter_clock import Baseline
 from rig.analysis.timing.readings import Readings
@@ -29,16 +29,14 @@ MIN_SHARE = 0.5
 """Share of the windows that must hold a whole reading after trimming."""
 MOST_GAPS = 0.9
 """Share of the gaps between windows that must hold a whole reading where no window does."""
-GAP_ALLOWANCE = 1e-3
-"""A difference between gaps and idle below this share of dynamic power does not matter."""
 MOVED = 1.1
 """Part of the difference between two idle windows up to which a level in the gaps is idle that moved."""
 BEGINS_AT_IDLE = 0.3
 """Part of the level in the gaps that a line through them may miss the only idle window by."""
 WHOLE = 0.999
 """Part of a reading that a span fills, from which the reading shows the power of this span alone."""
-CONTRAST, IN_DOUBT = 4.0, 3.0
-"""Standard errors by which gaps must differ from idle to count as another level, and to cast doubt on its line."""
+IN_DOUBT = 3.0
+"""Standard errors by which gaps must differ from idle to cast doubt on its line."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def gaps_without_reading(model: RailModel, windows_s: Floats) -> bool:
         return False
     r = model.readings
     among = (r.start_s > windows_s[:, 0].min()) & (r.end_s < windows_s[:, 1].max())
-    return not np.any(among & (in_gaps(model) | model.idle))
+    return not np.any(among & (model.in_gaps | model.idle))
 
 
 def gaps_seen(model: RailModel, windows_s: Floats) -> float:
@@ -166,44 +164,17 @@ def gaps_seen(model: RailModel, windows_s: Floats) -> float:
     spans = merged(windows_s)
     if len(spans) < 2:
         return 1.0
-    number = np.searchsorted(spans[:, 0], model.middle_s[in_gaps(model) | model.idle]) - 1
+    number = np.searchsorted(spans[:, 0], model.middle_s[model.in_gaps | model.idle]) - 1
     among = number[(number >= 0) & (number < len(spans) - 1)]
     return len(np.unique(among)) / (len(spans) - 1)
 
 
-def gaps_differ(model: RailModel) -> tuple[bool, float]:
-    """Return whether the gaps between spans have another level than idle, and this level in watts above idle.
-
-    The level is 0 if no reading fits into a gap, or if gaps are known to be idle.
-    """
-    level_w, _, least_w = _above_idle(model)
-    return abs(level_w) > least_w, level_w
-
-
 def with_idle_in_gaps(model: RailModel) -> RailModel:
     """Return the model with what gaps show of idle off its line, where that is too little to be another level."""
-    level_w, u_w, least_w = _above_idle(model)
-    if not IN_DOUBT * u_w < abs(level_w) <= least_w:
+    gaps = model.gaps
+    if gaps.differs or abs(gaps.level_w) <= IN_DOUBT * gaps.u_w:
         return model
-    return replace(model, bend_w=math.hypot(model.bend_w, abs(level_w) / math.sqrt(3.0)))
-
-
-def _above_idle(model: RailModel) -> tuple[float, float, float]:
-    """Level of the gaps above idle, its uncertainty, and how large it must be to count, in watts; zeros if unknown."""
-    gap = in_gaps(model) if np.any(model.busy) else model.idle[:0]
-    if not np.any(gap) or (model.beside is not None and not np.any(model.beside)):
-        return 0.0, 0.0, 0.0
-    r = model.readings
-    at = float(model.middle_s[gap].mean())
-    share = model.weight[gap].sum() if r.uneven else np.count_nonzero(gap)
-    weight = np.where(gap, model.weight if r.uneven else 1.0, 0.0) / share - model.idle_weights(at)
-    allowance = (
-        0.2 * abs(model.drift_w)
-        + 1e-12 * abs(float(np.mean(r.watts)))
-        + GAP_ALLOWANCE * abs(float(np.mean(r.watts[model.busy]) - r.watts[model.idle].mean()))
-    )
-    u_w = model.noise_u_w(weight)
-    return float(weight @ r.watts), u_w, CONTRAST * u_w + allowance
+    return replace(model, bend_w=math.hypot(model.bend_w, abs(gaps.level_w) / math.sqrt(3.0)))
 
 
 def alignment_baseline(readings: Readings, activity: Activity, clock: str, sigma_s: float) -> Baseline | None:
@@ -211,8 +182,7 @@ def alignment_baseline(readings: Readings, activity: Activity, clock: str, sigma
     model = baseline(readings, activity, clock, sigma_s)
     if model is None:
         return None
-    differ, level_w = gaps_differ(model)
-    return Asleep(model, level_w) if differ else model
+    return Asleep(model, model.gaps.level_w) if model.gaps.differs else model
 
 
 @dataclass(frozen=True)
@@ -237,12 +207,12 @@ def idle_moved_w(model: RailModel) -> float:
     Gaps at another level are idle that moved if their level lies between those of two unequal idle windows, or if it
     leaves the only idle window along a line. Otherwise the device does something else there, such as sleep.
     """
-    differ, level_w = gaps_differ(model)
-    if not differ:
+    level_w = model.gaps.level_w
+    if not model.gaps.differs:
         return 0.0
     if math.isfinite(model.drift_u_w):
         return abs(level_w) if abs(level_w) <= MOVED * abs(model.drift_w) else 0.0
-    r, gap = model.readings, in_gaps(model)
+    r, gap = model.readings, model.in_gaps
     t = model.middle_s[gap] - float(model.middle_s[model.idle].mean())
     root = None if r.pool is None else np.sqrt(r.pool.many[gap])
     (slope, start_w), cov = np.polyfit(t, r.watts[gap] - float(r.shares(model.idle) @ r.watts), 1, w=root, cov=True)
@@ -281,7 +251,7 @@ def stamp_jitter_s(model: RailModel, windows_s: Floats) -> float:
     whole = (fill[near] > WHOLE) * many
     count = np.bincount(owner, weights=whole, minlength=len(spans))
     if np.all(count > 0):
-        above[near] -= gaps_differ(model)[1] * (1.0 - fill[near])
+        above[near] -= model.gaps.level_w * (1.0 - fill[near])
         own = np.bincount(owner, weights=above[near] * whole, minlength=len(spans)) / count
         scatter = min(scatter, unexplained(own[owner]))
     typical = np.zeros(len(r.watts))

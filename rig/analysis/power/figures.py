@@ -15,7 +15,6 @@ from rig.analysis.power.estimators import (
     MOST_GAPS,
     Estimate,
     TooShort,
-    gaps_differ,
     gaps_seen,
     gaps_without_reading,
     idle_moved_w,
@@ -102,8 +101,8 @@ def rail_figures(
     if not activity.phases:
         return PowerFigures(notes=tuple(notes))
     model = with_idle_in_gaps(by_gaps(model, activity.busy_windows_s()))
-    differ, level_w = gaps_differ(model)
-    notes += trace_notes(model, activity, level_w if differ else None)
+    differ = model.gaps.differs
+    notes += trace_notes(model, activity, model.gaps.level_w if differ else None)
     figures = Figures()
     refusals: list[Refusal] = []
     for scope in scopes_of(activity, busy):

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from rig.analysis.power.rail_model import RailModel
-from rig.analysis.timing.activity_signal import margin_s, merged, touches
+from rig.analysis.timing.activity_signal import merged
 from rig.types import Bools, Floats, Indices
 
 LEAST_SPANS = 8
@@ -37,14 +37,6 @@ ONCE = 2
 """Stretches of an idle window that may be off this level; what comes back all the time is part of idle."""
 
 
-def in_gaps(model: RailModel) -> Bools:
-    """Return which readings lie wholly between spans and outside the idle windows; shape (n,)."""
-    r = model.readings
-    guard = merged(model.all_busy_s + margin_s(model.sigma_s, r.tau_s))
-    between = (r.start_s > model.all_busy_s[0, 0]) & (r.end_s < model.all_busy_s[-1, 1])
-    return np.asarray(between & r.ok & ~touches(guard, r.start_s, r.end_s) & ~model.idle)
-
-
 def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
     """Return the model with idle under the spans taken from gaps, if this knows more than the line.
 
@@ -56,7 +48,7 @@ def by_gaps(model: RailModel, windows_s: Floats) -> RailModel:
         return model
     t = model.middle_s
     among = (t > spans[0, 0]) & (t < spans[-1, 1])
-    seen, gap = model.held & model.readings.ok & among, in_gaps(model) & among
+    seen, gap = model.held & model.readings.ok & among, model.in_gaps & among
     if not np.any(seen) or len(np.unique(np.searchsorted(spans[:, 0], t[gap]))) < GAPS_SEEN * (len(spans) - 1):
         return model
     busy = model.readings.shares(seen)
@@ -96,8 +88,8 @@ def _by_level_beside(model: RailModel, gap: Bools, dynamic: Callable[[RailModel]
         agree = abs(float(apart @ model.readings.watts)) <= AGREE * model.noise_u_w(apart)
         if agree and variance < least:
             best, least = found, variance
-    # a level that depends on how far it is looked for still moves between idle and the gaps
-    moved_w = float(np.ptp(levels_w[1:]))
+    # a level that depends on how far it is looked for still moves between idle and the gaps, by no more than it differs
+    moved_w = float(np.ptp(levels_w[1:])) / math.sqrt(3.0)
     return best if best is model else replace(best, bend_w=math.hypot(moved_w, _off_a_line_w(model, gap)))
 
 

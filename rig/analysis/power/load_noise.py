@@ -51,7 +51,7 @@ def load_noise_w(model: RailModel) -> tuple[float, float]:
 
 def load_noise_notes(model: RailModel) -> Iterator[str]:
     """Yield a note if noise under load matters."""
-    u_w, _ = load_noise_w(model)
+    u_w, _ = model.load_noise
     if u_w and u_w > NOTED * abs(float(np.mean(span_watts(model, model.all_busy_s)))):
         yield (
             f"Rail {model.rail.name}: readings are noisier while the device works than at idle, as are means of spans. "

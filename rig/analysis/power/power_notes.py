@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power.coverage import missing_notes, missing_while_busy, overload_note
 from rig.analysis.power.estimators import gaps_without_reading, idle_moved_w
 from rig.analysis.power.load_noise import load_noise_notes
@@ -69,4 +70,14 @@ def trace_notes(model: RailModel, activity: Activity, gap_w: float | None) -> It
         yield (
             f"Rail {name}: no reading lies between spans, so energy drawn there counts as energy of the spans. The "
             "difference from trimmed windows is stated as bias. Leave more time between spans, or use a faster meter"
+        )
+
+
+def below_idle_notes(figures: Figures) -> Iterator[str]:
+    """Yield a sentence on dynamic power below zero."""
+    dynamic = figures.get(FigureKey("dynamic_power_w"))
+    if dynamic is not None and dynamic.interval()[1] < 0.0:
+        yield (
+            "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
+            "not at rest there or sleeps between its spans"
         )

@@ -13,6 +13,7 @@ from rig.analysis.power.scope import Scope
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timeline import Activity
+from rig.recording.reader import Run
 
 MAX_CLIPPED = 0.1
 """Power is refused if more than this share of the busy readings is at the end of the range."""
@@ -78,3 +79,13 @@ def readings_lost(model: RailModel, scope: Scope, lost: float) -> Refusal:
         f"{lost:.1%} of the readings of {scope.words} are missing, more than elsewhere",
         "See why the meter loses readings while the device works, and measure again",
     )
+
+
+def no_power(run: Run) -> Refusal:
+    """Return why a run with a meter has no rail of power."""
+    volts = [name for name, trace in run.traces.items() if trace.rail.conversion.unit == "V"]
+    if not volts:
+        return Refusal("power", "no trace was recorded", "Check the meter and measure again")
+    reason = f"only volts were recorded ({', '.join(volts)}), and volts alone are no power"
+    remedy = "Measure the current of this supply too, and declare the volts as its voltage, or measure watts"
+    return Refusal("power", reason, remedy)

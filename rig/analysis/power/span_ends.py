@@ -8,7 +8,6 @@ import numpy as np
 
 from rig.analysis.power.coverage import NOISE_WIDTHS
 from rig.analysis.power.estimators import Estimate
-from rig.analysis.power.gap_level import in_gaps
 from rig.analysis.power.idle_level import idle_line
 from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.unseen_spans import around, span_watts
@@ -40,7 +39,7 @@ def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
     if r.counter or r.period_s <= 0.0:
         return 0.0
     least_w = max(VISIBLE * abs(e.value_w), NOISE_WIDTHS * model.reading_u_w(True))
-    watts, gap = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), in_gaps(model)
+    watts, gap = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), model.in_gaps
     above = r.ok & (watts - (float(np.median(watts[gap])) if np.any(gap) else 0.0) > least_w)
     first, last = around(model, spans)
     count = np.concatenate([[0.0], np.cumsum(above * r.many)])
@@ -94,7 +93,7 @@ def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     r, spans = model.readings, merged(windows_s)
     if r.counter:
         return 0.0
-    noise_w, gap = model.reading_u_w(False), in_gaps(model)
+    noise_w, gap = model.reading_u_w(False), model.in_gaps
     least_w = max(VISIBLE * abs(cut.value_w), SEEN * noise_w)
     of, beside = (_stretches(model, spans, use) for use in (model.held, gap))
     slanted = min(_slanted_w(x, noise_w) for x in (of, beside)) >= least_w

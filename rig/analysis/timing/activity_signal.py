@@ -56,21 +56,32 @@ def mean_signal(edges: Edges, start_s: Floats, end_s: Floats, tau_s: float = 0.0
     lagged = _lagged(edges.at_s, level, tau_s) if tau_s > 0 else None
     if not np.any(end_s > start_s):
         return _level_at(edges.at_s, level, lagged, end_s, tau_s, _held(edges.at_s, end_s))
+
+    def area_to(t: Floats) -> Floats:
+        held = _held(edges.at_s, t)
+        return held(area) + held(level) * (t - held(edges.at_s))
+
+    def output_at(t: Floats) -> Floats:
+        return _level_at(edges.at_s, level, lagged, t, tau_s, _held(edges.at_s, t))
+
     out = np.empty(len(start_s))
     for part in _blocks(len(out)):
         start, end = start_s[part], end_s[part]
-        at_start, at_end = _held(edges.at_s, start), _held(edges.at_s, end)
-        total = _area_to(edges.at_s, level, area, end, at_end) - _area_to(edges.at_s, level, area, start, at_start)
+        total = _rise(area_to, start, end)
         if lagged is not None:
-            rise = _level_at(edges.at_s, level, lagged, end, tau_s, at_end)
-            rise -= _level_at(edges.at_s, level, lagged, start, tau_s, at_start)
-            total = total - tau_s * rise
+            total = total - tau_s * _rise(output_at, start, end)
         length = end - start
         if not np.all(length > 0):
-            total = np.where(length > 0, total, _level_at(edges.at_s, level, lagged, end, tau_s, at_end))
+            total = np.where(length > 0, total, output_at(end))
             length[length <= 0] = 1.0
         out[part] = total / length
     return out
+
+
+def _rise(of: Callable[[Floats], Floats], start: Floats, end: Floats) -> Floats:
+    """How much a function of time rises over each reading, asked once where one reading ends as the next begins."""
+    joined = np.array_equal(start[1:], end[:-1])
+    return np.diff(of(np.append(start, end[-1]))) if joined else of(end) - of(start)
 
 
 def correlated(longer: Floats, shorter: Floats) -> Floats:
@@ -120,10 +131,6 @@ def _held(at_s: Floats, t_s: Floats) -> Held:
         return lambda x: np.repeat(np.append(0.0, x), count)
     number = np.searchsorted(at_s, t_s, side="right")
     return lambda x: np.append(0.0, x)[number]
-
-
-def _area_to(at: Floats, level: Floats, area: Floats, t: Floats, held: Held) -> Floats:
-    return held(area) + held(level) * (t - held(at))
 
 
 def _level_at(at: Floats, level: Floats, lagged: Floats | None, t: Floats, tau_s: float, held: Held) -> Floats:

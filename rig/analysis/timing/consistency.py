@@ -168,9 +168,8 @@ def _fit(r: Readings, signal: Edges, spans: Floats) -> _Fit | None:
     lags_s = step_s * np.arange(-steps, steps + 1)
     near = (signal.at_s > spans[0, 0] - cycle_s) & (signal.at_s < spans[-1, 1] + cycle_s)
     edges = Edges(signal.at_s[near], signal.jump[near])
-    explained = np.array(
-        [_explained(mean_signal(edges.shifted(-lag), start_s, end_s, r.tau_s), watts) for lag in lags_s]
-    )
+    start_s, end_s = ((t + lags_s[:, None]).ravel() for t in (start_s, end_s))
+    explained = _explained(mean_signal(edges, start_s, end_s, r.tau_s).reshape(len(lags_s), -1), watts)
     best, here = int(np.argmax(explained)), float(explained[steps])
     gain = len(watts) * math.log(max(1.0 - here, 1e-12) / max(1.0 - float(explained[best]), 1e-12))
     most = float(explained[best])
@@ -184,9 +183,11 @@ def _fit(r: Readings, signal: Edges, spans: Floats) -> _Fit | None:
     )
 
 
-def _explained(signal: Floats, watts: Floats) -> float:
-    """Share of the variance of the readings that the signal explains, 0 to 1; 0 if they move in opposite directions."""
-    spread = float(np.std(signal) * np.std(watts))
-    if spread <= 0.0:
-        return 0.0
-    return max(float(np.mean((signal - signal.mean()) * (watts - watts.mean()))) / spread, 0.0) ** 2
+def _explained(signals: Floats, watts: Floats) -> Floats:
+    """Share of the variance of readings, shape (n,), that each signal explains, 0 to 1; shapes (m, n) and (m,).
+
+    It is 0 for a signal that moves in the opposite direction.
+    """
+    above, watts = signals - signals.mean(axis=1, keepdims=True), watts - watts.mean()
+    spread = np.sqrt(np.sum(above**2, axis=1) * float(watts @ watts))
+    return np.asarray(np.maximum(above @ watts / np.where(spread > 0.0, spread, np.inf), 0.0) ** 2)

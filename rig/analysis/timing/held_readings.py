@@ -7,12 +7,12 @@ pace at which the meter converts, and shows when each conversion ended. Otherwis
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.stretches import spread_out
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.verdict import Check
@@ -36,39 +36,23 @@ FEW = 0.05
 """Share of the readings that a stalled link may repeat before power is refused."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Traces without the readings that were not measured, notes, and failed checks by the name of the rail."""
-
-    traces: tuple[Trace, ...]
-    notes: tuple[str, ...]
-    checks: dict[str, Check]
-
-
-def as_measured(traces: Sequence[Trace], clock: Timebase, end_s: float) -> Measured:
-    """Return the traces of one clock with repeated readings on the pace of their conversions, or else as NaN.
+def as_measured(trace: Trace, clock: Timebase, end_s: float) -> Mended:
+    """Return a trace with repeated readings on the pace of their conversions, or else as NaN.
 
     A trace that reaches beyond the end of the recording, ``end_s``, stays: it holds more readings than were taken.
     """
-    found, notes, checks = [], [], dict[str, Check]()
-    for trace in traces:
-        name, some = trace.rail.name, spread_out(trace, MOST)
-        whole = len(some.value) == len(trace.value)
-        beyond = float(clock.seconds(trace.end_tick[-1:])[0]) > end_s + BEYOND_S
-        repeats = None if beyond else _repeats(some)
-        again = np.zeros(1, bool) if repeats is None else repeats.among(some.value)
-        if repeats is None or not again.any():
-            found.append(trace)
-        elif whole and (conversions := _conversions(some)) is not None:
-            found.append(conversions)
-            notes.append(_asked_too_often(name, len(trace.value) / len(conversions.value)))
-        else:
-            found.append(trace.without(repeats.among))
-            notes.append(_stalled(name, again, whole))
-            if (share := float(again.mean())) > FEW:
-                rule = f"readings of rail {name} that repeat the one before"
-                checks[name] = Check(rule, f"{share:.1%}", f"at most {FEW:.0%}", False)
-    return Measured(tuple(found), tuple(notes), checks)
+    name, some = trace.rail.name, spread_out(trace, MOST)
+    whole = len(some.value) == len(trace.value)
+    beyond = float(clock.seconds(trace.end_tick[-1:])[0]) > end_s + BEYOND_S
+    repeats = None if beyond else _repeats(some)
+    again = np.zeros(1, bool) if repeats is None else repeats.among(some.value)
+    if repeats is None or not again.any():
+        return Mended(trace)
+    if whole and (conversions := _conversions(some)) is not None:
+        return Mended(conversions, (_asked_too_often(name, len(trace.value) / len(conversions.value)),))
+    share, rule = float(again.mean()), f"readings of rail {name} that repeat the one before"
+    checks = (Check(rule, f"{share:.1%}", f"at most {FEW:.0%}", False),) if share > FEW else ()
+    return Mended(trace.without(repeats.among), (_stalled(name, again, whole),), checks=checks)
 
 
 def _asked_too_often(name: str, polls: float) -> str:

@@ -120,26 +120,11 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
     that goes back and for readings that are not in order of time.
     """
     rail, c = trace.rail, trace.rail.conversion
-    start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
-    raw, ok, overload = trace.value, numbers(trace.value), trace.overload
-    counter = rail.kind == "cumulative"
-    floor = np.zeros(len(raw), bool)
-    if not counter:
-        ended, floor = apparent_ends(raw).clipped(raw)
-        overload = overload | ended
-    if rail.range_max is not None:
-        overload = overload | (raw >= rail.range_max)
-    if counter:
-        start, end, overload, floor = end[:-1], end[1:], overload[1:], floor[1:]
-        raw, ok = _rate_of(trace, ok, end - start), ok[1:] & ok[:-1]
-    elif rail.kind == "point":
-        start = end
+    span = _spanned(trace, timebase)
+    start, end, raw, ok, overload = span.start_s, span.end_s, span.value, span.ok, span.overload
     _check_order(rail.name, start)
     if not np.all(lasting := end > start) and np.any(lasting):
         ok = ok & lasting  # a mean over no time, among others, is none
-    # a counter that is polled has no fixed rate
-    rate_hz = 0.0 if counter else rail.rate_hz
-    period = timebase.rate / rate_hz if rate_hz > 0 else float(np.median(np.diff(start))) if len(start) > 1 else 0.0
     supply, v = None, None
     if volts is not None:
         v, known, over = mean_volts(volts, start, end)
@@ -147,6 +132,7 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         v, sag = sagging(volts, v, Volts(rail, start, end, raw, ok, overload))
         window_s = float(np.median(volts.end_s - volts.start_s))
         supply = Supply(volts.rail, np.where(ok, raw, 0.0), np.where(ok, v, 0.0), window_s, c.burden_ohm, sag)
+    counter = rail.kind == "cumulative"
     return Readings(
         rail=rail,
         start_s=start,
@@ -155,14 +141,46 @@ def readings_of(trace: Trace, timebase: Timebase, volts: Volts | None = None) ->
         raw=raw,
         ok=ok,
         overload=overload,
-        period_s=period,
+        period_s=_period_s(rail, start, timebase),
         tau_s=rail.filter_tau_s,
         burden_per_w=c.burden_ohm / c.supply_v**2 if c.unit == "A" and c.supply_v else 0.0,
         counter=counter,
         step_j=(rail.resolution or 0.0) if counter else 0.0,
         supply=supply,
-        floor=floor,
+        floor=span.floor,
     )
+
+
+@dataclass(frozen=True)
+class _Spanned:
+    """What stands in a trace, as means over time; shapes (n,)."""
+
+    start_s: Floats
+    end_s: Floats
+    value: Floats
+    ok: Bools
+    overload: Bools
+    floor: Bools
+
+
+def _spanned(trace: Trace, timebase: Timebase) -> _Spanned:
+    rail, raw, ok, overload = trace.rail, trace.value, numbers(trace.value), trace.overload
+    start, end = timebase.seconds(trace.start_tick), timebase.seconds(trace.end_tick)
+    if rail.range_max is not None:
+        overload = overload | (raw >= rail.range_max)
+    if rail.kind == "cumulative":
+        start, end = end[:-1], end[1:]
+        value = _rate_of(trace, ok, end - start)
+        return _Spanned(start, end, value, ok[1:] & ok[:-1], overload[1:], np.zeros(len(value), bool))
+    ended, floor = apparent_ends(raw).clipped(raw)
+    return _Spanned(end if rail.kind == "point" else start, end, raw, ok, overload | ended, floor)
+
+
+def _period_s(rail: Rail, start_s: Floats, timebase: Timebase) -> float:
+    """The time between readings; a counter that is polled has no fixed rate."""
+    if rail.rate_hz > 0 and rail.kind != "cumulative":
+        return timebase.rate / rail.rate_hz
+    return float(np.median(np.diff(start_s))) if len(start_s) > 1 else 0.0
 
 
 def numbers(values: Floats) -> Bools:

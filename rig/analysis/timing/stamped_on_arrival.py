@@ -6,11 +6,11 @@ readings. The earliest arrivals then show the grid, apart from a delay that all 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from rig.analysis.timing.mended import Mended
 from rig.recording.reader import Trace
 from rig.types import Floats
 
@@ -28,52 +28,35 @@ OFF_GRID, CHANCE = 0.5, 4.0
 """Readings by which such an arrival may miss the grid before readings must be missing, and times of its scatter."""
 
 
-@dataclass(frozen=True)
-class Arrivals:
-    """Traces with the grid that their arrivals show.
-
-    ``late_ticks`` is the standard uncertainty of the delay that all readings share; 0 if stamps are as they should be.
-    """
-
-    traces: tuple[Trace, ...]
-    late_ticks: float
-    notes: tuple[str, ...]
-
-
-def on_grid(traces: Sequence[Trace], tick_hz: float) -> Arrivals:
-    """Return the traces of one clock, those that were stamped on arrival on the grid of their declared rate."""
-    found, notes, late = [], [], 0.0
-    for trace in traces:
-        rail = trace.rail
-        if not _on_arrival(trace, period := tick_hz / rail.rate_hz if rail.rate_hz > 0.0 else 0.0):
-            found.append(trace)
-            continue
-        whole = trace.part(0, len(trace.value))  # all stamps are needed, also of a long trace
-        grid, miss = _grid(whole.end_tick, period)
-        behind = whole.end_tick - grid
-        delay = period + float(np.mean(np.abs(behind)))
-        what = "their irregular stamps are used, since readings are missing"
-        if miss <= OFF_GRID * period + CHANCE * _scatter(behind, period):
-            length = np.median(whole.end_tick - whole.start_tick).astype(grid.dtype)
-            found.append(replace(whole, start_tick=grid - length, end_tick=grid))
-            what = "the earliest of them show the grid of the meter, which is used"
-        else:
-            delay += float(np.std(behind))
-            found.append(whole)
-        late = max(late, delay)
-        notes.append(
-            f"Rail {rail.name}: readings overlap, so they were stamped on arrival, on average "
-            f"{np.mean(behind) / tick_hz:.3g} s later than the earliest; {what}. All may be late by about "
-            f"{delay / tick_hz:.3g} s, unless the activity shows where they were taken"
-        )
-    return Arrivals(tuple(found), late, tuple(notes))
+def on_grid(trace: Trace, tick_hz: float) -> Mended:
+    """Return a trace that was stamped on arrival on the grid of its declared rate, and any other as it is."""
+    rail = trace.rail
+    if not _on_arrival(trace, period := tick_hz / rail.rate_hz if rail.rate_hz > 0.0 else 0.0):
+        return Mended(trace)
+    whole = trace.part(0, len(trace.value))  # all stamps are needed, also of a long trace
+    grid, miss = _grid(whole.end_tick, period)
+    behind = whole.end_tick - grid
+    delay = period + float(np.mean(np.abs(behind)))
+    what = "their irregular stamps are used, since readings are missing"
+    if miss <= OFF_GRID * period + CHANCE * _scatter(behind, period):
+        length = np.median(whole.end_tick - whole.start_tick).astype(grid.dtype)
+        whole = replace(whole, start_tick=grid - length, end_tick=grid)
+        what = "the earliest of them show the grid of the meter, which is used"
+    else:
+        delay += float(np.std(behind))
+    note = (
+        f"Rail {rail.name}: readings overlap, so they were stamped on arrival, on average "
+        f"{np.mean(behind) / tick_hz:.3g} s later than the earliest; {what}. All may be late by about "
+        f"{delay / tick_hz:.3g} s, unless the activity shows where they were taken"
+    )
+    return Mended(whole, (note,), late_ticks=delay)
 
 
 def _on_arrival(trace: Trace, period: float) -> bool:
     """Whether means of one interval overlap, which only the stamps of their arrival can."""
-    start, end = trace.start_tick[:LOOKED_AT], trace.end_tick[:LOOKED_AT]
-    if trace.uniform or trace.rail.kind != "mean" or period <= 0.0 or len(start) < LEAST:
+    if trace.uniform or trace.rail.kind != "mean" or period <= 0.0 or len(trace.value) < LEAST:
         return False
+    start, end = trace.start_tick[:LOOKED_AT], trace.end_tick[:LOOKED_AT]
     length = float(np.median(end - start))
     overlaps = int(np.count_nonzero(start[1:] < end[:-1] - max(OVERLAP * length, STEPS)))
     return length <= (1.0 + OVERLAP) * period and overlaps >= OFTEN

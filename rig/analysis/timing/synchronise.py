@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from rig.analysis.timing.bridging import Bridged, bridged, copies_of, delivered
 from rig.analysis.timing.consistency import after_end, doubtful
-from rig.analysis.timing.held_readings import Measured, as_measured
+from rig.analysis.timing.held_readings import as_measured
+from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.meter_clock import FindBaseline, MeterClock
 from rig.analysis.timing.placed_rails import AlignedRail, placed
 from rig.analysis.timing.pooling import (
@@ -55,22 +56,24 @@ def aligned_rails(
     for clock in dict.fromkeys(t.clock for t in traces):
         own = [thinned(t, at_once) for t in traces if t.clock == clock]
         first = timebase_of(run, clock, own[0].rail.name)
-        cleaned = without_wire_errors(own, first, activity.idle_s)
-        measured = as_measured(cleaned.traces, first, end_s)
-        arrivals = on_grid(measured.traces, first.clock.tick_hz)
-        own = list(arrivals.traces)
-        first = replace(first, sigma_s=math.hypot(first.sigma_s, arrivals.late_ticks / first.clock.tick_hz))
+        mended = [_mended(t, first, activity, end_s) for t in own]
+        late_s = max(m.late_ticks for m in mended) / first.clock.tick_hz
+        first, own = replace(first, sigma_s=math.hypot(first.sigma_s, late_s)), [m.trace for m in mended]
         meter = MeterClock(run, first, activity, device, baseline, end_s)
         long = any(len(t.value) > at_once for t in (*own, *meter.volts_beside(own)))
         found = _looked_into(meter, own, at_once) if long else _as_a_whole(meter, own)
-        notes = (*cleaned.notes, *measured.notes, *arrivals.notes)
-        rails += [_with_repeats(replace(p, notes=(*notes, *p.notes)), measured) for p in found]
+        for p, m in zip(found, mended, strict=True):
+            rails.append(replace(p, notes=(*m.notes, *p.notes), contradictions=(*p.contradictions, *m.checks)))
     return sorted(rails, key=lambda r: r.readings.rail.name)
 
 
-def _with_repeats(found: AlignedRail, measured: Measured) -> AlignedRail:
-    check = measured.checks.get(found.readings.rail.name)
-    return found if check is None else replace(found, contradictions=(*found.contradictions, check))
+def _mended(trace: Trace, clock: Timebase, activity: Activity, end_s: float) -> Mended:
+    """The trace without what its meter did not measure, and on the grid on which it did."""
+    cleaned = without_wire_errors(trace, clock, activity.idle_s)
+    measured = as_measured(cleaned.trace, clock, end_s)
+    arrived = on_grid(measured.trace, clock.clock.tick_hz)
+    notes = (*cleaned.notes, *measured.notes, *arrived.notes)
+    return Mended(arrived.trace, notes, arrived.late_ticks, measured.checks)
 
 
 def _as_a_whole(meter: MeterClock, own: list[Trace], step_s: float = 0.0) -> list[AlignedRail]:

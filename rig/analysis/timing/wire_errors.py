@@ -7,12 +7,12 @@ neighbours as well as above: peaks of a device do neither.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rig.analysis.timing.activity_signal import inside, merged
+from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.stretches import spread_out
 from rig.analysis.timing.timebase import Timebase
 from rig.recording.reader import Trace
@@ -32,32 +32,19 @@ EVEN = 0.2
 """Part of the errors that must lie below their neighbours, and above, and of those expected in idle windows."""
 
 
-@dataclass(frozen=True)
-class Cleaned:
-    """Traces whose errors on the wire are no numbers, and notes."""
-
-    traces: tuple[Trace, ...]
-    notes: tuple[str, ...]
-
-
-def without_wire_errors(traces: Sequence[Trace], clock: Timebase, idle_s: Floats) -> Cleaned:
-    """Return the traces of one clock with errors on the wire as NaN; ``idle_s`` are the idle windows, shape (k, 2)."""
-    found: list[Trace] = []
-    notes: list[str] = []
-    for trace in traces:
-        some = spread_out(trace, MOST)
-        errors = _errors(some, clock, idle_s)
-        count = 0 if errors is None else int(np.count_nonzero(errors.among(some.value)))
-        if errors is None or not count:
-            found.append(trace)
-            continue
-        found.append(trace.without(errors.among))
-        of = "" if len(some.value) == len(trace.value) else f" of {len(some.value)} that were looked at"
-        notes.append(
-            f"Rail {trace.rail.name}: {count} single readings{of} are far from neighbours that agree with "
-            "each other, at idle as under load, as errors on the wire are. They count as missing"
-        )
-    return Cleaned(tuple(found), tuple(notes))
+def without_wire_errors(trace: Trace, clock: Timebase, idle_s: Floats) -> Mended:
+    """Return a trace with errors on the wire as NaN; ``idle_s`` are the idle windows, shape (k, 2)."""
+    some = spread_out(trace, MOST)
+    errors = _errors(some, clock, idle_s)
+    count = 0 if errors is None else int(np.count_nonzero(errors.among(some.value)))
+    if errors is None or not count:
+        return Mended(trace)
+    of = "" if len(some.value) == len(trace.value) else f" of {len(some.value)} that were looked at"
+    note = (
+        f"Rail {trace.rail.name}: {count} single readings{of} are far from neighbours that agree with each "
+        "other, at idle as under load, as errors on the wire are. They count as missing"
+    )
+    return Mended(trace.without(errors.among), (note,))
 
 
 @dataclass(frozen=True)

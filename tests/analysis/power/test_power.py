@@ -14,8 +14,9 @@ from fixtures.bench.true_power import ORIGIN_NS, SimPlant, ns_of, open_plant
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power import figures as fig
 from rig.analysis.power.energy import energy_figures
-from rig.analysis.power.estimators import Estimate, TooShort, gaps_differ, integrated, trimmed
-from rig.analysis.power.rail_model import RailModel, model_of
+from rig.analysis.power.estimators import Estimate, TooShort, integrated, trimmed
+from rig.analysis.power.rail_fit import model_of
+from rig.analysis.power.rail_model import RailModel
 from rig.analysis.power.resolution import apparent_step
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.refusal import Refusal
@@ -189,7 +190,7 @@ def test_gaps_at_another_level_than_idle_are_noticed_and_not_integrated_into() -
     spans = spans_of()
     rails = [rail_of("core")]
     leaking, notes = figures_of(plant_of(spans, leak_w=5e-4), spans, rails, noise=0.005)
-    assert gaps_differ(seen_by(readings_of(plant_of(spans, leak_w=5e-4), spans, noise=0.005), spans))[0]
+    assert seen_by(readings_of(plant_of(spans, leak_w=5e-4), spans, noise=0.005), spans).gaps.differs
     assert "between spans the device draws" in "".join(notes)
     assert leaking["dynamic_power_w"].method == fig.TRIMMED_METHOD
     assert leaking["dynamic_power_w"].value == pytest.approx(2e-3, rel=0.01)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rig.analysis.timing import held_readings
-from rig.analysis.timing.held_readings import Measured, as_measured
+from rig.analysis.timing.held_readings import as_measured
+from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.timebase import host_timebase
 from rig.recording.reader import Trace
 from rig.types import Floats, Rail
@@ -22,8 +23,8 @@ def trace(value: Floats) -> Trace:
     return Trace(rail, "meter", "meter", end - PERIOD, end, value, np.zeros(len(value), bool), True)
 
 
-def measured(value: Floats, end_s: float = 1e3) -> Measured:
-    return as_measured([trace(value)], host_timebase(0), end_s)
+def measured(value: Floats, end_s: float = 1e3) -> Mended:
+    return as_measured(trace(value), host_timebase(0), end_s)
 
 
 def noise(count: int, seed: int = 3) -> Floats:
@@ -34,7 +35,7 @@ def noise(count: int, seed: int = 3) -> Floats:
 def test_conversions_that_were_polled_too_often_stand_where_they_were_made(pace: float, seed: int) -> None:
     conversions = noise(300, seed)
     polled = conversions[np.floor(np.arange(pace, 300 * pace) / pace).astype(int) - 1]
-    (found,) = measured(polled).traces
+    found = measured(polled).trace
     number = np.arange(len(found.value))
     first = int(np.flatnonzero(conversions == found.value[0])[0])
     true_end = (first + 1 + number) * pace - pace + 1.0  # the poll at ``pace`` is the first, whose tick ends at 1
@@ -47,7 +48,7 @@ def test_a_link_that_stalls_leaves_readings_missing() -> None:
     value = noise(1000)
     value[400:430] = value[400]
     found = measured(value)
-    assert np.flatnonzero(np.isnan(found.traces[0].value)).tolist() == list(range(401, 430))
+    assert np.flatnonzero(np.isnan(found.trace.value)).tolist() == list(range(401, 430))
     assert "29 readings repeat the one before" in found.notes[0]
     assert not found.checks
 
@@ -56,7 +57,8 @@ def test_a_link_that_stalls_often_refuses_power() -> None:
     value, rng = noise(1000), np.random.default_rng(5)
     for at in rng.integers(0, 900, 12):
         value[at : at + rng.integers(3, 20)] = value[at]
-    assert not measured(value).checks["core"].ok
+    (check,) = measured(value).checks
+    assert not check.ok
 
 
 def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +66,7 @@ def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(monkeypa
     value, again = noise(2000), np.arange(5, 2000, 60)
     value[again] = value[again - 1]
     found = measured(value)
-    assert np.flatnonzero(np.isnan(found.traces[0].value)).tolist() == again.tolist()
+    assert np.flatnonzero(np.isnan(found.trace.value)).tolist() == again.tolist()
     assert "of 800 that were looked at" in found.notes[0]
 
 
@@ -75,10 +77,10 @@ def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(monkeypa
 )
 def test_other_equal_readings_stay(value: Floats) -> None:
     found = measured(value)
-    assert found.traces[0].value.tolist() == value.tolist()
+    assert found.trace.value.tolist() == value.tolist()
     assert not found.notes
 
 
 def test_readings_beyond_the_end_were_delivered_too_often_and_stay() -> None:
     value = np.repeat(noise(500), 2)
-    assert measured(value, end_s=0.5).traces[0].value.tolist() == value.tolist()
+    assert measured(value, end_s=0.5).trace.value.tolist() == value.tolist()

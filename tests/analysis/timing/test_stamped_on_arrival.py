@@ -31,8 +31,8 @@ def late(seed: int = 2) -> Floats:
 
 
 def test_arrivals_show_the_grid_of_the_meter() -> None:
-    found = on_grid([trace(TAKEN + late().astype(np.int64))], TICK_HZ)
-    (mended,) = found.traces
+    found = on_grid(trace(TAKEN + late().astype(np.int64)), TICK_HZ)
+    mended = found.trace
     assert np.max(np.abs(mended.end_tick - TAKEN)) < 0.05 * PERIOD
     assert np.all(mended.end_tick - mended.start_tick == PERIOD)
     assert PERIOD < found.late_ticks < 3 * PERIOD
@@ -44,16 +44,16 @@ def test_packets_show_the_grid_too(width: int, seed: int) -> None:
     """A packet is stamped when it arrives, and its readings are counted back, so few of them overlap."""
     delay = np.random.default_rng(seed).exponential(0.7 * PERIOD, 4 * N // width + 1)
     taken = LONG_AGO + PERIOD * np.arange(1, 4 * N + 1)
-    found = on_grid([trace(taken + np.repeat(delay, width)[: 4 * N].astype(np.int64))], TICK_HZ)
-    (mended,) = found.traces
+    found = on_grid(trace(taken + np.repeat(delay, width)[: 4 * N].astype(np.int64)), TICK_HZ)
+    mended = found.trace
     assert np.all(mended.end_tick - mended.start_tick == PERIOD)
     assert np.ptp(np.diff(mended.end_tick)) <= 1
 
 
 def test_arrivals_of_which_some_are_missing_stay_and_are_less_certain() -> None:
     came = np.delete(TAKEN + late().astype(np.int64), slice(1000, 1040))
-    found = on_grid([trace(came)], TICK_HZ)
-    assert np.array_equal(found.traces[0].end_tick, came)
+    found = on_grid(trace(came), TICK_HZ)
+    assert np.array_equal(found.trace.end_tick, came)
     assert found.late_ticks > 3 * PERIOD
     assert "missing" in found.notes[0]
 
@@ -70,7 +70,7 @@ def test_arrivals_of_which_some_are_missing_stay_and_are_less_certain() -> None:
     ids=["a grid", "points at any time", "a moving mean", "readings missing", "rounded"],
 )
 def test_other_stamps_stay(own: Trace) -> None:
-    found = on_grid([own], TICK_HZ)
-    assert found.traces == (own,)
+    found = on_grid(own, TICK_HZ)
+    assert found.trace == own
     assert found.late_ticks == 0.0
     assert not found.notes

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from rig.analysis.timing import wire_errors
+from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.timebase import host_timebase
-from rig.analysis.timing.wire_errors import Cleaned, without_wire_errors
+from rig.analysis.timing.wire_errors import without_wire_errors
 from rig.recording.reader import Trace
 from rig.types import Floats, Rail
 
@@ -22,15 +23,15 @@ def noisy(seed: int = 3) -> Floats:
     return value
 
 
-def cleaned(value: Floats) -> Cleaned:
+def cleaned(value: Floats) -> Mended:
     end = PERIOD * np.arange(1, len(value) + 1, dtype=np.int64)
     rail = Rail("core", rate_hz=1e9 / PERIOD, aperture_s=1e-3)
     trace = Trace(rail, "meter", "host", end - PERIOD, end, value, np.zeros(len(value), bool), True)
-    return without_wire_errors([trace], host_timebase(0), IDLE_S)
+    return without_wire_errors(trace, host_timebase(0), IDLE_S)
 
 
 def missing(value: Floats) -> list[int]:
-    return [int(k) for k in np.flatnonzero(np.isnan(cleaned(value).traces[0].value))]
+    return [int(k) for k in np.flatnonzero(np.isnan(cleaned(value).trace.value))]
 
 
 def test_an_exact_zero_among_noisy_readings_is_missing() -> None:
