@@ -311,10 +311,9 @@ def test_published_graphs_that_the_chip_cannot_run_are_refused(name: str, text: 
         loaded(GRAPHS / f"{name}.nir", dt_s=1e-4)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n cut off", None])
-def test_a_damaged_file_is_refused(content: bytes | None, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "a.nir").write_bytes(content)
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n cut off"])
+def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.nir").write_bytes(content)
     with pytest.raises(DataError, match="as a NIR graph"):
         loaded(tmp_path / "a.nir")
 
@@ -348,3 +347,9 @@ def test_two_writes_have_one_digest_and_another_weight_has_another(tmp_path: Pat
     same = loaded(written(tmp_path / "b.nir", nodes, edges[::-1])).digest_sha256
     nodes["w0"].weight[0, 0] += 1e-3
     assert one == same != loaded(written(tmp_path / "c.nir", nodes, edges)).digest_sha256
+
+
+def test_a_graph_that_is_not_there_is_not_asked_to_be_exported_again(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no file") as caught:
+        loaded(tmp_path / "nowhere.nir")
+    assert "path" in caught.value.remedy
