@@ -54,7 +54,7 @@ class Counters:
     """
 
     def __init__(self, run_config: Any, fan_out: Any) -> None:
-        self._files = {columns: tempfile.TemporaryFile() for columns in (_VARIABLES, _COST)}  # noqa: SIM115
+        self._files: dict[tuple[str, ...], Any] = {columns: tempfile.TemporaryFile() for columns in (_VARIABLES, _COST)}  # noqa: SIM115
         _wire_variables(run_config, self._files[_VARIABLES].fileno(), fan_out)
         _wire_cost(run_config, self._files[_COST].fileno())
 

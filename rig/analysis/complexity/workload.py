@@ -106,7 +106,7 @@ class _Counted:
             return {layer.name: layer.neurons * self.executions for layer in self.network.layers}
         if counter == "dense_operations":
             return {c.name: c.dense * self.executions for c in self.network.connections}
-        names = [part.name for part in (*self.network.layers, *self.network.connections)]
+        names = [layer.name for layer in self.network.layers] + [c.name for c in self.network.connections]
         return {name: int(self.activity[name][counter].sum()) for name in names if counter in self.activity[name]}
 
 
