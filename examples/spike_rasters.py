@@ -13,10 +13,10 @@ from rig.types import Sample, SampleSet
 
 
 def open_workload(
-    *, inputs: int = 12, time_steps: int = 256, share: float = 0.06, dt_s: float = 1e-4, samples: int = 5
+    *, inputs: int = 12, time_steps: int = 256, share: float = 0.06, step_s: float = 1e-4, samples: int = 5
 ) -> SampleSet:
     """Open rasters of shape (time_steps, inputs) in which each element is 1 with probability ``share``, and else 0."""
     rasters = [np.random.default_rng(k).random((time_steps, inputs)) < share for k in range(samples)]
-    made = [Sample(f"raster-{k}", r.astype(np.int64), duration_s=time_steps * dt_s) for k, r in enumerate(rasters)]
+    made = [Sample(f"raster-{k}", r.astype(np.int64), duration_s=time_steps * step_s) for k, r in enumerate(rasters)]
     digest = hashlib.sha256(b"".join(r.tobytes() for r in rasters)).hexdigest()
     return SampleSet("spike-rasters", "random spikes", "1", digest, tuple(made), {"share": share})
