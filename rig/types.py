@@ -185,6 +185,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     ``output`` is any value that JSON can hold. A simulator adds the ``activity`` of the network that it declares
     (``DeviceInfo.network``): what one processing of the sample made it do. ``rig.network.counting.count`` makes it.
+    Where each sample is a network of its own, such as a graph to be solved, it is the ``network`` of the answer.
     """
 
     sample_id: str
@@ -192,6 +193,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     spans: tuple[Span, ...] = ()
     progress: tuple[Progress, ...] = ()
     activity: Activity | None = None
+    network: NetworkInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from msgspec import Meta
 from drivers.links.remote_link import WorkerLink
 from drivers.links.remote_start import Worker
 from rig.errors import DeviceError, RigError
+from rig.network.description import Activity, Counts, NetworkInfo
 from rig.recording.events import Count
 from rig.types import Budget, ClockInfo, DeviceInfo, Number, Progress, Reply, Sample, Span
 
@@ -203,6 +204,8 @@ class _Answer(msgspec.Struct):
     output: Any
     spans: list[tuple[str, Count, Count, Annotated[int, Meta(ge=1)]]] = []
     progress: list[tuple[Count, Number, bytes]] = []
+    network: NetworkInfo | None = None
+    activity: dict[str, dict[str, bytes]] | None = None
 
 
 def _reply(message: Mapping[str, Any], sample_id: str, info: DeviceInfo) -> Reply:
@@ -214,7 +217,21 @@ def _reply(message: Mapping[str, Any], sample_id: str, info: DeviceInfo) -> Repl
     for span in spans:
         if span.phase not in info.phases or span.off_tick < span.on_tick:
             raise _wrong("span", span, f"of {' or '.join(info.phases)}, with off >= on", info.name)
-    return Reply(sample_id, answer.output, spans, tuple(Progress(*row) for row in answer.progress))
+    progress = tuple(Progress(*row) for row in answer.progress)
+    return Reply(sample_id, answer.output, spans, progress, _counted(answer.activity, info), answer.network)
+
+
+def _counted(activity: dict[str, dict[str, bytes]] | None, info: DeviceInfo) -> Activity | None:
+    """The counts of an answer, which come as the bytes of 64-bit integers, least first."""
+    if activity is None:
+        return None
+    found: dict[str, dict[str, Counts]] = {}
+    for part, counters in activity.items():
+        for counter, counts in counters.items():
+            if len(counts) % 8:
+                raise _wrong("activity", f"{len(counts)} bytes of {counter}", "of 8 bytes for each count", info.name)
+            found.setdefault(part, {})[counter] = np.frombuffer(counts, "<i8")
+    return found
 
 
 def _as(type_: type[T], message: Mapping[str, Any], name: str) -> T:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import inspect
-import mmap
 import os
 import platform
 import signal
@@ -19,6 +18,8 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from drivers.workers.lava_counting import Counters
 
 PACKAGES = ("lava-nc", "lava-optimization", "numpy", "scipy")
 MARGIN = 1.1
@@ -33,7 +34,6 @@ _SETTLE_S = 0.2
 _FEW_STEPS = 4
 """The fewest steps of a slice, unless fewer fit into the time left."""
 _HEAD = struct.Struct("=qqqI")
-_COUNTS = struct.Struct("=qq")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -113,11 +113,11 @@ class Network:
         config = lava.config(timeout=1, target_cost=_NO_TARGET, backend=backend, hyperparameters=hyperparameters)
         _, run_config = solver._prepare_solver(config)
         _wire_readout(run_config, pipe_end)
-        self._counts: mmap.mmap | None = None
+        self.counters: Counters | None = None
+        """What its variables do; None on a board."""
         if backend == "CPU":
-            self._counts = mmap.mmap(-1, _COUNTS.size)  # the processes of the network are forks, and share it
             _wire_nebm(run_config)
-            _wire_counts(run_config, self._counts, np.count_nonzero(q - np.diag(np.diag(q)), axis=1))
+            self.counters = Counters(run_config, np.count_nonzero(q - np.diag(np.diag(q)), axis=1))
         self._process = solver.solver_process
         self._process.create_runtime(run_cfg=run_config)
         os.close(pipe_end)
@@ -142,16 +142,12 @@ class Network:
             data = data[end:]
         return found
 
-    def counted(self) -> dict[str, int]:
-        """The spikes that neurons have sent, one for each flip, and the synapses that they met; not on a board."""
-        if self._counts is None:
-            return {}
-        return dict(zip(("spikes", "synaptic_operations"), _COUNTS.unpack_from(self._counts), strict=True))
-
     def stop(self) -> None:
         """End its processes."""
         self._process.stop()
         os.close(self._pipe)
+        if self.counters is not None:
+            self.counters.close()
 
 
 class Rate:
@@ -243,28 +239,6 @@ def _wire_nebm(run_config: Any) -> None:
             proc.vars.variable_assignment.alias(self.s_bit.prev_assignment)
 
     run_config.exception_proc_model_map[DiscreteVariablesProcess] = NebmOnCpu
-
-
-def _wire_counts(run_config: Any, counts: mmap.mmap, fan_out: Any) -> None:
-    """Make Lava's NEBM neurons count what they send, as they send it. ``fan_out`` is the synapses of each, int."""
-    from lava.lib.optimization.solvers.generic.nebm.models import NEBMPyModel
-    from lava.lib.optimization.solvers.generic.nebm.process import NEBM
-    from lava.magma.core.decorator import implements, requires, tag
-    from lava.magma.core.resources import CPU
-    from lava.magma.core.sync.protocols.loihi_protocol import LoihiProtocol
-
-    @implements(proc=NEBM, protocol=LoihiProtocol)
-    @requires(CPU)
-    @tag("fixed_pt")
-    class CountedNebm(NEBMPyModel):  # type: ignore[misc]
-        def _generate_wta_spikes(self, spk_hist_buffer: Any) -> Any:
-            sent = super()._generate_wta_spikes(spk_hist_buffer)
-            spikes, operations = _COUNTS.unpack_from(counts)
-            flipped = np.ravel(sent) != 0
-            _COUNTS.pack_into(counts, 0, spikes + int(flipped.sum()), operations + int(fan_out[flipped].sum()))
-            return sent
-
-    run_config.exception_proc_model_map[NEBM] = CountedNebm
 
 
 def use_board(partition: str, board: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from drivers.workers.lava_counting import description
 from drivers.workers.lava_network import (
     LONGEST_SLICE_S,
     SHARE,
@@ -73,6 +74,7 @@ class Problem:
         self.nodes, self.edges = int(flat[0]), flat[2:].reshape(-1, 2)
         self.digest = hashlib.sha256(payload["data"]).hexdigest()
         self.degree = 2.0 * len(self.edges) / self.nodes
+        self.network = description(self.nodes, self.edges)
 
     def q(self) -> Any:
         """The benchmark's matrix: -1 on the diagonal, 4 for each ordered pair that is an edge."""
@@ -117,7 +119,9 @@ class Solver:
         self._solves += 1
         solve.spend(network, rate)
         answer = solve.answer()
-        answer["output"] |= network.counted()
+        if network.counters is not None:
+            answer["output"] |= network.counters.output()
+            answer |= {"network": problem.network, "activity": network.counters.activity()}
         network.stop()  # not in a finally: a network that failed does not stop, and would hide the error
         return answer
 

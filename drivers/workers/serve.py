@@ -9,7 +9,8 @@ by the name that it has there. The last has ``open_worker(options)``, which retu
   "seed"}``, its data in C order. Not timed;
 - ``run(sample_id, budget)``: process one of them; ``budget`` is None or ``[timeout_s, stop_at_cost]``. Gives
   ``{"output": ..., "spans": [[phase, on_ns, off_ns, executions], ...], "progress": [[ns, cost, packed], ...]}`` in
-  nanoseconds of ``time.monotonic_ns()``;
+  nanoseconds of ``time.monotonic_ns()``. A simulator may add ``"network"``, the fields of ``NetworkInfo``, and
+  ``"activity"``, ``{layer or connection: {counter: 64-bit integers as bytes, least first}}``, one for each execution;
 - ``close()``.
 
 What it raises is sent back. An exception with a dictionary ``rig`` (kind, message, field, value, remedy) becomes that

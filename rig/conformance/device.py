@@ -30,7 +30,7 @@ from rig.conformance.rule_failures import (
 )
 from rig.engine.clock import HostClock
 from rig.errors import ConformanceError, RigError, RuleFailure, UsageError
-from rig.network.description import MOST, Activity, activity_faults, activity_rows, network_faults
+from rig.network.description import MOST, Activity, NetworkInfo, activity_faults, activity_rows, network_faults
 from rig.recording.rows import as_list
 from rig.types import (
     MARK_PHASE,
@@ -255,9 +255,13 @@ def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket
     stated = reply.output if isinstance(reply.output, dict) else {}
     odd = {name: stated[name] for name in _COUNTERS if name in stated and not _counts(stated[name])}
     c.rule("reply.counters", not odd, f"{odd}", "whole numbers, 0 or more")
+    network = reply.network or run.info.network
+    if reply.network is not None:
+        faults = list(network_faults(reply.network))
+        c.rule("reply.network", not faults, "; ".join(faults), "a network that does not contradict itself")
     if reply.activity is not None:
-        faults = _activity_faults(run.info, reply.activity)
-        c.rule("reply.activity", not faults, "; ".join(faults), "integers that fit the network that info() declares")
+        faults = _activity_faults(network, reply.activity)
+        c.rule("reply.activity", not faults, "; ".join(faults), "integers that fit the network that is declared")
     asked = f"a span of each phase that ran, of {', '.join(run.info.phases)}"
     c.rule("reply.spans", bool(spans) or len(run.info.phases) == 1, "no span", asked)
     for span in spans:
@@ -279,11 +283,11 @@ def _counts(value: object) -> bool:
     return all(type(n) is int and 0 <= n <= MOST for n in each)
 
 
-def _activity_faults(info: DeviceInfo, activity: Activity) -> list[str]:
-    if info.network is None:
-        return ["info() declares no network"]
+def _activity_faults(network: NetworkInfo | None, activity: Activity) -> list[str]:
+    if network is None:
+        return ["neither info() nor the answer declares a network"]
     error = raised(lambda: activity_rows(activity))
-    return [str(error)] if error is not None else list(activity_faults(info.network, activity))
+    return [str(error)] if error is not None else list(activity_faults(network, activity))
 
 
 def _inside(c: Checks, rule: str, span: Span, before: Bracket | None, after: Bracket | None) -> None:

@@ -111,7 +111,7 @@ class Dispatcher:
                     if warmup:
                         acquisition.uncounted += 1
                     if reply.activity is not None:
-                        self._recorder.activity(issue, sample.id, reply.activity)
+                        self._recorder.activity(issue, reply)
                     return
         except BaseException as error:
             watch.call = None
@@ -321,7 +321,7 @@ class Dispatcher:
             self._recorder.reply(query.issue, reply, query.due_ns, query.issued_ns, completed_ns, warmup)
             acquisition.uncounted -= not warmup
             if reply.activity is not None:
-                self._recorder.activity(query.issue, reply.sample_id, reply.activity)
+                self._recorder.activity(query.issue, reply)
 
     def abandon(self, error: RigError | None) -> RigError | None:
         """Record the samples that were not completed, and return the error that ended the run."""

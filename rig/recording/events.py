@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from rig.network.description import NetworkInfo
 from rig.recording.layout import GENESIS
 from rig.recording.records import (
     DeviceRecord,
@@ -158,6 +159,13 @@ class HostGap(Line, frozen=True, tag="gap"):
     """First sign of life after (host ns)."""
 
 
+class SampleNetwork(Line, frozen=True, tag="network"):
+    """The network that a sample was deployed as, where each sample is a network of its own."""
+
+    sample_id: str
+    network: NetworkInfo
+
+
 class MarkPulses(Line, frozen=True, tag="marks"):
     """Pulses of power that the device drew on purpose."""
 
@@ -225,6 +233,6 @@ class Stop(Line, frozen=True, tag="stop"):
 
 
 LINES: dict[str, type[Line]] = {
-    "start": Start, "brackets": Brackets, "idle": IdleWindow, "gap": HostGap, "marks": MarkPulses,
-    "chunk": ChunkArrived, "note": Note, "peer": ReferenceWindows, "stop": Stop,
+    "start": Start, "brackets": Brackets, "idle": IdleWindow, "gap": HostGap, "network": SampleNetwork,
+    "marks": MarkPulses, "chunk": ChunkArrived, "note": Note, "peer": ReferenceWindows, "stop": Stop,
 }  # fmt: skip

@@ -13,9 +13,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import DataError, RigError, StoreError
+from rig.network.description import NetworkInfo
 from rig.recording import trace_validation, validation
 from rig.recording.bounded import check_texts
-from rig.recording.events import REMEDY, Brackets, ChunkArrived, IdleWindow, Line, MarkPulses, Start, Stop
+from rig.recording.events import (
+    REMEDY,
+    Brackets,
+    ChunkArrived,
+    IdleWindow,
+    Line,
+    MarkPulses,
+    SampleNetwork,
+    Start,
+    Stop,
+)
 from rig.recording.layout import payload_path, read_files
 from rig.recording.log import check_files, read_log
 from rig.recording.records import ErrorRecord
@@ -111,6 +122,10 @@ class Run:
     def brackets(self, clock: str) -> list[Bracket]:
         """Return every reading of a clock between two host stamps."""
         return [Bracket(*row) for e in self.of_type(Brackets) if e.clock == clock for row in e.rows]
+
+    def networks(self) -> dict[str, NetworkInfo]:
+        """Return the networks of the samples that have one of their own, by sample."""
+        return {e.sample_id: e.network for e in self.of_type(SampleNetwork)}
 
     def marks(self) -> NDArray[np.int64]:
         """Return begin and end of the pulses that the device drew, in ticks of its clock, shape (k, 2)."""

@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, RigError, StoreError
-from rig.network.description import Activity, activity_rows
+from rig.network.description import activity_rows
 from rig.recording.anonymise import without_identity
 from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, Whole, unwritable
 from rig.recording.atomic_write import not_stored, sync_to_disk, write_whole
 from rig.recording.columns import table_batch
-from rig.recording.events import Brackets, Line, Note, Start, Stop, plain
+from rig.recording.events import Brackets, Line, Note, SampleNetwork, Start, Stop, plain
 from rig.recording.layout import EVENTS, GENESIS, SEAL, payload_path, recorded_files, sha256_of, trace_path
 from rig.recording.readings import Check, Readings
 from rig.recording.records import ErrorRecord
@@ -85,6 +85,7 @@ class Recorder:
         self.device = "without a name"
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self.seen: set[str] = set()
+        self._networks: set[str] = set()
 
     def __enter__(self) -> Recorder:
         return self
@@ -206,10 +207,17 @@ class Recorder:
         with self._stored(target) as file:
             np.save(file, sample.payload, allow_pickle=False)
 
-    def activity(self, issue: int, sample_id: str, activity: Activity) -> None:
-        """Record the activity of a network, one count per execution. Raises ``DeviceError`` if it holds no integers."""
+    def activity(self, issue: int, reply: Reply) -> None:
+        """Record what a network did, one count per execution, and the network of a sample that has its own, once.
+
+        Raises ``DeviceError`` if it holds no integers.
+        """
+        sample_id = reply.sample_id
+        if reply.network is not None and sample_id not in self._networks:
+            self._networks.add(sample_id)
+            self.event(SampleNetwork(sample_id=sample_id, network=reply.network))
         try:
-            rows = [(issue, sample_id, *row) for row in activity_rows(activity)]
+            rows = [(issue, sample_id, *row) for row in activity_rows(reply.activity or {})]
         except (TypeError, ValueError, AttributeError) as error:
             what = f"device {self.device} gave sample {sample_id} an activity that cannot be recorded: {error}"
             remedy = "Give arrays of integers by layer and counter, as rig.network.counting.count does"

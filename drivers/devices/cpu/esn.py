@@ -6,17 +6,16 @@ and a readout by regularised least squares. Learning is not part of the span.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from drivers.devices.cpu.numpy_device import Seen, checked_series, numpy_device
+from drivers.devices.cpu.forecasting import Model, forecasting_device
 from rig.bench.options import positive, within
 from rig.errors import DataError
 from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
-from rig.types import Device, Floats, Sample
+from rig.types import Device, Floats
 
 NAME = "numpy-esn"
 
@@ -42,36 +41,15 @@ def open_device(
     within(0, 10**6, washout=washout)
     positive(spectral_radius=spectral_radius, input_scale=input_scale, ridge=ridge)
     shape = Shape(neurons, density, spectral_radius, leak, input_scale, ridge, washout)
-
-    networks: dict[str, Trained] = {}
-
-    def learn(samples: Sequence[Sample]) -> None:
-        for sample in samples:
-            series = checked_series(sample, washout)
-            rng = np.random.default_rng([seed, sample.seed or 0])
-            networks[sample.id] = trained(shape, series[: len(series) // 2], rng)
-
-    def forecast(sample: Sample) -> tuple[dict[str, list[float | None]], Seen]:
-        if sample.id not in networks:
-            learn([sample])
-        points, seen = networks[sample.id].forecast(len(sample.payload) - len(sample.payload) // 2)
-        return {"forecast": [float(p) if np.isfinite(p) else None for p in points]}, seen
-
-    drawn = Trained(shape, *weights_of(shape, np.random.default_rng([seed, 0])), np.ones(neurons + 2), np.zeros(0), 0.0)
-    algorithm = {
-        "model": "echo state network, weights of each sample drawn anew",
-        "training": "regularised least squares on the first half of each sample, outside the span",
-        "parameters": {name: getattr(shape, name) for name in Shape.__slots__},
-    }
-    return numpy_device(
+    drawn = weights_of(shape, np.random.default_rng([seed, 0]))
+    model = Model(
         NAME,
         f"echo state network of {neurons} neurons",
-        drawn.network(),
-        algorithm,
-        forecast,
-        lambda sample: networks[sample.id].synapses(),
-        learn,
+        "regularised least squares on the first half of each sample",
+        {name: getattr(shape, name) for name in Shape.__slots__},
+        Trained(shape, *drawn, np.ones(neurons + 2), np.zeros(0), 0.0),
     )
+    return forecasting_device(model, lambda series, rng: (trained(shape, series, rng), {}), washout, seed)
 
 
 @dataclass(frozen=True, slots=True)

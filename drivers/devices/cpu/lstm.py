@@ -6,18 +6,18 @@ It is the published baseline of chaotic function prediction (NeuroBench, "Chaoti
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from drivers.devices.cpu.forecasting import Model, forecasting_device
 from drivers.devices.cpu.lstm_training import Memories, Weights, drawn, fitted, normalised, step
-from drivers.devices.cpu.numpy_device import Seen, checked_series, numpy_device
 from rig.bench.options import positive, within
 from rig.network.counting import Synapses, linear, memory_of
 from rig.network.description import Layer, Memory, NetworkInfo
-from rig.types import Device, Floats, Sample
+from rig.types import Device, Floats
 
 NAME = "numpy-lstm"
 
@@ -40,55 +40,29 @@ def open_device(
     within(1, 10**6, epochs=epochs)
     within(0, 10**6, washout=washout)
     positive(learning_rate=learning_rate)
-    networks: dict[tuple[str, bytes], Trained] = {}
 
-    def learn(samples: Sequence[Sample]) -> None:
-        for sample in (sample for sample in samples if _key(sample) not in networks):
-            series = checked_series(sample, washout)
-            weights = drawn(cells, window, np.random.default_rng([seed, sample.seed or 0]))
-            found = fitted(weights, series[: len(series) // 2], washout, epochs, learning_rate)
-            networks[_key(sample)] = Trained(*found)
+    def learn(series: Floats, rng: np.random.Generator) -> tuple[Trained, dict[str, Any]]:
+        weights, memories, read, losses = fitted(drawn(cells, window, rng), series, washout, epochs, learning_rate)
+        return Trained(weights, memories, read), {"training_loss": losses}
 
-    def forecast(sample: Sample) -> tuple[dict[str, Any], Seen]:
-        learn([sample])
-        network = networks[_key(sample)]
-        points, seen = network.forecast(len(sample.payload) - len(sample.payload) // 2)
-        found = [float(p) if np.isfinite(p) else None for p in points]
-        return {"forecast": found, "training_loss": network.losses}, seen
-
-    first = Trained(drawn(cells, window, np.random.default_rng([seed, 0])), Memories.none(cells), np.zeros(window), ())
-    algorithm = {
-        "model": "long short-term memory, weights of each sample drawn anew",
-        "training": f"{epochs} epochs of the first half of each sample, outside the span, by Adam at a learning rate "
-        f"of {learning_rate:g} and squared error; the last network is taken",
-        "parameters": {"cells": cells, "window": window, "washout": washout},
-    }
-    return numpy_device(
+    model = Model(
         NAME,
         f"long short-term memory of {cells} cells",
-        first.network(),
-        algorithm,
-        forecast,
-        lambda sample: networks[_key(sample)].synapses(),
-        learn,
+        f"{epochs} epochs of the first half of each sample by Adam at a learning rate of {learning_rate:g} and squared "
+        "error, of which the last network is taken",
+        {"cells": cells, "window": window, "washout": washout},
+        Trained(drawn(cells, window, np.random.default_rng([seed, 0])), Memories.none(cells), np.zeros(window)),
     )
-
-
-def _key(sample: Sample) -> tuple[str, bytes]:
-    return sample.id, np.asarray(sample.payload).tobytes()
+    return forecasting_device(model, learn, washout, seed)
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A network that has read a series: its weights, its state, and the points that it reads next, oldest first.
-
-    ``losses`` are the mean squared errors before the first epoch, at its middle and before the last.
-    """
+    """A network that has read a series: its weights, its state, and the points that it reads next, oldest first."""
 
     weights: Weights
     memories: Memories
     window: Floats
-    losses: tuple[float, ...]
 
     def forecast(self, points: int) -> tuple[Floats, Mapping[str, Floats]]:
         """Return forecasts of shape (points,), and what each layer was given: (points, ...) by name of the source."""

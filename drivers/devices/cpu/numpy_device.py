@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rig.engine.blocking_device import Load, blocking
-from rig.errors import DataError
 from rig.network.counting import Synapses, count
 from rig.network.description import NetworkInfo
-from rig.types import Device, DeviceInfo, Floats, Sample
+from rig.types import Device, DeviceInfo, Sample
 
 Seen = Mapping[str, NDArray[Any]]
 """What each layer gave out, and what connections were given that begin elsewhere: (executions, ...), by name."""
@@ -52,18 +51,3 @@ def numpy_device(
         network=network,
     )
     return blocking(answer, info, load, lambda sample: count(synapses(sample), last))
-
-
-def checked_series(sample: Sample, washout: int) -> Floats:
-    """Return the series of a sample, shape (n,); half of it must be longer than ``washout``.
-
-    Raises ``DataError`` for a payload that is no series of finite floats, or is too short.
-    """
-    series = np.asarray(sample.payload)
-    if series.ndim != 1 or not np.issubdtype(series.dtype, np.floating) or not np.all(np.isfinite(series)):
-        what = f"a series must be finite floats of shape (n,), not {series.dtype} of shape {series.shape}"
-        raise DataError(what, field="payload", value=str(series.shape))
-    if len(series) // 2 < washout + 3:
-        what = f"half of a series of {len(series)} points is too short to learn from after a washout of {washout}"
-        raise DataError(what, field="payload", value=len(series), remedy="Use longer samples, or a smaller washout")
-    return series.astype(np.float64)

@@ -22,7 +22,7 @@ from scenarios.workloads.qubo_mis.graph import from_payload
 NAME = "loihi2"
 NEURON_MODELS = {True: ("nebm",), False: ("nebm-sa-refract", "sa")}
 """By ``simulate``. Of lava-optimization 0.5; the first is the default."""
-_SOURCES = ("lava_network", "lava_qubo")
+_SOURCES = ("lava_counting", "lava_network", "lava_qubo")
 
 
 def open_device(

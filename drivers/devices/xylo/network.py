@@ -103,15 +103,22 @@ def load_network(path: str | Path | None = None) -> Network:
     try:
         actual = content_digest(document)
     except ValueError as error:  # NaN, infinity
-        raise DataError(f"malformed network file: {error!r}", field="network", value=where.name) from error
+        raise _malformed(where, "it holds NaN or infinity") from error
     if stated != actual:
         what = f"the network file was altered: its content has digest {actual}, it states {stated}"
         remedy = "Restore the file, or train it again with `rig network train`"
         raise DataError(what, field="network", value=where.name, remedy=remedy)
     try:
         return _parse(document, actual)
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"malformed network file: {error!r}", field="network", value=where.name) from error
+    except KeyError as error:
+        raise _malformed(where, f"{error} is missing") from error
+    except (TypeError, ValueError) as error:
+        raise _malformed(where, str(error)) from error
+
+
+def _malformed(path: Path, what: str) -> DataError:
+    remedy = "Correct it, or train it again with `rig network train`"
+    return DataError(f"malformed network file: {what}", field="network", value=path.name, remedy=remedy)
 
 
 def write_network(path: str | Path, network: Network) -> None:
@@ -170,6 +177,9 @@ def _parse(document: Mapping[str, Any], digest: str) -> Network:
         links=tuple((int(a), int(b)) for a, b in document.get("links", chain(document["layers"]))),
     )
     check_shapes(network)
+    again = to_document(network)["specification"]
+    if odd := [name for name in _WEIGHTS if again[name] != content[name]]:
+        raise ValueError(f"the blocks of {odd[0]} do not hold each weight between the layers {list(network.layers)}")
     if "float_weights" in document:
         return replace(network, floats=_floats(network, document["float_weights"]))
     return network

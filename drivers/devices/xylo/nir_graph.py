@@ -67,7 +67,10 @@ def read_graph(path: Path) -> Graph:
     Raises ``DataError`` that names the node and the limit, and ``MissingExtraError`` without the package nir.
     """
     nir = imported("nir", "a network in NIR", "nir", field="network", value=path.name)
-    if path.is_file() and path.stat().st_size > MOST_BYTES:
+    if not path.is_file():
+        what, remedy = f"there is no file {path}", "Give the path of a graph that was written by nir"
+        raise DataError(what, field="network", value=path.name, remedy=remedy)
+    if path.stat().st_size > MOST_BYTES:
         remedy = "A network of this chip is far smaller"
         raise DataError(
             f"{path.name} is larger than {MOST_BYTES >> 20} MiB", field="network", value=path.name, remedy=remedy

@@ -6,6 +6,8 @@ states once they exist, so its footprint depends on when it is read. Here both a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import fmean
 from typing import get_args
 
 from rig.analysis.figure_key import FigureKey, Figures
@@ -31,6 +33,19 @@ def static_figures(network: NetworkInfo) -> Figures:
         found[FigureKey("connection_sparsity")] = exact(zeros / weights, "1", method)
     if network.execution_s is not None:
         found[FigureKey("model_execution_rate_hz")] = exact(1.0 / network.execution_s, "Hz", "declared by the device")
+    return Figures(found)
+
+
+def mean_static_figures(networks: Sequence[NetworkInfo]) -> Figures:
+    """Return the static figures of the networks of a run: where samples have networks of their own, their means."""
+    each = [static_figures(network) for network in networks]
+    if len(set(networks)) == 1:
+        return each[0]
+    found = {}
+    for key, first in each[0].items():
+        values = [figures[key].value for figures in each if key in figures]
+        method = f"mean over {len(values)} samples, each a network of its own, {first.method}"
+        found[key] = exact(fmean(values), first.unit, method, len(values))
     return Figures(found)
 
 

@@ -8,20 +8,17 @@ implementation counts them per sample: here both are figures of their own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from rig.analysis.complexity.static import exact, static_figures
+from rig.analysis.complexity.static import exact, mean_static_figures
 from rig.analysis.figure_key import FigureKey, Figures
-from rig.analysis.quantity import Quantity
 from rig.analysis.verdict import Check
 from rig.network.description import (
     Activity,
-    Connection,
     Counts,
-    Layer,
     NetworkInfo,
     activity_faults,
     network_faults,
@@ -44,25 +41,30 @@ class Complexity:
 
 
 def complexity_of(run: Run) -> Complexity:
-    """Return the complexity of the network that the device of a run declares; no figures without one.
+    """Return the complexity of the network that the device of a run declares, or that its samples were deployed as.
 
-    A description or counters that contradict themselves give a failed check in place of the figures that need them.
+    There are no figures without one. A description or counters that contradict themselves give a failed check in place
+    of the figures that need them.
     """
-    network = run.start.device.network
-    if network is None:
+    declared, own = run.start.device.network, run.networks()
+    networks = list(own.values()) or ([] if declared is None else [declared])
+    if not networks:
         return Complexity(Figures(), ())
-    if faults := list(network_faults(network)):
+    if faults := [fault for network in networks for fault in network_faults(network)]:
         return Complexity(Figures(), (Check("the declared network is consistent", _said(faults), "", False),))
-    figures, counted = static_figures(network), _counted(run)
-    if not counted:
-        return Complexity(figures, ())
-    faults = [f"sample {s.sample_id}: {fault}" for s in counted for fault in activity_faults(network, s.activity)]
+    figures, activity = mean_static_figures(networks), _activity(run)
+    counted, faults = [], []
+    for (issue, sample_id), counters in activity.items():
+        network = own.get(sample_id, declared)
+        wrong = ["no network is declared"] if network is None else list(activity_faults(network, counters))
+        faults += [f"sample {sample_id}: {fault}" for fault in wrong]
+        if network is not None and not wrong:
+            counted.append(_Counted(issue, sample_id, network, counters))
     if faults:
         return Complexity(figures, (Check(RULE, _said(faults), "0 contradictions", False),))
-    if not sum(s.executions for s in counted):
+    if not sum(one.executions for one in counted):
         return Complexity(figures, ())
-    checks = tuple(_rate_checks(run, network, counted))
-    return Complexity(figures | _figures(network, counted), checks, _per_inference(run, network, counted))
+    return Complexity(figures | _figures(counted), tuple(_rate_checks(run, counted)), _per_inference(run, counted))
 
 
 def energies_of(run: Run, complexity: Complexity, known: Figures) -> Figures:
@@ -87,6 +89,7 @@ class _Counted:
 
     issue: int
     sample_id: str
+    network: NetworkInfo
     activity: Activity
 
     @property
@@ -94,8 +97,20 @@ class _Counted:
         """Return how often the network was executed; every counter has the same length once it was checked."""
         return max((len(counts) for part in self.activity.values() for counts in part.values()), default=0)
 
+    def each(self, counter: str) -> dict[str, int]:
+        """Return the sum over the executions of each layer or connection that has a counter.
 
-def _counted(run: Run) -> list[_Counted]:
+        ``neurons`` and ``dense_operations`` are those of the description, once for each execution.
+        """
+        if counter == "neurons":
+            return {layer.name: layer.neurons * self.executions for layer in self.network.layers}
+        if counter == "dense_operations":
+            return {c.name: c.dense * self.executions for c in self.network.connections}
+        names = [layer.name for layer in self.network.layers] + [c.name for c in self.network.connections]
+        return {name: int(self.activity[name][counter].sum()) for name in names if counter in self.activity[name]}
+
+
+def _activity(run: Run) -> dict[tuple[int, str], Activity]:
     """The activity of every answer, without warm-up, in the order of issue."""
     warm = {row["issue"] for row in run.replies.select(["issue", "warmup"]).to_pylist() if row["warmup"]}
     found: dict[tuple[int, str], dict[str, dict[str, Counts]]] = {}
@@ -107,10 +122,10 @@ def _counted(run: Run) -> list[_Counted]:
         array = np.zeros(0, np.int64) if values is None else array_of(values).astype(np.int64)
         if issue not in warm:
             found.setdefault((issue, sample_id), {}).setdefault(layer, {})[counter] = array
-    return [_Counted(issue, sample_id, activity) for (issue, sample_id), activity in found.items()]
+    return dict(found)
 
 
-def _per_inference(run: Run, network: NetworkInfo, counted: list[_Counted]) -> dict[str, float]:
+def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
     """Effective operations, and spikes where every layer counts them, in a mean inference of the last phase's spans.
 
     A span may hold a sample many times, and a sample many inferences. Counts are of one processing of the sample.
@@ -120,71 +135,69 @@ def _per_inference(run: Run, network: NetworkInfo, counted: list[_Counted]) -> d
     spans = [row for row in rows if row["phase"] in last and not row["warmup"]]
     size = dict(zip(run.samples["id"].to_pylist(), run.samples["inferences"].to_pylist(), strict=True))
     inferences = sum((row["executions"] or 1) * (size.get(row["sample_id"]) or 1) for row in spans)
-    activity = {(one.issue, one.sample_id): one.activity for one in counted}
-    if not spans or any((row["issue"], row["sample_id"]) not in activity for row in spans):
+    known = {(one.issue, one.sample_id): one for one in counted}
+    if not spans or any((row["issue"], row["sample_id"]) not in known for row in spans):
         return {}
 
-    def mean(parts: Iterable[Layer | Connection], *counters: str) -> float:
-        names = [(part.name, counter) for part in parts for counter in counters]
-        each = {at: sum(int(of[part][counter].sum()) for part, counter in names) for at, of in activity.items()}
-        return sum((row["executions"] or 1) * each[row["issue"], row["sample_id"]] for row in spans) / inferences
+    def mean(*counters: str) -> float:
+        number = {at: sum(sum(one.each(counter).values()) for counter in counters) for at, one in known.items()}
+        return sum((row["executions"] or 1) * number[row["issue"], row["sample_id"]] for row in spans) / inferences
 
-    found = {"effective_operation": mean(network.connections, "acs", "macs")}
-    if all("spikes" in one.activity[layer.name] for one in counted for layer in network.layers):
-        found["spike"] = mean(network.layers, "spikes")
+    found = {"effective_operation": mean("acs", "macs")}
+    if _in_every_layer("spikes", counted):
+        found["spike"] = mean("spikes")
     return {what: number for what, number in found.items() if number}
 
 
-def _figures(network: NetworkInfo, counted: list[_Counted]) -> Figures:
+def _in_every_layer(counter: str, counted: list[_Counted]) -> bool:
+    return all(counter in one.activity[layer.name] for one in counted for layer in one.network.layers)
+
+
+def _figures(counted: list[_Counted]) -> Figures:
     asked = Counter(one.sample_id for one in counted)
     share = np.array([1.0 / asked[one.sample_id] for one in counted])
     executions = float(np.sum(share * [one.executions for one in counted]))
     method = f"counted over {sum(one.executions for one in counted)} executions of {len(asked)} samples"
+    counters = ("neurons", "dense_operations", "active", "macs", "acs", "updates", "spikes")
+    sums = {counter: [one.each(counter) for one in counted] for counter in counters}
 
-    def total(parts: Iterable[Layer | Connection], counter: str) -> float:
-        names = [part.name for part in parts]
-        return float(np.sum(share * [sum(int(one.activity[n][counter].sum()) for n in names) for one in counted]))
+    def total(counter: str, part: str | None = None) -> float:
+        """The sum over samples, of one layer or connection or of all."""
+        return float(np.sum(share * [sum(each.values()) if part is None else each[part] for each in sums[counter]]))
 
-    def sparsity(layers: Sequence[Layer]) -> Quantity:
-        neurons = sum(layer.neurons for layer in layers)
-        return exact(1.0 - total(layers, "active") / (neurons * executions), "1", method, len(asked))
+    def shared(counter: str) -> list[str]:
+        """The layers or connections that the networks of all samples have."""
+        return [part for part in sums[counter][0] if all(part in each for each in sums[counter])]
 
     found = {FigureKey("executions_per_sample"): exact(executions / len(asked), "1", method, len(asked))}
-    found[FigureKey("activation_sparsity")] = sparsity(network.layers)
-    for layer in network.layers:
-        found[FigureKey("activation_sparsity", layer=layer.name)] = sparsity([layer])
-    totals = {
-        "dense_operations": network.dense * executions,
-        "effective_macs": total(network.connections, "macs"),
-        "effective_acs": total(network.connections, "acs"),
-    }
-    for counter, name in (("updates", "membrane_updates"), ("spikes", "spikes")):
-        if all(counter in one.activity[layer.name] for one in counted for layer in network.layers):
-            totals[name] = total(network.layers, counter)
-    for name, number in totals.items():
+    for layer in (None, *shared("neurons")):
+        value = 1.0 - total("active", layer) / total("neurons", layer)
+        key = FigureKey("activation_sparsity", layer=layer) if layer else FigureKey("activation_sparsity")
+        found[key] = exact(value, "1", method, len(asked))
+    names = {"dense_operations": "dense_operations", "effective_macs": "macs", "effective_acs": "acs"}
+    optional = {"membrane_updates": "updates", "spikes": "spikes"}
+    for name, counter in (names | {n: c for n, c in optional.items() if _in_every_layer(c, counted)}).items():
+        number = total(counter)
         found[FigureKey(f"{name}_per_execution")] = exact(number / executions, "1", method, len(asked))
         found[FigureKey(f"{name}_per_sample")] = exact(number / len(asked), "1", method, len(asked))
-    for c in network.connections:
-        own = {"dense_operations": c.dense * executions}
-        own |= {f"effective_{counter}": total([c], counter) for counter in ("macs", "acs")}
-        for name, number in own.items():
-            key = FigureKey(f"{name}_per_sample", layer=c.name)
-            found[key] = exact(number / len(asked), "1", method, len(asked))
+    for connection in shared("dense_operations"):
+        for name, counter in names.items():
+            key = FigureKey(f"{name}_per_sample", layer=connection)
+            found[key] = exact(total(counter, connection) / len(asked), "1", method, len(asked))
     return Figures(found)
 
 
-def _rate_checks(run: Run, network: NetworkInfo, counted: list[_Counted]) -> Iterator[Check]:
+def _rate_checks(run: Run, counted: list[_Counted]) -> Iterator[Check]:
     """A failed check if samples that state their length took another number of executions than the rate gives."""
-    if network.execution_s is None:
-        return
     rows = zip(run.samples["id"].to_pylist(), run.samples["duration_s"].to_pylist(), strict=True)
     lasting_s: Mapping[str, float] = {name: s for name, s in rows if s}
-    known = [one for one in counted if one.sample_id in lasting_s]
-    off = [one for one in known if abs(one.executions - lasting_s[one.sample_id] / network.execution_s) > 1.0]
+    known = [(one, one.network.execution_s) for one in counted if one.sample_id in lasting_s]
+    timed = [(one, execution_s) for one, execution_s in known if execution_s is not None]
+    off = [(one, s) for one, s in timed if abs(one.executions - lasting_s[one.sample_id] / s) > 1.0]
     if off:
-        first = off[0]
-        found = f"{len(off)} of {len(known)}, such as {first.executions} in {lasting_s[first.sample_id]:g} s"
-        yield Check(RATE, found, f"{1.0 / network.execution_s:g} in a second", False)
+        first, execution_s = off[0]
+        found = f"{len(off)} of {len(timed)}, such as {first.executions} in {lasting_s[first.sample_id]:g} s"
+        yield Check(RATE, found, f"{1.0 / execution_s:g} in a second", False)
 
 
 def _said(faults: list[str]) -> str:

@@ -43,7 +43,7 @@ OTHER = {name: {counter: [0, 0, 0] for counter in counters} for name, counters i
 
 def evaluated(
     path: Path, answers: Sequence[tuple[str, Mapping[str, Any]]], network: NetworkInfo = NETWORK, warm: int = 0,
-    executions: Sequence[int] = (), inferences: int = 1, **samples: float,
+    executions: Sequence[int] = (), inferences: int = 1, own: Mapping[str, NetworkInfo] | None = None, **samples: float,
 ) -> Result:  # fmt: skip
     """The result of a recording by hand with one issue for each answer, the first ``warm`` of them warm-up."""
     counted = [
@@ -64,7 +64,10 @@ def evaluated(
     line["device"] |= {"network": dataclasses.asdict(network), "clock": None}
     tables = {"samples.arrows": table(SAMPLES, asked), "replies.arrows": table(REPLIES, rows)}
     tables["activity.arrows"] = table(kinds | {"counts": pa.list_(pa.int64())}, counted)
-    return evaluate(open_run(write(path / "run", [line], tables)))
+    networks = [
+        {"type": "network", "sample_id": name, "network": dataclasses.asdict(of)} for name, of in (own or {}).items()
+    ]
+    return evaluate(open_run(write(path / "run", [line, *networks], tables)))
 
 
 def figures(result: Result) -> dict[str, float]:
@@ -87,6 +90,21 @@ def test_every_figure_is_the_one_computed_by_hand(tmp_path: Path) -> None:
         "layer.in-hidden.effective_macs_per_sample": 0, "layer.hidden-output.effective_macs_per_sample": 1.5,
     }  # fmt: skip
     assert {name: found[name] for name in by_hand} == pytest.approx(by_hand, rel=1e-15)
+
+
+def test_samples_that_are_networks_of_their_own_are_counted_against_their_own(tmp_path: Path) -> None:
+    """By hand: NETWORK, and one of a single layer of 2 neurons whose 6 synapses have no zeros."""
+    small = NetworkInfo((Layer("output", 2),), (Connection("in-output", "in", "output", 6, 0, 6, 2),), ())
+    did = {"in": {"active": [3, 3]}, "output": {"active": [1, 2]}, "in-output": {"acs": [6, 6], "macs": [0, 0]}}
+    found = figures(evaluated(tmp_path, [("a", ONE), ("b", did)], own={"a": NETWORK, "b": small}))
+    by_hand = {
+        "footprint_bytes": 59 / 2, "connection_sparsity": (4 / 20 + 0) / 2,
+        "dense_operations_per_sample": (40 + 12) / 2, "effective_acs_per_sample": (9 + 12) / 2,
+        "activation_sparsity": 1 - (4 + 3) / (12 + 4), "layer.output.activation_sparsity": 1 - (1 + 3) / (4 + 4),
+    }  # fmt: skip
+    assert {name: found[name] for name in by_hand} == pytest.approx(by_hand, rel=1e-15)
+    assert "layer.hidden.activation_sparsity" not in found, "the other network has no such layer"
+    assert "membrane_updates_per_sample" not in found, "the other network does not count them"
 
 
 def test_a_counted_number_is_exact(tmp_path: Path) -> None:

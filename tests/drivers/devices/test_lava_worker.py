@@ -17,9 +17,15 @@ from drivers.devices.loihi2 import lava_setup
 from drivers.devices.loihi2.device import doctor, open_device
 from drivers.devices.solver import solve_seed
 from drivers.links.remote import RemoteDevice
+from rig.analysis.evaluate import evaluate
 from rig.conformance.device import check_device
+from rig.engine.acquisition import Bench
+from rig.engine.clock import HostClock
+from rig.engine.record import record
 from rig.errors import DeviceError, SetupError
-from rig.types import Budget, Device, Reply, Sample
+from rig.network.description import activity_faults, network_faults
+from rig.recording.reader import open_run
+from rig.types import Budget, Device, Issue, Reply, Sample, SampleSet
 from scenarios.workloads.qubo_mis.graph import Graph, from_hex
 from tests.support.mis_graphs import random_graph
 from tests.support.paths import ROOT
@@ -96,10 +102,47 @@ def test_every_spike_meets_the_synapses_of_its_node() -> None:
     assert output["synaptic_operations"] == 8 * output["spikes"]
 
 
+def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
+    """In a complete graph a flip meets all other nodes; a cost is told to one neuron, which tells each better one."""
+    full = Sample("k", random_graph(9, 1.0, 0).to_payload())
+    reply = solved(device, Budget(0.2), full)
+    activity, network = reply.activity, reply.network
+    assert activity is not None and network is not None
+    assert list(network_faults(network)) == list(activity_faults(network, activity)) == []
+    assert {len(counts) for counters in activity.values() for counts in counters.values()} == {reply.output["steps"]}
+    arrived = activity["variables-variables"]["acs"]
+    assert arrived[0] == 0
+    assert set(arrived % 8) == {0}
+    assert 0 <= reply.output["synaptic_operations"] - arrived.sum() <= 9 * 8, "what was sent in the last step"
+    assert activity["cost"]["active"].sum() >= len(reply.progress) - 1 > 0
+
+
+def test_the_network_of_a_graph_is_described_to_the_bit() -> None:
+    """By hand, three nodes and an edge: 2 of 6 weights, 3 to the cost; 24 + 8 + 8 + 8 bits a node, 8 and 64 more."""
+    line = Sample("n3", Graph(3, np.array([[0, 2]], np.int32)).to_payload())
+    device = open_device(simulate=True, interpreter=python())
+    network = solved(device, Budget(0.05), line).network
+    device.close()
+    assert network is not None
+    assert network.footprint_bits() == 8 * (2 + 3) + 3 * (24 + 8 + 8 + 8) + 8 + 64
+    assert [(c.weights, c.zeros, c.fan_out_max) for c in network.connections] == [(6, 4, 1), (3, 0, 1)]
+
+
+def test_a_recording_of_it_has_complexity(device: Device, tmp_path: Path) -> None:
+    workload = SampleSet("graphs", "qubo-mis", "1", "0" * 64, (SAMPLE,), {})
+    bench = Bench(device, (), HostClock())
+    record(tmp_path / "run", bench, workload, [Issue((SAMPLE,), budget=Budget(0.2))], scenario={"name": "by hand"})
+    figures = {str(key): q.value for key, q in evaluate(open_run(tmp_path / "run")).quantities.items()}
+    assert figures["connection_sparsity"] == pytest.approx(1 - (2 * len(GRAPH.edges) + 60) / (60 * 59 + 60))
+    assert 0 < figures["effective_acs_per_execution"] < figures["dense_operations_per_execution"] == 60 * 59 + 60
+    assert 0 < figures["layer.variables.activation_sparsity"] < 1
+
+
 def test_it_does_what_the_rig_asks_of_a_device() -> None:
     graphs = [Graph(2, np.empty((0, 2), np.int32)), Graph(3, np.array([[0, 2]], np.int32)), random_graph(9, 1.0, 0)]
     samples = [Sample(f"n{graph.nodes}", graph.to_payload()) for graph in graphs]
-    assert check_device(open_device(simulate=True, interpreter=python(), default_s=0.1), samples)
+    checked = check_device(open_device(simulate=True, interpreter=python(), default_s=0.1), samples)
+    assert {"reply.activity", "reply.network"} <= set(checked)
 
 
 def test_it_says_what_it_is(device: Device) -> None:

@@ -28,6 +28,7 @@ from rig.errors import (
     RigError,
     UsageError,
 )
+from rig.network.description import Layer, NetworkInfo
 from rig.recording.reader import open_run
 from rig.types import Budget, Clocked, Issue, Sample
 from tests.support.remote_workers import HERE, answers, asked, opened, stand_in_ssh, worker
@@ -104,6 +105,30 @@ def test_budgets_and_options_travel() -> None:
     assert reply.output["budget"] == [0.5, -3.0]
     assert reply.output["options"] == {"depth": 3}
     assert reply.output["rate_hz"] == 16e3
+
+
+COUNTS = """
+def run(self, sample_id, budget):
+    network = {"layers": [{"name": "out", "neurons": 3}], "connections": [], "memory": []}
+    counts = b"".join(n.to_bytes(8, "little") for n in (2, 0, 3))
+    return {**super().run(sample_id, budget), "network": network, "activity": {"out": {"active": counts[:LEFT]}}}
+"""
+
+
+def test_a_worker_describes_the_network_of_a_sample_and_counts_it() -> None:
+    device = opened(COUNTS.replace("LEFT", "None"))
+    (reply,) = asked(device, ONE)
+    device.close()
+    assert reply.network == NetworkInfo((Layer("out", 3),), (), ())
+    assert reply.activity is not None
+    assert reply.activity["out"]["active"].tolist() == [2, 0, 3]
+
+
+def test_counts_that_are_no_whole_numbers_are_refused() -> None:
+    device = opened(COUNTS.replace("LEFT", "20"))
+    with pytest.raises(DeviceError, match="20 bytes of active"):
+        asked(device, ONE)
+    device.close()
 
 
 def test_many_submitted_at_once_are_answered_in_order(honest: RemoteDevice) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,11 @@ from drivers.devices.xylo.nir_deploy import load_nir, write_nir
 from drivers.devices.xylo.nir_graph import checked
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from fixtures.bench.true_power import open_plant
+from rig.commands.main import main
 from rig.errors import DataError, RigError, SetupError, UsageError
 from rig.network.description import activity_faults, network_faults
 from rig.types import Sample
-from tests.support.paths import SHARED
+from tests.support.paths import ROOT, SHARED
 
 nir = pytest.importorskip("nir", reason="needs neurorig[nir]")
 pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neurorig[xylo]")
@@ -30,6 +33,7 @@ pytestmark = pytest.mark.skipif(find_spec("rockpool") is None, reason="needs neu
 DT_S = 1e-3
 GRAPHS = SHARED / "data" / "networks" / "nir"
 BRAILLE = GRAPHS / "braille_noDelay_noBias_subtract.nir"
+CORE = ("active_power_w", "energy_per_inference_j")
 needs_graphs = pytest.mark.skipif(not GRAPHS.is_dir(), reason="needs the published graphs")
 
 
@@ -87,6 +91,24 @@ def test_a_published_recurrent_network_gives_the_spikes_of_the_vendors_own_path(
     output, by_layer = spikes(network, raster)
     assert np.sum(output, axis=0).tolist() == [2, 8, 12, 4, 8, 10, 4]
     assert sum(by_layer["hidden1"]) == 127
+
+
+@needs_graphs
+def test_the_page_has_what_its_command_prints_of_the_published_network(tmp_path: Path) -> None:
+    """A whole session, so that each figure of the table is one that a reader gets."""
+    page = (ROOT / "docs/how-to/own-network.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith("rig measure") and BRAILLE.name in line]
+    command = line.replace("examples/", f"{ROOT}/examples/").replace(BRAILLE.name, str(BRAILLE))
+    assert main([*shlex.split(command)[1:-1], str(tmp_path / "run")]) == 0
+    found = json.loads((tmp_path / "run/derived/results.json").read_text())["quantities"]
+    ours = {name: found[f"phase.inference.{name}"]["value"] for name in ("execution_time_s", "energy_per_inference_j")}
+    core = {name: found[f"phase.inference.rail.snn_core.{name}"]["value"] for name in CORE}
+    shown = [f"{1e3 * ours['execution_time_s']:.1f} ms", f"{1e6 * core[CORE[0]]:.0f} µW"]
+    shown += [f"{1e6 * energy_j:.1f} µJ" for energy_j in (core[CORE[1]], ours["energy_per_inference_j"])]
+    rows = [row.split("|")[2].strip() for row in page.splitlines() if row.count("|") == 5 and "simulated |" not in row]
+    assert [row for row in rows if row.endswith((" ms", " µW", " µJ"))] == shown
+    ratios = 1e3 * ours["execution_time_s"] / 85.9, 1e6 * core[CORE[0]] / 277.09
+    assert f"the time is {ratios[0]:.2f} of the published one, and the power {ratios[1]:.2f} of" in page
 
 
 @settings(max_examples=10, deadline=None, derandomize=True, database=None)
@@ -289,10 +311,9 @@ def test_published_graphs_that_the_chip_cannot_run_are_refused(name: str, text: 
         loaded(GRAPHS / f"{name}.nir", dt_s=1e-4)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n cut off", None])
-def test_a_damaged_file_is_refused(content: bytes | None, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / "a.nir").write_bytes(content)
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n cut off"])
+def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.nir").write_bytes(content)
     with pytest.raises(DataError, match="as a NIR graph"):
         loaded(tmp_path / "a.nir")
 
@@ -326,3 +347,9 @@ def test_two_writes_have_one_digest_and_another_weight_has_another(tmp_path: Pat
     same = loaded(written(tmp_path / "b.nir", nodes, edges[::-1])).digest_sha256
     nodes["w0"].weight[0, 0] += 1e-3
     assert one == same != loaded(written(tmp_path / "c.nir", nodes, edges)).digest_sha256
+
+
+def test_a_graph_that_is_not_there_is_not_asked_to_be_exported_again(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no file") as caught:
+        loaded(tmp_path / "nowhere.nir")
+    assert "path" in caught.value.remedy

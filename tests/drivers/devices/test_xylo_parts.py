@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from drivers.devices.xylo import rockpool_import
 from drivers.devices.xylo.encoder import EncoderParams, check_audio, encode
-from drivers.devices.xylo.network import FORMAT, SHIPPED, load_network, write_network
+from drivers.devices.xylo.network import FORMAT, SHIPPED, content_digest, load_network, write_network
 from rig.errors import DataError, MissingExtraError
 from scenarios.workloads.asc.scenes import synthesize
 from tests.support.paths import ROOT
@@ -170,3 +174,32 @@ def test_a_missing_stack_names_the_extra(missing: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'neurorig\[xylo\]'"):
         rockpool_import.load_xylo_audio2()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (
+            lambda spec: spec["weights_in"]["blocks"][0]["values"].pop(),
+            "the blocks of weights_in do not hold each weight",
+        ),
+        (lambda spec: spec["weights_rec"]["blocks"].pop(), "the blocks of weights_rec do not hold each weight"),
+        (lambda spec: spec.pop("weights_out"), "'weights_out' is missing"),
+        (
+            lambda spec: spec["weights_in"]["blocks"][0]["values"][0].__setitem__(0, math.nan),
+            "it holds NaN or infinity",
+        ),
+    ],
+)
+def test_weights_that_are_missing_are_refused_by_their_name(
+    change: Callable[[Any], object], what: str, tmp_path: Path
+) -> None:
+    document = json.loads(SHIPPED.read_text())
+    del document["sha256"]
+    change(document["specification"])
+    with suppress(ValueError):  # there is no digest of NaN
+        document["sha256"] = content_digest(document)
+    (tmp_path / "own.json").write_text(json.dumps(document))
+    with pytest.raises(DataError, match=what) as caught:
+        load_network(tmp_path / "own.json")
+    assert "rig network train" in caught.value.remedy
