@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from reports.audit.files import inside, read_bytes, refuse
+from reports.audit.figures import EXACT, Figures, Plain, issues, mean_of, parsed
+from reports.audit.files import clean, inside, read_bytes, refuse
 from reports.audit.reading import Run, column
 
 PAYLOADS = "artifacts/payloads"
@@ -50,6 +51,35 @@ def cost_of(graph: tuple[int, Any], text: str) -> float | None:
         return None
     chosen = np.unpackbits(packed)[:nodes].astype(np.int64)
     return float(-chosen.sum() + 8 * np.sum(chosen[edges[:, 0]] * chosen[edges[:, 1]]))
+
+
+def solving(run: Run) -> tuple[Figures, list[str]]:
+    """Costs and gaps of recorded solutions of independent-set problems, and what of the claims is not so."""
+    samples = run.tables["samples"]
+    if run.start["workload"].get("task") != "qubo-mis":
+        return {}, []
+    known, wrong, costs = problem_names(run), list[str](), list[tuple[str, float]]()
+    for issue in issues(run):
+        if issue.warmup or issue.output is None:
+            continue
+        value = parsed(issue.output)
+        text = value.get("solution") if isinstance(value, dict) else None
+        if issue.sample not in known or not isinstance(text, str):
+            wrong.append(f"issue {issue.number}: no solution of a recorded problem")
+            continue
+        cost = cost_of(problem(run, issue.sample), text)
+        if cost is None or value.get("cost") not in (None, cost):
+            wrong.append(clean(f"issue {issue.number}: the cost is {cost}, not {value.get('cost')}"))
+        costs += [(issue.sample, cost)] if cost is not None else []
+    if not costs:
+        return {}, wrong
+    told = [cost for _, cost in costs]
+    found = {"cost_mean": (mean_of(told), "x^T Q x of each solution"), "cost_best": (min(told), "x^T Q x of the best")}
+    targets = {"official": dict(zip(column(samples, "id"), column(samples, "target_cost"), strict=True))}
+    for name, target in (targets | (run.start["workload"].get("targets") or {})).items():
+        if gaps := [(cost - t) / abs(t) for sample, cost in costs if (t := target.get(sample))]:
+            found[f"gap_{name}_mean"] = (mean_of(gaps), "(c - c_target) / |c_target|")
+    return {key: Plain(value, EXACT, method) for key, (value, method) in found.items()}, wrong
 
 
 def drawn(nodes: int, density: float, seed: int) -> set[tuple[int, int]] | None:
