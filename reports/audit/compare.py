@@ -30,6 +30,12 @@ class Compared:
         return bool(abs(self.claimed - self.plain) <= self.allowed)
 
     @property
+    def said(self) -> str:
+        """In one line."""
+        plain = f"{self.plain:.6g} +- {self.allowed:.2g} {self.unit}"
+        return f"{self.scope}: {self.key} is {self.claimed:.6g}, derived {plain}"
+
+    @property
     def sharp(self) -> bool:
         """Whether the plain method alone decides, whatever interval the claim has."""
         return bool(self.allowed == self.bound)

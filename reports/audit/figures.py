@@ -159,6 +159,14 @@ def waits_s(asked: Iterable[Issue]) -> Floats:
     return np.array([i.answered_s - i.asked_s for i in asked if i.answered_s is not None and i.asked_s is not None])
 
 
+def requested(run: Run) -> Floats:
+    """From the first request to the last answer, as one window of shape (1, 2); none if nothing was answered."""
+    asked = [i for i in issues(run) if not i.warmup]
+    begins = [i.asked_s for i in asked if i.asked_s is not None]
+    ends = [i.answered_s for i in asked if i.answered_s is not None]
+    return np.array([[min(begins), max(ends)]] if begins and ends else []).reshape(-1, 2)
+
+
 def deadline_s(run: Run) -> float | None:
     """The deadline of a frame; without one, the time between frames."""
     options = run.start["scenario"].get("options") or {}
@@ -174,8 +182,7 @@ def service(run: Run) -> Figures:
     latency = waits_s(asked)
     if not len(latency):
         return found
-    first = min(i.asked_s for i in asked if i.asked_s is not None)
-    duration = max(i.answered_s for i in asked if i.answered_s is not None and i.asked_s is not None) - first
+    duration = float(np.ptp(requested(run)))
     seconds = {"latency_mean_s": float(latency.mean()), "duration_s": duration}
     seconds |= {f"latency_{name}_s": nearest_rank(latency, share) for name, share in PERCENTILES.items()}
     how = ("stamps of the host, nearest rank", "a nanosecond of the host's stamps")

@@ -169,8 +169,7 @@ def _played(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
     done = [i for i in asked if i.answered_s is not None]
     yield "queries", len(asked), f"at least {values['min_queries']}", len(asked) >= values["min_queries"]
     if (least := values["min_duration_s"]) > 0:
-        begins = [i.asked_s for i in asked if i.asked_s is not None]
-        lasted = max((i.answered_s or 0.0 for i in done), default=0.0) - min(begins, default=0.0)
+        lasted = float(np.sum(np.diff(figures.requested(run))))
         yield "duration", f"{lasted:.6g} s", f"at least {least:g} s", lasted >= least
     if run.start["meters"] or run.purpose == "power":
         shortest = min((float(b - a) for a, b in idle_windows(run)), default=0.0)
