@@ -236,7 +236,9 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
     widened = float(np.sum(np.diff(region)))
     wider = max(widened / length, 1.0)
     average = _mean(over_all) if over_all.seen_s.sum() > 0 else np.nan
-    late = (device_line(run).bound_s + 2 * period) * abs(area) / (np.ptp(whole) if whole.size else 1.0)
+    late = (
+        (device_line(run).bound_s + 2 * period) * abs(area) / (max(float(np.ptp(whole)), TINY) if whole.size else 1.0)
+    )
     return RailPower(
         idle_w=idle_w,
         idle_bound_w=idle_bound + (STEADY + facts.volts_step) * abs(idle_w),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -11,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from reports.audit.figures import EXACT, Figures, Plain, issues, mean_of, parsed
-from reports.audit.files import inside, read_bytes, refuse
-from reports.audit.qubo import PAYLOAD_BYTES, PAYLOADS
-from reports.audit.reading import Run
+from reports.audit.files import refuse
+from reports.audit.reading import Run, payload
 
 Score = Callable[[Any, Sequence[Any]], float | None]
 
@@ -82,11 +80,8 @@ def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], s
 
 def _truth(run: Run, sample: str, field: str | None, begin: Any) -> Any:
     """What was to be predicted, float64, of the stored payload; nothing where it is not stored."""
-    place = inside(run.path, f"{PAYLOADS}/{sample}.npy")
-    if not place.is_file() or type(begin) is not int or begin < 0:
-        return np.zeros(0)
+    stored = payload(run, sample) if type(begin) is int and begin >= 0 else None
     try:
-        stored = np.load(io.BytesIO(read_bytes(place, PAYLOAD_BYTES)), allow_pickle=False)
-        return np.asarray(stored[field] if field else stored, np.float64)[begin:]
-    except (ValueError, IndexError, TypeError, MemoryError):
+        return np.zeros(0) if stored is None else np.asarray(stored[field] if field else stored, np.float64)[begin:]
+    except (ValueError, IndexError, TypeError):
         refuse(f"the payload of {sample!r}", "is no array of what was to be predicted")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from reports.audit import schema
-from reports.audit.files import EVENTS_BYTES, LINE_BYTES, clean, parse_json, refuse
+from reports.audit.files import EVENTS_BYTES, LINE_BYTES, clean, inside, parse_json, read_bytes, refuse
 from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
 BLOCK = 1 << 20
 TABLE_BYTES, TRACE_BYTES = 1 << 30, 1 << 44
+PAYLOAD_BYTES = 1 << 28
 KEPT = ("idle", "gap", "marks", "note")
 COLUMNS = {
     "samples": ("id", "payload_sha256", "label", "target_cost", "duration_s", "rate_hz", "inferences", "seed"),
@@ -43,7 +45,7 @@ class Run:
     """By clock: rows of before (ns), tick, after (ns), of shape (n, 3), as int64."""
     digest: str
     faults: tuple[str, ...]
-    tables: dict[str, pa.Table]
+    tables: dict[str, pa.Table] = field(default_factory=dict)
 
     @property
     def purpose(self) -> str:
@@ -147,6 +149,17 @@ def ticks(table: pa.Table, name: str) -> tuple[Indices, Any]:
     except pa.ArrowException as error:
         refuse(f"the column {name}", f"does not hold whole numbers: {error}")
     return filled, valid
+
+
+def payload(run: Run, sample: str) -> Any:
+    """The array that is stored for a sample, of any type but objects; None where none is stored."""
+    place = inside(run.path, f"artifacts/payloads/{sample}.npy")
+    if not place.is_file():
+        return None
+    try:
+        return np.load(io.BytesIO(read_bytes(place, PAYLOAD_BYTES)), allow_pickle=False)
+    except (ValueError, TypeError, MemoryError, OSError, EOFError):
+        refuse(f"the payload of {sample!r}", "is no array")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each, unlike
 from reports.audit.figures import issues
 from reports.audit.files import clean
-from reports.audit.qubo import drawn, problem, problem_names
+from reports.audit.qubo import drawn, problem
 from reports.audit.reading import Run, column
 from reports.audit.rules import modes_of, options_of
 from reports.audit.session_rules import TRIED
@@ -82,9 +82,9 @@ def seeds(e: Evidence) -> Verdict:
         densities = (run.start["workload"].get("details") or {}).get("densities") or []
         seed_of = dict(zip(*(column(run.tables["samples"], name) for name in ("id", "seed")), strict=True))
         mis = run.start["workload"].get("task") == "qubo-mis"
-        for name in sorted(problem_names(run)) if mis else ():
-            nodes, edges = problem(run, name)
-            seed = seed_of.get(name)
+        stored = {name: problem(run, name) for name in sorted(seed_of)} if mis else {}
+        for name, (nodes, edges) in ((name, graph) for name, graph in stored.items() if graph is not None):
+            seed = seed_of[name]
             drawings = [drawn(nodes, float(d), int(seed)) for d in densities] if seed is not None else []
             if drawings and None not in drawings:
                 counted += 1
