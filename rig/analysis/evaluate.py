@@ -20,7 +20,7 @@ from rig.analysis.power.rail_model import rail_model
 from rig.analysis.power.span_mean import difference_notes
 from rig.analysis.power.stamp_uncertainty import stamps_u_s
 from rig.analysis.predictions import predictions_of
-from rig.analysis.recording_notes import remarks_of
+from rig.analysis.recording_notes import BELOW_IDLE, remarks_of
 from rig.analysis.reference_methods import recorder_figures
 from rig.analysis.refusal import Refusal, for_import, without_number
 from rig.analysis.result import ClockSummary, RailSeries, Result, Series
@@ -203,10 +203,7 @@ def _below_idle(figures: Figures) -> Iterator[str]:
     """A sentence on dynamic power below zero."""
     dynamic = figures.get(FigureKey("dynamic_power_w"))
     if dynamic is not None and dynamic.interval()[1] < 0.0:
-        yield (
-            "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
-            "not at rest there or sleeps between its spans"
-        )
+        yield BELOW_IDLE
 
 
 def _solving_notes(solves: list[Solve], terms: Terms) -> Iterator[str]:

@@ -11,6 +11,11 @@ from rig.recording.reader import Run, Trace
 from rig.types import MARK_PHASE
 
 BLOCK = 1 << 16
+BELOW_IDLE = (
+    "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
+    "not at rest there or sleeps between its spans"
+)
+"""Said beside the figure itself, which is read wrongly without it."""
 
 
 def remarks_of(run: Run) -> list[str]:
