@@ -84,7 +84,8 @@ def read_run(path: Path) -> Run:
     for event in events.pop("brackets"):
         rows.setdefault(event["clock"], []).extend(event["rows"])
     brackets = {name: np.array(found, dtype=np.int64).reshape(-1, 3) for name, found in rows.items()}
-    start, stop = events.pop("start")[0], (events.pop("stop") or [None])[-1]
+    start, stops = events.pop("start")[0], events.pop("stop")
+    stop = stops[-1] if stops else None
     tables = {name: _table(path, name) for name in COLUMNS}
     return Run(path, start, stop, events, brackets, whole.hexdigest(), tuple(faults), tables)
 

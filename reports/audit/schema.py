@@ -46,7 +46,7 @@ def _faults(value: Any, rule: Any, whole: dict[str, Any], where: str) -> list[st
     if "not" in rule and not _faults(value, rule["not"], whole, where):
         wrong.append(f"{where} has a value that is not allowed here")
     ways = [_faults(value, part, whole, where) for part in rule.get("anyOf", [])]
-    wrong += min(ways, key=len, default=[])
+    wrong += sorted(ways, key=len)[0] if ways else []
     inner: list[tuple[Any, Any, str]] = []
     if isinstance(value, dict):
         known, other = rule.get("properties", {}), rule.get("additionalProperties", True)
