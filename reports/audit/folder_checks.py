@@ -8,6 +8,7 @@ from typing import Any
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
+from reports.audit.reading import Run
 from reports.audit.rule_sets import values_of
 from reports.audit.rules import modes_of
 
@@ -66,9 +67,11 @@ def rule_set(e: Evidence) -> Verdict:
 def one_device(e: Evidence) -> Verdict:
     faults = []
     for key in ("name", "mode", "versions", "artifacts"):
-        faults += unlike(
-            e, f"{key} of the device differs between runs", lambda run, k=key: [run.start["device"].get(k)]
-        )
+
+        def declared(run: Run, key: str = key) -> object:
+            return [run.start["device"].get(key)]
+
+        faults += unlike(e, f"{key} of the device differs between runs", declared)
     faults += unlike(e, "runs of {} configurations", lambda run: str(run.start.get("configuration", "")))
     return faults, clean({run.start["device"].get("name") for _, run in e.subject.runs}), "one device in one state"
 
