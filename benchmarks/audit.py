@@ -78,8 +78,8 @@ BUGS = (
         "a clock rate: nominal plus 1e-3",
         "two-rails",
         "rig/analysis/timing/timebase.py",
-        "x, y, h = ticks[quick], middle[quick], half[quick]",
-        "x, y, h = ticks[quick], middle[quick] * 1.001, half[quick]",
+        "x, y, h = quick_reads(clock, brackets, t0_ns).T",
+        "x, y, h = quick_reads(clock, brackets, t0_ns).T * np.array([[1.0], [1.001], [1.0]])",
     ),
     (
         "a percentile: one rank too low",

@@ -23,6 +23,7 @@ from reports.viewing.embedded import embedded
 from reports.viewing.page import as_json, policy, script
 from reports.workflow import workflow
 from rig.analysis.figure_key import FigureKey
+from rig.analysis.power.power_notes import BELOW_IDLE
 from rig.analysis.refusal import Refusal
 from rig.analysis.result import Result
 from rig.recording.atomic_write import inside, not_stored, write_whole
@@ -140,6 +141,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
         "complexity": results.beside_cost(result),
         "refusals": _refusals(result.refusals),
         "notes": [clean(note) for note in result.notes],
+        "below_idle": BELOW_IDLE if BELOW_IDLE in result.notes else "",
         "environment": sections.environment(start),
         "captions": FIGURES,
         "halves": HALVES,

@@ -36,7 +36,8 @@ class TraceOptions:
     ``windows`` names a table start,end[,phase,inferences] in seconds of the trace, and ``idle`` declares idle windows
     as START:END,... in the same seconds. ``sync_s`` limits the offset of the windows' clock from the trace's, if they
     are two; ``clock_tolerance`` limits the relative error of the instrument's clock rate. ``calibration`` names a
-    calibration file; ``calibration_range`` and ``temperature_c`` choose its limits of error.
+    calibration file; ``calibration_range`` and ``temperature_c`` choose its limits of error. ``device_description`` and
+    ``meter_description`` say what was measured and by what; an audit asks for both.
     """
 
     windows: str | None = None
@@ -46,6 +47,8 @@ class TraceOptions:
     calibration: str | None = None
     calibration_range: float | None = None
     temperature_c: float | None = None
+    device_description: str = ""
+    meter_description: str = ""
 
     def calibrated(self, rail: Rail, axis: TimeAxis, day: date | None) -> Rail:
         """The rail at the rate of its axis, with the limits of error for readings of that length."""
@@ -110,7 +113,8 @@ def single_trace(read: Callable[..., SingleTrace]) -> Callable[..., ImportedRun]
             how = f"windows=FILE.csv, with start,end[,phase,inferences] in seconds of the trace{channel}"
             raise unstated("windows", "no window says when the device was working", how)
         found = read(source, **given)
-        return _imported(source, found, options, windows.joined(found.windows))
+        run = _imported(source, found, options, windows.joined(found.windows))
+        return run.described(options.device_description, options.meter_description)
 
     open_import.__doc__ = f"{read.__doc__}\n    {TraceOptions.__doc__}"
     open_import.__signature__ = inspect.Signature([*own.values(), *common])  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reports.audit.figures import Figures, Plain
+from reports.audit.figures import Figures
 from reports.audit.power import SHARP
 from reports.audit.subject import Claim
 
@@ -30,22 +30,31 @@ class Compared:
         return bool(abs(self.claimed - self.plain) <= self.allowed)
 
     @property
+    def said(self) -> str:
+        """In one line."""
+        plain = f"{self.plain:.6g} +- {self.allowed:.2g} {self.unit}"
+        return f"{self.scope}: {self.key} is {self.claimed:.6g}, derived {plain}"
+
+    @property
     def sharp(self) -> bool:
         """Whether the plain method alone decides, whatever interval the claim has."""
         return bool(self.allowed == self.bound)
 
 
 def compared(scope: str, claims: Mapping[str, Claim], plain: Figures) -> list[Compared]:
-    """Each claim that the auditor can derive, beside its plain figure."""
-    return [_one(scope, key, claim, plain[key]) for key, claim in claims.items() if key in plain]
+    """Each claim that the auditor can derive, beside its plain figure.
+
+    Where the plain method is sharper than 0.2 %, it decides alone; else the interval of the claim is added.
+    """
+    found = []
+    for key, claim in claims.items():
+        if (own := plain.get(key)) is not None:
+            size = abs(own.value)
+            sharp = own.bound <= SHARP * size
+            allowed, why = (own.bound, "") if sharp else (own.bound + claim.half_width + 4e-16 * size, INTERVAL)
+            pair = (claim.value, own.value, own.bound, allowed)
+            found.append(Compared(scope, key, claim.unit, *pair, own.method, own.why + why))
+    return found
 
 
-def _one(scope: str, key: str, claim: Claim, plain: Plain) -> Compared:
-    """Where the plain method is sharper than 0.2 %, it decides alone; else the interval of the claim is added."""
-    sharp = plain.bound <= SHARP * abs(plain.value)
-    rounding = 4e-16 * abs(plain.value)
-    allowed = plain.bound if sharp else plain.bound + claim.half_width
-    return Compared(
-        scope, key, claim.unit, claim.value, plain.value, plain.bound, allowed + rounding if not sharp else allowed,
-        plain.method, plain.why if sharp else f"{plain.why}; and the interval of the claim",
-    )  # fmt: skip
+INTERVAL = "; and the interval of the claim"

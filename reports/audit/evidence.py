@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from reports.audit.compare import Compared
 from reports.audit.reading import Run
@@ -91,8 +92,25 @@ def check(number: int, name: str, source: str) -> Callable[[Callable[[Evidence],
     return lambda decide: Asked(number, name, source, decide)
 
 
-def each(evidence: Evidence, faults_of: Callable[[Run], list[str] | Iterator[str]]) -> list[str]:
+def each(evidence: Evidence, faults_of: Callable[[Run], Iterable[str]]) -> list[str]:
+    """The faults of every run, with its name."""
     return [f"{name}: {fault}" for name, run in evidence.subject.runs for fault in faults_of(run)]
+
+
+def unlike(evidence: Evidence, what: str, part_of: Callable[[Run], object]) -> list[str]:
+    """A fault for each session whose runs are not all alike in something; None stands for a run that is left out."""
+    found = []
+    for part in evidence.subject.parts:
+        values = {json.dumps(value, sort_keys=True) for run in part.runs if (value := part_of(run)) is not None}
+        found += [f"{part.name}: {what.format(len(values))}"] if len(values) > 1 else []
+    return found
+
+
+def rows_of(evidence: Evidence, what: str) -> list[dict[str, Any]]:
+    """The rows of a submission. Raises ``NotApplicable`` for anything else, which holds nothing such."""
+    if evidence.subject.submission is None:
+        raise NotApplicable(f"only a submission {what}")
+    return list(evidence.subject.submission["configurations"])
 
 
 def broken(evidence: Evidence, *begins: str) -> list[str]:
@@ -100,17 +118,14 @@ def broken(evidence: Evidence, *begins: str) -> list[str]:
     return [r.said for r in evidence.rules if r.rule.startswith(begins) and not r.ok]
 
 
-def by_rule(evidence: Evidence, *begins: str) -> tuple[list[str], str, str]:
+def by_rule(evidence: Evidence, *begins: str) -> Verdict:
     """The rules of these names, as one check. Raises ``NotApplicable`` if the set has none of them."""
     mine = [r for r in evidence.rules if r.rule.startswith(begins)]
     if not mine:
         raise NotApplicable("no rule of the recorded set asks for it")
     least = next((r for r in mine if r.found), mine[0])
-    return (
-        broken(evidence, *begins),
-        f"{len(mine)} times as allowed, such as {least.rule}: {least.found}",
-        least.allowed,
-    )
+    found = f"{len(mine)} times as allowed, such as {least.rule}: {least.found}"
+    return broken(evidence, *begins), found, least.allowed
 
 
 def comparisons(evidence: Evidence, *words: str) -> Verdict:
@@ -120,11 +135,6 @@ def comparisons(evidence: Evidence, *words: str) -> Verdict:
     mine = [c for c in evidence.compared if not words or any(w in c.key for w in words)]
     if not mine:
         raise NotApplicable("no such figure is claimed, or the auditor has no method of its own for it")
-    faults = [
-        f"{c.scope}: {c.key} is {c.claimed:.6g}, derived {c.plain:.6g} +- {c.allowed:.2g} {c.unit}"
-        for c in mine
-        if not c.ok
-    ]
     far = max(mine, key=lambda c: abs(c.claimed - c.plain) / c.allowed if c.allowed else 0.0)
     found = f"{len(mine)} figures agree; nearest to its limit is {far.key}"
-    return faults, found, "claims within the bounds of the table of figures"
+    return [c.said for c in mine if not c.ok], found, "claims within the bounds of the table of figures"

@@ -13,7 +13,6 @@ import numpy as np
 from scipy.special import bdtr
 
 from reports.audit.clocks import Line, line
-from reports.audit.files import clean
 from reports.audit.reading import Run, column, ticks
 from rig.types import Floats
 
@@ -65,9 +64,7 @@ class Spans:
 
     def of(self, chosen: Any) -> Spans:
         """The spans where ``chosen`` is true."""
-        return Spans(
-            *(part[chosen] for part in (self.on, self.off, self.issue, self.phase, self.inferences, self.warmup))
-        )
+        return Spans(*(part[chosen] for part in vars(self).values()))
 
 
 def issues(run: Run) -> list[Issue]:
@@ -133,28 +130,27 @@ def execution_times(run: Run) -> Figures:
     clock = device_line(run)
     if not len(counted.on):
         return {}
-    tick = clock.s_per_tick
     found: Figures = {}
-    means: list[float] = []
-    by_issue: dict[int, float] = defaultdict(float)
+    mean_s, by_issue = 0.0, defaultdict[int, float](float)
     for phase in dict.fromkeys(counted.phase):
         window, number, inferences = batches(counted.of(counted.phase == phase))
         length = np.diff(window, axis=1)[:, 0]
         each = length / inferences
-        means.append(float(length.sum() / inferences.sum()))
+        mean = float(length.sum() / inferences.sum())
+        mean_s += mean
         for first, s in zip(number, each, strict=True):
             by_issue[first] += float(s)
-        found |= _times(f"phase.{phase}.", means[-1], each, clock.rate_bound, tick)
-    whole = np.array(list(by_issue.values()))
-    return found | _times("", sum(means), whole, clock.rate_bound, tick)
+        found |= _times(f"phase.{phase}.", mean, each, clock)
+    return found | _times("", mean_s, np.array(list(by_issue.values())), clock)
 
 
-def _times(prefix: str, mean: float, each: Floats, rate: float, tick: float) -> Figures:
-    why = "the rate of the clock, from the quickest round trips at both ends, and one tick"
-    found = {f"{prefix}execution_time_s": Plain(mean, rate * mean + EXACT * mean, "stamps", why)}
+def _times(prefix: str, mean: float, each: Floats, clock: Line) -> Figures:
+    why, rate = "the rate of the clock, from the quickest round trips at both ends, and one tick", clock.rate_bound
+    found = {f"{prefix}execution_time_s": Plain(mean, (rate + EXACT) * mean, "stamps", why)}
     for name in ("p50", "p90", "p99"):
         value = nearest_rank(each, PERCENTILES[name])
-        found[f"{prefix}execution_time_{name}_s"] = Plain(value, rate * value + tick, "stamps, nearest rank", why)
+        bound = rate * value + clock.s_per_tick
+        found[f"{prefix}execution_time_{name}_s"] = Plain(value, bound, "stamps, nearest rank", why)
     return found
 
 
@@ -163,33 +159,45 @@ def waits_s(asked: Iterable[Issue]) -> Floats:
     return np.array([i.answered_s - i.asked_s for i in asked if i.answered_s is not None and i.asked_s is not None])
 
 
+def requested(run: Run) -> Floats:
+    """From the first request to the last answer, as one window of shape (1, 2); none if nothing was answered."""
+    asked = [i for i in issues(run) if not i.warmup]
+    begins = [i.asked_s for i in asked if i.asked_s is not None]
+    ends = [i.answered_s for i in asked if i.answered_s is not None]
+    return np.array([[min(begins), max(ends)]] if begins and ends else []).reshape(-1, 2)
+
+
+def deadline_s(run: Run) -> float | None:
+    """The deadline of a frame; without one, the time between frames."""
+    options = run.start["scenario"].get("options") or {}
+    return options.get("deadline_s") or options.get("stride_s")
+
+
 def service(run: Run) -> Figures:
     """Latency from the host's stamps, duration, throughput and the share of dropped samples."""
     asked = [i for i in issues(run) if not i.warmup]
-    done = [i for i in asked if i.answered_s is not None and i.asked_s is not None]
-    found: Figures = {}
-    if any(i.due_s is not None for i in asked):
-        lost = sum(i.issued_s is None for i in asked)
-        found["dropped_share"] = Plain(lost / len(asked), EXACT, "counted")
-    if not done:
+    due = any(i.due_s is not None for i in asked)
+    lost = sum(i.issued_s is None for i in asked)
+    found = {"dropped_share": Plain(lost / len(asked), EXACT, "counted")} if due else {}
+    latency = waits_s(asked)
+    if not len(latency):
         return found
-    latency = waits_s(done)
-    first = min(i.asked_s for i in asked if i.asked_s is not None)
-    duration = max(i.answered_s for i in done if i.answered_s is not None) - first
-    why = "a nanosecond of the host's stamps"
-    found["latency_mean_s"] = Plain(float(latency.mean()), 2e-9, "stamps of the host", why)
-    for name, share in PERCENTILES.items():
-        found[f"latency_{name}_s"] = Plain(nearest_rank(latency, share), 2e-9, "stamps of the host, nearest rank", why)
-    found["duration_s"] = Plain(duration, 2e-9, "stamps of the host", why)
+    duration = float(np.ptp(requested(run)))
+    seconds = {"latency_mean_s": float(latency.mean()), "duration_s": duration}
+    seconds |= {f"latency_{name}_s": nearest_rank(latency, share) for name, share in PERCENTILES.items()}
+    how = ("stamps of the host, nearest rank", "a nanosecond of the host's stamps")
+    found |= {key: Plain(value, 2e-9, *how) for key, value in seconds.items()}
     if duration > 0:
-        rate = len(done) / duration
-        found["throughput_samples_hz"] = Plain(rate, 1e-6 * rate, "answers over duration", why)
-    options = run.start["scenario"].get("options") or {}
-    if deadline := options.get("deadline_s") or options.get("stride_s"):
-        good = sum(1 for s in latency if s <= deadline)
-        if any(i.due_s is not None for i in asked):
-            found["in_time_share"] = Plain(good / len(asked), EXACT, "counted")
+        rate = len(latency) / duration
+        found["throughput_samples_hz"] = Plain(rate, 1e-6 * rate, "answers over duration", how[1])
+    if due and (deadline := deadline_s(run)):
+        found["in_time_share"] = Plain(float(np.sum(latency <= deadline)) / len(asked), EXACT, "counted")
     return found
+
+
+def by_chance(over: int, count: int, share: float) -> bool:
+    """Whether chance puts so few of all queries over a percentile only with probability ``SLACK``."""
+    return float(bdtr(over, count, 1 - share)) <= SLACK
 
 
 def early_stopping(latency: Floats, share: float) -> float | None:
@@ -199,7 +207,7 @@ def early_stopping(latency: Floats, share: float) -> float | None:
     Inference, ``early_stopping.adoc``.
     """
     n, over = len(latency), 0
-    while over < n and float(bdtr(over + 1, n, 1 - share)) <= SLACK:
+    while over < n and by_chance(over + 1, n, share):
         over += 1
     return float(np.sort(latency)[n - over]) if over else None
 
@@ -211,20 +219,25 @@ def accuracy(run: Run) -> Figures:
     right: dict[str, list[bool]] = defaultdict(list)
     for issue in decided(run):
         wanted = label.get(issue.sample)
-        if issue.warmup or wanted is None or issue.output is None:
-            continue
-        right[issue.sample].append(answered(issue.output) == wanted)
+        if not issue.warmup and wanted is not None and issue.output is not None:
+            right[issue.sample].append(answered(issue.output) == wanted)
+    classes: dict[str, list[float]] = defaultdict(list)
+    for name, found in right.items():
+        classes[str(label[name])].append(mean_of(found))
     if not right:
         return {}
-    share = {name: sum(found) / len(found) for name, found in right.items()}
-    classes: dict[str, list[float]] = defaultdict(list)
-    for name, found in share.items():
-        classes[str(label[name])].append(found)
-    recall = [sum(found) / len(found) for found in classes.values()]
+    share = mean_of(value for values in classes.values() for value in values)
+    recall = mean_of(map(mean_of, classes.values()))
     return {
-        "accuracy": Plain(sum(share.values()) / len(share), EXACT, "outputs equal to labels"),
-        "balanced_accuracy": Plain(sum(recall) / len(recall), EXACT, "mean over classes"),
+        "accuracy": Plain(share, EXACT, "outputs equal to labels"),
+        "balanced_accuracy": Plain(recall, EXACT, "mean over classes"),
     }
+
+
+def mean_of(values: Iterable[float]) -> float:
+    """The mean of one or more values."""
+    held = list(values)
+    return math.fsum(held) / len(held)
 
 
 def decided(run: Run) -> list[Issue]:
@@ -237,59 +250,27 @@ def decided(run: Run) -> list[Issue]:
     return [i for i in every if not i.phases or last[0] in i.phases]
 
 
-def answered(output: str) -> Any:
-    """What an output answers: its field ``label`` if it has one, else the output itself; None if it is no JSON."""
+def parsed(output: str | None) -> Any:
+    """The JSON value of an output; None if it is no JSON."""
     try:
-        value = json.loads(output)
+        return json.loads(output or "null")
     except (ValueError, RecursionError):
         return None
+
+
+def answered(output: str) -> Any:
+    """What an output answers: its field ``label`` if it has one, else the output itself; None if it is no JSON."""
+    value = parsed(output)
     return value["label"] if isinstance(value, dict) and "label" in value else value
-
-
-def solving(run: Run) -> tuple[Figures, list[str]]:
-    """Costs and gaps of recorded solutions of independent-set problems, and what of the claims is not so."""
-    from reports.audit.qubo import cost_of, problem, problem_names
-
-    samples = run.tables["samples"]
-    if run.start["workload"].get("task") != "qubo-mis":
-        return {}, []
-    wrong: list[str] = []
-    known = problem_names(run)
-    targets = {"official": dict(zip(column(samples, "id"), column(samples, "target_cost"), strict=True))}
-    targets |= run.start["workload"].get("targets") or {}
-    costs: list[tuple[str, float]] = []
-    for issue in issues(run):
-        if issue.warmup or issue.output is None:
-            continue
-        value = json.loads(issue.output) if issue.output[:1] == "{" else {}
-        text = value.get("solution") if isinstance(value, dict) else None
-        if issue.sample not in known or not isinstance(text, str):
-            wrong.append(f"issue {issue.number}: no solution of a recorded problem")
-            continue
-        cost = cost_of(problem(run, issue.sample), text)
-        if cost is None or value.get("cost") not in (None, cost):
-            wrong.append(clean(f"issue {issue.number}: the cost is {cost}, not {value.get('cost')}"))
-        if cost is not None:
-            costs.append((issue.sample, cost))
-    found: Figures = {}
-    if costs:
-        found["cost_mean"] = Plain(sum(c for _, c in costs) / len(costs), 1e-9, "x^T Q x of each solution")
-        found["cost_best"] = Plain(min(c for _, c in costs), 1e-9, "x^T Q x of each solution")
-    for name, cost_by_sample in targets.items():
-        gaps = [(c - t) / abs(t) for s, c in costs if (t := cost_by_sample.get(s))]
-        if gaps:
-            found[f"gap_{name}_mean"] = Plain(sum(gaps) / len(gaps), 1e-9, "(c - c_target) / |c_target|")
-    return found, wrong
 
 
 def together(parts: Iterable[Mapping[str, Plain]]) -> Figures:
     """The mean of each figure over runs that all state it."""
-    each = list(parts)
-    found: Figures = {}
+    each, found = list(parts), Figures()
     for key in each[0] if each else ():
         same = [figures[key] for figures in each if key in figures]
         if len(same) == len(each):
-            value, bound = (sum(getattr(p, k) for p in same) / len(same) for k in ("value", "bound"))
+            value, bound = mean_of(p.value for p in same), mean_of(p.bound for p in same)
             method = same[0].method + (f"; mean of {len(same)} runs" if len(same) > 1 else "")
             found[key] = Plain(value, bound, method, same[0].why)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -34,22 +35,16 @@ def clean(text: object, most: int = 300) -> str:
 
 def walk(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield each regular file below ``root``: its relative path and its place. Refuses links and the like."""
-    count, waiting = 0, [(root, 0)]
-    while waiting:
-        folder, depth = waiting.pop()
-        if depth > DEPTH_MOST:
-            refuse(folder.name, f"is nested more than {DEPTH_MOST} folders deep")
-        for entry in sorted(os.scandir(folder), key=lambda e: e.name):
-            place = Path(entry.path)
-            name = place.relative_to(root).as_posix()
+    count = 0
+    for folder, inner, files in os.walk(root):
+        for place in sorted(Path(folder, name) for name in (*inner, *files)):
+            name, mode = place.relative_to(root).as_posix(), place.lstat().st_mode
             count += 1
-            if count > FILES_MOST:
-                refuse(root.name, f"holds more than {FILES_MOST} files")
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append((place, depth + 1))
-            elif entry.is_file(follow_symlinks=False):
+            if count > FILES_MOST or name.count("/") > DEPTH_MOST:
+                refuse(root.name, f"holds more than {FILES_MOST} files, or folders more than {DEPTH_MOST} deep")
+            if stat.S_ISREG(mode):
                 yield name, place
-            else:
+            elif not stat.S_ISDIR(mode):
                 refuse(name, "is a link or no regular file")
 
 
@@ -91,33 +86,32 @@ def sha256_of(path: Path) -> str:
 def parse_json(text: bytes | str, where: object) -> Any:
     """Decode JSON. Refuses NaN, infinity, repeated keys, deep nesting and numbers of thousands of digits."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            raise ValueError("a key stands twice in one object")
-        return found
-
-    def number(text: str) -> float:
-        if (value := float(text)) in (float("inf"), float("-inf")):
-            raise ValueError(f"the number {text[:20]} is infinite")
-        return value
-
-    def constant(text: str) -> NoReturn:
-        raise ValueError(f"{text} is no number of JSON")
-
     try:
-        value = json.loads(text, object_pairs_hook=once, parse_float=number, parse_constant=constant)
+        value = json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+        deep = _depth(value) > DEPTH_MOST
     except (ValueError, RecursionError) as error:
         refuse(where, f"is no JSON that can be read: {error}")
-    waiting = [(value, 0)]
-    while waiting:
-        inner, depth = waiting.pop()
-        if depth > DEPTH_MOST:
-            refuse(where, f"is nested more than {DEPTH_MOST} deep")
-        below = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
-        if depth or not isinstance(inner, list) or len(inner) < 1_000_000:
-            waiting += [(part, depth + 1) for part in below if isinstance(part, (dict, list))]
+    if deep:
+        refuse(where, f"is nested more than {DEPTH_MOST} deep")
     return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return value
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max((_depth(part) for part in inner if isinstance(part, (dict, list))), default=0)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Iterator
+from typing import Any
 
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, each
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
 from reports.audit.reading import Run
 from reports.audit.rule_sets import values_of
@@ -21,26 +20,20 @@ BLANKS = ("todo", "tbd", "fixme", "lorem ipsum", "placeholder")
 @check(1, "layout: required files, none empty", "MLPerf inference#1356")
 def layout(e: Evidence) -> Verdict:
     faults = [text for text in e.subject.faults if not text.startswith("about.")]
-    for part in e.subject.parts:
-        faults += [f"{part.name}: {text}" for text in part.unread]
+    faults += [f"{part.name}: {text}" for part in e.subject.parts for text in part.unread]
     if e.subject.submission is not None:
         held = {name: place.stat().st_size for name, place in walk(e.subject.path)}
         faults += [f"{name} is missing or empty" for name in FILES if not held.get(name)]
-    for name, run in e.subject.runs:
-        faults += [
-            f"{name}: {table}.arrows has no row" for table in ("samples", "replies") if not run.tables[table].num_rows
-        ]
+    tables = ("samples", "replies")
+    faults += each(e, lambda run: [f"{name}.arrows has no row" for name in tables if not run.tables[name].num_rows])
     return faults, f"{len(e.subject.runs)} runs", "every file of the layout, with content"
 
 
 @check(2, "SHA-256 of every file, and the chain of lines and runs", "run-directory.md, 'What is verified'")
 def digests_fit(e: Evidence) -> Verdict:
     seals = "sealed" if e.subject.sealed or e.subject.root else "without a seal of the last line"
-    return (
-        e.subject.ledger.faults,
-        f"{e.subject.ledger.files} files as hashed, {seals}",
-        "no file differs from its hash",
-    )
+    ledger = e.subject.ledger
+    return ledger.faults, f"{ledger.files} files as hashed, {seals}", "no file differs from its hash"
 
 
 @check(3, "signature by an allowed signer, or a published root hash", "ssh-keygen(1), 'ALLOWED SIGNERS'")
@@ -56,44 +49,40 @@ def rule_set(e: Evidence) -> Verdict:
     faults = each(e, lambda run: values_of(run)[1])
     names = {clean((run.start.get("rules") or {}).get("name")) for _, run in e.subject.runs}
     if e.subject.submission is not None:
-        claimed = {one["rules"] for one in e.subject.submission["configurations"]}
+        rows = rows_of(e, "names its rules")
+        claimed = {one["rules"] for one in rows}
         faults += [f"the submission names the rules {n!r}, its runs do not" for n in sorted(claimed - names) if n]
-        faults += list(_called_valid(e))
+        wrong = {part.folder: [r.said for r in part.rules if not r.ok] for part in e.subject.parts}
+        for one in rows:
+            said = [text for name in one["sessions"] for text in wrong[e.subject.path / name]]
+            faults += (
+                [f"{one['name']} is called VALID, and {said[0]}"] if said and one.get("verdict") == "VALID" else []
+            )
     if names == {"None"}:
         raise NotApplicable("the recording names no set of rules")
     return faults, ", ".join(sorted(names)), "a revision that the auditor holds, unchanged"
 
 
-def _called_valid(e: Evidence) -> Iterator[str]:
-    broken = {part.folder: [r for r in part.rules if not r.ok] for part in e.subject.parts}
-    for one in (e.subject.submission or {})["configurations"]:
-        wrong = [rule for name in one["sessions"] for rule in broken[e.subject.path / name]]
-        if wrong and one.get("verdict") == "VALID":
-            yield f"{one['name']} is called VALID, and {wrong[0].said}"
-
-
 @check(5, "one session: same device, firmware, model and configuration", "MLPerf inference#473")
 def one_device(e: Evidence) -> Verdict:
     faults = []
-    for part in e.subject.parts:
-        for key in ("name", "mode", "versions", "artifacts"):
-            values = {json.dumps(run.start["device"].get(key), sort_keys=True) for run in part.runs}
-            faults += [f"{part.name}: {key} of the device differs between runs"] if len(values) > 1 else []
-        names = {str(run.start.get("configuration", "")) for run in part.runs}
-        faults += [f"{part.name}: runs of {len(names)} configurations"] if len(names) > 1 else []
+    for key in ("name", "mode", "versions", "artifacts"):
+
+        def declared(run: Run, key: str = key) -> object:
+            return [run.start["device"].get(key)]
+
+        faults += unlike(e, f"{key} of the device differs between runs", declared)
+    faults += unlike(e, "runs of {} configurations", lambda run: str(run.start.get("configuration", "")))
     return faults, clean({run.start["device"].get("name") for _, run in e.subject.runs}), "one device in one state"
 
 
 @check(6, "system description complete", "MLPerf submission rules; NeuroBench report.md")
 def description(e: Evidence) -> Verdict:
-    def faults_of(run: Run) -> Iterator[str]:
-        device = run.start["device"]
-        yield from (f"the device declares no {key}" for key in ("name", "description") if not device.get(key))
-        for meter in run.start["meters"]:
-            yield from (f"a meter declares no {key}" for key in ("name", "description") if not meter.get(key))
-
-    faults = list(dict.fromkeys(fault.partition(": ")[2] for fault in each(e, faults_of)))
-    return faults, "declared", "a name and a description of device and meters"
+    parts = [("the device", run.start["device"]) for _, run in e.subject.runs]
+    parts += [("a meter", meter) for _, run in e.subject.runs for meter in run.start["meters"]]
+    keys = ("name", "description")
+    faults = [f"{what} declares no {key}" for what, part in parts for key in keys if not part.get(key)]
+    return list(dict.fromkeys(faults)), "declared", "a name and a description of device and meters"
 
 
 @check(31, "what only the submitter knows: no field of submission.toml empty", "NeuroBench report.md; submit.md")
@@ -103,14 +92,12 @@ def about(e: Evidence) -> Verdict:
     told = e.subject.submission["about"].items()
     empty = [clean(key) for key, text in told if key != "notes" and not str(text).strip()]
     wrong = [text for text in e.subject.faults if text.startswith("about.") and text[6:].split()[0] not in empty]
-    faults = [f"{', '.join(empty)}: empty"] * bool(empty) + wrong
-    return faults, "told", "every field filled in but notes"
+    return [f"{', '.join(empty)}: empty"] * bool(empty) + wrong, "told", "every field filled in but notes"
 
 
 @check(7, "the six sections of the report, without blanks", "NeuroBench report.md")
 def report(e: Evidence) -> Verdict:
-    if e.subject.submission is None:
-        raise NotApplicable("only a submission holds a report")
+    rows_of(e, "holds a report")
     text = read_bytes(e.subject.path / "report.md", 64 << 20).decode("utf-8", "replace").lower()
     headings = [row.lstrip("# ") for row in text.splitlines() if row.startswith("#")]
     faults = [f"no section about {word}" for word in SECTIONS if not any(word in h for h in headings)]
@@ -121,13 +108,9 @@ def report(e: Evidence) -> Verdict:
 
 @check(26, "model and firmware digests recorded", "MLPerf inference#473; MLPerf Tiny 1.2")
 def digests(e: Evidence) -> Verdict:
-    bare = [
-        name
-        for name, run in e.subject.runs
-        if not run.start["device"].get("artifacts") and not run.start["device"].get("versions")
-    ]
-    if bare:
-        raise NotApplicable(f"the device of {bare[0]} declares no artifact and no version")
+    for name, run in e.subject.runs:
+        if not run.start["device"].get("artifacts") and not run.start["device"].get("versions"):
+            raise NotApplicable(f"the device of {name} declares no artifact and no version")
     return [], "declared in every run", "a version or digest of what the device runs"
 
 
@@ -143,52 +126,37 @@ def software(e: Evidence) -> Verdict:
 
 @check(29, "estimated, simulated and measured apart", "NeuroBench P1; a rule of this project")
 def classes(e: Evidence) -> Verdict:
-    if e.subject.submission is None:
-        raise NotApplicable("only a submission has classes")
-    by_folder = {part.folder: part for part in e.subject.parts}
-    faults = []
-    for one in e.subject.submission["configurations"]:
+    faults, by_folder = [], {part.folder: part for part in e.subject.parts}
+    for one in rows_of(e, "has classes"):
         runs = [run for name in one["sessions"] for run in by_folder[e.subject.path / name].runs]
-        modes = set().union(*(modes_of(run) for run in runs)) if runs else set()
-        imported = any(run.start.get("imported") for run in runs)
-        right = (
-            {"imported"}
-            if imported
-            else {"measured", "estimated"}
-            if modes == {"hardware"}
-            else {"simulated", "estimated"}
-        )
-        if one["class"] not in right:
+        modes = set[str]().union(*map(modes_of, runs))
+        own = "measured" if modes == {"hardware"} else "simulated"
+        if one["class"] not in ({"imported"} if any(run.start.get("imported") for run in runs) else {own, "estimated"}):
             faults.append(f"{one['name']} is called {one['class']}, and its runs are {', '.join(sorted(modes))}")
     return faults, "each by its own class", "measured only where device and meters are hardware"
 
 
 @check(30, "rows of the leaderboard are the claims", "MLPerf inference#1342")
 def leaderboard_rows(e: Evidence) -> Verdict:
-    if e.subject.submission is None:
-        raise NotApplicable("only a submission has rows")
+    wanted = {one["name"]: one for one in rows_of(e, "has rows")}
     text = read_bytes(e.subject.path / "results.csv").decode("utf-8", "replace")
     rows = list(csv.DictReader(io.StringIO(text), restkey="", restval=""))
-    wanted = {one["name"]: one for one in e.subject.submission["configurations"]}
-    faults = (
-        [] if [row.get("name") for row in rows] == list(wanted) else ["the rows are not the configurations, in order"]
-    )
-    counted = 0
+    in_order = [row.get("name") for row in rows] == list(wanted)
+    faults, counted = [] if in_order else ["the rows are not the configurations, in order"], 0
     for row in rows:
-        one = wanted.get(str(row.get("name")), {})
         for key, shown in row.items():
-            claim = one.get("claims", {}).get(key.removesuffix(".low").removesuffix(".high"))
-            part = "low" if key.endswith(".low") else "high" if key.endswith(".high") else "value"
-            expected = (
-                claim.get(part)
-                if claim is not None
-                else one.get(key)
-                if key in one
-                else {"trials": len(one.get("sessions", []))}.get(key)
-            )
+            expected = _cell(wanted.get(str(row.get("name")), {}), key)
             if expected is None and (not shown or key == "runs"):
                 continue
             counted += 1
             if shown != ("" if expected is None else repr(expected) if isinstance(expected, float) else str(expected)):
                 faults.append(f"{row.get('name')}: {key} is {shown}, not {expected}")
     return faults, f"{counted} cells", "equal to submission.json, digit for digit"
+
+
+def _cell(one: dict[str, Any], key: str) -> Any:
+    """What a column of the table says of a configuration."""
+    name, _, end = key.rpartition(".")
+    name, part = (name, end) if end in ("low", "high") else (key, "value")
+    held = one | {"trials": len(one.get("sessions", []))}
+    return one.get("claims", {}).get(name, {}).get(part) if name in one.get("claims", {}) else held.get(key)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.figures import Figures, Plain, Spans, batches, device_line, issues, spans
+from reports.audit.figures import Figures, Plain, Spans, batches, device_line, issues, requested, spans
 from reports.audit.reading import Run, Trace, traces
 from reports.audit.windows import Facts, Sums, sums
 from rig.types import Bools, Floats
 
+TINY = 1e-300
+"""Stands for nothing where it is divided by."""
 SEARCHED, SHIFTS = 300, 4000
 """How many spans place the readings, and at most how many shifts are tried for each.
 
@@ -48,12 +50,13 @@ class RailPower:
     area_bound_w: float
     active_bound_w: float
     """Of the area with idle added, in which an error of the idle level under the spans cancels."""
-    trimmed_w: float | None
+    trimmed_w: float
+    """The mean inside shortened spans above idle; NaN for fewer than three readings, as ``gap_w`` between spans."""
     trimmed_bound_w: float
-    average_w: float | None
+    average_w: float
+    """NaN where nothing was answered while there were readings."""
     average_bound_w: float
-    gap_w: float | None
-    """The level between the spans above idle; None where no reading lies there."""
+    gap_w: float
     apart: bool
     """The gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
     facts: Facts
@@ -105,9 +108,9 @@ def _shift(run: Run, rails: dict[str, Trace], clock: str, stamped: Spans, quiet:
         step = max(facts.period_s / 4, 2 * most / SHIFTS)
         tried = np.arange(-most - step, most + 2 * step, step)
         level = _levels(run, trace, window, tried)
-        clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + 1e-300))
+        clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + TINY))
         if clear > best[0]:
-            at_rest = rest.energy_j.sum() / max(float(rest.seen_s.sum()), 1e-300)
+            at_rest = rest.energy_j.sum() / max(float(rest.seen_s.sum()), TINY)
             upwards = 1.0 if level.mean() >= at_rest else -1.0
             top = float(tried[np.argmax(upwards * level)])
             best = (clear, _middle(run, trace, window, top, upwards, facts.period_s, step), most)
@@ -133,7 +136,7 @@ def _levels(run: Run, trace: Trace, window: Floats, tried: Floats) -> Floats:
     found, _ = sums(run, trace, (window[None] + tried[:, None, None]).reshape(-1, 2))
     shape = (len(tried), len(window))
     seen = found.seen_s.reshape(shape).sum(axis=1)
-    return np.where(seen > 0, found.energy_j.reshape(shape).sum(axis=1) / np.maximum(seen, 1e-300), 0.0)
+    return np.where(seen > 0, found.energy_j.reshape(shape).sum(axis=1) / np.maximum(seen, TINY), 0.0)
 
 
 def _middle(run: Run, trace: Trace, window: Floats, top: float, upwards: float, period: float, step: float) -> float:
@@ -164,11 +167,11 @@ class _Looked:
     gap: Floats
     eighth: Floats
     """Eighths of each idle window."""
-    whole: Floats
 
     @property
     def length_s(self) -> float:
-        return float(np.sum(self.window[:, 1] - self.window[:, 0]))
+        """The length of all spans, never quite nothing."""
+        return max(float(np.sum(np.diff(self.window))), TINY)
 
 
 def _looked_at(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, facts: Facts) -> _Looked:
@@ -191,50 +194,51 @@ def _looked_at(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: floa
     eighths = np.concatenate([eighths[:, :, :-1], eighths[:, :, 1:]], axis=1).transpose(0, 2, 1).reshape(-1, 2)
     gaps = _shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), GAP * period + settle, GAP * period)
     busy, gaps = _shortened(window, period + settle, period), gaps[~_touch(gaps, other)]
-    return _Looked(window, regions, wide, met, busy, gaps, eighths, _whole_run(run, shift))
+    return _Looked(window, regions, wide, met, busy, gaps, eighths)
 
 
 def _unknown_w(area: float, active: float, looked: _Looked, facts: Facts, apart_s: float) -> float:
     """What steps of the volts, overloads, other activity and drifting clocks may add to a rail's power."""
-    in_reading = facts.period_s / max(looked.length_s, 1e-300)
-    unknown = (
-        facts.volts_step * active + facts.overload * in_reading * active + MET * looked.met * in_reading * abs(area)
-    )
-    return unknown + abs(area) * min(1.0, apart_s * len(looked.window) / max(looked.length_s, 1e-300))
+    in_reading, drift = facts.period_s / looked.length_s, apart_s * len(looked.window) / looked.length_s
+    of_active = facts.volts_step + facts.overload * in_reading
+    return of_active * active + (MET * looked.met * in_reading + min(1.0, drift)) * abs(area)
 
 
 def _edges_w(area: float, idle_w: float, looked: _Looked, wide: Sums, region: Sums, facts: Facts) -> float:
     """What the ends of the spans leave open: where wider windows lead, the noise in them, and what no reading saw."""
-    length, period = max(looked.length_s, 1e-300), facts.period_s
-    wider = float(np.sum(looked.wide[:, 1] - looked.wide[:, 0])) - length
-    count = max(2.0 * len(looked.window), wider / max(period, 1e-300))
-    noise_j = EDGE_NOISE * facts.noise_w * np.sqrt(count) * period
+    wider = float(np.sum(np.diff(looked.wide))) - looked.length_s
+    count = max(2.0 * len(looked.window), wider / max(facts.period_s, TINY))
+    noise_j = EDGE_NOISE * facts.noise_w * np.sqrt(count) * facts.period_s
     blind_j = BLIND * np.sqrt(region.blind_j2.sum())
-    return float(abs(_area(looked.wide, wide, idle_w) / length - area) + (noise_j + blind_j) / length)
+    return float(abs(_area(looked.wide, wide, idle_w) / looked.length_s - area) + (noise_j + blind_j) / looked.length_s)
 
 
 def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, most: float) -> RailPower:
     """What one rail says, in one pass for its facts and one for all windows."""
     _, facts = sums(run, trace, idle[:0])
     period, looked = facts.period_s, _looked_at(run, trace, stamped, idle, shift, facts)
-    window, regions, whole, length = looked.window, looked.region, looked.whole, looked.length_s
-    parts = (looked.eighth, regions, looked.busy, looked.gap, whole, looked.wide, window, window - shift)
+    window, region, length, whole = looked.window, looked.region, looked.length_s, requested(run) + shift
+    parts = (looked.eighth, region, looked.busy, looked.gap, whole, looked.wide, window, window - shift)
     found, _ = sums(run, trace, np.concatenate(parts))
-    each = _split(found, [len(p) for p in parts])
-    quiet_sums, region_sums, busy_sums, gap_sums, whole_sums, wide_sums, own, stamped_sums = each
-    when = float(np.average(window.mean(axis=1), weights=np.maximum(window[:, 1] - window[:, 0], 1e-300)))
-    idle_w, idle_bound = _idle(looked.eighth, quiet_sums, facts, when)
-    widened = float(np.sum(regions[:, 1] - regions[:, 0]))
-    area = _area(regions, region_sums, idle_w) / length if length > 0 else np.nan
+    at_rest, regions, busy, between, over_all, wide, own, placed = _split(found, [len(p) for p in parts])
+    when = float(np.average(window.mean(axis=1), weights=np.maximum(np.diff(window)[:, 0], TINY)))
+    idle_w, idle_bound = _idle(looked.eighth, at_rest, facts, when)
+    area = _area(region, regions, idle_w) / length
     active = abs(area + idle_w)
-    trimmed, trimmed_noise = _inside(busy_sums, idle_w, facts)
-    gap, moved, apart = _gap(gap_sums, idle_w, facts, area)
-    idle_bound += moved
-    drift_s = _drift(run, trace, stamped, shift, period)
-    unknown = _unknown_w(area, active, looked, facts, max(0.0, drift_s - 2 * period))
-    edges = unknown + _edges_w(area, idle_w, looked, wide_sums, region_sums, facts)
-    wider = max(widened / max(length, 1e-300), 1.0)
-    average, late = _average(run, whole, whole_sums, area, period)
+    trimmed, trimmed_noise = _inside(busy, idle_w, facts)
+    gap, gap_noise = _inside(between, idle_w, facts)
+    apart = bool(abs(gap) - 4 * gap_noise > APART * abs(area))
+    if not apart:  # whatever else the gaps show is an error of the idle level
+        idle_bound += float(np.fmax(0.0, abs(gap) - 2 * gap_noise))
+    drift_s = max(0.0, _drift(run, trace, stamped, shift, period) - 2 * period)
+    unknown = _unknown_w(area, active, looked, facts, drift_s)
+    edges = unknown + _edges_w(area, idle_w, looked, wide, regions, facts)
+    widened = float(np.sum(np.diff(region)))
+    wider = max(widened / length, 1.0)
+    average = _mean(over_all) if over_all.seen_s.sum() > 0 else np.nan
+    late = (
+        (device_line(run).bound_s + 2 * period) * abs(area) / (max(float(np.ptp(whole)), TINY) if whole.size else 1.0)
+    )
     return RailPower(
         idle_w=idle_w,
         idle_bound_w=idle_bound + (STEADY + facts.volts_step) * abs(idle_w),
@@ -242,38 +246,22 @@ def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float, mo
         area_bound_w=STEADY * abs(area) + edges + idle_bound * wider,
         active_bound_w=STEADY * active + edges + idle_bound * (wider - 1.0),
         trimmed_w=trimmed,
-        trimmed_bound_w=STEADY * abs(trimmed or 0.0) + 2 * trimmed_noise + idle_bound + unknown,
+        trimmed_bound_w=STEADY * abs(trimmed) + 2 * trimmed_noise + idle_bound + unknown,
         average_w=average,
-        average_bound_w=STEADY * abs(average or 0.0) + late + unknown,
+        average_bound_w=STEADY * abs(average) + late + unknown,
         gap_w=gap,
         apart=apart,
         facts=facts,
         clock_bound_s=most,
-        misplaced_w=abs(_mean(own) - _mean(stamped_sums)),
-        unseen=max(0.0, 1.0 - float(region_sums.seen_s.sum()) / max(widened, 1e-300)),
-        readings_per_span=float(np.median(window[:, 1] - window[:, 0])) / period if period else 0.0,
+        misplaced_w=abs(_mean(own) - _mean(placed)),
+        unseen=max(0.0, 1.0 - float(regions.seen_s.sum()) / max(widened, TINY)),
+        readings_per_span=float(np.median(np.diff(window))) / period if period else 0.0,
     )
-
-
-def _gap(found: Sums, idle_w: float, facts: Facts, area: float) -> tuple[float | None, float, bool]:
-    """The level of the gaps above idle, what it adds to the bound of idle, and whether it is another than idle."""
-    gap, noise = _inside(found, idle_w, facts)
-    if gap is None:
-        return None, 0.0, False
-    apart = abs(gap) - 4 * noise > APART * abs(area)
-    return gap, 0.0 if apart else max(0.0, abs(gap) - 2 * noise), apart
-
-
-def _average(run: Run, whole: Floats, found: Sums, area: float, period: float) -> tuple[float | None, float]:
-    """The mean power from the first request to the last answer, and what ends that are misplaced may change of it."""
-    known = len(whole) > 0 and found.seen_s[0] > 0
-    late = (device_line(run).bound_s + 2 * period) * abs(area) / max(float(np.ptp(whole)) if known else 1.0, 1e-300)
-    return float(found.energy_j[0] / found.seen_s[0]) if known else None, late
 
 
 def _mean(found: Sums) -> float:
     """The mean power in all windows together."""
-    return float(found.energy_j.sum()) / max(float(found.seen_s.sum()), 1e-300)
+    return float(found.energy_j.sum()) / max(float(found.seen_s.sum()), TINY)
 
 
 def _area(window: Floats, found: Sums, idle_w: float) -> float:
@@ -282,11 +270,11 @@ def _area(window: Floats, found: Sums, idle_w: float) -> float:
     return float(np.sum((level - idle_w) * (window[:, 1] - window[:, 0])))
 
 
-def _inside(found: Sums, idle_w: float, facts: Facts) -> tuple[float | None, float]:
-    """The mean above idle of the readings that lie wholly inside, and its noise; None for fewer than three."""
+def _inside(found: Sums, idle_w: float, facts: Facts) -> tuple[float, float]:
+    """The mean above idle of the readings that lie wholly inside, and its noise; NaN for fewer than three."""
     count = float(found.inside.sum())
     if count < 3:
-        return None, 0.0
+        return np.nan, 0.0
     return float(found.inside_w.sum()) / count - idle_w, facts.noise_w / float(np.sqrt(count))
 
 
@@ -299,7 +287,7 @@ def _idle(part: Floats, found: Sums, facts: Facts, when: float) -> tuple[float, 
     if good.sum() < 2:
         return np.nan, np.nan
     level, at, weight = found.energy_j[good] / found.seen_s[good], part[good].mean(axis=1), found.seen_s[good]
-    count = weight / max(facts.period_s, 1e-300)
+    count = weight / max(facts.period_s, TINY)
     if np.ptp(at) > 0 and np.ptp(part) > 2 * weight.sum():  # windows on both sides, or far apart
         slope, start = np.polyfit(at, level, 1, w=np.sqrt(weight))
     else:
@@ -322,14 +310,6 @@ def _unstamped(run: Run, stamped: Spans) -> Floats:
     begins = [i.issued_s for i in issues(run) if i.issued_s is not None and i.answered_s is None]
     broken = run.stop is None or run.stop.get("error") is not None
     return np.array([[s, s + 1.0] for s in begins] + ([[last, last + 1e9]] if broken else [])).reshape(-1, 2)
-
-
-def _whole_run(run: Run, shift: float) -> Floats:
-    """From the first request to the last answer, as one window; none if nothing was answered."""
-    asked = [i for i in issues(run) if not i.warmup]
-    ends = [i.answered_s for i in asked if i.answered_s is not None]
-    begins = [i.asked_s for i in asked if i.asked_s is not None]
-    return np.array([[min(begins), max(ends)]]) + shift if begins and ends else np.empty((0, 2))
 
 
 def _shortened(window: Floats, head: float, tail: float) -> Floats:
@@ -374,29 +354,29 @@ def _split(found: Sums, counts: list[int]) -> list[Sums]:
 def _figures(each: dict[str, RailPower]) -> Figures:
     """The figures of each rail, and their sums over rails."""
     found: Figures = {}
+    why = "noise at the edges, the idle level, and 0.12 % of the method"
     for prefix, rails in [*((f"rail.{n}.", [r]) for n, r in each.items()), ("", list(each.values()))]:
-        apart = any(r.apart for r in rails)
-        idle, idle_bound = sum(r.idle_w for r in rails), sum(r.idle_bound_w for r in rails)
-        if apart and any(r.trimmed_w is None for r in rails):
-            continue
-        dynamic = sum(r.trimmed_w or 0.0 if apart else r.area_w for r in rails)
-        bound = sum(r.trimmed_bound_w if apart else r.area_bound_w for r in rails)
-        how = "mean inside shortened spans" if apart else "area above idle over the length of the spans"
-        why = "noise at the edges, the idle level, and 0.12 % of the method"
-        found[f"{prefix}idle_power_w"] = Plain(idle, idle_bound, "line through the means of the idle windows", why)
-        found[f"{prefix}dynamic_power_w"] = Plain(dynamic, bound, how, why)
-        whole = bound + idle_bound if apart else sum(r.active_bound_w for r in rails)
-        found[f"{prefix}active_power_w"] = Plain(dynamic + idle, whole, f"{how}, and idle", why)
+        total = {key: sum(getattr(r, key) for r in rails) for key in vars(rails[0]) if key.endswith("_w")}
+        idle, idle_bound, apart = total["idle_w"], total["idle_bound_w"], any(r.apart for r in rails)
+        dynamic, bound, active_bound = total["area_w"], total["area_bound_w"], total["active_bound_w"]
+        how = "area above idle over the length of the spans"
+        if apart:
+            dynamic, bound = total["trimmed_w"], total["trimmed_bound_w"]
+            active_bound, how = bound + idle_bound, "mean inside shortened spans"
+            if np.isnan(dynamic):
+                continue
+        own = {
+            "idle_power_w": Plain(idle, idle_bound, "line through the means of the idle windows", why),
+            "dynamic_power_w": Plain(dynamic, bound, how, why),
+            "active_power_w": Plain(dynamic + idle, active_bound, f"{how}, and idle", why),
+        }
+        found |= {prefix + key: one for key, one in own.items()}
         if not apart:  # the mean over the spans themselves is the same area, but for half a reading at each end
             ends = sum(abs(r.area_w) / max(r.readings_per_span, 1.0) + r.misplaced_w for r in rails)
             for key in ("active_power_w", "dynamic_power_w"):
-                one = found[f"{prefix}{key}"]
-                found[f"literal.{prefix}{key}"] = replace(
-                    one, bound=one.bound + ends, why=f"{why}, and half a reading at each end"
-                )
-        if all(r.average_w is not None for r in rails):
-            average = sum(r.average_w or 0.0 for r in rails)
-            found[f"{prefix}average_power_w"] = Plain(
-                average, sum(r.average_bound_w for r in rails), "area over the time", why
-            )
+                wider = replace(own[key], bound=own[key].bound + ends, why=f"{why}, and half a reading at each end")
+                found[f"literal.{prefix}{key}"] = wider
+        if not np.isnan(total["average_w"]):
+            average = Plain(total["average_w"], total["average_bound_w"], "area over the time", why)
+            found[f"{prefix}average_power_w"] = average
     return found

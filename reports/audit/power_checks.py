@@ -9,8 +9,8 @@ from datetime import date
 import numpy as np
 
 from reports.audit.clocks import line
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, each
-from reports.audit.figures import spans
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, check, comparisons, each, unlike
+from reports.audit.figures import device_line, spans
 from reports.audit.files import clean
 from reports.audit.power import RailPower, idle_windows, power_rails
 from reports.audit.reading import Run, traces
@@ -41,18 +41,13 @@ def _rails(e: Evidence) -> Iterator[tuple[str, Run, str, RailPower]]:
 def idle(e: Evidence) -> Verdict:
     faults = [f"{name}: no idle window" for name, run in _metered(e) if not run.events["idle"]]
     faults += broken(e, "shortest idle window")
-    for part in e.subject.parts:
-        for own, rails in part.rails.items():
-            gap = sum(rail.gap_w or 0.0 for rail in rails.values())
-            dynamic = sum(rail.area_w for rail in rails.values())
-            if any(rail.apart for rail in rails.values()) and gap > ASLEEP * abs(dynamic):
-                why = f"asleep in idle, {gap:.3g} W below the gaps between spans, or the spans are stamped elsewhere"
-                faults.append(f"{part.name}/{own}: {why}")
-    return (
-        faults,
-        "idle windows as ready as the gaps between spans" if not e.quick else "long enough",
-        "at least as long as the rule; not below the gaps",
-    )
+    for where, rails in ((f"{p.name}/{own}", held.values()) for p in e.subject.parts for own, held in p.rails.items()):
+        gap, dynamic = np.nansum([rail.gap_w for rail in rails]), sum(rail.area_w for rail in rails)
+        if any(rail.apart for rail in rails) and gap > ASLEEP * abs(dynamic):
+            why = f"asleep in idle, {gap:.3g} W below the gaps between spans, or the spans are stamped elsewhere"
+            faults.append(f"{where}: {why}")
+    found = "idle windows as ready as the gaps between spans" if not e.quick else "long enough"
+    return faults, found, "at least as long as the rule; not below the gaps"
 
 
 @check(19, "spans inside the run, marks and spans inside the trace, windows apart", "MLPerf Power, check.py")
@@ -64,8 +59,7 @@ def window_places(e: Evidence) -> Verdict:
             yield "idle windows overlap"
         stamped = spans(run)
         if len(stamped.on) and len(idle):
-            clock = run.start["device"].get("clock")
-            slack = line(run, clock["name"] if clock else None).bound_s + 1e-6
+            slack = device_line(run).bound_s + 1e-6
             first = np.searchsorted(np.sort(stamped.off), idle[:, 0] + slack, "right")
             after = np.searchsorted(np.sort(stamped.on), idle[:, 1] - slack, "left")
             if np.any(after > first):
@@ -83,28 +77,24 @@ def window_places(e: Evidence) -> Verdict:
 
 @check(20, "clocks: residuals within their brackets", "MLPerf Power power-dev#262, inference#1338, #1496")
 def clocks(e: Evidence) -> Verdict:
-    worst = (0.0, "")
+    worst = 0.0, ""
 
     def faults_of(run: Run) -> Iterator[str]:
         nonlocal worst
         for name, rows in run.brackets.items():
-            clock = line(run, name)
-            t0 = int(run.start["t0_ns"])
+            clock, t0 = line(run, name), int(run.start["t0_ns"])
             at = clock.seconds(rows[:, 1])
             slack = clock.bound_s + clock.rate_bound * float(np.ptp(at)) + 1e-6
-            out = np.maximum((rows[:, 0] - t0) * 1e-9 - at, at - (rows[:, 2] - t0) * 1e-9)
-            worst = max(worst, (float(out.max()) if len(out) else 0.0, f"{run.path.name}, clock {name}"))
-            if np.any(out > slack):
-                yield f"the clock {name!r} leaves its brackets by {out.max():.3g} s, allowed {slack:.3g} s"
+            out = np.max(np.maximum((rows[:, 0] - t0) * 1e-9 - at, at - (rows[:, 2] - t0) * 1e-9), initial=0.0)
+            worst = max(worst, (float(out), f"{run.path.name}, clock {name}"))
+            if out > slack:
+                yield f"the clock {name!r} leaves its brackets by {out:.3g} s, allowed {slack:.3g} s"
 
     faults = each(e, faults_of)
     if not any(run.brackets for _, run in e.subject.runs):
         raise NotApplicable("every stamp is of the host's clock")
-    return (
-        faults,
-        f"at most {max(worst[0], 0.0):.2g} s outside of a bracket ({worst[1]})",
-        "half of the quickest round trip, and the rate",
-    )
+    found = f"at most {worst[0]:.2g} s outside of a bracket ({worst[1]})"
+    return faults, found, "half of the quickest round trip, and the rate"
 
 
 @check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")
@@ -113,16 +103,14 @@ def readings(e: Evidence) -> Verdict:
     if e.quick:
         raise NotApplicable("left out by --quick")
     faults = [f"{part.name}/{own}: {why}" for part in e.subject.parts for own, why in part.refused.items()]
-    least = min((rail.readings_per_span for *_, rail in _rails(e)), default=math.inf)
+    least = math.inf
     for where, _, name, rail in _rails(e):
+        least = min(least, rail.readings_per_span)
         over = rail.facts.overload / max(1, rail.facts.count)
         faults += [f"{where}, rail {name}: {rail.unseen:.1%} of the readings are missing"] * (rail.unseen > LOST_MOST)
         faults += [f"{where}, rail {name}: {over:.1%} of the readings are at the end of the range"] * (over > OVER_MOST)
-    return (
-        faults,
-        f"{least:.3g} readings in a span, or more",
-        f"at most {LOST_MOST:.0%} missing and {OVER_MOST:.0%} clipped",
-    )
+    found = f"{least:.3g} readings in a span, or more"
+    return faults, found, f"at most {LOST_MOST:.0%} missing and {OVER_MOST:.0%} clipped"
 
 
 @check(22, "range fixed during the run; ranging and measured run agree", "MLPerf Power power-dev#311")
@@ -135,16 +123,13 @@ def instrument(e: Evidence) -> Verdict:
     faults, without = [], 0
     for name, run in _metered(e):
         for meter in run.start["meters"]:
-            own = meter.get("calibration") or {}
+            days = (run.start.get("created_utc"), (meter.get("calibration") or {}).get("date"))
             try:
-                age = (
-                    date.fromisoformat(str(run.start.get("created_utc"))[:10])
-                    - date.fromisoformat(str(own.get("date"))[:10])
-                ).days
+                made, calibrated = (date.fromisoformat(str(day)[:10]) for day in days)
             except ValueError:
                 without += 1
                 continue
-            if not 0 <= age <= CALIBRATED_DAYS:
+            if not 0 <= (age := (made - calibrated).days) <= CALIBRATED_DAYS:
                 faults.append(f"{name}: {clean(meter.get('name'))} was calibrated {age} days before the run")
     if not faults and without:
         raise NotApplicable("no date of a calibration certificate is recorded")
@@ -162,10 +147,8 @@ def rails(e: Evidence) -> Verdict:
             yield f"traces of undeclared rails {', '.join(extra)}"
 
     _metered(e)
-    faults = each(e, faults_of)
-    for part in e.subject.parts:
-        sets = {tuple(sorted(traces(run))) for run in part.runs if run.purpose == "power"}
-        faults += [f"{part.name}: power runs have different rails"] if len(sets) > 1 else []
+    held = unlike(e, "power runs have different rails", lambda r: sorted(traces(r)) if r.purpose == "power" else None)
+    faults = each(e, faults_of) + held
     try:
         more, found, allowed = comparisons(e, "power_w")
     except NotApplicable as missing:
@@ -178,19 +161,18 @@ def rails(e: Evidence) -> Verdict:
 @check(25, "energy is power times time, dynamic is active minus idle", "NeuroBench N39, N40; SPEC Power")
 def arithmetic(e: Evidence) -> Verdict:
     faults, counted = [], 0
-    for scope, values in e.claims.items():
-        for prefix in ("", "literal."):
-            idle, time = values.get("idle_power_w"), values.get("execution_time_s")
-            active, dynamic = values.get(f"{prefix}active_power_w"), values.get(f"{prefix}dynamic_power_w")
-            joules = values.get(f"{prefix}energy_per_inference_j")
-            if active is not None and dynamic is not None and idle is not None:
-                counted += 1
-                if abs(active - dynamic - idle) > 1e-6 * abs(active):
-                    faults.append(f"{scope}: {prefix}dynamic_power_w is not active less idle power")
-            if active is not None and joules is not None and time is not None:
-                counted += 1
-                if abs(joules - active * time) > 1e-6 * abs(joules):
-                    faults.append(f"{scope}: {prefix}energy_per_inference_j is not power times time")
+    for scope, prefix, values in ((s, p, v) for s, v in e.claims.items() for p in ("", "literal.")):
+        idle, time = values.get("idle_power_w", math.nan), values.get("execution_time_s", math.nan)
+        active, dynamic, joules = (
+            values.get(f"{prefix}{key}", math.nan)
+            for key in ("active_power_w", "dynamic_power_w", "energy_per_inference_j")
+        )
+        for apart, scale, fault in (
+            (active - dynamic - idle, active, "dynamic_power_w is not active less idle power"),
+            (joules - active * time, joules, "energy_per_inference_j is not power times time"),
+        ):
+            counted += not math.isnan(apart)
+            faults += [f"{scope}: {prefix}{fault}"] if abs(apart) > 1e-6 * abs(scale) else []
     if not counted:
         raise NotApplicable("no power and energy are claimed together")
     return faults, f"{counted} sums and products", "equal within one in a million"

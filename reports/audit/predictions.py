@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -11,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from reports.audit.figures import EXACT, Figures, Plain, issues
-from reports.audit.files import inside, read_bytes, refuse
-from reports.audit.qubo import PAYLOAD_BYTES, PAYLOADS
-from reports.audit.reading import Run
+from reports.audit.figures import EXACT, Figures, Plain, issues, mean_of, parsed
+from reports.audit.files import refuse
+from reports.audit.reading import Run, payload
 
 Score = Callable[[Any, Sequence[Any]], float | None]
 
@@ -24,8 +21,7 @@ def predictions(run: Run) -> Figures:
     details = run.start["workload"].get("details") or {}
     if "forecast_from" in details:
         each = _scores(run, "forecast", lambda _: (None, details["forecast_from"]), smape)
-        values = sorted(each.values())
-        found = {f"smape_p{p}": _quantile(values, p / 100) for p in (25, 50, 75)} if each else {}
+        found = {f"smape_p{p}": float(np.percentile([*each.values()], p)) for p in (25, 50, 75)} if each else {}
         mean = "smape_mean"
     elif "regress" in details:
         begin = details.get("regress_from") or {}
@@ -35,7 +31,7 @@ def predictions(run: Run) -> Figures:
     else:
         return {}
     if each:
-        found[mean] = math.fsum(each.values()) / len(each)
+        found[mean] = mean_of(each.values())
     return {key: Plain(value, EXACT * max(1.0, abs(value)), "outputs beside payloads") for key, value in found.items()}
 
 
@@ -46,26 +42,26 @@ def smape(wanted: Any, found: Sequence[Any]) -> float:
         number = b is not None and math.isfinite(b)
         both = abs(a) + abs(b) if number else math.inf
         shares.append((abs(a - b) / both if both else 0.0) if math.isfinite(both) else 1.0)
-    return 200.0 * math.fsum(shares) / len(shares)
+    return 200.0 * mean_of(shares)
 
 
 def r2(wanted: Any, found: Sequence[Any]) -> float | None:
     """One less the squared error over the squared deviation, the mean over columns; None where it has no value."""
     scores = []
     for truth, guess in zip(zip(*wanted.tolist(), strict=True), zip(*found, strict=True), strict=True):
-        mean = math.fsum(truth) / len(truth)
+        mean = mean_of(truth)
         around = math.fsum((a - mean) ** 2 for a in truth)
         if around == 0 or not all(b is not None and math.isfinite(b) for b in guess):
             return None
         scores.append(1.0 - math.fsum((a - b) ** 2 for a, b in zip(truth, guess, strict=True)) / around)
-    return math.fsum(scores) / len(scores)
+    return mean_of(scores)
 
 
 def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
     truths: dict[str, Any] = {}
     each: dict[str, list[float]] = defaultdict(list)
     for issue in issues(run):
-        output = json.loads(issue.output) if not issue.warmup and issue.output is not None else None
+        output = parsed(issue.output) if not issue.warmup else None
         answer = output.get(key) if isinstance(output, dict) else None
         if not isinstance(answer, list):
             continue
@@ -79,22 +75,13 @@ def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], s
             value = None
         if value is not None:
             each[issue.sample].append(value)
-    return {name: math.fsum(values) / len(values) for name, values in each.items()}
+    return {name: mean_of(values) for name, values in each.items()}
 
 
 def _truth(run: Run, sample: str, field: str | None, begin: Any) -> Any:
     """What was to be predicted, float64, of the stored payload; nothing where it is not stored."""
-    place = inside(run.path, f"{PAYLOADS}/{sample}.npy")
-    if not place.is_file() or type(begin) is not int or begin < 0:
-        return np.zeros(0)
+    stored = payload(run, sample) if type(begin) is int and begin >= 0 else None
     try:
-        stored = np.load(io.BytesIO(read_bytes(place, PAYLOAD_BYTES)), allow_pickle=False)
-        return np.asarray(stored[field] if field else stored, np.float64)[begin:]
-    except (ValueError, IndexError, TypeError, MemoryError):
+        return np.zeros(0) if stored is None else np.asarray(stored[field] if field else stored, np.float64)[begin:]
+    except (ValueError, IndexError, TypeError):
         refuse(f"the payload of {sample!r}", "is no array of what was to be predicted")
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    at = share * (len(values) - 1)
-    low = math.floor(at)
-    return values[low] + (at - low) * (values[min(low + 1, len(values) - 1)] - values[low])

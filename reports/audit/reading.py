@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from reports.audit import schema
-from reports.audit.files import EVENTS_BYTES, LINE_BYTES, clean, parse_json, refuse
+from reports.audit.files import EVENTS_BYTES, LINE_BYTES, clean, inside, parse_json, read_bytes, refuse
 from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
 BLOCK = 1 << 20
-TABLE_BYTES = 1 << 30
+TABLE_BYTES, TRACE_BYTES = 1 << 30, 1 << 44
+PAYLOAD_BYTES = 1 << 28
 KEPT = ("idle", "gap", "marks", "note")
 COLUMNS = {
     "samples": ("id", "payload_sha256", "label", "target_cost", "duration_s", "rate_hz", "inferences", "seed"),
@@ -55,48 +59,47 @@ def read_run(path: Path) -> Run:
     A fault that leaves something to audit is collected; raises ``StoreError`` where nothing can be read.
     """
     faults: list[str] = []
-    events: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KEPT}
-    rows: dict[str, list[list[int]]] = {}
-    start: dict[str, Any] = {}
-    stop: dict[str, Any] | None = None
+    events: dict[str, list[dict[str, Any]]] = {kind: [] for kind in (*KEPT, "start", "stop", "brackets")}
     whole, previous = hashlib.sha256(), GENESIS
     for number, line in enumerate(_lines(path / "events.jsonl", whole)):
-        event = parse_json(line, f"line {number + 1} of events.jsonl")
+        where = f"line {number + 1} of events.jsonl"
+        event = parse_json(line, where)
         if not isinstance(event, dict):
-            refuse(f"line {number + 1} of events.jsonl", "is no JSON object")
-        if event.get("seq") != number or event.get("prev") != previous:
-            faults.append(f"line {number + 1} of events.jsonl does not follow from the line before")
-        if stop is not None:
-            faults.append(f"line {number + 1} of events.jsonl follows the stop line")
-        previous = hashlib.sha256(line).hexdigest()
-        kind = event.get("type")
-        wrong = schema.faults(event, {"start": "start", "stop": "stop"}.get(str(kind), "event"))
+            refuse(where, "is no JSON object")
+        kind = str(event.get("type"))
+        wrong = schema.faults(event, kind if kind in ("start", "stop") else "event")
         if number == 0 and (wrong or kind != "start"):
             refuse("the start line", f"is not of the format: {'; '.join(wrong) or f'its type is {kind!r}'}")
-        faults += [f"line {number + 1} of events.jsonl: {text}" for text in wrong]
-        if wrong:
-            continue
-        if kind == "start" and number == 0:
-            start = event
-        elif kind == "stop":
-            stop = event
-        elif kind == "brackets":
-            rows.setdefault(event["clock"], []).extend(event["rows"])
-        elif kind in events:
+        if event.get("seq") != number or event.get("prev") != previous:
+            faults.append(f"{where} does not follow from the line before")
+        if events["stop"]:
+            faults.append(f"{where} follows the stop line")
+        previous = hashlib.sha256(line).hexdigest()
+        faults += [f"{where}: {text}" for text in wrong]
+        if kind in events and not wrong:
             events[kind].append(event)
-    if not start:
+    if not events["start"]:
         refuse("events.jsonl", "is empty")
+    rows: dict[str, list[list[int]]] = {}
+    for event in events.pop("brackets"):
+        rows.setdefault(event["clock"], []).extend(event["rows"])
     brackets = {name: np.array(found, dtype=np.int64).reshape(-1, 3) for name, found in rows.items()}
-    run = Run(path, start, stop, events, brackets, whole.hexdigest(), tuple(faults))
-    run.tables.update({name: _table(path, name) for name in COLUMNS})
-    return run
+    start, stops = events.pop("start")[0], events.pop("stop")
+    stop = stops[-1] if stops else None
+    tables = {name: _table(path, name) for name in COLUMNS}
+    return Run(path, start, stop, events, brackets, whole.hexdigest(), tuple(faults), tables)
+
+
+def _regular(path: Path, most: int) -> Path:
+    """The path of a regular file of at most so many bytes. Raises ``StoreError`` for anything else."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > most:
+        refuse(path.name, f"is missing, a link, or no regular file of at most {most} bytes")
+    return path
 
 
 def _lines(path: Path, whole: Any) -> Iterator[bytes]:
     """The lines of a file without their newlines; ``whole`` is fed with every byte."""
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > EVENTS_BYTES:
-        refuse(path.name, f"is missing, or no regular file of at most {EVENTS_BYTES} bytes")
-    with path.open("rb") as file:
+    with _regular(path, EVENTS_BYTES).open("rb") as file:
         while line := file.readline(LINE_BYTES + 1):
             if len(line) > LINE_BYTES:
                 refuse(path.name, f"has a line of more than {LINE_BYTES} bytes")
@@ -105,28 +108,19 @@ def _lines(path: Path, whole: Any) -> Iterator[bytes]:
                 yield line[:-1]
 
 
-def _stream(path: Path) -> pa.RecordBatchStreamReader:
-    if path.is_symlink() or not path.is_file():
-        refuse(path.name, "is a link or no regular file")
+def _stream(path: Path, most: int = TRACE_BYTES) -> pa.RecordBatchStreamReader:
     try:
-        return pa.ipc.open_stream(pa.OSFile(str(path)))  # mapped pages would count as memory
+        return pa.ipc.open_stream(pa.OSFile(str(_regular(path, most))))  # mapped pages would count as memory
     except (pa.ArrowException, OSError, ValueError) as error:
         refuse(path.name, f"is no Arrow stream: {error}")
 
 
-def _batches(path: Path, torn: bool = False) -> Iterator[pa.RecordBatch]:
-    """The record batches of a stream, each checked. A stream that ends early is refused, or with ``torn`` ends."""
-    with _stream(path) as stream:
+def _batches(stream: pa.RecordBatchStreamReader) -> Iterator[pa.RecordBatch]:
+    """The record batches of a stream, each checked, to where the stream ends or is torn."""
+    with stream, contextlib.suppress(StopIteration, pa.ArrowException, OSError, ValueError, MemoryError):
         while True:
-            try:
-                batch = stream.read_next_batch()
-                batch.validate(full=True)
-            except StopIteration:
-                return
-            except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-                if torn:
-                    return
-                refuse(path.name, f"cannot be read to its end: {error}")
+            batch = stream.read_next_batch()
+            batch.validate(full=True)
             yield batch
 
 
@@ -135,10 +129,8 @@ def _table(folder: Path, name: str) -> pa.Table:
     path = folder / f"{name}.arrows"
     if not path.exists() and not path.is_symlink():
         return pa.table({column: pa.nulls(0) for column in COLUMNS[name]})
-    if path.is_file() and path.stat().st_size > TABLE_BYTES:
-        refuse(path.name, f"has more than {TABLE_BYTES} bytes")
-    batches = list(_batches(path, torn=True))
-    table = pa.Table.from_batches(batches) if batches else _stream(path).schema.empty_table()
+    stream = _stream(path, TABLE_BYTES)
+    table = pa.Table.from_batches(_batches(stream), schema=stream.schema)
     if missing := [column for column in COLUMNS[name] if column not in table.column_names]:
         refuse(path.name, f"has no column {missing[0]}")
     return table
@@ -160,6 +152,17 @@ def ticks(table: pa.Table, name: str) -> tuple[Indices, Any]:
     return filled, valid
 
 
+def payload(run: Run, sample: str) -> Any:
+    """The array that is stored for a sample, of any type but objects; None where none is stored."""
+    place = inside(run.path, f"artifacts/payloads/{sample}.npy")
+    if not place.is_file():
+        return None
+    try:
+        return np.load(io.BytesIO(read_bytes(place, PAYLOAD_BYTES)), allow_pickle=False)
+    except (ValueError, TypeError, MemoryError, OSError, EOFError):
+        refuse(f"the payload of {sample!r}", "is no array")
+
+
 @dataclass(frozen=True)
 class Trace:
     """One rail's file: what its metadata says. Readings are read by ``blocks``."""
@@ -177,13 +180,12 @@ def traces(run: Run) -> dict[str, Trace]:
     files = sorted(folder.glob("*.arrows")) if folder.is_dir() and not folder.is_symlink() else []
     for path in files:
         with _stream(path) as stream:
-            metadata = {k.decode("utf-8", "replace"): v for k, v in (stream.schema.metadata or {}).items()}
-        rail = parse_json(metadata.get("rail", b"null"), f"the rail of {path.name}")
-        grid = parse_json(metadata.get("grid", b"null"), f"the grid of {path.name}")
+            told = stream.schema.metadata or {}
+        rail, grid = (parse_json(told.get(key, b"null"), f"the metadata of {path.name}") for key in (b"rail", b"grid"))
         wrong = schema.faults(rail, "start", "Rail")
         if wrong or rail["name"] in found:
             refuse(path.name, f"describes no rail of its own: {'; '.join(wrong) or 'the name stands twice'}")
-        clock = metadata.get("clock", b"").decode("utf-8", "replace")
+        clock = told.get(b"clock", b"").decode("utf-8", "replace")
         found[rail["name"]] = Trace(path, rail, clock, _grid(grid, path.name))
     return found
 
@@ -215,43 +217,38 @@ def blocks(trace: Trace, origin: int) -> Iterator[Block]:
     Raises ``StoreError`` for a trace whose times do not rise, or whose columns are not those of the format.
     """
     rows, last = 0, -np.inf
-    limit = trace.rail.get("range_max")
-    for batch in _gathered(_batches(trace.path, torn=True)):
-        if "value" not in batch.schema.names or (trace.grid is None and "start_tick" not in batch.schema.names):
+    most = trace.rail.get("range_max")
+    limit = np.inf if most is None else most
+    for batch in _gathered(_batches(_stream(trace.path))):
+        names = batch.schema.names
+        if "value" not in names or (trace.grid is None and "start_tick" not in names):
             refuse(trace.path.name, "has no column value, or neither ticks nor a grid")
-        for k in range(0, batch.num_rows, BLOCK):
-            part = batch.slice(k, BLOCK)
+        for part in (batch.slice(k, BLOCK) for k in range(0, batch.num_rows, BLOCK)):
             value = np.asarray(part.column("value").to_numpy(zero_copy_only=False), dtype=np.float64)
-            if "start_tick" in part.schema.names:
+            if "start_tick" in names:
                 begin, end = (_counted(part, name, origin, trace) for name in ("start_tick", "end_tick"))
             else:
                 grid = trace.grid or {}
                 begin = (grid["t0_tick"] - origin) + grid["period_tick"] * (rows + np.arange(len(value)))
                 end = begin + grid["aperture_tick"]
             rows += len(value)
-            if len(begin) and (begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin)):
+            if begin[0] <= last or np.any(np.diff(begin) <= 0) or np.any(end < begin):
                 refuse(trace.path.name, "has readings whose times do not rise")
-            last = begin[-1] if len(begin) else last
-            flags = part.column("flags").to_numpy(zero_copy_only=False) if "flags" in part.schema.names else 0
-            over = np.broadcast_to(np.asarray(flags) != 0, value.shape) | (
-                (value >= limit) if limit is not None else False
-            )
-            good = np.isfinite(value)
-            if not good.all():
-                begin, end, value, over = begin[good], end[good], value[good], over[good]
-            yield Block(begin, end, value, over)
+            last = begin[-1]
+            flags = part.column("flags").to_numpy(zero_copy_only=False) if "flags" in names else np.zeros(len(value))
+            over, good = (np.asarray(flags) != 0) | (value >= limit), np.isfinite(value)
+            yield Block(begin[good], end[good], value[good], over[good])
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches of at least a quarter of a block each, but for the last, so that small ones cost nothing."""
     waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(b.num_rows for b in waiting) >= BLOCK // 4:
-            yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0] if len(waiting) > 1 else batch
+    for batch in itertools.chain(batches, [None]):
+        waiting += [batch] if batch is not None else []
+        count = sum(b.num_rows for b in waiting)
+        if count >= BLOCK // 4 or (batch is None and count):
+            yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0] if len(waiting) > 1 else waiting[0]
             waiting = []
-    if sum(b.num_rows for b in waiting):
-        yield pa.Table.from_batches(waiting).combine_chunks().to_batches()[0]
 
 
 def _counted(part: pa.RecordBatch, name: str, origin: int, trace: Trace) -> Floats:

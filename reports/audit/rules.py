@@ -9,27 +9,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr
 
-from reports.audit.figures import (
-    SLACK,
-    Issue,
-    answered,
-    decided,
-    early_stopping,
-    issues,
-    nearest_rank,
-    solving,
-    spans,
-    waits_s,
-)
+from reports.audit import figures
+from reports.audit.figures import Issue, issues, spans
 from reports.audit.files import clean
 from reports.audit.power import idle_windows
+from reports.audit.qubo import solving
 from reports.audit.reading import Run, column
 from reports.audit.rule_sets import Values
+from rig.types import Floats
 
 BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
 """A solve may exceed its budget by so many seconds and this part of it."""
+ROUNDING = 1e-9
+OUTLINED = {
+    "algorithm": ("algorithm", "model", "network", "solver", "encoder"),
+    "tuning of the algorithm": ("tuning", "training", "parameters"),
+}
+Judged = tuple[str, object, object, object]
+"""A rule by name, what was found, what is allowed, and whether it is kept."""
 
 
 @dataclass(frozen=True)
@@ -53,54 +51,76 @@ def judge_run(run: Run, values: Values) -> list[Rule]:
     asked = [i for i in issues(run) if not i.warmup]
     found = list(_any_purpose(run, values, asked))
     if run.purpose in ("all", "performance", "power", "probe"):
-        found += list(_played(run, values, asked))
-    return found
+        found += _played(run, values, asked)
+    return written(run.path.name, found)
 
 
-def _rule(run: Run, rule: str, found: object, allowed: object, ok: object) -> Rule:
-    return Rule(clean(run.path.name), clean(rule), clean(found), clean(allowed), bool(ok))
+def written(run: str, judged: list[Judged]) -> list[Rule]:
+    """Rules as the audit shows them: untrusted text on one line."""
+    return [Rule(clean(run), clean(rule), clean(found), clean(most), bool(ok)) for rule, found, most, ok in judged]
 
 
-def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
+def at_most(rule: str, found: float, most: float, unit: str = "") -> Judged:
+    """A rule about a number that may not be larger than another."""
+    return rule, f"{found:.6g}{unit}", f"at most {most:g}{unit}", found <= most
+
+
+def at_least(rule: str, found: float, least: float, unit: str = "") -> Judged:
+    """A rule about a number that may not be smaller than another."""
+    return rule, f"{found:.6g}{unit}", f"at least {least:g}{unit}", found >= least * (1 - ROUNDING)
+
+
+def none(rule: str, found: int, of: object = None) -> Judged:
+    """A rule about something of which there may be none."""
+    return rule, found if of is None else f"{found} of {of}", 0, found == 0
+
+
+def options_of(run: Run) -> dict[str, Any]:
+    """The options of the scenario."""
+    return run.start["scenario"].get("options") or {}
+
+
+def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
     ended = run.stop is not None and run.stop.get("error") is None
-    yield _rule(run, "the run", "to the end" if ended else "broken off", "to the end", ended)
-    lost = sum(i.answered_s is None and i.issued_s is not None for i in asked)
-    yield _rule(run, "samples without an answer", lost, 0, lost == 0)
-    gaps = len(run.events["gap"])
+    yield "the run", "to the end" if ended else "broken off", "to the end", ended
+    yield none("samples without an answer", sum(i.answered_s is None and i.issued_s is not None for i in asked))
     labels = set(column(run.tables["samples"], "label")) - {None}
     if labels:
-        told = [answered(i.output) for i in decided(run) if not i.warmup and i.output is not None]
-        odd = sum(a is not None and not (isinstance(a, str) and a in labels | classes_of(run)) for a in told)
-        yield _rule(run, "answers that are no label of the workload", f"{odd} of {len(told)}", 0, odd == 0)
-        some = sum(a is not None for a in told)
-        yield _rule(run, "samples that the device answered", f"{some} of {len(told)}", "1 or more", some or not told)
+        told = [figures.answered(i.output) for i in figures.decided(run) if not i.warmup and i.output is not None]
+        given = [a for a in told if a is not None]
+        odd = sum(not (isinstance(a, str) and a in labels | classes_of(run)) for a in given)
+        yield none("answers that are no label of the workload", odd, len(told))
+        yield "samples that the device answered", f"{len(given)} of {len(told)}", "1 or more", given or not told
     yield from _timed(run, asked, ended)
-    yield _rule(run, "gaps in which the host did not run", gaps, 0, gaps == 0)
+    yield none("gaps in which the host did not run", len(run.events["gap"]))
     if values["hardware_only"]:
         modes = modes_of(run)
-        yield _rule(run, "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"})
+        yield "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"}
     if (values["whole_set"] and run.purpose != "probe") or run.purpose == "accuracy":
         whole = run.start["workload"].get("samples") or run.tables["samples"].num_rows
         done = len({i.sample for i in asked if i.answered_s is not None or i.output is not None})
-        yield _rule(run, "samples of the set answered", done, whole, done >= whole)
+        yield "samples of the set answered", done, whole, done >= whole
     if values["benchmark"]:
         yield from _benchmark(run)
     if values["outline"]:
-        yield from _outline(run)
+        own = run.start["device"].get("algorithm") or {}
+        told_of = {"system architecture": run.start["device"].get("description")}
+        told_of |= {what: any(own.get(key) for key in keys) for what, keys in OUTLINED.items()}
+        for what, text in told_of.items():
+            yield f"outline of the {what}", "declared" if text else "nothing", "declared", text
     if values["preprocessing"]:
         yield _preprocessing(run)
 
 
-def _timed(run: Run, asked: list[Issue], ended: bool) -> Iterator[Rule]:
+def _timed(run: Run, asked: list[Issue], ended: bool) -> Iterator[Judged]:
     """Where spans are recorded, every declared phase ran and no other, and every answer has a span."""
     declared, ran = set(run.start["device"].get("phases") or []), {phase for i in asked for phase in i.phases}
     if not ran:
         return
     if declared and ended:
-        yield _rule(run, "phases that ran", ", ".join(sorted(ran)), ", ".join(sorted(declared)), ran == declared)
+        yield "phases that ran", ", ".join(sorted(ran)), ", ".join(sorted(declared)), ran == declared
     told = [i for i in asked if i.output is not None]
-    untimed = sum(not i.phases for i in told)
-    yield _rule(run, "answers without a span", f"{untimed} of {len(told)}", 0, untimed == 0)
+    yield none("answers without a span", sum(not i.phases for i in told), len(told))
 
 
 def classes_of(run: Run) -> set[str]:
@@ -111,207 +131,134 @@ def classes_of(run: Run) -> set[str]:
 
 def modes_of(run: Run) -> set[str]:
     """The modes of the device and the meters; what is not stated is no hardware."""
-    parts = [run.start["device"], *run.start["meters"]]
-    return {part.get("mode") or "not stated" for part in parts}
+    return {part.get("mode") or "not stated" for part in (run.start["device"], *run.start["meters"])}
 
 
-def _benchmark(run: Run) -> Iterator[Rule]:
+def _benchmark(run: Run) -> Iterator[Judged]:
     declared = run.start["workload"].get("benchmark")
-    yield _rule(run, "benchmark of the workload", "declared" if declared else "none", "declared", declared)
+    yield "benchmark of the workload", "declared" if declared else "none", "declared", declared
     if not isinstance(declared, dict):
         return
-    scenario = run.start["scenario"].get("name")
-    allowed = (declared.get("scenarios") or {}).get("allowed", [])
-    yield _rule(run, "scenario of the benchmark", scenario, ", ".join(map(str, allowed)), scenario in allowed)
-    for name, one in (declared.get("parameters") or {}).items():
-        found = one.get("found", [])
-        shown = ", ".join(map(str, one.get("allowed", [])))
-        yield _rule(
-            run, f"benchmark: {name}", ", ".join(map(str, found)), shown, found and set(found) <= set(one["allowed"])
-        )
-    options = run.start["scenario"].get("options") or {}
-    for name, one in (declared.get("options") or {}).items():
-        shown = ", ".join(map(str, one.get("allowed", [])))
-        yield _rule(run, f"benchmark: option {name}", options.get(name), shown, options.get(name) in one["allowed"])
+    scenario, options = run.start["scenario"].get("name"), options_of(run)
+    cases = [("scenario of the benchmark", [scenario], declared.get("scenarios") or {})]
+    own = (declared.get("parameters") or {}).items()
+    cases += [(f"benchmark: {name}", one.get("found", []), one) for name, one in own]
+    own = (declared.get("options") or {}).items()
+    cases += [(f"benchmark: option {name}", [options.get(name)], one) for name, one in own]
+    for rule, found, one in cases:
+        allowed = one.get("allowed", [])
+        yield rule, ", ".join(map(str, found)), ", ".join(map(str, allowed)), found and set(found) <= set(allowed)
 
 
-def _outline(run: Run) -> Iterator[Rule]:
-    device = run.start["device"]
-    own = device.get("algorithm") or {}
-    parts = ("algorithm", "model", "network", "solver", "encoder")
-    told = {
-        "outline of the system architecture": device.get("description"),
-        "outline of the algorithm": any(own.get(k) for k in parts),
-        "outline of the tuning of the algorithm": own.get("tuning") or own.get("training") or own.get("parameters"),
-    }
-    for name, text in told.items():
-        yield _rule(run, name, "declared" if text else "nothing", "declared", text)
-
-
-def _preprocessing(run: Run) -> Rule:
+def _preprocessing(run: Run) -> Judged:
     told = run.start["device"].get("preprocessing") or {}
-    name, allowed = (
-        "pre-processing, reported separately from inference",
-        "measured by itself, or a reason why there is none",
-    )
-    if told.get("none"):
-        return _rule(run, name, told["none"], allowed, True)
+    allowed = "measured by itself, or a reason why there is none"
     phases, rails = told.get("phases") or [], told.get("rails") or []
-    stamped = set(column(run.tables["replies"], "phase"))
     metered = {rail.get("name") for meter in run.start["meters"] for rail in meter.get("rails") or []}
-    missing = [p for p in phases if p not in stamped] + [
-        r for r in rails if r not in metered and run.purpose == "power"
-    ]
-    stated = bool(phases or rails)
+    missing = [p for p in phases if p not in set(column(run.tables["replies"], "phase"))]
+    missing += [r for r in rails if r not in metered and run.purpose == "power"]
     found = f"not measured: {', '.join(missing)}" if missing else ", ".join([*phases, *rails]) or "nothing declared"
-    return _rule(run, name, found, allowed, stated and not missing)
+    ok = told.get("none") or ((phases or rails) and not missing)
+    return "pre-processing, reported separately from inference", told.get("none") or found, allowed, ok
 
 
-def _played(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
+def _played(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
     """Rules about how samples were issued and answered."""
     if values["warmup"] is not None:
-        warm = sum(i.warmup for i in issues(run))
-        yield _rule(run, "warm-up samples", warm, f"at most {values['warmup']}", warm <= values["warmup"])
+        yield at_most("warm-up samples", sum(i.warmup for i in issues(run)), values["warmup"])
     done = [i for i in asked if i.answered_s is not None]
-    yield _rule(run, "queries", len(asked), f"at least {values['min_queries']}", len(asked) >= values["min_queries"])
-    latency = waits_s(done)
+    yield "queries", len(asked), f"at least {values['min_queries']}", len(asked) >= values["min_queries"]
     if (least := values["min_duration_s"]) > 0:
-        begins = [i.asked_s for i in asked if i.asked_s is not None]
-        lasted = max((i.answered_s or 0.0 for i in done), default=0.0) - min(begins, default=0.0)
-        yield _rule(run, "duration", f"{lasted:.6g} s", f"at least {least:g} s", lasted >= least)
+        lasted = float(np.sum(np.diff(figures.requested(run))))
+        yield "duration", f"{lasted:.6g} s", f"at least {least:g} s", lasted >= least
     if run.start["meters"] or run.purpose == "power":
         shortest = min((float(b - a) for a, b in idle_windows(run)), default=0.0)
-        enough = shortest >= values["idle_s"] * (1 - 1e-9)
-        yield _rule(run, "shortest idle window", f"{shortest:.6g} s", f"at least {values['idle_s']:g} s", enough)
+        yield at_least("shortest idle window", shortest, values["idle_s"], " s")
     if values["percentile"] is not None:
-        yield from _percentile(run, values, latency)
+        yield from _percentile(run, values, figures.waits_s(done))
     if values["in_time_share"] is not None:
         yield from _in_time(run, values, asked)
     if values["late_share"] is not None or values["gap_distance"] is not None:
         yield from _schedule(run, values, asked)
     if values["at_a_time"] is not None:
-        most = _together(done)
-        yield _rule(run, "samples at a time", most, f"at most {values['at_a_time']}", most <= values["at_a_time"])
+        yield at_most("samples at a time", _together(done), values["at_a_time"])
     if run.start["workload"].get("task") == "qubo-mis":
         yield from _solves(run, values, asked)
     yield from _stamps(run)
 
 
-def _percentile(run: Run, values: Values, latency: Any) -> Iterator[Rule]:
-    share = values["percentile"]
+def _percentile(run: Run, values: Values, latency: Floats) -> Iterator[Judged]:
+    share, bound, count = values["percentile"], options_of(run).get("latency_bound_s"), len(latency)
     name = f"p{share * 100:g}"
-    options = run.start["scenario"].get("options") or {}
-    bound = options.get("latency_bound_s")
     if bound is None:
         if values["early_stopping"]:
-            stated = len(latency) > 0 and early_stopping(latency, share)
-            yield _rule(
-                run, f"queries for {name} (early stopping)", len(latency), "as many as an estimate needs", stated
-            )
+            stated = count > 0 and figures.early_stopping(latency, share) is not None
+            yield f"queries for {name} (early stopping)", count, "as many as an estimate needs", stated
         return
-    found = nearest_rank(latency, share) if len(latency) else math.inf
-    yield _rule(run, f"{name} of latency", f"{found:.6g} s", f"at most {bound:g} s", found <= bound)
+    yield at_most(f"{name} of latency", figures.nearest_rank(latency, share) if count else math.inf, bound, " s")
     if values["early_stopping"]:
         over = int(np.sum(latency > bound))
-        enough = len(latency) > 0 and float(bdtr(over, len(latency), 1 - share)) <= SLACK
         what = f"queries, with {over} over the bound, to trust {name} (early stopping)"
-        yield _rule(run, what, len(latency), "as many as chance needs", enough)
+        yield what, count, "as many as chance needs", count > 0 and figures.by_chance(over, count, share)
 
 
-def _in_time(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
-    options = run.start["scenario"].get("options") or {}
-    stride, deadline = options.get("stride_s"), options.get("deadline_s") or options.get("stride_s")
+def _in_time(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+    stride, deadline = options_of(run).get("stride_s"), figures.deadline_s(run)
     if not deadline:
-        yield _rule(run, "deadline of a frame", "not recorded", "a time", False)
+        yield "deadline of a frame", "not recorded", "a time", False
         return
     good = sum(i.answered_s is not None and i.due_s is not None and i.answered_s - i.due_s <= deadline for i in asked)
-    share = good / len(asked) if asked else 0.0
-    least = values["in_time_share"]
-    yield _rule(run, f"frames answered within {deadline:g} s", f"{share:.2%}", f"at least {least:.0%}", share >= least)
-    if values["deadline_strides"] is not None:
+    share, least = good / len(asked) if asked else 0.0, values["in_time_share"]
+    yield f"frames answered within {deadline:g} s", f"{share:.2%}", f"at least {least:.0%}", share >= least
+    if (most := values["deadline_strides"]) is not None:
         strides = deadline / stride if stride else math.inf
-        most = values["deadline_strides"]
-        yield _rule(
-            run, "deadline of a frame", f"{strides:g} strides", f"at most {most:g}", strides <= most * (1 + 1e-9)
-        )
+        yield "deadline of a frame", f"{strides:g} strides", f"at most {most:g}", strides <= most * (1 + ROUNDING)
 
 
-def _schedule(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
+def _schedule(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
     """How far the host kept its schedule: the delay of issues that nothing held up, and the gaps between them."""
-    options = run.start["scenario"].get("options") or {}
-    issued = [i for i in asked if i.due_s is not None and i.issued_s is not None]
-    if not issued:
+    pairs = [(i.due_s, i.issued_s) for i in asked if i.due_s is not None and i.issued_s is not None]
+    if not pairs:
         return
-    due = np.array([i.due_s for i in issued], dtype=np.float64)
-    at = np.array([i.issued_s for i in issued], dtype=np.float64)
-    ends = np.sort([i.answered_s for i in asked if i.answered_s is not None])
-    before = np.searchsorted(ends, at, "right")
-    free = np.where(before > 0, ends[np.maximum(before - 1, 0)], -np.inf) if len(ends) else np.full(len(at), -np.inf)
-    bound = options.get("latency_bound_s") or options.get("deadline_s") or options.get("stride_s")
+    due, at = np.array(pairs, dtype=np.float64).T
+    ends = np.sort([-np.inf, *(i.answered_s for i in asked if i.answered_s is not None)])
+    held = np.maximum(due, ends[np.searchsorted(ends, at, "right") - 1])
+    bound = options_of(run).get("latency_bound_s") or figures.deadline_s(run)
     if values["late_share"] is not None and bound:
-        slip, most = nearest_rank(np.maximum(0.0, at - np.maximum(due, free)), 0.99), values["late_share"] * bound
-        yield _rule(run, "p99 of the host's slip", f"{slip:.6g} s", f"at most {most:g} s", slip <= most)
-    if values["gap_distance"] is not None and len(issued) > 2:
-        held = np.maximum(due, free)
-        ideal, kept = np.sort(np.diff(np.sort(held))), np.sort(np.diff(np.sort(at)))
+        slip = figures.nearest_rank(np.maximum(0.0, at - held), 0.99)
+        yield at_most("p99 of the host's slip", slip, values["late_share"] * bound, " s")
+    if (most := values["gap_distance"]) is not None and len(at) > 2:
+        ideal, kept = (np.sort(np.diff(np.sort(when))) for when in (held, at))
         edges = np.concatenate([ideal, kept])
-        one, two = (np.searchsorted(a, edges, "right") / len(a) for a in (ideal, kept))
-        apart = float(np.max(np.abs(one - two)))
-        most = values["gap_distance"]
-        yield _rule(
-            run,
-            "Kolmogorov distance of gaps kept to gaps scheduled",
-            f"{apart:.4g}",
-            f"at most {most:g}",
-            apart <= most,
-        )
+        apart = np.max(np.abs(np.searchsorted(ideal, edges, "right") - np.searchsorted(kept, edges, "right")))
+        yield at_most("Kolmogorov distance of gaps kept to gaps scheduled", float(apart) / len(ideal), most)
 
 
 def _together(done: list[Issue]) -> int:
     """The most samples that waited for an answer at one time, by the stamps of the host."""
-    steps = sorted(
-        [(i.issued_s, 1) for i in done if i.issued_s is not None] + [(i.answered_s, -1) for i in done], key=_first
-    )
-    return max(np.cumsum([step for _, step in steps]), default=0)
+    steps = [(i.issued_s, 1) for i in done if i.issued_s is not None] + [(i.answered_s or 0.0, -1) for i in done]
+    return max(np.cumsum([step for _, step in sorted(steps)]), default=0)  # an answer at the moment of an issue first
 
 
-def _first(step: tuple[float | None, int]) -> tuple[float, int]:
-    return (step[0] or 0.0, step[1])  # an answer at the moment of the next issue comes first
-
-
-def _solves(run: Run, values: Values, asked: list[Issue]) -> Iterator[Rule]:
-    _, wrong = solving(run)
-    yield _rule(run, "solves whose costs are not those of their solutions", len(wrong), 0, not wrong)
-    budget = (run.start["scenario"].get("options") or {}).get("timeout_s")
+def _solves(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
+    yield none("solves whose costs are not those of their solutions", len(solving(run)[1]))
     stamped = spans(run)
-    solve = stamped.of(~stamped.warmup)
-    if budget and len(solve.on):
-        repeated = solve.inferences > 1
-        late = int(np.sum((solve.off - solve.on > budget * (1 + BUDGET_SHARE) + BUDGET_S) & ~repeated))
-        yield _rule(run, "solves past their budget by 1 ms and 1 %", late, 0, late == 0)
-    outputs = [(i.sample, _object(i.output)) for i in asked if i.output]
+    solve = stamped.of(~stamped.warmup & (stamped.inferences <= 1))
+    if (budget := options_of(run).get("timeout_s")) and len(stamped.on):
+        late = int(np.sum(solve.off - solve.on > budget * (1 + BUDGET_SHARE) + BUDGET_S))
+        yield none("solves past their budget by 1 ms and 1 %", late)
+    outputs = [(i.sample, value) for i in asked if isinstance(value := figures.parsed(i.output), dict)]
     if values["fresh_seeds"]:
         seeds = [(sample, o["seed"]) for sample, o in outputs if o.get("seed") is not None]
-        again = len(seeds) - len(set(seeds))
-        yield _rule(run, "solves with a seed that their problem had before", again, 0, again == 0)
+        yield none("solves with a seed that their problem had before", len(seeds) - len(set(seeds)))
     if values["one_tuning"]:
         tunings = {json.dumps(o["tuning"], sort_keys=True) for _, o in outputs if o.get("tuning") is not None}
-        yield _rule(run, "tunings of the solver in a run", len(tunings), "at most 1", len(tunings) <= 1)
+        yield at_most("tunings of the solver in a run", len(tunings), 1)
 
 
-def _object(output: str | None) -> dict[str, Any]:
-    try:
-        value = json.loads(output or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _stamps(run: Run) -> Iterator[Rule]:
+def _stamps(run: Run) -> Iterator[Judged]:
     """Spans lie between the stamps of the host, within the round trips of the device's clock."""
-    from reports.audit.figures import device_line
-
-    clock, stamped = device_line(run), spans(run)
+    clock, stamped = figures.device_line(run), spans(run)
     times = {i.number: i for i in issues(run)}
     slack = clock.bound_s + clock.rate_bound * (float(np.ptp(stamped.on)) if len(stamped.on) else 0.0) + 1e-6
     early = late = 0
@@ -319,5 +266,5 @@ def _stamps(run: Run) -> Iterator[Rule]:
         one = times[number]
         early += one.issued_s is not None and on < one.issued_s - slack
         late += one.answered_s is not None and off > one.answered_s + slack
-    yield _rule(run, "spans that begin before they were issued", early, 0, early == 0)
-    yield _rule(run, "spans that end after their answer arrived", late, 0, late == 0)
+    yield none("spans that begin before they were issued", early)
+    yield none("spans that end after their answer arrived", late)

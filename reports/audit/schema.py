@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import rig.types
 from reports.audit.files import clean, read_json
 
 FOLDER = Path(rig.types.__file__).parent / "recording" / "schemas"
+MOST = 20
+"""So many faults of a document are enough."""
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),),
     "number": (int, float), "integer": (int,),
@@ -27,40 +30,36 @@ def faults(value: Any, name: str, part: str = "") -> list[str]:
     if not (FOLDER / f"{name}.json").is_file():
         return []
     whole = _schema(name)
-    return [clean(fault) for fault in _faults(value, whole["$defs"][part] if part else whole, whole, "")][:20]
+    return [clean(fault) for fault in _faults(value, whole["$defs"][part] if part else whole, whole, "")][:MOST]
 
 
 def _faults(value: Any, rule: Any, whole: dict[str, Any], where: str) -> list[str]:
-    if rule is True or rule is False:
+    if isinstance(rule, bool):
         return [] if rule else [f"{where} is not allowed"]
     if "$ref" in rule:
-        found = whole
-        for part in rule["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        return _faults(value, found, whole, where)
+        return _faults(value, functools.reduce(dict.__getitem__, rule["$ref"][2:].split("/"), whole), whole, where)
     wrong = _own(value, rule, where)
-    for part in rule.get("allOf", []):
-        wrong += _faults(value, part, whole, where)
+    parts = [*rule.get("allOf", [])]
     if "if" in rule and not _faults(value, rule["if"], whole, where):
-        wrong += _faults(value, rule.get("then", True), whole, where)
+        parts.append(rule.get("then", True))
+    wrong += [fault for part in parts for fault in _faults(value, part, whole, where)]
     if "not" in rule and not _faults(value, rule["not"], whole, where):
         wrong.append(f"{where} has a value that is not allowed here")
     ways = [_faults(value, part, whole, where) for part in rule.get("anyOf", [])]
-    if ways and all(ways):
-        wrong += sorted(ways, key=len)[0]
+    wrong += sorted(ways, key=len)[0] if ways else []
+    inner: list[tuple[Any, Any, str]] = []
     if isinstance(value, dict):
-        known = rule.get("properties", {})
-        for key, inner in value.items():
-            part = known.get(key, rule.get("additionalProperties", True))
-            wrong += _faults(inner, part, whole, f"{where}.{key}".lstrip("."))
-            wrong += _faults(key, rule.get("propertyNames", True), whole, f"the key {key!r}")
+        known, other = rule.get("properties", {}), rule.get("additionalProperties", True)
+        inner = [(value[key], known.get(key, other), f"{where}.{key}".lstrip(".")) for key in value]
+        inner += [(key, rule["propertyNames"], f"the key {key!r}") for key in value if "propertyNames" in rule]
     if isinstance(value, list):
-        parts = rule.get("prefixItems", [])
-        for k, inner in enumerate(value):
-            part = parts[k] if k < len(parts) else rule.get("items", True)
-            wrong += _faults(inner, part, whole, f"{where}[{k}]")
-            if len(wrong) > 20:
-                break
+        first = rule.get("prefixItems", [])
+        rules = itertools.chain(first, itertools.repeat(rule.get("items", True)))
+        inner = [(part, own, f"{where}[{k}]") for k, (part, own) in enumerate(zip(value, rules, strict=False))]
+    for part, own, place in inner:
+        wrong += _faults(part, own, whole, place)
+        if len(wrong) > MOST:
+            break
     return wrong
 
 
@@ -81,10 +80,7 @@ def _own(value: Any, rule: dict[str, Any], where: str) -> list[str]:
             wrong.append(f"{where} is {value!r}, outside of {low} to {high}")
     if isinstance(value, dict):
         wrong += [f"{where} has no {key}".strip() for key in rule.get("required", []) if key not in value]
-    if isinstance(value, (list, str)) and not (
-        rule.get("minItems", rule.get("minLength", 0))
-        <= len(value)
-        <= rule.get("maxItems", rule.get("maxLength", 1 << 62))
-    ):
-        wrong.append(f"{where} has {len(value)} parts")
+    if isinstance(value, (list, str)):
+        least, most = rule.get("minItems", rule.get("minLength", 0)), rule.get("maxItems", rule.get("maxLength", 1e18))
+        wrong += [f"{where} has {len(value)} parts"] if not least <= len(value) <= most else []
     return wrong

@@ -5,66 +5,56 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from reports.audit.figures import Figures, answered, decided
-from reports.audit.files import clean
 from reports.audit.reading import Run, column
 from reports.audit.rule_sets import Values
-from reports.audit.rules import Rule
+from reports.audit.rules import Judged, Rule, written
 
 CHANGED, ACCURACY_STEP = 0.1, 0.01
 """So many answers may differ between speed and accuracy, if the accuracies differ by no more than the second."""
+TRIED = {"execution_time_s": "performance", "active_power_w": "power", "average_power_w": "power"}
+"""The figures whose trials must agree, and the runs that are their trials."""
 
 
 def judge_session(runs: list[Run], values: Values, each: dict[str, Figures]) -> list[Rule]:
     """The rules about a session as a whole. ``each`` holds the plain figures of its runs by name, if they were made."""
-    found: list[Rule] = []
-    purposes = Counter(run.purpose for run in runs)
-    if values["session"] or len(runs) > 1:
-        asked = ("performance", "power") if values["session"] or purposes["power"] else ("performance",)
-        for purpose in asked:
-            count = purposes[purpose]
-            found.append(
-                Rule("", f"runs for {purpose}", str(count), f"at least {values['trials']}", count >= values["trials"])
-            )
-    if values["session"] and any("accuracy" in name for name in values["reports"]):
-        count = purposes["accuracy"]
-        found.append(Rule("", "runs for accuracy", str(count), "at least 1", count >= 1))
+    return written("", [*_counts(runs, values), *_one_system(runs), *_trials(runs, values, each), *_answers(runs)])
+
+
+def _counts(runs: list[Run], values: Values) -> Iterator[Judged]:
+    purposes, whole = Counter(run.purpose for run in runs), values["session"]
+    asked = {}
+    if whole or len(runs) > 1:
+        asked = {"performance": values["trials"]}
+        asked |= {"power": values["trials"]} if whole or purposes["power"] else {}
+    if whole and any("accuracy" in name for name in values["reports"]):
+        asked["accuracy"] = 1
+    for purpose, least in asked.items():
+        yield f"runs for {purpose}", purposes[purpose], f"at least {least}", purposes[purpose] >= least
+
+
+def _one_system(runs: list[Run]) -> Iterator[Judged]:
     names = {str(run.start.get("configuration", "")) for run in runs}
-    found.append(
-        Rule("", "configurations of the runs", clean(", ".join(sorted(names)) or "none"), "one", len(names) == 1)
-    )
+    yield "configurations of the runs", ", ".join(sorted(names)) or "none", "one", len(names) == 1
     devices = {json.dumps(run.start["device"], sort_keys=True) for run in runs}
-    found.append(Rule("", "devices, as they were declared in the runs", str(len(devices)), "one", len(devices) == 1))
-    if values["trial_tolerance"] is not None:
-        found += _trials(runs, values["trial_tolerance"], each)
-    return found + _answers(runs)
+    yield "devices, as they were declared in the runs", len(devices), "one", len(devices) == 1
 
 
-TRIED: dict[str, tuple[str, ...]] = {
-    "execution_time_s": ("performance",),
-    "active_power_w": ("power",),
-    "average_power_w": ("power",),
-}
+def _trials(runs: list[Run], values: Values, each: dict[str, Figures]) -> Iterator[Judged]:
+    most = values["trial_tolerance"]
+    for key, purpose in TRIED.items() if most is not None else ():
+        figures = [each.get(run.path.name, {}).get(key) for run in runs if run.purpose == purpose]
+        found = [figure.value for figure in figures if figure is not None]
+        if len(found) > 1:
+            mean = sum(found) / len(found)
+            apart = max(abs(v - mean) for v in found) / abs(mean) if mean else math.inf
+            yield f"{key} of each trial from the mean", f"{apart:.3%}", f"at most {most:.0%}", apart <= most
 
 
-def _trials(runs: list[Run], most: float, each: dict[str, Figures]) -> list[Rule]:
-    found = []
-    for key, purposes in TRIED.items():
-        values = [
-            each[r.path.name][key].value for r in runs if r.purpose in purposes and key in each.get(r.path.name, {})
-        ]
-        if len(values) > 1:
-            mean = sum(values) / len(values)
-            apart = max(abs(v - mean) for v in values) / abs(mean) if mean else math.inf
-            found.append(
-                Rule("", f"{key} of each trial from the mean", f"{apart:.3%}", f"at most {most:.0%}", apart <= most)
-            )
-    return found
-
-
-def _answers(runs: list[Run]) -> list[Rule]:
+def _answers(runs: list[Run]) -> Iterator[Judged]:
     """Answers for speed are those for accuracy, but for a few that leave the accuracy as it is."""
     by_purpose: dict[str, dict[str, Any]] = defaultdict(dict)
     for run in runs:
@@ -74,10 +64,10 @@ def _answers(runs: list[Run]) -> list[Rule]:
     speed, quality = by_purpose["performance"], by_purpose["accuracy"]
     both = [s for s in speed if s in quality]
     if not both:
-        return []
+        return
     label = dict(zip(*(column(runs[0].tables["samples"], name) for name in ("id", "label")), strict=True))
     other = sum(speed[s] != quality[s] for s in both)
     step = abs(sum((speed[s] == label.get(s)) - (quality[s] == label.get(s)) for s in both)) / len(both)
     ok = other == 0 or (other <= CHANGED * len(both) and step <= ACCURACY_STEP)
     allowed = "0, or 10% with accuracies within 1%"
-    return [Rule("", "samples answered otherwise for speed than for accuracy", f"{other} of {len(both)}", allowed, ok)]
+    yield "samples answered otherwise for speed than for accuracy", f"{other} of {len(both)}", allowed, ok

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reports.audit import schema
-from reports.audit.figures import Figures, Plain, accuracy, execution_times, issues, service, solving, spans, together
-from reports.audit.files import clean, inside, parse_json, read_bytes, read_json, refuse
-from reports.audit.hashes import (
-    MANIFEST,
-    SESSION,
-    SUBMISSION,
-    Ledger,
-    check_manifest,
-    check_run,
-    check_session,
-    read_session,
-)  # fmt: skip
+from reports.audit import hashes, schema
+from reports.audit.figures import Figures, Plain, accuracy, execution_times, issues, service, spans, together
+from reports.audit.files import clean, inside, parse_json, read_bytes, refuse
+from reports.audit.hashes import MANIFEST, SESSION, SUBMISSION, Ledger
 from reports.audit.power import RailPower, power
 from reports.audit.predictions import predictions
+from reports.audit.qubo import solving
 from reports.audit.reading import Run, read_run
 from reports.audit.rules import Rule
 from rig.errors import StoreError
 
 RESULTS = "derived/results.json"
 RESULTS_BYTES = 64 << 20
+UNEVEN = "submission.json does not hold one trial for each session"
+POWERS = ("idle_power_w", "active_power_w", "dynamic_power_w")
+ENERGY = {"energy_per_inference_j": "active_power_w", "dynamic_energy_per_inference_j": "dynamic_power_w"}
 
 
 @dataclass
@@ -93,13 +87,13 @@ def open_subject(path: Path) -> Subject:
 
 
 def _submission(path: Path, ledger: Ledger) -> Subject:
-    root = check_manifest(path, ledger) if (path / MANIFEST).is_file() else None
+    root = hashes.check_manifest(path, ledger) if (path / MANIFEST).is_file() else None
     if root is None:
         ledger.faults.append(f"there is no {MANIFEST}")
     document = parse_json(read_bytes(path / SUBMISSION), SUBMISSION)
-    faults, unusable = schema.faults(document, "submission"), _shape(document)
-    if unusable:
-        faults, document = faults or unusable, {"configurations": [], "about": {}}
+    faults = schema.faults(document, "submission")
+    if any(not text.startswith("about.") for text in faults) or not all(map(_whole, document["configurations"])):
+        faults, document = faults or [UNEVEN], {"configurations": [], "about": {}}
     names = [name for one in document["configurations"] for name in one["sessions"]]
     parts, sealed = [], True
     for name in dict.fromkeys(names):
@@ -112,20 +106,8 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
     return Subject("submission", path, clean(path.resolve().name), parts, ledger, sealed, document, faults, root)
 
 
-def _shape(document: Any) -> list[str]:
-    """What the auditor itself needs of ``submission.json`` and does not find."""
-    try:
-        document["about"].items()
-        for one in document["configurations"]:
-            keys = ("name", "scenario", "workload", "rules", "device", "class")
-            texts = [*(one[key] for key in keys), *one["sessions"]]
-            claims = [(c["value"], c["trials"], c.get("low"), c.get("high")) for c in one["claims"].values()]
-            if not all(isinstance(t, str) for t in texts) or any(len(c[1]) != len(one["sessions"]) for c in claims):
-                return [f"the configuration {one['name']!r} does not hold texts, or not one trial for each session"]
-            [float(v) for c in claims for v in (c[0], *c[1], c[2] or 0.0, c[3] or 0.0)]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return [clean(f"submission.json does not hold {error}")]
-    return []
+def _whole(one: dict[str, Any]) -> bool:
+    return all(len(claim["trials"]) == len(one["sessions"]) for claim in one["claims"].values())
 
 
 def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, bool]:
@@ -133,18 +115,18 @@ def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, bool]:
     bound = (folder / SESSION).is_file()
     if folder.is_symlink() or not (bound or (folder / "events.jsonl").is_file()):
         return Part(clean(name), folder, [], ["holds neither session.json nor events.jsonl"], False), False
-    document = read_session(folder, ledger) if bound else None
+    document = hashes.read_session(folder, ledger) if bound else None
     places = [inside(folder, run["path"]) for run in document["runs"]] if document else [folder]
     part, sealed = Part(clean(name), folder, [], [], bound), True
     for place in places:
         try:
             run = read_run(place)
-            sealed = check_run(run, ledger) and sealed
+            sealed = hashes.check_run(run, ledger) and sealed
             part.runs.append(run)
         except StoreError as error:
             part.unread.append(clean(f"{place.name}: {error.message}"))
     if document and not part.unread:
-        check_session(document, part.runs, ledger)
+        hashes.check_session(document, part.runs, ledger)
     return part, sealed
 
 
@@ -166,40 +148,27 @@ def _energies(figures: Figures, run: Run) -> Figures:
         return figures
     if run.start["workload"].get("task") == "qubo-mis":
         figures["runtime_power_w"] = figures["active_power_w"]
-    figures |= energy(figures)
-    for name in run_rails(figures):
-        figures |= energy(figures, name)
-    if "average_power_w" in figures and "duration_s" in figures:
-        average, duration = figures["average_power_w"], figures["duration_s"].value
-        done = sum(not i.warmup and i.answered_s is not None for i in issues(run))
-        parts = (average.value * duration / done, average.bound * duration / done)
-        figures["average_energy_per_sample_j"] = Plain(*parts, "average power x duration over samples", average.why)
-    phases = set(spans(run).of(~spans(run).warmup).phase)
+    figures |= energies(figures)
+    average = figures.get("average_power_w")
+    if average is not None and "duration_s" in figures:
+        answers = sum(not i.warmup and i.answered_s is not None for i in issues(run))
+        each_s = figures["duration_s"].value / answers
+        joules = (average.value * each_s, average.bound * each_s)
+        figures["average_energy_per_sample_j"] = Plain(*joules, "average power x duration over samples", average.why)
+    stamped = spans(run)
+    phases = set(stamped.phase[~stamped.warmup])
     if len(phases) == 1:
-        own = (
-            "idle_power_w",
-            "active_power_w",
-            "dynamic_power_w",
-            "energy_per_inference_j",
-            "dynamic_energy_per_inference_j",
-        )
-        figures |= {f"phase.{next(iter(phases))}.{key}": figures[key] for key in own if key in figures}
+        name = next(iter(phases))
+        figures |= {f"phase.{name}.{key}": figures[key] for key in (*POWERS, *ENERGY) if key in figures}
     return figures
 
 
-ENERGY = {"energy_per_inference_j": "active_power_w", "dynamic_energy_per_inference_j": "dynamic_power_w"}
-
-
-def run_rails(figures: Figures) -> list[str]:
-    """What stands before the active power of each rail, and of the mean over the spans, such as ``rail.core.``."""
-    return [key.removesuffix("active_power_w") for key in figures if key.endswith(".active_power_w")]
-
-
-def energy(figures: Figures, prefix: str = "") -> Figures:
-    """Energy of an inference: power times execution time."""
+def energies(figures: Figures) -> Figures:
+    """Energy of an inference, of all rails, of each, and of the mean over the spans: power times execution time."""
     found: Figures = {}
     time = figures.get("execution_time_s")
-    for key, source in ((f"{prefix}{key}", f"{prefix}{source}") for key, source in ENERGY.items()):
+    prefixes = ["", *(key.removesuffix("active_power_w") for key in figures if key.endswith(".active_power_w"))]
+    for key, source in ((prefix + key, prefix + source) for prefix in prefixes for key, source in ENERGY.items()):
         watts = figures.get(source)
         if watts is not None and time is not None:
             bound = abs(watts.value) * time.bound + watts.bound * time.value
@@ -211,31 +180,22 @@ def of_session(part: Part) -> Figures:
     """The plain figures of a session: quality of accuracy runs, times of performance runs, power of power runs."""
     if not part.bound and len(part.runs) == 1:
         return part.plain[part.runs[0].path.name]
-    by_purpose: dict[str, list[Run]] = {}
-    for run in part.runs:
-        by_purpose.setdefault(run.purpose, []).append(run)
 
-    def runs_for(*purposes: str) -> Sequence[Figures]:
-        chosen = next((by_purpose[p] for p in purposes if p in by_purpose), [])
-        return [part.plain[run.path.name] for run in chosen]
-
-    def only(figures: Sequence[Figures], wanted: bool, *words: str) -> list[Figures]:
-        return [
-            {k: v for k, v in one.items() if any(w in k.rpartition(".")[2] for w in words) == wanted} for one in figures
-        ]
+    def mean(purposes: str, words: tuple[str, ...], wanted: bool = True) -> Figures:
+        """The mean of figures with one of the words in their names, or of all others, over runs of one purpose."""
+        chosen = next((p for p in purposes.split() if any(run.purpose == p for run in part.runs)), None)
+        each = [part.plain[run.path.name] for run in part.runs if run.purpose == chosen]
+        return together(
+            {k: v for k, v in one.items() if any(w in k.rpartition(".")[2] for w in words) == wanted} for one in each
+        )
 
     watts, scores = ("power", "energy", "_j"), ("accuracy", "smape", "r2")
-    right = together(only(runs_for("accuracy", "performance", "all"), True, *scores))
-    timed = together(only(runs_for("performance", "all", "power"), False, *scores, *watts))
-    if any(run.start["scenario"].get("amortise_s") for run in by_purpose.get("power", [])):
-        own = [{k: v for k, v in one.items() if "execution_time" in k} for one in runs_for("power")]
-        timed |= together(own)
-    powered = together(only(runs_for("power", "all"), True, *watts))
-    powered = {key: value for key, value in powered.items() if not key.startswith("phase.")}
-    found = right | timed | powered
-    for prefix in ("", *run_rails(found)):
-        found |= energy(found, prefix)
-    return found
+    found = mean("accuracy performance all", scores) | mean("performance all power", (*scores, *watts), False)
+    if any(run.start["scenario"].get("amortise_s") for run in part.runs if run.purpose == "power"):
+        found |= mean("power", ("execution_time",))
+    powered = mean("power all", watts)
+    found |= {key: value for key, value in powered.items() if not key.startswith("phase.")}
+    return found | energies(found)
 
 
 @dataclass(frozen=True)
@@ -252,19 +212,22 @@ def claims_in(folder: Path) -> dict[str, Claim]:
     place = inside(folder, RESULTS)
     if not place.is_file():
         return {}
-    document = (
-        read_json(place) if place.stat().st_size <= 1 << 24 else parse_json(read_bytes(place, RESULTS_BYTES), RESULTS)
-    )
     found = {}
-    for key, one in (document.get("quantities") or {}).items():
-        if (
-            not isinstance(one, dict)
-            or isinstance(one.get("value"), bool)
-            or not isinstance(one.get("value"), (int, float))
-        ):
-            continue
-        ends = one.get("interval_95") or [one["value"]]
-        if all(isinstance(end, (int, float)) for end in ends):
-            half = max(abs(end - one["value"]) for end in ends)
-            found[clean(key)] = Claim(float(one["value"]), clean(one.get("unit", "")), float(half))
+    for key, one in (parse_json(read_bytes(place, RESULTS_BYTES), RESULTS).get("quantities") or {}).items():
+        value = one.get("value")
+        ends = one.get("interval_95") or [value]
+        if all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in (value, *ends)):
+            half = max(abs(end - value) for end in ends)
+            found[clean(key)] = Claim(float(value), clean(one.get("unit", "")), float(half))
+    return found
+
+
+def claims_of_trial(row: dict[str, Any], number: int) -> dict[str, Claim]:
+    """The claims of a submission about one of its sessions; the interval is that of the mean of all."""
+    found = {}
+    for key, one in row["claims"].items():
+        low, high = one.get("low"), one.get("high")
+        half = max(high - one["value"], one["value"] - low) if None not in (low, high) else 0.0
+        half *= len(row["sessions"]) ** 0.5
+        found[clean(key)] = Claim(float(one["trials"][number]), clean(one.get("unit", "")), half)
     return found

@@ -6,45 +6,45 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each
+from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each, unlike
 from reports.audit.figures import issues
 from reports.audit.files import clean
-from reports.audit.qubo import drawn, problem, problem_names
+from reports.audit.qubo import drawn, problem
 from reports.audit.reading import Run, column
-from reports.audit.rules import modes_of
+from reports.audit.rules import modes_of, options_of
 from reports.audit.session_rules import TRIED
 
 CLAIM_MOST = 0.05
 """How far a claim may lie from the mean of its trials (NeuroBench, rules.md of system_benchmarks)."""
+LATENCY = ("latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped")
+LATENCY_RULES = ("p90", "p99", "frames answered")
 
 
 @check(8, "workload: digest, number of samples, each issued as often", "MLPerf inference rules")
 def workload(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         ids = column(run.tables["samples"], "id")
-        declared = run.start["workload"].get("samples")
         if len(set(ids)) != len(ids):
             yield "a sample stands twice"
-        unknown = {i.sample for i in issues(run)} - set(ids)
-        if unknown:
+        if unknown := {i.sample for i in issues(run)} - set(ids):
             yield f"{len(unknown)} issued samples are not recorded"
         streamed = run.start["scenario"].get("name") in ("server", "real-time")
-        whole = run.stop is not None and not run.stop.get("error") and not _other_data(run)
-        if declared and whole and not streamed and declared != len(set(ids)):
+        if streamed or run.stop is None or run.stop.get("error") or _other_data(run):
+            return
+        declared = run.start["workload"].get("samples")
+        if declared and declared != len(set(ids)):
             yield f"{len(set(ids))} samples, declared {declared}"
-        counts = Counter(i.sample for i in issues(run) if not i.warmup)
-        if counts and whole and not streamed and max(counts.values()) > min(counts.values()):
-            yield f"samples were issued {min(counts.values())} to {max(counts.values())} times"
+        times = Counter(i.sample for i in issues(run) if not i.warmup).values()
+        if times and max(times) > min(times):
+            yield f"samples were issued {min(times)} to {max(times)} times"
 
-    faults = each(e, faults_of)
-    for part in e.subject.parts if not any(p.searched for p in e.subject.parts) else []:
-        digests = {str(run.start["workload"].get("digest_sha256")) for run in part.runs if not _other_data(run)}
-        faults += [f"{part.name}: runs of {len(digests)} data sets"] if len(digests) > 1 else []
-    return (
-        faults,
-        f"{sum(r.tables['samples'].num_rows for _, r in e.subject.runs)} samples",
-        "one data set, as declared",
-    )
+    def data_of(run: Run) -> str | None:
+        return None if _other_data(run) else str(run.start["workload"].get("digest_sha256"))
+
+    searched = any(part.searched for part in e.subject.parts)
+    faults = each(e, faults_of) + ([] if searched else unlike(e, "runs of {} data sets", data_of))
+    count = sum(run.tables["samples"].num_rows for _, run in e.subject.runs)
+    return faults, f"{count} samples", "one data set, as declared"
 
 
 def _other_data(run: Run) -> bool:
@@ -56,53 +56,45 @@ def _other_data(run: Run) -> bool:
 def tuning_seeds(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
         details = run.start["workload"].get("details") or {}
-        kinds = set((details.get("seed_kinds") or {}).values()) | {details.get("seed_kind")}
-        official = (run.start.get("rules") or {}).get("submittable")
-        if official and "tuning" in kinds:
+        kinds = {*(details.get("seed_kinds") or {}).values(), details.get("seed_kind")}
+        if (run.start.get("rules") or {}).get("submittable") and "tuning" in kinds:
             yield "tuning seeds in an evaluation"
-        seeds = set(map(str, column(run.tables["samples"], "seed"))) - {"None"}
         told = run.start["device"].get("algorithm") or {}
         tuned = told.get("tuning") if isinstance(told.get("tuning"), dict) else told.get("training")
         used = tuned.get("seeds") if isinstance(tuned, dict) else None
+        seeds = set(map(str, column(run.tables["samples"], "seed"))) - {"None"}
         if isinstance(used, list) and (both := seeds & set(map(str, used))):
             yield f"seeds {', '.join(sorted(both)[:5])} were used in tuning"
 
     faults = each(e, faults_of)
-    about = ((e.subject.submission or {}).get("about") or {}).get("split")
-    if e.subject.submission is not None and not str(about or "").strip():
+    if e.subject.submission is not None and not str(e.subject.submission["about"].get("split") or "").strip():
         faults.append("the submission does not say how test data were kept out of tuning")
-    return (
-        faults,
-        "no tuning seed, and no seed that the device declares for its tuning",
-        "evaluation seeds and the test split only",
-    )
+    found = "no tuning seed, and no seed that the device declares for its tuning"
+    return faults, found, "evaluation seeds and the test split only"
 
 
 @check(10, "problems and samples are those of their seeds", "NeuroBench N46 to N58")
 def seeds(e: Evidence) -> Verdict:
-    counted = [0]
+    counted = 0
 
     def faults_of(run: Run) -> Iterator[str]:
-        details = run.start["workload"].get("details") or {}
-        seeds = dict(zip(column(run.tables["samples"], "id"), column(run.tables["samples"], "seed"), strict=True))
-        if run.start["workload"].get("task") != "qubo-mis":
-            return
-        densities = details.get("densities") or []
-        for name in sorted(problem_names(run)):
-            nodes, edges = problem(run, name)
-            drawings = (
-                [drawn(nodes, float(d), int(seeds[name])) for d in densities] if seeds.get(name) is not None else []
-            )
-            held = {(int(min(u, v)), int(max(u, v))) for u, v in edges}
+        nonlocal counted
+        densities = (run.start["workload"].get("details") or {}).get("densities") or []
+        seed_of = dict(zip(*(column(run.tables["samples"], name) for name in ("id", "seed")), strict=True))
+        mis = run.start["workload"].get("task") == "qubo-mis"
+        stored = {name: problem(run, name) for name in sorted(seed_of)} if mis else {}
+        for name, (nodes, edges) in ((name, graph) for name, graph in stored.items() if graph is not None):
+            seed = seed_of[name]
+            drawings = [drawn(nodes, float(d), int(seed)) for d in densities] if seed is not None else []
             if drawings and None not in drawings:
-                counted[0] += 1
-                if held not in drawings:
+                counted += 1
+                if {(int(min(u, v)), int(max(u, v))) for u, v in edges} not in drawings:
                     yield f"{name} is not the graph of its seed"
 
     faults = [] if e.quick else each(e, faults_of)
-    if not faults and not counted[0]:
+    if not counted:
         raise NotApplicable("no problem that the auditor can draw again from its seed is stored")
-    return faults, f"{counted[0]} graphs drawn again", "edge for edge"
+    return faults, f"{counted} graphs drawn again", "edge for edge"
 
 
 @check(11, "minimum duration", "MLPerf inference rules")
@@ -115,19 +107,13 @@ def queries(e: Evidence) -> Verdict:
     return by_rule(e, "queries", "runs for")
 
 
-@check(
-    13,
-    "latency percentiles and early stopping derived again, from the due time",
-    "MLPerf inference, early_stopping.adoc",
-)
+@check(13, "latency and early stopping derived again, from the due time", "MLPerf inference, early_stopping.adoc")
 def latency(e: Evidence) -> Verdict:
     try:
-        faults, found, allowed = comparisons(
-            e, "latency_", "execution_time", "duration_s", "throughput", "in_time", "dropped"
-        )
+        faults, found, allowed = comparisons(e, *LATENCY)
     except NotApplicable:
-        return by_rule(e, "p90", "p99", "frames answered")
-    return faults + broken(e, "p90", "p99", "frames answered"), found, allowed
+        return by_rule(e, *LATENCY_RULES)
+    return faults + broken(e, *LATENCY_RULES), found, allowed
 
 
 @check(14, "clean end: no error, no missing reply, no gap of the host", "MLPerf inference, submission checker")
@@ -154,31 +140,26 @@ def accuracy(e: Evidence) -> Verdict:
 
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
 def from_system(e: Evidence) -> Verdict:
-    marked = e.subject.submission is None or all(
-        one["class"] != "measured" for one in e.subject.submission["configurations"]
-    )
+    rows = (e.subject.submission or {}).get("configurations", [])
     official = any((run.start.get("rules") or {}).get("hardware_only") for _, run in e.subject.runs)
-    if marked and not official:
+    if not official and not any(one["class"] == "measured" for one in rows):
         raise NotApplicable("nothing here claims to be measured on hardware under rules that ask for it")
-    faults = each(e, lambda run: [f"{', '.join(sorted(modes_of(run)))}"] if modes_of(run) != {"hardware"} else [])
+    faults = each(e, lambda run: [", ".join(sorted(modes_of(run)))] if modes_of(run) != {"hardware"} else [])
     return faults, "hardware", "hardware in every run"
 
 
 @check(17, "trials within 5 % of the claim", "NeuroBench rules.md, R3")
 def trials(e: Evidence) -> Verdict:
-    faults = broken(e, *TRIED)
-    counted = sum(r.rule.startswith(tuple(TRIED)) for r in e.rules)
-    for one in (e.subject.submission or {}).get("configurations", []):
-        for key, claim in one["claims"].items():
-            mean = sum(claim["trials"]) / len(claim["trials"])
-            apart = abs(claim["value"] - mean)
-            counted += 1
-            if apart > CLAIM_MOST * abs(mean) or not math.isfinite(apart):
-                faults.append(
-                    f"{one['name']}: {key} is {apart / abs(mean) if mean else math.inf:.1%} off the mean of its trials"
-                )
-            elif apart > 1e-9 * abs(mean):
-                faults.append(f"{one['name']}: {key} is not the mean of its trials")
+    faults, counted = broken(e, *TRIED), sum(r.rule.startswith(tuple(TRIED)) for r in e.rules)
+    rows = (e.subject.submission or {}).get("configurations", [])
+    for where, claim in ((f"{one['name']}: {key}", claim) for one in rows for key, claim in one["claims"].items()):
+        mean = sum(claim["trials"]) / len(claim["trials"])
+        apart = abs(claim["value"] - mean)
+        counted += 1
+        if apart > CLAIM_MOST * abs(mean) or not math.isfinite(apart):
+            faults.append(f"{where} is {apart / abs(mean) if mean else math.inf:.1%} off the mean of its trials")
+        elif apart > 1e-9 * abs(mean):
+            faults.append(f"{where} is not the mean of its trials")
     if not counted:
         raise NotApplicable("neither trials nor claims")
     return faults, f"{counted} times", "each within 5 % of the mean; a claim is the mean"
@@ -187,16 +168,15 @@ def trials(e: Evidence) -> Verdict:
 @check(28, "no answers from a cache; repeated samples declared", "MLPerf inference TEST01, TEST04")
 def cache(e: Evidence) -> Verdict:
     def faults_of(run: Run) -> Iterator[str]:
-        options = run.start["scenario"].get("options") or {}
+        declared = run.start.get("imported") or options_of(run).get("repeat") or options_of(run).get("window_s")
         most = max((n or 1 for n in column(run.tables["replies"], "executions")), default=1)
-        if most > 1 and not options.get("repeat") and not options.get("window_s") and run.start.get("imported") is None:
+        if most > 1 and not declared:
             yield f"a span holds {most} executions, and no repeat is declared"
 
     faults = each(e, faults_of) + broken(e, "samples answered otherwise")
-    faster = []
     for part in e.subject.parts:
         times = {run.purpose: part.plain.get(run.path.name, {}).get("execution_time_s") for run in part.runs}
         plain, again = times.get("performance"), times.get("compliance")
         if plain and again and again.value < 0.9 * plain.value:
-            faster.append(f"{part.name}: repeated samples take {again.value / plain.value:.0%} of the time of others")
-    return faults + faster, "repeats as declared", "no faster on samples that were asked before"
+            faults.append(f"{part.name}: repeated samples take {again.value / plain.value:.0%} of the time of others")
+    return faults, "repeats as declared", "no faster on samples that were asked before"

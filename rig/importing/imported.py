@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,12 @@ class ImportedRun:
     peers: tuple[Mapping[str, Any], ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def described(self, device: str, meter: str) -> ImportedRun:
+        """The same run with what its importer's user says of the device and the meter."""
+        own = replace(self.device, description=device or self.device.description)
+        meters = tuple(replace(m, description=meter or m.description) for m in self.meters)
+        return replace(self, device=own, meters=meters)
 
     def clocks(self) -> dict[str, ClockInfo]:
         """Every clock by name, with the host's."""

@@ -13,6 +13,7 @@ import pytest
 from reports.render import render
 from reports.result_tables import key_figures
 from rig.analysis.figure_key import FigureKey, Figures
+from rig.analysis.power.power_notes import BELOW_IDLE
 from rig.analysis.result import Result
 from rig.analysis.solving.solves import RUNTIME, Solve
 from tests.support.made_up import made_up, made_up_validity, q
@@ -147,3 +148,8 @@ def test_gaps_stand_against_energy_where_power_was_measured() -> None:
     assert "energy" not in picture(solved, "solver")
     powered = replace(solved, quantities=result.quantities | {RUNTIME: q(2.0, "W")})
     assert "energy of the solve, mJ" in picture(powered, "solver")
+
+
+def test_dynamic_power_below_zero_is_explained_beside_the_figure() -> None:
+    shown = page_of(replace(made_up(), notes=(BELOW_IDLE,)))
+    assert shown.index("Key figures") < shown.index(f'<p class="warn">{BELOW_IDLE}') < shown.index("1. System")

@@ -32,6 +32,8 @@ def open_import(
     calibration: str | None = None,
     calibration_range: float | None = None,
     temperature_c: float | None = None,
+    device_description: str = "",
+    meter_description: str = "",
 ) -> list[ImportedRun]:
     """Every EnergyRunner trace in or below a folder: ``NAME-energy.bin`` with ``NAME-timestamps.json``.
 
@@ -44,7 +46,8 @@ def open_import(
     ``idle`` is ``tail``, the time that the script leaves idle after the last inference; ``head``, the time before the
     first, when a device that has not yet worked may draw another power; or START:END,... in seconds of the trace. The
     log stamps head and tail: without a log there is no idle unless it is given in seconds. ``clock_tolerance`` limits
-    the relative error of the clock's rate; ``calibration`` names a calibration file.
+    the relative error of the clock's rate; ``calibration`` names a calibration file. ``device_description`` and
+    ``meter_description`` say what was measured and by what; an audit asks for both.
 
     Raises ``DataError`` for files that are not of the format, ``UsageError`` for an option that must be stated.
     """
@@ -68,7 +71,8 @@ def open_import(
         rail = Rail(RAIL, "mean", Conversion("W"), session.rate_hz)
         day = day_of(session.facts.get("session", ""))
         rail = calibrated(rail, calibration, range_max=calibration_range, temperature_c=temperature_c, on=day)
-        runs.append(_run(session, rail, idle, clock_tolerance))
+        run = _run(session, rail, idle, clock_tolerance)
+        runs.append(run.described(device_description, meter_description))
     return runs
 
 

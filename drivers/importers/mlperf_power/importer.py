@@ -40,6 +40,8 @@ def open_import(
     calibration: str | None = None,
     calibration_range: float | None = None,
     temperature_c: float | None = None,
+    device_description: str = "",
+    meter_description: str = "",
 ) -> list[ImportedRun]:
     """Every measured run in or below a folder: ``spl.txt`` beside ``mlperf_log_detail.txt``.
 
@@ -54,7 +56,8 @@ def open_import(
 
     Idle is what the meter read more than ``idle_guard_s`` before ``power_begin`` or after ``power_end``. That is a
     convention of this importer, since MLPerf declares no idle; ``none`` declares none. ``calibration`` names a
-    calibration file.
+    calibration file. ``device_description`` and ``meter_description`` say what was measured and by what; an audit asks
+    for both.
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for files that are not of the format.
     """
@@ -83,6 +86,7 @@ def open_import(
         idle_ns = tuple(window for part in parts for window in _idle(part, idle_guard_s))
         run = _run(main, parts, rail, clocks, counts_of(main, inferences), idle_ns, sync_s)
         name = folder.relative_to(source).as_posix() if folder != source else folder.name or "run"
+        run = run.described(device_description, meter_description)
         runs.append(replace(run, name=name, details={**run.details, **notes}))
     return runs
 

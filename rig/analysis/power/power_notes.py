@@ -14,6 +14,12 @@ from rig.analysis.power.unseen_spans import idle_notes
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.timeline import Activity
 
+BELOW_IDLE = (
+    "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
+    "not at rest there or sleeps between its spans"
+)
+"""Said beside the figure itself, which is read wrongly without it."""
+
 
 def instrument_notes(readings: Readings) -> Iterator[str]:
     """Yield notes on undeclared accuracy, and on the voltage that turns a rail's current into power."""
@@ -77,7 +83,4 @@ def below_idle_notes(figures: Figures) -> Iterator[str]:
     """Yield a sentence on dynamic power below zero."""
     dynamic = figures.get(FigureKey("dynamic_power_w"))
     if dynamic is not None and dynamic.interval()[1] < 0.0:
-        yield (
-            "Dynamic power is negative: the device drew less power while it worked than in the idle windows, so it was "
-            "not at rest there or sleeps between its spans"
-        )
+        yield BELOW_IDLE

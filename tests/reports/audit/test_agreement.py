@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.audit import shortened
+from benchmarks.audit import BUGS, shortened
 from fixtures.worlds.random_draw import draw, measured
 from reports.audit.audit import audit
 from reports.audit.compare import compared
 from reports.audit.figures import Plain
 from reports.audit.subject import Claim
 from rig.commands.main import main
+from tests.support.paths import ROOT
 from tests.support.submission_folder import unpacked
 
 EVERY_KIND = (
@@ -52,6 +53,11 @@ def test_few_spans_and_readings_leave_the_plain_method_itself_unsure(tmp_path: P
     measured(shortened(draw(seed), seed), tmp_path / "run")
     assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     assert [c for c in audit(tmp_path / "run").compared if not c.ok] == []
+
+
+def test_each_planted_bug_has_its_line() -> None:
+    """A line that was rewritten would end the benchmark at its bug."""
+    assert [what for what, _, file, old, _ in BUGS if old not in (ROOT / file).read_text()] == []
 
 
 @pytest.mark.parametrize(("bound", "allowed"), [(1.9e-3, 1.9e-3), (2.1e-3, 12.1e-3)])

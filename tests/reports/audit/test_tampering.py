@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from reports.audit.audit import Audit, audit
+from reports.audit_page import worst
 from rig.errors import StoreError
 from tests.support.submission_folder import altered, chained, listed, submission, unpacked
 
@@ -48,7 +49,7 @@ def test_the_original_fails_nothing_but_what_its_recording_fails(original: Path)
 def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None:
     (folder / "report.md").write_text("told otherwise\n")
     found = audit(folder, quick=True, roots=[audit(folder, quick=True).root or ""])
-    word, sentence = found.worst
+    word, sentence = worst(found)
     assert (word, found.anchored) == ("FAILED", False)
     assert "report.md differs from its hash" in sentence
     assert sentence.endswith("Ask for the original")
@@ -56,11 +57,8 @@ def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None
 
 
 def test_rules_by_which_no_one_may_submit_are_the_last_word(folder: Path) -> None:
-    assert (
-        audit(folder / "sessions" / "session-trials" / "accuracy", quick=True)
-        .worst[1]
-        .startswith("but never submittable: judged by quick")
-    )
+    found = audit(folder / "sessions" / "session-trials" / "accuracy", quick=True)
+    assert worst(found)[1].startswith("but never submittable: judged by quick")
 
 
 def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:

@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Audit every path; the exit code is 0 if no check failed. Raises what ``audit`` raises for one path."""
     from reports.audit.audit import Audit, audit
-    from reports.audit.page import document, html, text
     from reports.audit.signature import read_signers
+    from reports.audit_page import document, html, text
 
     if args.out is not None:
         _check_out(args.out, args.paths)

@@ -1,0 +1,84 @@
+"""The audit as a self-contained page, as text on a terminal, and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from reports.audit.audit import Audit
+from reports.audit.files import clean
+
+FORMAT = 1
+WORST = (2, 3, 30, 24, 13, 15, 25, 31)
+"""Alterations come first, then claims that are not those of the recording, then all other checks."""
+REMEDIES = {2: "Ask for the original", 3: "Compare the hash or key with what its author published", 31: "Fill them in"}
+MEND = "Mend it and submit again, or ask its author"
+
+
+def document(audits: Sequence[Audit]) -> str:
+    """The content of ``audit.json``."""
+    found = {"schema": f"neurorig-audit/{FORMAT}", "audits": [to_json(one) for one in audits]}
+    return json.dumps(found, indent=1, allow_nan=False, default=str) + "\n"
+
+
+def to_json(one: Audit) -> dict[str, Any]:
+    """One audit as a JSON object."""
+    own = {key: getattr(one, key) for key in ("name", "kind", "root", "anchor", "anchored", "quick", "simulated")}
+    own |= {"ok": not one.failed, "worst": ": ".join(worst(one)), "checks": [asdict(c) for c in one.checks]}
+    own["figures"] = [asdict(c) | {"ok": c.ok, "sharp": c.sharp} for c in one.compared]
+    return own | {"rules": [asdict(r) for r in one.rules], "not_compared": list(one.not_compared)}
+
+
+def worst(one: Audit) -> tuple[str, str]:
+    """The worst finding in a word, and in a sentence with what to do about it."""
+    if one.failed:
+        order = [*WORST, *range(32)]
+        first, *more = sorted(one.failed, key=lambda c: order.index(c.number))
+        others = f", and {len(more)} more" if more else ""
+        return "FAILED", f"{first.name}: {first.found}{others}. {REMEDIES.get(first.number, MEND)}"
+    if broken := [r for r in one.rules if not r.ok]:
+        others = f", and {len(broken) - 1} more" if broken[1:] else ""
+        return "INVALID", f"by its rules: {broken[0].said}{others}. Measure again so that the rules are kept"
+    if one.unfit:
+        sets = ", ".join(one.unfit)
+        return "passed", f"but never submittable: judged by {sets}. Measure again with --rules neurobench-1.0"
+    return "passed", one.anchor if one.anchored else f"{one.anchor}: give --signers FILE or --root HASH"
+
+
+def html(audits: Sequence[Audit]) -> str:
+    """The page of the audits. It needs no network and runs no script."""
+    from jinja2 import Environment, FileSystemLoader
+
+    shelf = Environment(loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True)
+    return shelf.get_template("audit.html.j2").render(audits=audits, counted=counted, worst=worst)
+
+
+def counted(one: Audit) -> str:
+    """How the checks and figures came out, in numbers."""
+    outcomes = [c.outcome for c in one.checks]
+    counts = ", ".join(f"{outcomes.count(out)} {out}" for out in ("passed", "failed", "not applicable"))
+    off = sum(not c.ok for c in one.compared)
+    figures = "arithmetic left out" if one.quick else f"{len(one.compared) - off} of {len(one.compared)} figures agree"
+    return f"of {len(one.checks)} checks {counts}; {figures}"
+
+
+def text(one: Audit) -> list[str]:
+    """The lines for a terminal: a table of checks, failed figures, and the worst finding last."""
+    marks = {"passed": "ok", "failed": "FAILED", "not applicable": "-"}
+    rows = [f"{one.kind} {one.name}" + ("  SIMULATED" if one.simulated else "")]
+    for c in one.checks:
+        rows.append(f"{c.number:3} {marks[c.outcome]:7} {c.name}")
+        rows += (
+            [f"            found    {clean(c.found)}", f"            allowed  {c.allowed}"]
+            if c.outcome == "failed"
+            else []
+        )
+        rows += [f"            {clean(c.why, 160)}"] if c.outcome == "not applicable" else []
+    broken = [r for r in one.rules if not r.ok]
+    rows += [f"    rule    {r.said}" for r in broken[:20]]
+    rows += [f"    rule    and {len(broken) - 20} more"] if len(broken) > 20 else []
+    rows += [f"root    {one.root or 'none'}", f"anchor  {one.anchor}", f"counted {counted(one)}"]
+    return [*rows, "{:7} {}".format(*worst(one))]
