@@ -5,6 +5,8 @@ Names in recordings, messages of drivers and names of plug-ins are written by ot
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 
 MOST = 20_000
@@ -29,6 +31,32 @@ def say(*lines: object, error: bool = False) -> None:
 def say_json(document: str) -> None:
     """Print one JSON document, whose text is ASCII."""
     sys.stdout.write(f"{document}\n")
+    sys.stdout.flush()
+
+
+def usable_streams() -> None:
+    """Make standard streams take all text: a closed one is a null device, and what an encoding lacks is spelt.
+
+    The first file that is opened would else get the number of a closed stream, and what a library prints with it.
+    """
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(null, True)
+    os.close(null)
+    for number, name in enumerate(("stdout", "stderr"), 1):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def drop_full_streams() -> None:
+    """Lead a standard stream that takes no more text to a null device, so that the interpreter can end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _short(line: str) -> str:

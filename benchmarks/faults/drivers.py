@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 from benchmarks.faults import faulty
-from benchmarks.faults.outcome import Ended, left_by, rig
+from benchmarks.faults.outcome import Case, Ended, left_by, rig
 from benchmarks.faults.tally import Outcome, Tally
 
 SAMPLES = 12
@@ -45,12 +45,12 @@ def one(folder: Path, kind: str, call: str, way: str, after: int) -> tuple[str, 
     options = [w for key, value in given.items() for w in ("--option", f"{kind}_{key}={value}")]
     words = ["measure", "--device", device, "--meter", meter, "--simulate", "--mode", "together", *options]
     words += ["--option", f"workload.samples={SAMPLES}", "--option", "idle_s=0.2", "--out", str(out)]
+    case = Case(f"{kind}.{call} {way} after {after}", tuple(words), SAMPLES)
     ended = rig(words, timeout_s=PATIENCE_S, impatient=True)
-    outcome, said = left_by(ended, out, SAMPLES)
-    case = f"{kind}.{call} {way} after {after}"
+    outcome, said = left_by(ended, out, case)
     if outcome is Outcome.NOTHING and not _typed(ended):
-        return case, Outcome.TRACEBACK, f"exit code {ended.code}: {ended.err}"
-    return case, outcome, f"exit code {ended.code}; {said}"
+        return case.name, Outcome.TRACEBACK, f"exit code {ended.code}: {ended.err}"
+    return case.name, outcome, f"exit code {ended.code}; {said}"
 
 
 def _typed(ended: Ended) -> bool:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faults.outcome import ended, left_by, rig, started
+from benchmarks.faults.outcome import Case, ended, left_by, rig, started
 from benchmarks.faults.tally import Outcome, Tally
 from benchmarks.import_cases import cases
 
@@ -61,19 +61,18 @@ def campaign(kills: int, seed: int, workers: int) -> Tally:
     tally, rng = Tally("kills and signals"), random.Random(seed)
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(workers) as pool:
         folder = Path(name)
-        found = list(pool.map(lambda c: (*c, *undisturbed(folder, tally, *c)), commands(folder)))
+        found = list(pool.map(lambda c: undisturbed(folder, tally, *c), commands(folder)))
         tasks = []
         for k in range(kills):
-            command, words, length_s, whole = found[k % len(found)]
-            number, after_s = rng.choice(SIGNALS), rng.uniform(-0.1, 0.9) * length_s
-            tasks.append((f"{command}, {number.name} after {after_s:.2f} s", words, number, after_s, whole))
-        for case, outcome, said in pool.map(lambda t: killed(folder, *t), tasks):
-            tally.add(case, outcome, said)
+            length_s, case = found[k % len(found)]
+            tasks.append((case, rng.choice(SIGNALS), rng.uniform(-0.1, 0.9) * length_s))
+        for what, outcome, said in pool.map(lambda t: killed(folder, *t), tasks):
+            tally.add(what, outcome, said)
     return tally
 
 
-def undisturbed(folder: Path, tally: Tally, command: str, words: tuple[str, ...]) -> tuple[float, int]:
-    """Run one command without a fault; return how long it records (s), and how many samples it answers."""
+def undisturbed(folder: Path, tally: Tally, command: str, words: tuple[str, ...]) -> tuple[float, Case]:
+    """Run one command without a fault; return how long it takes (s), and what a whole run of it is."""
     with tempfile.NamedTemporaryFile() as err:
         process = started([*words, "--out", str(folder / command)], err.name)
         wait_for(folder / command, process)
@@ -82,7 +81,7 @@ def undisturbed(folder: Path, tally: Tally, command: str, words: tuple[str, ...]
     length_s = time.monotonic() - began_s
     if done.code is None or done.code not in DONE:
         tally.add(f"{command} without a fault", Outcome.TRACEBACK, done.err)
-    return length_s, _answered(folder / command) if command != "sweep" else 0
+    return length_s, Case(command, words, _answered(folder / command) if command != "sweep" else 0)
 
 
 def wait_for(out: Path, process: Any) -> None:
@@ -91,29 +90,28 @@ def wait_for(out: Path, process: Any) -> None:
         time.sleep(0.005)
 
 
-def killed(
-    folder: Path, case: str, words: tuple[str, ...], number: signal.Signals, after_s: float, whole: int
-) -> tuple[str, Outcome, str]:
+def killed(folder: Path, case: Case, number: signal.Signals, after_s: float) -> tuple[str, Outcome, str]:
     """Run one command, signal its process group, and judge what it left.
 
     The signal comes ``after_s`` after the command makes its directory; if negative, so long after its start.
     """
+    what = f"{case.name}, {number.name} after {after_s:.2f} s"
     with tempfile.TemporaryDirectory(dir=folder) as name, tempfile.NamedTemporaryFile() as err:
         out = Path(name) / "out"
-        process = started([*words, "--out", str(out)], err.name)
+        process = started([*case.words, "--out", str(out)], err.name)
         if after_s > 0:
             wait_for(out, process)
         time.sleep(abs(after_s))
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         left = ended(process, err.name, 60.0)
-        if words[0] == "sweep" and out.exists():
-            again = rig([*words, "--out", str(out)])
+        if case.name == "sweep" and out.exists():
+            again = rig([*case.words, "--out", str(out)])
             done = again.code in DONE and "Traceback" not in again.err
-            return case, Outcome.WHOLE if done else Outcome.TRACEBACK, again.err
+            return what, Outcome.WHOLE if done else Outcome.TRACEBACK, again.err
         if {*Path(name).iterdir()} - {out}:
-            return case, Outcome.OUTSIDE, str(sorted(Path(name).iterdir()))
-        return case, *left_by(left, out, whole)
+            return what, Outcome.OUTSIDE, str(sorted(Path(name).iterdir()))
+        return what, *left_by(left, out, case)
 
 
 def _answered(path: Path) -> int:

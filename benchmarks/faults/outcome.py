@@ -11,14 +11,16 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.faults.tally import Outcome
+from rig.analysis.evaluate import evaluate
+from rig.analysis.result import Result
 from rig.errors import RigError
-from rig.recording.reader import open_run
+from rig.recording.reader import Run, open_run
 from rig.recording.session import runs_in
 from rig.session.report import report
 
@@ -28,6 +30,26 @@ PRELOADED = (
     "reports.console", "matplotlib.pyplot", "scipy.stats", "scipy.optimize", "pandas", "fixtures.bench.mock_device",
 )  # fmt: skip
 """Imported once, so that a fault meets a run and not the loading of libraries, which takes most of a short command."""
+
+
+def sound(run: Run) -> str:
+    """Find nothing wrong with a run that was read."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command that records: its words without ``--out``, and how many samples a whole run of it answers.
+
+    ``check`` says what is wrong with the readings of a run. Without ``power``, the verdict is asked for without them,
+    and no page is written.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    samples: int = 0
+    check: Callable[[Run], str] = sound
+    power: bool = True
 
 
 @dataclass(frozen=True)
@@ -102,31 +124,38 @@ def command(words: Sequence[str], err: str, impatient: bool) -> None:
     sys.exit(main())
 
 
-def left_by(ended: Ended, path: Path, samples: int) -> tuple[Outcome, str]:
-    """Judge what a command that met a fault left in ``path``; a whole run answers ``samples`` samples."""
+def left_by(ended: Ended, path: Path, case: Case) -> tuple[Outcome, str]:
+    """Judge what a command that met a fault left in ``path``."""
     if ended.code is None:
         return Outcome.HUNG, ended.err
     if re.search(r"^Traceback|Fatal Python error", ended.err, re.M):
         return Outcome.TRACEBACK, ended.err
-    return judged(path, samples)
+    return judged(path, case)
 
 
-def judged(path: Path, samples: int) -> tuple[Outcome, str]:
+def reported(path: Path) -> Result | None:
+    """Write a report beside nothing else; return the result of the run or session."""
+    with tempfile.TemporaryDirectory() as folder:
+        return report(path, Path(folder) / "report").result
+
+
+def judged(path: Path, case: Case) -> tuple[Outcome, str]:
     """Read what stands in ``path`` as a reader does, and say what it is."""
     if not path.exists() or not any(path.iterdir()):
         return Outcome.NOTHING, ""
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            found = report(path, Path(folder) / "report")
+        found = reported(path) if case.power else evaluate(open_run(path, traces=False))
         runs = [open_run(run) for run, _ in runs_in(path)]
     except RigError as error:
         return Outcome.REFUSED, f"{type(error).__name__}: {error.message}"
     except Exception:
         return Outcome.TRACEBACK, traceback.format_exc()
+    if wrong := next(filter(None, map(case.check, runs)), ""):
+        return Outcome.UNNOTICED, wrong
     ended = all(run.sealed and run.error is None for run in runs)
     answered = sum(run.replies.num_rows for run in runs)
-    if ended and answered >= samples:
+    if ended and answered >= case.samples:
         return Outcome.WHOLE, ""
     # a run that ended may be VALID by itself in a session that was broken off; the session's verdict may not
-    valid = found.result is not None and found.result.validity is not None and found.result.validity.valid
-    return (Outcome.VALID_HALF if valid else Outcome.PART), f"{answered} of {samples} answers"
+    valid = found is not None and found.validity is not None and found.validity.valid
+    return (Outcome.VALID_HALF if valid else Outcome.PART), f"{answered} of {case.samples} answers"

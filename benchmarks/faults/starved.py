@@ -11,9 +11,10 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
-from benchmarks.faults.outcome import Ended, command, forks, left_by, rig
+from benchmarks.faults.outcome import Case, Ended, command, forks, left_by, rig
 from benchmarks.faults.tally import Outcome, Tally
 
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
@@ -22,6 +23,7 @@ WORDS = (
     "measure", "--device", "mock", "--simulate", "--mode", "together", "--option", "idle_s=0.2", "--option",
     f"workload.samples={SAMPLES}", "--option", "rate_hz=20000",
 )  # fmt: skip
+MEASURE = Case("measure", WORDS, SAMPLES)
 
 
 def campaign(points: int, workers: int) -> Tally:
@@ -36,29 +38,29 @@ def campaign(points: int, workers: int) -> Tally:
         if shutil.which("unshare") is None or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode:
             tally.add("disks", Outcome.NOT_TRIED, "a file system of limited size needs unshare -Urm")
             sizes = []
-        for case, outcome, said in pool.map(full_disk, sizes):
+        for case, outcome, said in pool.map(partial(full_disk, MEASURE), sizes):
             tally.add(case, outcome, said)
         for case, limit in limits(size):
             out = Path(folder) / f"limited-{len(tally.counts)}-{sum(tally.counts.values())}"
-            tally.add(case, *left_by(rig([*WORDS, "--out", str(out)], before=("prlimit", limit)), out, SAMPLES))
+            tally.add(case, *left_by(rig([*WORDS, "--out", str(out)], before=("prlimit", limit)), out, MEASURE))
     return tally
 
 
-def full_disk(size: int) -> tuple[str, Outcome, str]:
+def full_disk(case: Case, size: int) -> tuple[str, Outcome, str]:
     """Record into a file system of ``size`` bytes in memory."""
-    case = f"disk of {size} bytes"
+    what = f"{case.name} on a disk of {size} bytes"
     with tempfile.TemporaryDirectory() as folder:
-        process = forks().Process(target=_on_a_small_disk, args=(size, Path(folder)))
+        process = forks().Process(target=_on_a_small_disk, args=(case, size, Path(folder)))
         process.start()
         process.join()
         found = Path(folder) / "found.json"
         if not found.is_file():
-            return case, Outcome.TRACEBACK, f"exit code {process.exitcode}"
+            return what, Outcome.TRACEBACK, f"exit code {process.exitcode}"
         outcome, said = json.loads(found.read_text())
-    return case, Outcome(outcome), said
+    return what, Outcome(outcome), said
 
 
-def _on_a_small_disk(size: int, folder: Path) -> None:
+def _on_a_small_disk(case: Case, size: int, folder: Path) -> None:
     """Mount a file system that this process and its child see alone, record there, and judge it there."""
     disk, err = folder / "disk", folder / "err"
     disk.mkdir()
@@ -67,7 +69,7 @@ def _on_a_small_disk(size: int, folder: Path) -> None:
     child = os.fork()
     if not child:
         try:
-            command([*WORDS, "--out", str(disk / "run")], str(err), False)
+            command([*case.words, "--out", str(disk / "run")], str(err), False)
         except SystemExit as error:
             os._exit(error.code if isinstance(error.code, int) else 1)
         except BaseException:
@@ -75,7 +77,7 @@ def _on_a_small_disk(size: int, folder: Path) -> None:
             os._exit(1)
     _, status = os.waitpid(child, 0)
     left = Ended(os.waitstatus_to_exitcode(status), err.read_text(errors="replace"))
-    (folder / "found.json").write_text(json.dumps(left_by(left, disk / "run", SAMPLES)))
+    (folder / "found.json").write_text(json.dumps(left_by(left, disk / "run", case)))
 
 
 def mounted(place: Path, size: int) -> None:

@@ -10,11 +10,12 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import rig
 from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError
-from rig.terminal import say, say_json
+from rig.terminal import drop_full_streams, say, say_json, usable_streams
 
 COMMANDS = {
     "measure": ("rig.commands.measure", "play a scenario to a device while a meter watches, then report"),
@@ -48,6 +49,7 @@ GARBAGE = 1_000_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, that of a ``RigError``, or that of ``MeasurementRefusedError``."""
+    usable_streams()
     # Arrow's own allocators set 4 MB aside for what needs a few kilobytes here
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     given = list(sys.argv[1:] if argv is None else argv)
@@ -70,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _failed(Interrupted("interrupted"), "--json" in given)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_full_streams()
         return 0
     except (MemoryError, OSError) as error:
         if sys.flags.dev_mode:  # `python -X dev` shows where
@@ -159,7 +161,9 @@ def _no_means(error: MemoryError | OSError) -> SetupError:
 
 
 def _failed(error: RigError, as_json: bool) -> int:
-    say(f"rig: {error}", error=True)
-    if as_json:
-        say_json(json.dumps(error.to_json()))
+    with suppress(OSError):
+        say(f"rig: {error}", error=True)
+        if as_json:
+            say_json(json.dumps(error.to_json()))
+    drop_full_streams()
     return error.exit_code

@@ -1,4 +1,4 @@
-"""What Ctrl-C and SIGTERM do while something is recorded."""
+"""What Ctrl-C, SIGTERM and a terminal that is closed do while something is recorded."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+ENDING = (signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+"""What ends a command beside Ctrl-C: SIGHUP comes where its terminal is closed."""
+
 
 @contextmanager
 def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterator[None]:
-    """Call ``handler`` for these signals inside the block; outside the main thread, leave them as they are."""
+    """Call ``handler`` for these signals inside the block.
+
+    A signal that is ignored stays so, as SIGHUP under nohup. Outside the main thread all are left as they are.
+    """
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     try:
-        before = {number: signal.signal(number, handler) for number in numbers}
+        before = {number: signal.signal(number, handler) for number in heard}
     except ValueError:  # not the main thread
         yield
         return
@@ -24,10 +31,10 @@ def on_signals(handler: Callable[[int, object], None], *numbers: int) -> Iterato
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Hold back Ctrl-C and SIGTERM inside the block, and deliver them when it ends, so that a stop line is written."""
+    """Hold back what ends a command inside the block, and deliver it when it ends, so that a stop line is written."""
     held: list[int] = []
     try:
-        with on_signals(lambda number, _: held.append(number), signal.SIGINT, signal.SIGTERM):
+        with on_signals(lambda number, _: held.append(number), signal.SIGINT, *ENDING):
             yield
     finally:
         for number in dict.fromkeys(held):

@@ -329,6 +329,7 @@ class Recorder:
         failed = None
         try:
             self.settle()
+            self._arrows.check_there()
         except RigError as caught:
             failed = caught
             error = error or caught

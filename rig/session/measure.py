@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 from rig.conformance.declared import check_declared
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
-from rig.engine.interrupts import interrupt, on_signals
+from rig.engine.interrupts import ENDING, interrupt, on_signals
 from rig.engine.record import record, run_name
 from rig.errors import RigError, StoreError, UsageError, refused
 from rig.factories import build, takes, values_of
@@ -50,7 +49,7 @@ def measure(request: Request, quiet: bool = False, resume: bool = False) -> Path
         raise StoreError(
             f"{folder} is not empty", field="out", value=str(folder), remedy="Name a new directory with --out"
         )
-    with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, signal.SIGTERM):
+    with set_up_bench(request) as setup, _exclusive(request, setup), on_signals(interrupt, *ENDING):
         check_declared(setup.bench, setup.workload)
         if request.mode != "session":
             purpose = PURPOSES[request.mode]

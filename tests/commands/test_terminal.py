@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rig.commands.main import main
-from rig.terminal import MOST, clean, say
+from rig.terminal import MOST, clean, say, usable_streams
 from tests.support.paths import ROOT
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\x00\u202e\u2066"
@@ -59,3 +62,34 @@ def test_nothing_else_in_the_core_writes_to_the_terminal() -> None:
 def test_a_bad_report_directory_is_not_written_to(tmp_path: Path) -> None:
     assert main(["report", str(tmp_path)]) == 7
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_command_ends_as_ever_where_a_stream_is_closed(
+    closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, closed, None)
+    assert main(["report", str(tmp_path), "--json"]) == 7
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_command_ends_as_ever_where_standard_output_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["report", str(tmp_path), "--json"]) == 7
+
+
+def test_what_an_encoding_lacks_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii"))
+    usable_streams()
+    say("3 ± 1 ✗")
+    assert printed.getvalue().decode() == r"3 \xb1 1 \u2717" + "\n"
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+    """A library that prints to standard output would write into the recording."""
+    look = (
+        "import os; os.closerange(0, 3); from rig.terminal import usable_streams; usable_streams(); os._exit(os.dup(0))"
+    )
+    assert subprocess.run([sys.executable, "-c", look], check=False).returncode > 2

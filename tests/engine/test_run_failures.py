@@ -201,7 +201,9 @@ def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, in
     return Outcome(running.returncode, out, err, path), seen
 
 
-@pytest.fixture(scope="module", params=[signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+@pytest.fixture(
+    scope="module", params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "sigterm", "hang-up"]
+)
 def interrupted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, int]:
     return stopped(tmp_path_factory.mktemp("stopped") / "run", request.param, "--json")
 

@@ -202,6 +202,16 @@ def test_a_second_ctrl_c_does_not_cost_the_stop_line(play: Play, plant: SimPlant
     says(run, ended)
 
 
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """A run that is started with nohup survives its terminal."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with on_signals(interrupt, signal.SIGHUP):
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_ctrl_c_while_a_whole_run_is_closed_ends_what_follows_and_not_the_run(
     plant: SimPlant, tmp_path: Path
 ) -> None:

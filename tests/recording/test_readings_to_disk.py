@@ -220,3 +220,15 @@ def test_files_are_hashed_as_they_are_written_and_not_read_again(
     stop = open_run(recorder.path).stop
     assert stop is not None
     assert stop.files["traces/core.arrows"] == hashlib.sha256(trace.read_bytes()).hexdigest()
+
+
+def test_a_file_that_is_taken_away_while_it_is_recorded_is_told(recorder: Recorder) -> None:
+    recorder.chunk(readings(0, 100), 1)
+    recorder.settle()
+    (recorder.path / "traces" / "core.arrows").unlink()
+    with pytest.raises(StoreError, match=r"traces/core\.arrows was removed"):
+        recorder.stop()
+    run = open_run(recorder.path)
+    assert run.sealed
+    assert run.error is not None
+    assert "was removed" in run.error.message
