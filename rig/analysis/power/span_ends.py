@@ -36,9 +36,9 @@ def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
     touches one reading more than its length on average, and at most two, less those that it fills too little to show.
     """
     r, spans = model.readings, merged(windows_s)
-    if r.counter or r.period_s <= 0.0:
-        return 0.0
     least_w = max(VISIBLE * abs(e.value_w), NOISE_WIDTHS * model.reading_u_w(True))
+    if r.counter or r.period_s <= 0.0 or least_w == 0.0:
+        return 0.0
     watts, gap = r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w), model.in_gaps
     above = r.ok & (watts - (float(np.median(watts[gap])) if np.any(gap) else 0.0) > least_w)
     first, last = around(model, spans)
