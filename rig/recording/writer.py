@@ -220,7 +220,7 @@ class Recorder:
                 self.event(SampleNetwork(sample_id=sample_id, network=network))
             what, remedy = (
                 "activity",
-                "Give arrays of integers by layer and counter, as rig.network.counting.count does",
+                "Give arrays of integers by layer and counter; rig.network.counting.count does",
             )
             rows = [(issue, sample_id, *row) for row in activity_rows(reply.activity or {})]
         except (TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
