@@ -36,7 +36,7 @@ def clean(text: object, most: int = 300) -> str:
 def walk(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield each regular file below ``root``: its relative path and its place. Refuses links and the like."""
     count = 0
-    for folder, inner, files in os.walk(root):
+    for folder, inner, files in os.walk(root, onerror=_unlisted):
         for place in sorted(Path(folder, name) for name in (*inner, *files)):
             name, mode = place.relative_to(root).as_posix(), place.lstat().st_mode
             count += 1
@@ -46,6 +46,11 @@ def walk(root: Path) -> Iterator[tuple[str, Path]]:
                 yield name, place
             elif not stat.S_ISDIR(mode):
                 refuse(name, "is a link or no regular file")
+
+
+def _unlisted(error: OSError) -> NoReturn:
+    """A folder that cannot be listed may hold anything."""
+    raise error
 
 
 def inside(root: Path, name: object) -> Path:

@@ -1,4 +1,4 @@
-"""Student's t, beta, binomial and gamma distributions, to twelve digits.
+"""Student's t, beta, binomial and gamma distributions, to eight digits or more.
 
 ``scipy.special`` has them too, but to import it takes longer than to compute the figures of a short run.
 """
@@ -41,10 +41,15 @@ def student_quantile(p: float, dof: float) -> float:
 def beta_quantile(p: float, a: float, b: float) -> float:
     """Return the share below which a beta variable lies with the chance ``p``, 0 < p < 1; ``a`` and ``b`` are above 0.
 
-    Newton's method on the logarithms of both, between which the lower tail is nearly a straight line.
+    Newton's method on the logarithms of both, between which the lower tail is nearly a straight line. The upper tail is
+    not where ``b`` is below 1, so there it is the lower tail of the rest. A share that is too small for a float is 0.
     """
     x = a / (a + b)
+    if b < 1.0 and p > _beta(x, a, b)[0]:
+        return 1.0 - beta_quantile(1.0 - p, b, a)
     for _ in range(STEPS):
+        if not 0.0 < x < 1.0:
+            return min(x, 1.0)
         below, slope = _beta(x, a, b)
         step = math.log(below / p) * below / slope
         x *= math.exp(-step)

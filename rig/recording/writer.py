@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, RigError, StoreError
-from rig.network.description import activity_rows
+from rig.network.description import NetworkInfo, activity_rows
 from rig.recording.anonymise import without_identity
 from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, Whole, unwritable
 from rig.recording.atomic_write import not_stored, sync_to_disk, write_whole
@@ -210,18 +210,22 @@ class Recorder:
     def activity(self, issue: int, reply: Reply) -> None:
         """Record what a network did, one count per execution, and the network of a sample that has its own, once.
 
-        Raises ``DeviceError`` if it holds no integers.
+        Raises ``DeviceError`` if it holds no integers, or if the network is none that can be read again.
         """
-        sample_id = reply.sample_id
-        if reply.network is not None and sample_id not in self._networks:
-            self._networks.add(sample_id)
-            self.event(SampleNetwork(sample_id=sample_id, network=reply.network))
+        sample_id, what, remedy = reply.sample_id, "network", "Give a NetworkInfo, within the limits of its fields"
         try:
+            if reply.network is not None and sample_id not in self._networks:
+                network = msgspec.convert(msgspec.to_builtins(reply.network), NetworkInfo)
+                self._networks.add(sample_id)
+                self.event(SampleNetwork(sample_id=sample_id, network=network))
+            what, remedy = (
+                "activity",
+                "Give arrays of integers by layer and counter; rig.network.counting.count does",
+            )
             rows = [(issue, sample_id, *row) for row in activity_rows(reply.activity or {})]
-        except (TypeError, ValueError, AttributeError) as error:
-            what = f"device {self.device} gave sample {sample_id} an activity that cannot be recorded: {error}"
-            remedy = "Give arrays of integers by layer and counter, as rig.network.counting.count does"
-            raise DeviceError(what, field="activity", value=sample_id, remedy=remedy) from error
+        except (TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
+            text = f"device {self.device} answered sample {sample_id}, but its {what} cannot be recorded: {error}"
+            raise DeviceError(text, field=what, value=sample_id, remedy=remedy) from error
         self._rows["activity"].extend(rows)
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int, check: Check | None = None) -> None:

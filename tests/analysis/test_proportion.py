@@ -42,6 +42,14 @@ def test_all_of_twenty_right_is_no_certainty() -> None:
     assert proportion(20, 20, "").interval() == (pytest.approx(0.8316, abs=1e-4), 1.0)
 
 
+@pytest.mark.parametrize(("count", "n"), [(0.999, 1), (9.999, 10), (0.001, 1), (1e-16, 5)])
+def test_a_mean_of_counts_may_be_close_to_none_or_to_all(count: float, n: int) -> None:
+    """As where one answer to a sample that was asked a thousand times differs from the others."""
+    found, near = clopper_pearson(count, n), clopper_pearson(round(count), n)
+
+    assert found == pytest.approx(near, abs=1e-2)
+
+
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
 def test_the_mean_of_shares_by_class_is_held(share: float) -> None:
     rng = np.random.default_rng(1)

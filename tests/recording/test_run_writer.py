@@ -18,6 +18,7 @@ from fixtures.worlds.random_draw import blank
 from rig.engine.acquisition import Bench
 from rig.engine.record import record
 from rig.errors import DeviceError, SetupError, StoreError
+from rig.network.description import Layer, NetworkInfo
 from rig.recording.events import Note
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
@@ -73,6 +74,18 @@ def test_a_row_that_does_not_fit_is_refused_and_the_others_are_kept(recorder: Re
     answered(recorder)
     recorder.stop()
     assert open_run(recorder.path).replies.num_rows == 2
+
+
+@pytest.mark.parametrize("network", [NetworkInfo((Layer("output", -2),), (), ()), {"layers": 1}])
+def test_a_network_that_cannot_be_read_again_is_refused_and_the_others_are_kept(
+    recorder: Recorder, network: Any
+) -> None:
+    own = NetworkInfo((Layer("output", 2),), (), ())
+    recorder.activity(0, Reply("s0", None, network=own))
+    with pytest.raises(DeviceError, match="network cannot be recorded"):
+        recorder.activity(1, Reply("s1", None, network=network))
+    recorder.stop()
+    assert open_run(recorder.path).networks() == {"s0": own}
 
 
 def test_a_chunk_unlike_those_before_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:

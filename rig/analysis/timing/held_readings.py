@@ -72,15 +72,20 @@ def _stalled(name: str, again: Bools, whole: bool) -> str:
 
 @dataclass(frozen=True)
 class _Repeats:
-    """Readings that equal the one before were not measured, unless of values that many ``share``."""
+    """Readings that equal the one before were not measured, unless of values that many ``share``, or at an end.
+
+    What is looked at of a long trace may not reach the end of a range, so all from ``low`` down and ``high`` up stay.
+    """
 
     share: Floats
+    low: float
+    high: float
 
     def among(self, value: Floats) -> Bools:
         """Return which of successive readings were not measured, shape (n,)."""
         again: Bools = np.concatenate([[False], value[1:] == value[:-1]])
         at = np.flatnonzero(again)
-        again[at] = ~np.isin(value[at], self.share)
+        again[at] = (value[at] > self.low) & (value[at] < self.high) & ~np.isin(value[at], self.share)
         return again
 
 
@@ -96,7 +101,7 @@ def _repeats(trace: Trace) -> _Repeats | None:
     kept, count = np.unique(first, return_counts=True)
     if len(kept) < LEAST or 1.0 - len(kept) / len(first) > CHANCE:
         return None
-    return _Repeats(np.array([kept[0], kept[-1], *kept[count > 1]]))  # the ends of a range are shared, not repeated
+    return _Repeats(kept[count > 1], float(kept[0]), float(kept[-1]))  # the ends of a range are shared, not repeated
 
 
 def _conversions(trace: Trace) -> Trace | None:

@@ -7,7 +7,7 @@ neighbours as well as above: peaks of a device do neither.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,7 +39,9 @@ def without_wire_errors(trace: Trace, clock: Timebase, idle_s: Floats) -> Mended
     count = 0 if errors is None else int(np.count_nonzero(errors.among(some.value)))
     if errors is None or not count:
         return Mended(trace)
-    of = "" if len(some.value) == len(trace.value) else f" of {len(some.value)} that were looked at"
+    of = ""
+    if len(some.value) < len(trace.value):
+        of, errors = f" of {len(some.value)} that were looked at", replace(errors, runs=False)
     note = (
         f"Rail {trace.rail.name}: {count} single readings{of} are far from neighbours that agree with each "
         "other, at idle as under load, as errors on the wire are. They count as missing"
@@ -49,15 +51,22 @@ def without_wire_errors(trace: Trace, clock: Timebase, idle_s: Floats) -> Mended
 
 @dataclass(frozen=True)
 class _Errors:
-    """Errors on the wire are the readings of some values, and with ``lone`` all that stand far off their neighbours."""
+    """Errors on the wire are the readings of some values, and with ``lone`` all that stand far off their neighbours.
+
+    Without ``runs``, those between two of the same value are none: where not all readings were looked at, a device that
+    sleeps at exactly zero may lie between.
+    """
 
     typical: float
     values: tuple[float, ...]
     lone: bool
+    runs: bool = True
 
     def among(self, value: Floats) -> Bools:
         """Return which of successive readings are errors, shape (n,)."""
         wrong = np.isin(value, self.values)
+        if not self.runs:
+            wrong[1:-1] &= (value[1:-1] != value[:-2]) | (value[1:-1] != value[2:])
         return wrong | _stand_alone(value, self.typical) if self.lone else wrong
 
 

@@ -70,6 +70,18 @@ def test_a_long_trace_is_mended_throughout_by_what_stretches_of_it_show(monkeypa
     assert "of 800 that were looked at" in found.notes[0]
 
 
+def test_the_end_of_a_range_is_no_repeat_where_only_the_rest_of_a_long_trace_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_readings, "MOST", 800)
+    value, again = noise(4000), np.arange(5, 4000, 60)
+    value[again] = value[again - 1]
+    value[100:140] = 2.5  # between the first two stretches
+    found = np.asarray(measured(value).trace.value)
+    assert found[100:140].tolist() == [2.5] * 40
+    assert np.isnan(found[again[-1]])
+
+
 @pytest.mark.parametrize(
     "value",
     [np.round(noise(1000), 2), np.minimum(noise(1000), 1.1), np.ones(1000), noise(1000)],

@@ -81,3 +81,15 @@ def test_a_trace_without_noise_stays() -> None:
     value = np.ones(2000)
     value[700] = 0.0
     assert not missing(value)
+
+
+def test_a_device_that_sleeps_at_zero_stays_where_only_the_rest_of_a_long_trace_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire_errors, "MOST", 800)
+    value = noisy()
+    value[10::60] = 0.0
+    value[60:110] = 0.0  # between the first two stretches
+    found = np.isnan(np.asarray(cleaned(value).trace.value))
+    assert not found[61:109].any()
+    assert found[130::60].all()

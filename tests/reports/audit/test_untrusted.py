@@ -12,7 +12,7 @@ import pytest
 
 from reports.audit.archive import unpack
 from reports.audit.audit import audit
-from reports.audit.files import clean, inside, parse_json
+from reports.audit.files import clean, inside, parse_json, walk
 from reports.audit.rule_sets import known_values
 from rig.commands.main import main
 from rig.errors import StoreError
@@ -30,6 +30,11 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("/etc")
     with pytest.raises(StoreError, match="link"):
         inside(tmp_path, "a/passwd")
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(walk(tmp_path / "gone"))
 
 
 @pytest.mark.parametrize(
