@@ -71,6 +71,7 @@ def looks_at(model: RailModel, phase: Phase) -> Looks | None:
     used = np.flatnonzero(one.held & r.ok)
     owner = np.searchsorted(phase.windows_s[:, 0], r.start_s[used], side="right") - 1
     within = (owner >= 0) & (r.end_s[used] <= phase.windows_s[owner, 1]) & (phase.executions[owner] > 1)
+    within &= length[owner] > 0.0
     used, owner = used[within], owner[within]
     if r.counter or r.period_s - r.aperture_s <= SEEN * r.period_s or len(used) < 2:
         return None
