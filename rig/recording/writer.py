@@ -212,7 +212,7 @@ class Recorder:
 
         Raises ``DeviceError`` for counts that are no integers, and for a network that no reader would take.
         """
-        part, remedy = "network", "Give a NetworkInfo as its docstring says, and the same one for the same sample"
+        part, remedy = "network", "Give one NetworkInfo for each sample, as its docstring says"
         try:
             if reply.network is not None:
                 self._network(reply.sample_id, reply.network)
