@@ -10,7 +10,7 @@ thread, and of the forecast alone in numpy and in torch. Prints one JSON line. E
 The line holds ``ok``, the means and quartiles of sMAPE of both, the ``largest_difference`` of each figure, and
 ``processor_s``: the seconds of ``learning``, of the forecast alone in ``numpy`` and in ``torch``, and of forecasting,
 counting and scoring by ``ours`` and by ``neurobench``. A forecast that leaves the finite numbers scores 200 as a whole
-with neurobench, and here only from there on. Such starts are no part of the differences: ``diverged`` holds their sMAPE.
+with neurobench, and here only from there on. Such starts are left out of the differences; ``diverged`` is their sMAPE.
 """
 
 from __future__ import annotations
