@@ -216,10 +216,8 @@ class Recorder:
         try:
             if reply.network is not None:
                 self._network(reply.sample_id, reply.network)
-            part, remedy = (
-                "activity",
-                "Give arrays of integers by layer and counter, as rig.network.counting.count does",
-            )
+            part = "activity"
+            remedy = "Give arrays of integers by layer and counter, as rig.network.counting.count does"
             rows = [(issue, reply.sample_id, *row) for row in activity_rows(reply.activity or {})]
         except (TypeError, ValueError, AttributeError) as error:
             what = f"device {self.device} answered sample {reply.sample_id}, but its {part} cannot be recorded: {error}"
