@@ -60,6 +60,10 @@ def network_of(name: str, options: list[str]) -> NetworkInfo:
     finally:
         close_quietly(device)
     if network is None:
-        remedy = "Its driver declares one as DeviceInfo.network; see docs/how-to/add-a-device.md"
+        how = f"rig measure --device {name}" + (" --simulate" if known["simulate"] or plant else "")
+        remedy = (
+            f"Where each sample is a network of its own, a run has the figures, in the group Complexity: {how}, with "
+            "workload and scenario. Any other network is declared by the driver; see docs/how-to/add-a-device.md"
+        )
         raise SetupError(f"device {name} declares no network", field="network", value=name, remedy=remedy)
     return network

@@ -110,7 +110,7 @@ class Dispatcher:
                         self._recorder.remainder(issue, reply, (due_ns, issued_ns, completed_ns), warmup)
                     if warmup:
                         acquisition.uncounted += 1
-                    if reply.activity is not None:
+                    if reply.activity is not None or reply.network is not None:
                         self._recorder.activity(issue, reply)
                     return
         except BaseException as error:
@@ -320,7 +320,7 @@ class Dispatcher:
             warmup = query.step.warmup
             self._recorder.reply(query.issue, reply, query.due_ns, query.issued_ns, completed_ns, warmup)
             acquisition.uncounted -= not warmup
-            if reply.activity is not None:
+            if reply.activity is not None or reply.network is not None:
                 self._recorder.activity(query.issue, reply)
 
     def abandon(self, error: RigError | None) -> RigError | None:

@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST = 2**53
+MOST_PARTS = 10_000
+"""The most layers, connections or arrays of a network; each may become figures of its own."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
-Name = Annotated[str, msgspec.Meta(min_length=1)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 MemoryKind = Literal["weights", "parameters", "states", "buffers"]
 Counts = NDArray[np.int64]
 Activity = Mapping[str, Mapping[str, Counts]]
@@ -79,11 +81,11 @@ class NetworkInfo:
     ``convention`` says what the memory holds, where that is a choice.
     """
 
-    layers: tuple[Layer, ...]
-    connections: tuple[Connection, ...]
-    memory: tuple[Memory, ...]
+    layers: Annotated[tuple[Layer, ...], msgspec.Meta(max_length=MOST_PARTS)]
+    connections: Annotated[tuple[Connection, ...], msgspec.Meta(max_length=MOST_PARTS)]
+    memory: Annotated[tuple[Memory, ...], msgspec.Meta(max_length=MOST_PARTS)]
     execution_s: Annotated[float, msgspec.Meta(gt=0.0, le=1e9)] | None = None
-    convention: str = ""
+    convention: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 
     @property
     def neurons(self) -> int:
@@ -151,9 +153,9 @@ def activity_faults(network: NetworkInfo, activity: Activity) -> Iterator[str]:
         counters = activity.get(layer.name, {})
         if "active" not in counters:
             yield f"layer {layer.name} has no counter active"
-        for name in ("active", "updates"):
-            if name in counters and not _within(counters[name], layer.neurons):
-                yield f"layer {layer.name} counts {name} outside 0 to {layer.neurons}, its neurons"
+        for name, most in (("active", layer.neurons), ("updates", layer.neurons), ("spikes", MOST)):
+            if name in counters and not _within(counters[name], most):
+                yield f"layer {layer.name} of {layer.neurons} neurons counts {name} outside 0 to {most}"
     for c in network.connections:
         acs, macs = (activity.get(c.name, {}).get(name) for name in ("acs", "macs"))
         if acs is None or macs is None:
@@ -168,7 +170,8 @@ def _against_source(c: Connection, operations: Counts, active: Counts | None) ->
     """An active input performs at most the operations of its fan-out, and none when nothing is active."""
     if active is None:
         return
-    sent = np.concatenate((np.zeros(min(c.delay, len(active)), np.int64), active[: len(active) - c.delay]))
+    late = min(c.delay, len(active))
+    sent = np.concatenate((np.zeros(late), active[: len(active) - late]))  # not integers: a product may exceed 64 bits
     if np.any(operations > sent * c.fan_out_max):
         yield f"connection {c.name} counts more operations than the active neurons of {c.source} reach"
 

@@ -144,7 +144,8 @@ def _refused(line: bytes, type_: str, number: int | None, error: Exception) -> S
             value = value[step]
         elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
             value = value[int(step)]
-    shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
+    if len(shown := repr(value)) > 80:
+        value = shown = shown[:77] + "..."
     return kind(f"{field or 'a field'} of {at} is {shown}: {what}", field=field, value=value, remedy=REMEDY)
 
 

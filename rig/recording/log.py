@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pyarrow as pa
 
 from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.bounded import EVENTS_BYTES, LINE_BYTES, check_dense, check_line, read_bounded
 from rig.recording.decoding import decode, from_json
-from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SessionLink, Start, Stop
+from rig.recording.events import REMEDY, SCHEMA, Brackets, Line, SampleNetwork, SessionLink, Start, Stop
 from rig.recording.layout import EVENTS, GENESIS, SEAL, check_run, is_recorded, sha256_of
 from rig.recording.validation import went_back
 
@@ -106,6 +107,29 @@ def _check_counters(lines: Sequence[Line]) -> None:
                     remedy="Unwrap its counter, and do not reset it during a run",
                 )
             last[line.clock] = row
+
+
+def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
+    """Refuse a second network of one sample, and the network of a sample that the run does not have.
+
+    A run that did not end as planned may have lost its last samples. Raises ``StoreError``.
+    """
+    own = [event.sample_id for event in log.events if isinstance(event, SampleNetwork)]
+    whole = own and log.stop is not None and log.stop.error is None
+    known = set(sample_ids.to_pylist() if whole else own)
+    for k, sample_id in enumerate(own):
+        if sample_id in known:
+            known.remove(sample_id)
+            continue
+        number = [n for n, line in enumerate(log.lines) if from_json(line, _Head).type == "network"][k]
+        what = "which has one already" if sample_id in own[:k] else "which the run does not have"
+        shown = sample_id[:80]
+        raise StoreError(
+            f"the network line (line {number + 1} of events.jsonl) is of sample {shown!r}, {what}",
+            field="network",
+            value=shown,
+            remedy=REMEDY,
+        )
 
 
 def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:

@@ -28,7 +28,7 @@ from rig.recording.events import (
     Stop,
 )
 from rig.recording.layout import payload_path, read_files
-from rig.recording.log import check_files, read_log
+from rig.recording.log import check_files, check_networks, read_log
 from rig.recording.records import ErrorRecord
 from rig.recording.stored import Batches, GridTicks, Sifted, Stored, Unmarked, batches_of
 from rig.recording.tables import TABLES
@@ -207,6 +207,7 @@ def _opened(path: Path, with_traces: bool, at_once: int) -> Run:
     truncated: list[str] = []
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
     read = {name: _table(file, name, truncated) for name, file in tables.items()}
+    check_networks(log, read["samples"]["id"])
     read["replies"], left_out = validation.without_bad_spans(read["replies"])
     found = [_trace(p, truncated, hz, at_once) for p in traces if with_traces]
     return Run(

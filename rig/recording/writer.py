@@ -85,7 +85,7 @@ class Recorder:
         self.device = "without a name"
         self._rows: dict[str, list[tuple[Any, ...]]] = {name: [] for name in TABLES if name != "replies"}
         self.seen: set[str] = set()
-        self._networks: set[str] = set()
+        self._networks: dict[str, NetworkInfo] = {}
 
     def __enter__(self) -> Recorder:
         return self
@@ -210,23 +210,29 @@ class Recorder:
     def activity(self, issue: int, reply: Reply) -> None:
         """Record what a network did, one count per execution, and the network of a sample that has its own, once.
 
-        Raises ``DeviceError`` if it holds no integers, or if the network is none that can be read again.
+        Raises ``DeviceError`` for counts that are no integers, and for a network that no reader would take.
         """
-        sample_id, what, remedy = reply.sample_id, "network", "Give a NetworkInfo, within the limits of its fields"
+        part, remedy = "network", "Give one NetworkInfo for each sample, as its docstring says"
         try:
-            if reply.network is not None and sample_id not in self._networks:
-                network = msgspec.convert(msgspec.to_builtins(reply.network), NetworkInfo)
-                self._networks.add(sample_id)
-                self.event(SampleNetwork(sample_id=sample_id, network=network))
-            what, remedy = (
-                "activity",
-                "Give arrays of integers by layer and counter; rig.network.counting.count does",
-            )
-            rows = [(issue, sample_id, *row) for row in activity_rows(reply.activity or {})]
-        except (TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
-            text = f"device {self.device} answered sample {sample_id}, but its {what} cannot be recorded: {error}"
-            raise DeviceError(text, field=what, value=sample_id, remedy=remedy) from error
+            if reply.network is not None:
+                self._network(reply.sample_id, reply.network)
+            part = "activity"
+            remedy = "Give arrays of integers by layer and counter, as rig.network.counting.count does"
+            rows = [(issue, reply.sample_id, *row) for row in activity_rows(reply.activity or {})]
+        except (TypeError, ValueError, AttributeError) as error:
+            what = f"device {self.device} answered sample {reply.sample_id}, but its {part} cannot be recorded: {error}"
+            raise DeviceError(what, field=part, value=reply.sample_id, remedy=remedy) from error
         self._rows["activity"].extend(rows)
+
+    def _network(self, sample_id: str, given: NetworkInfo) -> None:
+        """Record the network of a sample. Raises ``TypeError`` or ``ValueError`` for one that no reader would take."""
+        known = self._networks.get(sample_id)
+        if known is None:
+            plainly = msgspec.to_builtins(given, enc_hook=plain)
+            self.event(SampleNetwork(sample_id=sample_id, network=msgspec.convert(plainly, NetworkInfo)))
+            self._networks[sample_id] = given
+        elif known != given:
+            raise ValueError("it is another network than before")
 
     def open_trace(self, info: MeterInfo, rail: Rail, trigger_tick: int, check: Check | None = None) -> None:
         """Declare one rail; its readings follow through ``chunk``. ``check`` sees each chunk before it is written."""

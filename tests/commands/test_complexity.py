@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.bench.mock_device import open_device
+from fixtures.bench.true_power import open_plant
 from rig.commands.main import main
+from rig.types import Device
 
 pytestmark = pytest.mark.skipif(
     find_spec("rockpool") is None or find_spec("nir") is None, reason="needs neurorig[xylo,nir]"
 )
+
+
+def open_solver(*, simulate: bool = False) -> Device:
+    """A device whose samples are networks of their own, so that it declares none."""
+    return open_device(open_plant())
 
 
 def said(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -45,7 +53,14 @@ def test_an_exported_network_costs_what_the_deployed_one_does(
 @pytest.mark.parametrize(
     ("argv", "code", "text"),
     [
-        (("complexity", "--device", "mock"), 4, "declares no network"),
+        (("complexity", "--device", "mock"), 4, "device mock declares no network"),
+        (
+            ("complexity", "--device", "mock"),
+            4,
+            "a run has the figures, in the group Complexity: rig measure --device mock",
+        ),
+        (("complexity", "--device", f"{__file__}:open_solver"), 4, "test_complexity.py:open_solver --simulate, with"),
+        (("complexity", "--device", "numpy-reaching"), 4, "needs a workload, but there is none. A run gives it one"),
         (("complexity", "--device", "xylo", "--network", "absent.json"), 6, "cannot read the network file"),
         (("complexity", "--device", "xylo", "--network", "absent.nir"), 4, "dt_s"),
         (("network", "export", "--out", "a.json"), 3, "does not end in .nir"),

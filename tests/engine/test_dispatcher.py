@@ -15,12 +15,13 @@ from fixtures.bench.mock_device import SETTLE_S, open_device
 from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import open_plant
 from fixtures.worlds.random_draw import blank
+from rig.network.description import Layer, NetworkInfo
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
-from rig.types import Idle, Issue, Mark, Step
+from rig.types import Idle, Issue, Mark, Reply, Step
 from scenarios.rules import quick
 from scenarios.server import server
-from tests.support.serving import MS, S, bench, due, played, rows, samples, since_due, submitted
+from tests.support.serving import MS, Queue, S, bench, due, played, rows, samples, since_due, submitted
 from tests.support.toy_bench import Log, Watched
 
 # ---- the queue is the one that theory knows ------------------------------------------------
@@ -246,3 +247,16 @@ def test_meters_are_drained_while_one_hand_over_of_many_samples_is_worked_throug
     with played(device, [Issue(samples(100))], plant, (Watched(open_meter(plant), plant.clock, log),)):
         read_s = [e[1] / S for e in log if e[0] == "read"]
         assert max(b - a for a, b in pairwise(read_s)) <= 5.0
+
+
+@pytest.mark.parametrize("steps", [[Issue(samples(1))], due([0.0])])
+def test_the_network_of_an_answer_is_recorded_though_nothing_counted_it(steps: list[Step]) -> None:
+    own = NetworkInfo((Layer("output", 2),), (), ())
+
+    class Describing(Queue):
+        def poll(self, timeout_s: float) -> Sequence[Reply]:
+            return [Reply(r.sample_id, r.output, r.spans, network=own) for r in super().poll(timeout_s)]
+
+    plant = open_plant()
+    with played(Describing(plant.clock), steps, plant) as run:
+        assert run.networks() == {"s0": own}

@@ -22,7 +22,7 @@ from rig.network.description import Layer, NetworkInfo
 from rig.recording.events import Note
 from rig.recording.reader import open_run
 from rig.recording.writer import Recorder
-from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Span, Step
+from rig.types import Chunk, ClockInfo, Idle, Issue, MeterInfo, Rail, Reply, Sample, Span, Step
 from tests.support.start_lines import start
 
 ROW = (0, "s0", "inference", None, 1, 2, 3, 4, 1, "null", False)
@@ -81,6 +81,7 @@ def test_a_network_that_cannot_be_read_again_is_refused_and_the_others_are_kept(
     recorder: Recorder, network: Any
 ) -> None:
     own = NetworkInfo((Layer("output", 2),), (), ())
+    recorder.sample(Sample("s0", np.zeros(1)))
     recorder.activity(0, Reply("s0", None, network=own))
     with pytest.raises(DeviceError, match="network cannot be recorded"):
         recorder.activity(1, Reply("s1", None, network=network))

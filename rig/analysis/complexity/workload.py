@@ -47,12 +47,14 @@ def complexity_of(run: Run) -> Complexity:
     of the figures that need them.
     """
     declared, own = run.start.device.network, run.networks()
-    networks = list(own.values()) or ([] if declared is None else [declared])
+    networks = {f"sample {name}: ": network for name, network in own.items()}
+    if declared is not None and not own:
+        networks = {"": declared}
     if not networks:
         return Complexity(Figures(), ())
-    if faults := [fault for network in networks for fault in network_faults(network)]:
+    if faults := [where + fault for where, network in networks.items() for fault in network_faults(network)]:
         return Complexity(Figures(), (Check("the declared network is consistent", _said(faults), "", False),))
-    figures, activity = mean_static_figures(networks), _activity(run)
+    figures, activity = mean_static_figures(list(networks.values())), _activity(run)
     counted, faults = [], []
     for (issue, sample_id), counters in activity.items():
         network = own.get(sample_id, declared)
@@ -107,7 +109,8 @@ class _Counted:
         if counter == "dense_operations":
             return {c.name: c.dense * self.executions for c in self.network.connections}
         names = [layer.name for layer in self.network.layers] + [c.name for c in self.network.connections]
-        return {name: int(self.activity[name][counter].sum()) for name in names if counter in self.activity[name]}
+        known = {name: self.activity[name][counter] for name in names if counter in self.activity[name]}
+        return {name: int(counts.sum(dtype=np.float64)) for name, counts in known.items()}
 
 
 def _activity(run: Run) -> dict[tuple[int, str], Activity]:

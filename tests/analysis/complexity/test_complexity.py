@@ -15,7 +15,7 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.quantity import Component, Quantity
 from rig.analysis.result import Result
-from rig.network.description import Connection, Layer, Memory, NetworkInfo
+from rig.network.description import MOST, Connection, Layer, Memory, NetworkInfo
 from rig.recording.reader import open_run
 from tests.support.run_by_hand import REPLIES, SAMPLES, start_line, table, write
 
@@ -141,6 +141,8 @@ def test_a_declared_network_without_activity_has_its_static_figures_alone(tmp_pa
         ("hidden", "active", [5, 1]),  # more than its neurons
         ("hidden", "updates", [4, 9]),
         ("output", "active", [0]),  # another number of executions
+        ("output", "spikes", [-1, 0]),
+        ("output", "spikes", [2**60, 0]),
     ],
 )
 def test_counters_that_contradict_the_network_give_no_figure(
@@ -156,9 +158,31 @@ def test_counters_that_contradict_the_network_give_no_figure(
 
 def test_a_network_that_contradicts_itself_gives_no_figure(tmp_path: Path) -> None:
     wrong = dataclasses.replace(NETWORK, connections=(Connection("c", "in", "nowhere", 1, 2, 1, 1),))
-    result = evaluated(tmp_path, [("a", {})], wrong)
-    assert "footprint_bytes" not in figures(result)
-    assert [note for note in result.notes if "nowhere" in note]
+    for where, own in (("alone", None), ("of a sample", {"a": NETWORK, "b": wrong})):
+        result = evaluated(tmp_path / where, [("a", {}), ("b", {})], NETWORK if own else wrong, own=own)
+        assert "footprint_bytes" not in figures(result)
+        (said,) = [note for note in result.notes if "nowhere" in note]
+        assert ("sample b" in said) == (own is not None)
+
+
+@pytest.mark.parametrize("delay", [3, 2**31])
+def test_nothing_arrives_of_what_was_sent_later_than_the_delay_allows(delay: int, tmp_path: Path) -> None:
+    late = dataclasses.replace(NETWORK.connections[1], delay=delay)
+    network = dataclasses.replace(NETWORK, connections=(NETWORK.connections[0], late))
+    result = evaluated(tmp_path, [("a", ONE)], network)
+    assert "activation_sparsity" not in figures(result)
+    assert [note for note in result.notes if "more operations than the active neurons of hidden reach" in note]
+
+
+def test_counts_as_large_as_a_description_allows_stay_what_they_are(tmp_path: Path) -> None:
+    """A product or a sum of them is beyond 64 bits."""
+    whole = Connection("in-output", "in", "output", MOST, 0, MOST, MOST)
+    network = NetworkInfo((Layer("in", MOST), Layer("output", 1)), (whole,), ())
+    times = 2048
+    did = {"in": {"active": [2**11] * times}, "output": {"active": [1] * times}}
+    did |= {"in-output": {"acs": [MOST] * times, "macs": [0] * times}}
+    found = figures(evaluated(tmp_path, [("a", did)], network))
+    assert found["effective_acs_per_sample"] == float(MOST) * times
 
 
 def test_a_declared_rate_that_the_samples_contradict_is_told(tmp_path: Path) -> None:
