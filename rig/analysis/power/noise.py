@@ -26,6 +26,8 @@ SEGMENT = 1 << 17
 HORIZON_S = 1000.0
 RARE = 0.02
 """How likely a random walk is, before the readings are seen, compared with flicker noise."""
+TIED = 1e-9
+"""Part by which sizes of a line differ from rounding alone, as they do at equal distances from the Nyquist frequency."""
 BLOCK = 1 << 16
 """Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
@@ -237,7 +239,8 @@ def _line(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float,
     t = np.arange(len(x)) * period_s
     scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 13)
     size = np.array([2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan])
-    k = int(np.clip(np.argmax(size), 1, len(size) - 2))
+    first = int(np.argmax(size >= (1.0 - TIED) * size.max()))
+    k = int(np.clip(first, 1, len(size) - 2))
     bow = size[k - 1] - 2.0 * size[k] + size[k + 1]
     by = 0.5 * (size[k - 1] - size[k + 1]) / bow if bow < 0.0 else 0.0
     return float(scan[k] + np.clip(by, -1.0, 1.0) * (scan[1] - scan[0])), float(size.max())
