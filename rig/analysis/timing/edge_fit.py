@@ -143,10 +143,10 @@ def judged(e: Excess, trains: list[Edges], fit: Fit, ref: float, rate_reach: flo
 
 
 def _moved(e: Excess, slope: Floats) -> Bools:
-    """Which readings an edge moves; ``slope``, shape (n,), is a difference of signals that are ``FINEST`` apart.
+    """Which readings an edge moves; ``slope``, shape (n,), is that of signals which are ``FINEST`` apart.
 
-    Readings without an edge have slopes that only rounding keeps from zero: by ulps of the latest moment, whose part
-    of the step between the signals is as large a part of the steepest slope.
+    Where no edge is, rounding alone keeps a slope from zero. Moments are rounded by ulps of the latest one. As a part
+    of the interval between the signals, this bounds what rounding adds, as a part of the steepest slope.
     """
     latest_s = float(np.max(np.abs([e.start_s[[0, -1]], e.end_s[[0, -1]]])))
     least = ROUNDED * float(np.finfo(float).eps) * latest_s / (FINEST * e.period_s)
