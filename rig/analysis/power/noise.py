@@ -27,7 +27,7 @@ HORIZON_S = 1000.0
 RARE = 0.02
 """How likely a random walk is, before the readings are seen, compared with flicker noise."""
 TIED = 1e-9
-"""Part by which two sizes of a line differ at most if only rounding tells them apart, as on either side of Nyquist's."""
+"""Part by which sizes of a line differ at most if only rounding does, as on either side of the Nyquist frequency."""
 BLOCK = 1 << 16
 """Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
