@@ -31,17 +31,27 @@ class Whole(io.FileIO):
 
 
 class Hashed(Whole):
-    """A file whose SHA-256 is made as it is written."""
+    """A file whose SHA-256 is made as it is written. What is written waits until ``put``.
+
+    Arrow hands a batch over in many pieces of a few bytes, and each write to a file lets other threads run.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "wb")
-        self.sha256, self.hashed = hashlib.sha256(), 0
+        self.sha256, self.hashed, self._waiting = hashlib.sha256(), 0, bytearray()
 
     def write(self, data: Any) -> int:
-        count = super().write(data)
-        self.sha256.update(data)
-        self.hashed += count
-        return count
+        view = memoryview(data).cast("B")
+        self._waiting += view
+        return len(view)
+
+    def put(self) -> None:
+        """Write what waits, in one piece. Raises ``OSError``; nothing waits afterwards."""
+        data, self._waiting = self._waiting, bytearray()
+        if data:
+            super().write(data)
+            self.sha256.update(data)
+            self.hashed += len(data)
 
     def cut(self, end: int, sha256: Any) -> None:
         """Go back to where the file was ``end`` bytes long and had this hash. Raises ``OSError``."""
@@ -68,7 +78,10 @@ class ArrowFiles:
                 return None  # the first failure was reported
             file, writer = self._stream(name, batch.schema)
             before = file.hashed, file.sha256.copy()
-            writer.write_batch(batch)
+            try:
+                writer.write_batch(batch)
+            finally:
+                file.put()
         except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError, MemoryError) as error:
             disk = isinstance(error, OSError)
             if disk:
@@ -95,6 +108,7 @@ class ArrowFiles:
         for name, (file, writer) in self._streams.items():
             with suppress(OSError):  # a stream without its end is read to its last whole batch
                 writer.close()
+                file.put()
             os.fsync(file.fileno())
             self._close(name, file)
         self._streams.clear()
@@ -111,6 +125,7 @@ class ArrowFiles:
         if name not in self._streams:
             file = Hashed(self._path / name)
             self._streams[name] = (file, pa.ipc.new_stream(file, schema))
+            file.put()
         return self._streams[name]
 
     def _end(self, name: str, before: tuple[int, Any] | None) -> None:

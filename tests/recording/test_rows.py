@@ -189,6 +189,23 @@ def test_an_output_that_json_cannot_hold_is_refused_and_the_rows_around_it_are_k
     assert written(write).replies["issue"].to_pylist() == [0, 2]
 
 
+def test_a_batch_goes_to_its_file_in_one_write(tmp_path: Path, monkeypatch: Any) -> None:
+    written, write = list[str](), Whole.write
+
+    def counted(file: Whole, data: Any) -> int:
+        written.append(Path(str(file.name)).name)
+        return write(file, data)
+
+    with Recorder(tmp_path / "run") as recorder:
+        answer(recorder, 0, {"label": 1})
+        recorder.flush()
+        monkeypatch.setattr(Whole, "write", counted)
+        for k in range(1, 4):
+            answer(recorder, k, {"label": k})
+            recorder.flush()
+    assert written.count("replies.arrows") == 3
+
+
 def test_a_full_disk_is_an_error_and_not_a_full_buffer_that_swallows(tmp_path: Path, monkeypatch: Any) -> None:
     with Recorder(tmp_path / "run") as recorder:
         monkeypatch.setattr(Whole, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "no space left")))

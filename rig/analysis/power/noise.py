@@ -26,6 +26,8 @@ SEGMENT = 1 << 17
 HORIZON_S = 1000.0
 RARE = 0.02
 """How likely a random walk is, before the readings are seen, compared with flicker noise."""
+TIED = 1e-9
+"""Part by which sizes of a line differ at most if only rounding does, as on either side of the Nyquist frequency."""
 BLOCK = 1 << 16
 """Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
@@ -225,19 +227,19 @@ def lines_of(residuals: Sequence[Floats], spectra: Sequence[tuple[Floats, Floats
             break
         if any(abs(f[k] - g) < 3.0 * df for g, _, _ in found):
             continue
-        shown = [_line(r, f[k], df, period_s) for r in data]
+        shown = [line_near(r, f[k], df, period_s) for r in data]
         at_hz = max(zip(map(len, data), shown, strict=True))[1][0]
         off_hz = frequency_u_hz(df, ratio[k], at_hz)
         found.append((at_hz, math.sqrt(np.mean([a * a for _, a in shown])), min(off_hz, float(df))))
     return tuple(found)
 
 
-def _line(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:
-    """Frequency near ``f_hz`` at which a line is strongest, and its amplitude there."""
+def line_near(x: Floats, f_hz: float, df_hz: float, period_s: float) -> tuple[float, float]:
+    """Return the frequency near ``f_hz`` at which a line is strongest, the lower of two, and its amplitude there."""
     t = np.arange(len(x)) * period_s
     scan = f_hz + df_hz * np.linspace(-0.6, 0.6, 13)
     size = np.array([2.0 / len(x) * float(np.abs(np.sum(x * np.exp(-2j * np.pi * f * t)))) for f in scan])
-    k = int(np.clip(np.argmax(size), 1, len(size) - 2))
+    k = int(np.clip(np.argmax(size >= (1.0 - TIED) * size.max()), 1, len(size) - 2))
     bow = size[k - 1] - 2.0 * size[k] + size[k + 1]
     by = 0.5 * (size[k - 1] - size[k + 1]) / bow if bow < 0.0 else 0.0
     return float(scan[k] + np.clip(by, -1.0, 1.0) * (scan[1] - scan[0])), float(size.max())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rig.analysis.timing.activity_signal import Edges, edges_of, joined, mean_signal, merged
-from rig.types import Floats
+from rig.types import Bools, Floats
 
 FINEST = 0.25
 """The interval, in readings, over which the finest slopes are computed."""
@@ -17,6 +17,8 @@ KNOWN = 0.5
 """Part of a shift that slopes must show beside levels."""
 LEAST_BEYOND, LEAST_GAIN = 0.1, 0.1
 """Part of the level of spans that counts as activity beside them, and of the misfit that it must explain."""
+ROUNDED = 64.0
+"""Ulps of the latest moment by which the slopes of readings that no edge touches may differ from zero."""
 CERTAINTY = 25.0
 """Twice the log-likelihood by which another place or shape of the spans must be better (five sigma)."""
 
@@ -119,12 +121,11 @@ def judged(e: Excess, trains: list[Edges], fit: Fit, ref: float, rate_reach: flo
     shift, rate = fit.shift_s, fit.rate
     lever = 0.5 * (e.start_s + e.end_s) - ref
     columns, up, down, fitted = _columns(e, trains, shift, rate, lever, FINEST * e.period_s)
-    both = up + down
-    if not np.any(both):
+    both, edge = up + down, _moved(e, up + down)
+    if not edge.any():
         return None
     residual = e.watts - fitted
     noise = max(e.noise_w, 1e-300)
-    edge = both != 0
     scale = max(noise, float(np.sqrt(np.mean(residual[edge] ** 2))))
     design = np.column_stack([*columns, both, both * lever])
     known, _ = _known_rate(design.shape[1], scale, rate_reach, rate)
@@ -137,8 +138,19 @@ def judged(e: Excess, trains: list[Edges], fit: Fit, ref: float, rate_reach: flo
     sigma, rate_sigma = scale * math.sqrt(cov[-2, -2]), scale * math.sqrt(cov[-1, -1])
     split = np.linalg.lstsq(np.column_stack([*columns, up, down]), residual, rcond=None)[0]
     shape = 0.5 * abs(float(split[-2] - split[-1])) if np.any(up) and np.any(down) else 0.0
-    sigma = math.hypot(sigma, min(shape, e.period_s), _wander(e, residual, both, scale))
+    sigma = math.hypot(sigma, min(shape, e.period_s), _wander(e, residual, np.where(edge, both, 0.0), scale))
     return Alignment(shift, rate, ref, sigma, rate_sigma)
+
+
+def _moved(e: Excess, slope: Floats) -> Bools:
+    """Which readings an edge moves; ``slope``, shape (n,), is that of signals which are ``FINEST`` apart.
+
+    Where no edge is, rounding alone keeps a slope from zero. Moments are rounded by ulps of the latest one. As a part
+    of the interval between the signals, this bounds what rounding adds, as a part of the steepest slope.
+    """
+    latest_s = float(np.max(np.abs([e.start_s[[0, -1]], e.end_s[[0, -1]]])))
+    least = ROUNDED * float(np.finfo(float).eps) * latest_s / (FINEST * e.period_s)
+    return np.asarray(np.abs(slope) > least * np.max(np.abs(slope), initial=0.0))
 
 
 def longer_s(e: Excess, trains: list[Edges], windows: Floats, fit: Fit, ref: float, most_s: float) -> float:

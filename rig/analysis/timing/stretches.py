@@ -63,7 +63,7 @@ def stretches(
     if len(windows):
         order = np.argsort(windows[:, 0], kind="stable")
         pieces, cost_s = _around(windows[order], reach_s, INSIDE * period_s)
-        which = _groups(cost_s, OF_SPANS * most_s)
+        which = groups(cost_s, OF_SPANS * most_s)
         looked_at[order[which]] = True
         found.append(pieces[:, which].reshape(-1, 2))
     limits = np.clip(np.concatenate(found), first_s, last_s + period_s)
@@ -142,15 +142,19 @@ def _around(windows: Floats, reach: float, within: float) -> tuple[Floats, Float
     return pieces, np.minimum(np.sum(pieces[:, :, 1] - pieces[:, :, 0], axis=0), np.maximum(end - begin, 0.0))
 
 
-def _groups(cost: Floats, most: float) -> Indices:
-    """Numbers of the spans in groups from the first to the last, as long as ``most`` allows; all if it allows them."""
+def groups(cost: Floats, most: float) -> Indices:
+    """Return the numbers of spans in groups of successive ones, evenly from the first to the last.
+
+    ``cost``, shape (k,), is what each takes of ``most``. All are returned if it suffices for them, and at least one for
+    each of ``LEAST_GROUPS`` if it does not.
+    """
     k = len(cost)
     if cost.sum() <= most:
         return np.arange(k)
     affordable = most / float(np.mean(cost))
-    groups = int(np.clip(affordable, LEAST_GROUPS, GROUPS))
-    each = max(int(affordable / groups), 1)
-    first = np.unique(np.round(np.linspace(0, max(k - each, 0), groups)).astype(np.int64))
+    many = int(np.clip(affordable, LEAST_GROUPS, GROUPS))
+    each = max(int(affordable / many), 1)
+    first = np.unique(np.round(np.linspace(0, max(k - each, 0), many)).astype(np.int64))
     return np.unique(np.minimum(first[:, None] + np.arange(each), k - 1))
 
 

@@ -25,6 +25,7 @@ from rig.analysis.timing.activity_signal import (
     touches,
 )
 from rig.analysis.timing.edge_fit import CERTAINTY, Alignment, Excess, Fit, judged, longer_s, refined, width_of
+from rig.analysis.timing.stretches import groups
 from rig.types import Floats
 
 RIVAL = 0.75
@@ -33,6 +34,8 @@ MOST_RATES = 16
 """Rates on either side of the bracketed rate from which fits begin."""
 COARSE_POINTS = 1 << 18
 """With more readings than this, the coarse search averages neighbours, as far as the spans allow."""
+FITTED = 1 << 18
+"""With more readings than this near the edges of spans, fits look at those near groups of successive spans."""
 EMPTY = 4096
 """Successive slots without a reading from which stretches are looked at one by one."""
 MOST_LONGER = 0.5
@@ -53,7 +56,7 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
         return None
     margin = reach_s + 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s + rate_reach * float(np.ptp(windows))
     near = _within(excess, windows, margin)
-    at_edges = _within(excess, np.repeat(spans.reshape(-1, 1), 2, axis=1), margin)
+    at_edges = _at_edges(excess, spans, margin)
     if near is None or at_edges is None:
         return None
     phase_trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
@@ -105,6 +108,19 @@ def _within(excess: Excess, windows: Floats, margin_s: float) -> Excess | None:
     if np.count_nonzero(use) < 8:
         return None
     return replace(excess, start_s=excess.start_s[use], end_s=excess.end_s[use], watts=excess.watts[use])
+
+
+def _at_edges(excess: Excess, spans: Floats, margin_s: float) -> Excess | None:
+    """The readings near the edges of spans, shape (k, 2), or near those of groups of spans, if ``FITTED`` bounds them.
+
+    The cost of a fit is thus bounded, however loosely brackets place readings that spans may not even fit.
+    """
+    near = _within(excess, spans.reshape(-1, 1) + np.zeros(2), margin_s)
+    if near is None or len(near.watts) <= FITTED:
+        return near
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    chosen = spans[groups(np.full(len(spans), len(near.watts) / len(spans)), FITTED)]
+    return _within(near, chosen.reshape(-1, 1) + np.zeros(2), margin_s)
 
 
 def _starts(e: Excess, activity: Edges, spans: Floats, reach_s: float, rate_reach: float) -> list[tuple[float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.bench.true_power import steps_of
-from rig.analysis.timing.edge_fit import Alignment, Excess
+from rig.analysis.timing.edge_fit import Alignment, Excess, Fit, refined
 from rig.analysis.timing.trace_alignment import align
 from rig.types import Floats
 
@@ -164,6 +165,25 @@ def test_a_periodic_train_is_not_placed_one_period_off(shift: float, rate: float
         assert abs(scene.wrong_by(found)) < 0.2 * PERIOD_S
 
 
+def test_fits_of_loosely_bracketed_readings_look_at_groups_of_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, fitted = Scene(spans_of(5, 400), 3.3 * PERIOD_S), list[int]()
+
+    def counted(e: Excess, *rest: Any) -> Fit:
+        fitted.append(len(e.watts))
+        return refined(e, *rest)
+
+    monkeypatch.setattr("rig.analysis.timing.trace_alignment.refined", counted)
+    whole = aligned(scene)
+    monkeypatch.setattr("rig.analysis.timing.trace_alignment.FITTED", 2000)
+    part = aligned(scene)
+    assert max(fitted) > 9000
+    assert min(fitted) < 2500
+    assert whole is not None
+    assert part is not None
+    assert abs(scene.wrong_by(part)) < 0.05 * PERIOD_S
+    assert part.sigma_s > whole.sigma_s
+
+
 def test_a_periodic_train_whose_ends_are_hidden_is_left_undecided() -> None:
     scene = replace(periodic(100, 0, 8.0), noise_w=3.0)
     found = aligned(scene, reach=26.0)
@@ -185,6 +205,22 @@ def test_too_few_spans_or_readings_are_left_alone() -> None:
     assert align(e, {}, PERIOD_S) is None
     elsewhere = replace(e, start_s=e.start_s + 100.0, end_s=e.end_s + 100.0)
     assert align(elsewhere, {"inference": scene.spans}, PERIOD_S) is None
+
+
+@pytest.mark.parametrize("begin_s", [0.0, 100.0])
+@pytest.mark.parametrize("aperture", [0.7, 1.0])
+def test_rounding_does_not_move_the_stated_sigma(begin_s: float, aperture: float) -> None:
+    scene, rng = Scene(spans_of(1), 2.3 * PERIOD_S, aperture=aperture, burst=0.3, seed=1), np.random.default_rng(0)
+    e = scene.excess()
+    e = replace(e, start_s=e.start_s + begin_s, end_s=e.end_s + begin_s)
+
+    def sigma_s(ulps: int) -> float:
+        off = 1.0 + ulps * np.finfo(float).eps * rng.integers(-1, 2, e.watts.shape)
+        found = align(replace(e, watts=e.watts * off), {"inference": scene.spans + begin_s}, 5.0 * PERIOD_S)
+        assert found is not None
+        return found.sigma_s
+
+    assert sigma_s(1) == pytest.approx(sigma_s(0), rel=1e-9)
 
 
 def test_the_stated_sigma_covers_the_error() -> None:
