@@ -1,6 +1,7 @@
 """Do stated intervals hold the truth on benches of every kind that labs have?
 
-The kinds are those of ``lab_kinds``, ``more_lab_kinds`` and ``field_kinds`` in ``fixtures.worlds``.
+The kinds are those of ``lab_kinds``, ``more_lab_kinds``, ``field_kinds`` and ``unspanned_kinds`` in
+``fixtures.worlds``.
 
     python -m benchmarks.truth --every-kind --plants 200 [--kind gated_late ...]
 
@@ -25,13 +26,14 @@ from fixtures.worlds.field_kinds import KINDS as FIELD_KINDS
 from fixtures.worlds.lab_kinds import KINDS as FIRST_KINDS
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.unspanned_kinds import KINDS as UNSPANNED_KINDS
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.errors import RigError
 from rig.recording.reader import open_run
 
 FIGURES = ("dynamic_power_w", "active_power_w", "energy_per_inference_j")
-KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS
+KINDS = FIRST_KINDS | MORE_KINDS | FIELD_KINDS | UNSPANNED_KINDS
 ASKED, LEAST = 0.935, 0.90
 WIDEST = 10.0
 """Half-width over median error of dynamic power."""

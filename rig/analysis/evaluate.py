@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -53,6 +53,7 @@ from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.synchronise import aligned_rails
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, activity_of
+from rig.analysis.timing.unspanned import with_unspanned
 from rig.analysis.validity import judge
 from rig.analysis.verdict import Check
 from rig.recording.reader import AT_ONCE, Run
@@ -76,7 +77,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     check_limit()
     told = _recorded(run)
     run = told.run
-    rails = _rails(told, at_once)
+    told, rails = _rails(told, at_once)
     found = _figures(told, rails)
     unknown = without_number(found.figures)
     refusals = [*found.power.refusals, *found.unheard, *_missing(told, rails.rails), *unknown]
@@ -159,14 +160,15 @@ def _recorded(run: Run) -> _Recorded:
     )
 
 
-def _rails(told: _Recorded, at_once: int) -> _Rails:
-    """Readings on the device's time, then the model of each rail."""
-    run, activity = told.run, told.activity
-    rails = aligned_rails(run, activity, told.device, alignment_baseline, told.terms.end_s, at_once)
+def _rails(told: _Recorded, at_once: int) -> tuple[_Recorded, _Rails]:
+    """Readings on the device's time, then the model of each rail; the activity holds what work they show beside it."""
+    run = told.run
+    rails = aligned_rails(run, told.activity, told.device, alignment_baseline, told.terms.end_s, at_once)
+    activity, rails = with_unspanned(told.activity, rails)
     against, mended = _contradictions(rails, arrival_checks(run))
     sound = [r for r in rails if not against[r.readings.rail.name]]
     models = {r.readings.rail.name: m for r in sound if (m := rail_model(r, activity)) is not None}
-    return _Rails(rails, models, against, mended)
+    return replace(told, activity=activity), _Rails(rails, models, against, mended)
 
 
 def _figures(told: _Recorded, rails: _Rails) -> _Found:

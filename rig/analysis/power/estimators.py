@@ -178,19 +178,25 @@ def with_idle_in_gaps(model: RailModel) -> RailModel:
 
 
 def alignment_baseline(readings: Readings, activity: Activity, clock: str, sigma_s: float) -> Baseline | None:
-    """Return what alignment needs of a rail: the level between spans, which is idle unless the device sleeps there."""
+    """Return what alignment needs of a rail: the level between spans, which is idle unless the device sleeps there.
+
+    While the clocks hide most gaps, those that show a reading may be just those in which the device does other work.
+    """
     model = baseline(readings, activity, clock, sigma_s)
     if model is None:
         return None
-    return Asleep(model, model.gaps.level_w) if model.gaps.differs else model
+    gaps = model.gaps
+    known = not gaps.differs or gaps_seen(model, model.all_busy_s) >= MOST_GAPS
+    return Between(model, gaps.level_w if gaps.differs and known else 0.0, known)
 
 
 @dataclass(frozen=True)
-class Asleep:
-    """A rail whose device is at ``level_w`` above idle between its spans."""
+class Between:
+    """A rail whose device is at ``level_w`` above idle between its spans, or at another level if that is not known."""
 
     model: RailModel
     level_w: float
+    gaps_known: bool
 
     def idle_level_w(self, at_s: float) -> float:
         """Return the level between spans at a moment."""

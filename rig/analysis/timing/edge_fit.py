@@ -42,6 +42,7 @@ class Excess:
     """Readings above idle: start and end in run seconds, and watts, shapes (n,); ``noise_w`` is per reading.
 
     ``level_w`` is the idle level below them. A reading is never more accurate than the rounding of its full value.
+    Unless ``gaps_known``, the level between spans may be another one, and is fitted.
     """
 
     start_s: Floats
@@ -51,6 +52,7 @@ class Excess:
     period_s: float
     tau_s: float
     level_w: float = 0.0
+    gaps_known: bool = True
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,10 @@ class Baseline(Protocol):
     def reading_u_w(self, busy: bool) -> float:
         """Return the standard deviation of one reading from noise, in watts."""
 
+    @property
+    def gaps_known(self) -> bool:
+        """Return whether this is the level between spans too."""
+
 
 FindBaseline = Callable[[Readings, Activity, str, float], Baseline | None]
 """A function of readings, activity, the meter's clock and its sigma; it returns None without readings at idle."""
@@ -176,7 +180,8 @@ def _excess(r: Readings, bracketed: Readings, level: Baseline) -> Excess:
     middle = 0.5 * (bracketed.start_s + bracketed.end_s)
     line = low + (high - low) * (middle - first) / max(last - first, 1e-12)
     ok: Bools | slice = slice(None) if r.ok.all() else r.ok  # a mask would copy every array
-    return Excess(r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], level.reading_u_w(True), r.period_s, r.tau_s, low)
+    start_s, end_s, above_w, noise_w = r.start_s[ok], r.end_s[ok], (r.watts - line)[ok], level.reading_u_w(True)
+    return Excess(start_s, end_s, above_w, noise_w, r.period_s, r.tau_s, low, level.gaps_known)
 
 
 # ---- by the edges of a GPIO input ---------------------------------------------------------

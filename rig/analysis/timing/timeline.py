@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
@@ -59,10 +59,12 @@ class Activity:
     """Whether spans of one phase overlapped (a batch, two cores) and were joined."""
     step_s: float = 0.0
     """The step of the stamps of spans: either end of a span may be off by as much."""
+    unspanned_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+    """When a trace shows work that no span covers."""
 
     def excluded_s(self) -> Floats:
-        """Return the windows of warm-up and marks, in which the device was busy but nothing counts."""
-        return np.concatenate([self.warmup_s, self.marks_s])
+        """Return the windows of warm-up, marks and work without spans: the device was busy, but nothing counts."""
+        return np.concatenate([self.warmup_s, self.marks_s, self.unspanned_s])
 
     def busy_windows_s(self) -> Floats:
         """Return the windows of all phases, unsorted, shape (k, 2), or their union if phases overlap."""

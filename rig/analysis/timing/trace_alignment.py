@@ -61,10 +61,14 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
         return None
     phase_trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
     trains = phase_trains + _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
+    if not excess.gaps_known and len(windows) > 1:
+        trains.append(edges_of(np.array([[windows[0, 0], windows[-1, 1]]])))
     # which signal correlates best depends on the rail: all phases alike, or each phase at its own level
     signals = [edges_of(windows)]
     if len(phase_trains) > 1:
         signals.append(levelled(phase_trains, near.start_s, near.end_s, near.watts, near.tau_s))
+    if not excess.gaps_known:
+        signals = [_centred(signal) for signal in signals]
     starts = {(0.0, 0.0), *(start for signal in signals for start in _starts(near, signal, spans, reach_s, rate_reach))}
     ordered = sorted(starts, key=lambda start: (abs(start[0]), abs(start[1])))
     fits = [refined(at_edges, trains, spans, start, rate_reach) for start in ordered]
@@ -89,6 +93,14 @@ def _ends(windows: Floats, ends_s: float) -> list[Edges]:
     on, off = alone[:, 0], alone[:, 1]
     cut = np.minimum((off - on) / 3.0, ends_s)
     return [edges_of(np.column_stack(pair)) for pair in ((on, on + cut), (off - cut, off))]
+
+
+def _centred(signal: Edges) -> Edges:
+    """The signal less its mean from its first edge to its last, which any level between spans leaves as it is."""
+    jump = signal.jump.copy()
+    mean = float(np.cumsum(jump)[:-1] @ np.diff(signal.at_s)) / float(np.ptp(signal.at_s))
+    jump[[0, -1]] += [-mean, mean]
+    return Edges(signal.at_s, jump)
 
 
 def _decided(e: Excess, fits: list[Fit]) -> Fit | None:

@@ -1,0 +1,83 @@
+"""Work that no span covers is named, and neither moves the spans nor enters their power."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fixtures.worlds.lab_kinds import KINDS as LAB_KINDS
+from fixtures.worlds.lab_recording import Lab, Piece, plain_lab, write
+from fixtures.worlds.more_lab_kinds import KINDS as MORE_KINDS
+from fixtures.worlds.unspanned_kinds import work_without_spans
+from rig.analysis.evaluate import evaluate
+from rig.analysis.figure_key import FigureKey
+from rig.analysis.result import Result
+from rig.recording.reader import open_run
+
+LENGTH_S, GAP_S, PAUSE_S = 0.88, 0.2, 0.02
+
+
+def _retried(which: int | None) -> Lab:
+    """Six spans of 0.9 s, of which one was tried twice; the clocks were read over a link of half a second."""
+    lab = plain_lab(7, "retried")
+    before_s = np.full(6 if which is None else 7, GAP_S)
+    if which is not None:
+        before_s[which + 1] = PAUSE_S
+    on = 2.0 + np.cumsum(LENGTH_S + before_s)
+    lab.rate_hz, lab.bracket_s = 126.0, 0.5
+    if which is not None:
+        lab.pieces.append(Piece(float(on[which]), float(on[which]) + LENGTH_S, float(lab.span_w[0]) - lab.idle_w))
+        on = np.delete(on, which)
+    lab.spans_s = np.column_stack([on, on + LENGTH_S])
+    lab.label, lab.span_w, lab.end_s = np.zeros(6, np.int64), lab.span_w[:6], float(on[-1]) + 3.0
+    lab.idle_s = [(0.02, 2.5), (float(on[-1]) + 1.0, lab.end_s - 0.02)]
+    return lab
+
+
+def _measured(lab: Lab, path: Path) -> Result:
+    write(lab, path / "run")
+    return evaluate(open_run(path / "run"))
+
+
+def _off(result: Result, lab: Lab) -> float:
+    """Error of dynamic power over its half-width."""
+    q = result.quantities[FigureKey("dynamic_power_w")]
+    return abs(q.value - lab.truth()["dynamic_power_w"]) / q.half_width()
+
+
+def _named(result: Result) -> list[str]:
+    return [note for note in result.notes if "where no span is" in note]
+
+
+@pytest.mark.parametrize("which", range(7 - 1))
+def test_a_try_that_was_repeated_leaves_power_where_it_was(which: int, tmp_path: Path) -> None:
+    lab = _retried(which)
+    result = _measured(lab, tmp_path)
+    assert _off(result, lab) <= 1.5
+    q = result.quantities[FigureKey("dynamic_power_w")]
+    assert q.half_width() < 0.02 * q.value
+
+
+def test_work_without_a_span_is_named_with_how_often_and_how_long(tmp_path: Path) -> None:
+    (note,) = _named(_measured(_retried(2), tmp_path))
+    assert "busy once where no span is, for 0.8" in note
+
+
+def test_nothing_is_named_where_every_execution_has_a_span(tmp_path: Path) -> None:
+    assert not _named(_measured(_retried(None), tmp_path))
+
+
+@pytest.mark.parametrize("seed", [88, 91, 115])
+def test_spans_are_not_placed_on_work_without_a_span(seed: int, tmp_path: Path) -> None:
+    lab = plain_lab(seed, "work_without_spans")
+    work_without_spans(lab)
+    assert _off(_measured(lab, tmp_path), lab) <= 1.0
+
+
+@pytest.mark.parametrize("kind", ["plain", "idle_housekeeping", "bursts", "gated_late"])
+def test_what_comes_back_all_the_time_is_no_work_without_a_span(kind: str, tmp_path: Path) -> None:
+    lab = plain_lab(3, kind)
+    (LAB_KINDS | MORE_KINDS)[kind](lab)
+    assert not _named(_measured(lab, tmp_path))
