@@ -202,6 +202,14 @@ def test_the_public_interface_is_imported_only_when_used() -> None:
     assert not {"numpy", "rig.types", "rig.analysis"} & set(told.stdout.split())
 
 
+def test_rasters_drive_a_device_that_takes_spikes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rasters = f"{EXAMPLES / 'spike_rasters.py'}:open_workload"
+    code, results = measured(capsys, tmp_path, "--device", "mock", "--simulate", "--workload", rasters)
+    assert code == 0
+    assert results["workload"]["name"] == "spike-rasters"
+    assert "energy_per_inference_j" in results["quantities"]
+
+
 # ---- a known load -------------------------------------------------------------------------
 
 LOAD = EXAMPLES / "known_load.py"
@@ -209,7 +217,7 @@ LOAD = EXAMPLES / "known_load.py"
 
 @pytest.mark.parametrize(("ohms", "supply_v"), [(100.0, 1.8), (4700.0, 3.3)])
 def test_a_known_load_is_measured_as_what_it_draws(ohms: float, supply_v: float, tmp_path: Path) -> None:
-    options = {"ohms": ohms, "supply_v": supply_v, "count": 8, "on_s": 0.2}
+    options = {"ohms": ohms, "device.supply_v": supply_v, "meter.supply_v": supply_v, "count": 8, "on_s": 0.2}
     request = rig.Request(
         device=f"{LOAD}:open_device", workload=f"{LOAD}:open_workload", simulate=True, mode="together",
         options=tuple(f"{key}={value}" for key, value in options.items()), out=tmp_path / "run",
