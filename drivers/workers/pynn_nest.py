@@ -46,6 +46,7 @@ class Simulated:
         # on the grid, as in PyNN 0.7 of the chapter; PyNN's default is now neurons that fire between steps
         setup = {"spike_precision": "on_grid", "threads": 1, "max_delay": self._description["delay_ms"]}
         self._network = Network(sim, self._description, options["arrays"], **setup)
+        _never_shrink_buffers()
         self._samples: dict[str, dict[str, Any]] = {}
         self.about = {
             "description": f"NEST {metadata.version('nest-simulator')} through PyNN, one thread",
@@ -84,6 +85,17 @@ class Simulated:
     def close(self) -> None:
         """End the simulation."""
         self._sim.end()
+
+
+def _never_shrink_buffers() -> None:
+    """Keep NEST from shrinking its spike buffer in quiet steps, to grow it again.
+
+    NEST logs each such change for ever, and PyNN fetches the whole log whenever it asks for the time: an inference
+    costs more the more of them came before.
+    """
+    import nest
+
+    nest.SetKernelStatus({"spike_buffer_shrink_limit": 0.0})
 
 
 def _processor() -> str:
