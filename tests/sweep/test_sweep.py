@@ -394,6 +394,14 @@ def test_a_byte_that_changed_has_its_cell_measured_again(copy: Path) -> None:
     assert aside(copy) == [f"{cells(copy)[0].key}.1"]
 
 
+def test_a_sweep_whose_cells_are_removed_while_it_runs_has_not_succeeded(tmp_path: Path) -> None:
+    file, out = tmp_path / "removing.py", tmp_path / "sweep"
+    file.write_text(REMOVING.format(removed=str(out / "cells")))
+    words = ("--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0")
+    with pytest.raises(SetupError, match="1 of 2 cells are not there"):
+        sweep(*words, "--vary", "level=1,2", "--out", str(out), "--jobs", "0")
+
+
 def test_no_figure_is_taken_from_what_others_can_hand_over(copy: Path) -> None:
     table = (copy / "table.csv").read_bytes()
     for cell in cells(copy):
@@ -573,6 +581,13 @@ def test_a_place_that_is_taken_meanwhile_is_left(copy: Path, monkeypatch: pytest
     assert aside(copy) == [f"{cell.key}.1"]
 
 
+REMOVING = """
+import shutil
+from rig.engine.blocking_device import blocking
+def open_device(*, level: int = 1):
+    shutil.rmtree({removed!r}, ignore_errors=True)
+    return blocking(lambda sample: level)
+"""
 EXCLUSIVE = """
 from rig.engine.blocking_device import blocking
 def open_device(*, level: int = 1):
