@@ -7,11 +7,8 @@ result.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,12 +22,12 @@ import pyarrow as pa
 
 from rig.errors import DataError, DeviceError, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
-from rig.recording.anonymise import without_identity
-from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, Whole, unwritable
-from rig.recording.atomic_write import not_stored, sync_to_disk, write_whole
+from rig.recording.arrow_files import MAKE_ROOM, ArrowFiles, unwritable
+from rig.recording.atomic_write import sync_to_disk
 from rig.recording.columns import table_batch
-from rig.recording.events import Brackets, Line, Note, SampleNetwork, Start, Stop, plain
-from rig.recording.layout import EVENTS, GENESIS, SEAL, payload_path, recorded_files, sha256_of, trace_path
+from rig.recording.events import Brackets, Line, SampleNetwork, Start, Stop, plain
+from rig.recording.layout import payload_path, recorded_files, sha256_of, trace_path
+from rig.recording.lines import Chain
 from rig.recording.readings import Check, Readings
 from rig.recording.records import ErrorRecord
 from rig.recording.rows import ROWS, ReplyRows, json_of
@@ -39,19 +36,13 @@ from rig.recording.trace_validation import rail_from_json
 from rig.recording.validation import check_sample
 from rig.types import Bracket, Chunk, MeterInfo, Rail, Reply, Sample
 
-ROOM = ".room"
-"""A file that keeps room for the stop line and the seal, until they are written."""
-ROOM_BYTES = 1 << 16
-LINE_BYTES = 256
-"""Room for one file in the stop line."""
-
 
 class Recorder:
     """The writer of one run directory.
 
-    Rows wait in memory until ``flush``. Lines of ``events.jsonl`` are written at once. They contain no home directories
-    and host names, unless ``keep_identity`` is set. With ``background``, readings are written by a thread of their own,
-    and ``flush`` does not wait for the disk.
+    Rows wait in memory until ``flush``. Lines of ``events.jsonl`` are written at once; for ``keep_identity`` see
+    ``Chain``. With ``background``, readings are written by a thread of their own, and ``flush`` does not wait for the
+    disk.
     """
 
     def __init__(self, path: Path, keep_identity: bool = False, background: bool = False) -> None:
@@ -62,13 +53,12 @@ class Recorder:
                 value=str(path),
                 remedy="Name a new directory; a recording is never overwritten",
             )
-        self._room = 0
         self._files = 8
         try:
             (path / "traces").mkdir(parents=True)
             self.path = path
-            self._events = Whole(path / EVENTS, "ab")
-            self._keep_room()
+            self._chain = Chain(path, keep_identity)
+            self._chain.keep_room(self._files)
         except OSError as error:
             raise StoreError(
                 f"cannot create {path}: {error.strerror}",
@@ -76,9 +66,6 @@ class Recorder:
                 value=str(path),
                 remedy="Choose another --out",
             ) from error
-        self._keep_identity = keep_identity
-        self._seq = 0
-        self._prev = GENESIS
         self._arrows = ArrowFiles(path)
         self._readings = Readings(self._arrows, background)
         self.replies = ReplyRows()
@@ -94,32 +81,11 @@ class Recorder:
         self.close_files()
 
     def event(self, event: Line) -> None:
-        """Append one line, chained to the line before by its SHA-256.
-
-        NaN and infinity are written as null, because JSON has no form for them. Raises ``StoreError``.
-        """
-        type_ = event.__struct_config__.tag
+        """Append one line, as ``Chain.append`` does. Raises ``StoreError``."""
         if isinstance(event, Start):
             self.device, self.replies.on_host_clock = event.device.name, event.device.clock is None
             event = msgspec.structs.replace(event, as_recorded={})
-        try:
-            body = msgspec.json.encode(event, enc_hook=plain)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
-        if not self._keep_identity and isinstance(event, (Start, Note, Stop)):
-            body = without_identity(body.decode()).encode()
-        line = b'{"seq":%d,"prev":"%s",' % (self._seq, self._prev.encode()) + body[1:]
-        end = self._events.tell()
-        try:
-            if not isinstance(event, Stop):
-                _within_limit(end + len(line) + ROOM_BYTES)
-            self._events.write(line + b"\n")
-        except OSError as error:
-            with suppress(OSError):  # a torn line would break the chain of the stop line
-                self._events.truncate(end)
-            raise unwritable(str(self.path / EVENTS), error, MAKE_ROOM) from error
-        self._prev = hashlib.sha256(line).hexdigest()
-        self._seq += 1
+        self._chain.append(event)
 
     def brackets(self, clock: str, rows: Iterable[Bracket], why: str) -> None:
         """Record readings of one clock; ``why`` is trigger, mark, periodic or imported."""
@@ -284,7 +250,7 @@ class Recorder:
         """Yield a new file of the recording, which is removed if it cannot be written. Raises ``StoreError``."""
         try:
             self._files += 1
-            self._keep_room()
+            self._chain.keep_room(self._files)
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("wb") as file:
                 yield file
@@ -292,16 +258,6 @@ class Recorder:
             with suppress(OSError):
                 target.unlink()
             raise unwritable(str(target), error, MAKE_ROOM) from error
-
-    def _keep_room(self) -> None:
-        """Keep room on the disk for the stop line and the seal. Raises ``OSError``."""
-        needed = ROOM_BYTES + LINE_BYTES * self._files
-        if needed > self._room:
-            needed += ROOM_BYTES
-            with Whole(self.path / ROOM, "ab") as file:
-                file.write(bytes(needed - self._room))
-                os.fsync(file.fileno())
-            self._room = needed
 
     def flush(self) -> None:
         """Write every waiting row as one batch per file, and announce the readings that are written.
@@ -343,7 +299,7 @@ class Recorder:
         except RigError as caught:
             failed = caught
             error = error or caught
-        (self.path / ROOM).unlink(missing_ok=True)
+        self._chain.free_room()
         try:
             self._seal(error, issues, replies)
         except (OSError, MemoryError) as caught:
@@ -365,18 +321,13 @@ class Recorder:
         names = [p.relative_to(self.path).as_posix() for p in found]
         files = {name: digests.get(name) or sha256_of(p) for name, p in zip(names, found, strict=True)}
         ended = None if error is None else msgspec.convert(error.to_json(), ErrorRecord)
-        self.event(Stop(files=files, error=ended, issues=issues, replies=replies))
-        os.fsync(self._events.fileno())
-        self._events.close()
-        digest = sha256_of(self.path / EVENTS)
-        write_whole(self.path / SEAL, f"{digest}  {EVENTS}\n".encode(), sync=True, refuse=not_stored)
+        self._chain.seal(Stop(files=files, error=ended, issues=issues, replies=replies))
 
     def close_files(self) -> None:
         """Close the files without a stop line, as after a crash."""
         self._readings.end()
         self._arrows.close()
-        with suppress(OSError):  # a driver may have closed it, and the first error says more
-            self._events.close()
+        self._chain.close()
 
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]], failed: list[RigError]) -> None:
         """One batch, or one per row when a row is at fault, so that the others are kept."""
@@ -391,13 +342,3 @@ class Recorder:
         if error is not None:
             failed.append(error)
         return error is None
-
-
-def _within_limit(size: int) -> None:
-    """Raise ``OSError`` if a file of this size would exceed the limit of this process."""
-    if sys.platform != "win32":
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-        if 0 <= limit < size:
-            raise OSError(errno.EFBIG, f"files of this process may hold {limit} bytes at most")

@@ -13,8 +13,9 @@ import pytest
 
 from rig.errors import RigError, StoreError
 from rig.recording.layout import SEAL
+from rig.recording.lines import ROOM
 from rig.recording.reader import open_run
-from rig.recording.writer import ROOM, Recorder
+from rig.recording.writer import Recorder
 from rig.types import Reply, Sample, Span
 from tests.support.start_lines import start
 

@@ -123,7 +123,7 @@ def test_a_full_disk_is_a_store_error(recorder: Recorder, monkeypatch: pytest.Mo
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rig.recording.writer.Whole.write", full)
+    monkeypatch.setattr("rig.recording.lines.Whole.write", full)
     with pytest.raises(StoreError, match="No space left"):
         recorder.event(Note(about="files", text="late"))
 

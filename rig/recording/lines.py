@@ -1,0 +1,95 @@
+"""Writing of ``events.jsonl``: lines that are chained by their hashes, and room on the disk for the last of them."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from rig.recording.anonymise import without_identity
+from rig.recording.arrow_files import MAKE_ROOM, Whole, unwritable
+from rig.recording.atomic_write import not_stored, write_whole
+from rig.recording.events import Line, Note, Start, Stop, plain
+from rig.recording.layout import EVENTS, GENESIS, SEAL, sha256_of
+
+ROOM = ".room"
+"""A file that keeps room for the stop line and the seal, until they are written."""
+ROOM_BYTES = 1 << 16
+LINE_BYTES = 256
+"""Room for one file in the stop line."""
+
+
+class Chain:
+    """The lines of one run directory. They name no home directories and hosts, unless ``keep_identity`` is set."""
+
+    def __init__(self, path: Path, keep_identity: bool) -> None:
+        self._path, self._keep_identity = path, keep_identity
+        self._file = Whole(path / EVENTS, "ab")
+        self._seq, self._prev, self._room = 0, GENESIS, 0
+
+    def append(self, event: Line) -> None:
+        """Append one line, chained to the line before by its SHA-256.
+
+        NaN and infinity are written as null, because JSON has no form for them. Raises ``StoreError``.
+        """
+        type_ = event.__struct_config__.tag
+        try:
+            body = msgspec.json.encode(event, enc_hook=plain)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise unwritable(f"the {type_} line", error, "Give plain numbers, texts, lists and objects") from error
+        if not self._keep_identity and isinstance(event, (Start, Note, Stop)):
+            body = without_identity(body.decode()).encode()
+        line = b'{"seq":%d,"prev":"%s",' % (self._seq, self._prev.encode()) + body[1:]
+        end = self._file.tell()
+        try:
+            if not isinstance(event, Stop):
+                _within_limit(end + len(line) + ROOM_BYTES)
+            self._file.write(line + b"\n")
+        except OSError as error:
+            with suppress(OSError):  # a torn line would break the chain of the stop line
+                self._file.truncate(end)
+            raise unwritable(str(self._path / EVENTS), error, MAKE_ROOM) from error
+        self._prev = hashlib.sha256(line).hexdigest()
+        self._seq += 1
+
+    def keep_room(self, files: int) -> None:
+        """Keep room on the disk for a stop line that lists so many files, and for the seal. Raises ``OSError``."""
+        needed = ROOM_BYTES + LINE_BYTES * files
+        if needed > self._room:
+            needed += ROOM_BYTES
+            with Whole(self._path / ROOM, "ab") as file:
+                file.write(bytes(needed - self._room))
+                os.fsync(file.fileno())
+            self._room = needed
+
+    def free_room(self) -> None:
+        """Give the room to the stop line and the seal."""
+        (self._path / ROOM).unlink(missing_ok=True)
+
+    def seal(self, stop: Stop) -> None:
+        """Write the last line, and then the seal. Raises ``OSError`` or ``StoreError``."""
+        self.append(stop)
+        os.fsync(self._file.fileno())
+        self._file.close()
+        digest = sha256_of(self._path / EVENTS)
+        write_whole(self._path / SEAL, f"{digest}  {EVENTS}\n".encode(), sync=True, refuse=not_stored)
+
+    def close(self) -> None:
+        """Close the file without a last line."""
+        with suppress(OSError):  # a driver may have closed it, and the first error says more
+            self._file.close()
+
+
+def _within_limit(size: int) -> None:
+    """Raise ``OSError`` if a file of this size would exceed the limit of this process."""
+    if sys.platform != "win32":
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if 0 <= limit < size:
+            raise OSError(errno.EFBIG, f"files of this process may hold {limit} bytes at most")
