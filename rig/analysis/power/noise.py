@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rig.analysis.power.low_end import STANDS_OUT, Bins, contradicts, frequency_u_hz, low_end, peaks, tapered
 from rig.analysis.timing.activity_signal import fast_length
-from rig.types import Floats
+from rig.types import Bools, Floats
 
 Lines = tuple[tuple[float, float, float], ...]
 
@@ -26,6 +25,10 @@ SEGMENT = 1 << 17
 HORIZON_S = 1000.0
 RARE = 0.02
 """How likely a random walk is, before the readings are seen, compared with flicker noise."""
+LEAST, QUIETER = 32, 5.0
+"""Differences of neighbours that are compared, and standard errors by which they must be smaller in spans than at idle."""
+HELD = 2.0
+"""Times by which a line must move readings beyond their differences inside spans, where it cannot be in spans."""
 TIED = 1e-9
 """Part by which sizes of a line differ at most if only rounding does, as on either side of the Nyquist frequency."""
 BLOCK = 1 << 16
@@ -53,6 +56,13 @@ class Noise:
     """What else stands out of the spectrum, such as pulses that come back; as ``lines``."""
     between: tuple[float, float] | None = None
     """Slow noise as the readings between spans show it, if the idle windows show another."""
+    held_w: float | None = None
+    """The standard deviation per reading wholly inside spans, if it is below that at idle."""
+
+    def in_spans(self, f_hz: float, amplitude_w: float) -> bool:
+        """Return whether spans may hold a line: not if their readings differ by less than the line makes them."""
+        differ_w = math.sqrt(2.0) * amplitude_w * abs(math.sin(math.pi * f_hz * self.period_s))
+        return self.held_w is None or differ_w <= HELD * self.held_w
 
     def between_spans(self) -> Noise:
         """Return the noise without what only the idle windows show of slow noise."""
@@ -101,11 +111,27 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * at_idle_w**2
     busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
     walk_w2_per_s = 2.0 * math.pi**2 * walk
-    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between)
+    held_w = quieter_w(residuals, busy_differences, sigma)
+    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between, held_w)
+
+
+def quieter_w(residuals: Sequence[Floats], busy_differences: Floats, white_w: float) -> float | None:
+    """Return the standard deviation of readings inside spans, if differences of neighbours are smaller than at idle.
+
+    A regulator that draws packets of energy at light load makes idle so. Mean squares are compared, in which rare
+    pulses count: where spans only missed some by chance, the difference is within what so many readings vary.
+    """
+    at_idle = np.concatenate([np.diff(r) for r in residuals]) ** 2
+    within = busy_differences**2
+    if min(len(at_idle), len(within)) < LEAST:
+        return None
+    u = float(np.std(at_idle)) * math.hypot(len(at_idle) ** -0.5, len(within) ** -0.5)
+    held_w = math.sqrt(0.5 * float(np.mean(within)))
+    return held_w if float(np.mean(at_idle - np.mean(within))) > QUIETER * u and held_w < white_w else None
 
 
 def variances(
-    noise: Noise, weight: Floats, t_s: Floats, busy: NDArray[np.bool_], many: Floats | None = None
+    noise: Noise, weight: Floats, t_s: Floats, busy: Bools, many: Floats | None = None, held: Bools | None = None
 ) -> dict[str, float]:
     """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines, walk.
 
@@ -114,18 +140,23 @@ def variances(
     """
     each = weight if many is None else weight / np.sqrt(np.maximum(many, 1.0))
     white = float(noise.busy_w**2 * np.sum(each[busy] ** 2) + noise.white_w**2 * np.sum(each[~busy] ** 2))
+    if held is not None and noise.held_w is not None:
+        white -= (noise.busy_w**2 - noise.held_w**2) * float(np.sum(each[held] ** 2))
     used = np.flatnonzero(weight)
     if not len(used):
         return {"white": 0.0, "flicker": 0.0, "lines": 0.0, "walk": 0.0}
     t, w = (t_s, weight) if len(used) == len(weight) else (t_s[used], weight[used])
     of = None if many is None else many[used]
+    outside = w if held is None or noise.held_w is None else np.where(held[used], 0.0, w)
     del used
     flicker = noise.flicker_w2 * _flicker_gain(t, w, noise.period_s) if noise.flicker_w2 > 0 else 0.0
-    lines = sum(
-        0.5 * a * a * _line_gain(t, w if of is None else w * _passed(f * noise.period_s, of), f, df)
-        for f, a, df in noise.lines
-    )
-    lines += _peak_variance(noise.peaks, *_gain(t, w, noise.period_s)) if noise.peaks else 0.0
+    lines = 0.0
+    for f, a, df in noise.lines:
+        each = w if noise.in_spans(f, a) else outside
+        lines += 0.5 * a * a * _line_gain(t, each if of is None else each * _passed(f * noise.period_s, of), f, df)
+    for part, peaks_in in ((w, True), (outside, False)):
+        if found := [p for p in noise.peaks if noise.in_spans(*p[:2]) == peaks_in]:
+            lines += _peak_variance(found, *_gain(t, part, noise.period_s))
     walk = noise.walk_w2_per_s * _walk_gain(t, w, float(t_s[0])) if noise.walk_w2_per_s > 0 else 0.0
     return {"white": white, "flicker": flicker, "lines": lines, "walk": walk}
 
