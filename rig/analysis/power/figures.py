@@ -31,7 +31,7 @@ from rig.analysis.power.scope import Scope, scopes_of
 from rig.analysis.power.span_ends import cut_off_w, outlasts, smeared_w
 from rig.analysis.power.span_mean import literal_figures, span_mean
 from rig.analysis.power.unseen_spans import missing_w, with_unseen_spans
-from rig.analysis.quantity import Quantity, linear
+from rig.analysis.quantity import Component, Quantity, linear
 from rig.analysis.refusal import Refusal
 from rig.analysis.timing.consistency import REMEDY
 from rig.analysis.timing.execution_time import BusyTime
@@ -169,8 +169,10 @@ def _trimmed_figures(model: RailModel, scope: Scope, cut: Estimate, differ: bool
     """Power of trimmed windows, whose bias holds what the ends of spans and a slow filter hide from them."""
     dynamic = dynamic_power(model, cut, scope.busy, TRIMMED_METHOD)
     notes: tuple[str, ...] = ()
-    if ends_w := cut_off_w(model, scope.windows_s, cut):
-        dynamic = _biased(dynamic, ends_w)
+    ends_w, placed_w = cut_off_w(model, scope.windows_s, cut)
+    if ends_w:
+        placed = Component("place of spans beside other levels", placed_w)
+        dynamic = _biased(replace(dynamic, components=(*dynamic.components, placed)), ends_w)
         notes = (
             f"Rail {model.rail.name}: trimmed windows leave out the ends of spans of {scope.words}, whose readings "
             f"differ by {ends_w:.3g} W of mean power. This is stated as bias",

@@ -192,9 +192,9 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
 
 
 def _peak_variance(peaks: Lines, gain: Floats, step_hz: float) -> float:
-    """Variance of a sum over peaks of a spectrum, at the largest gain near each; ``gain`` is that of ``_gain``."""
+    """Variance of a sum over peaks of a spectrum, at the mean gain near each; ``gain`` is that of ``_gain``."""
     near = [gain[max(int((f - df) / step_hz) - 1, 0) : int((f + df) / step_hz) + 1] for f, _, df in peaks]
-    return sum(0.5 * peak[1] ** 2 * float(g.max(initial=0.0)) for peak, g in zip(peaks, near, strict=True))
+    return sum(0.5 * peak[1] ** 2 * float(g.mean()) for peak, g in zip(peaks, near, strict=True) if len(g))
 
 
 def _gain(t_s: Floats, weight: Floats, period_s: float) -> tuple[Floats, float]:

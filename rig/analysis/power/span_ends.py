@@ -22,6 +22,8 @@ CERTAINTY, ALIKE = 3.0, 2.0
 """Standard uncertainties from which spans last too long, or lack what gaps have too much; how far one may exceed the
 other."""
 LEAST_SPANS = 8
+ONE_CURVE, SETTLED = 0.3, 0.05
+"""Part of its area by which a curve must differ from another to be another, and of its height to which it must fall."""
 ASLEEP = 0.05
 """Share of the readings between spans that is below idle where a device sleeps, which no filter makes of idle."""
 
@@ -50,8 +52,10 @@ def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
     return more + hidden if more > 1.0 or more + hidden > CERTAINTY * u else 0.0
 
 
-def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
+def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> tuple[float, float]:
     """Return how far the mean power of whole spans may be from ``cut``, in watts, beyond what noise explains.
+
+    The second number is the standard uncertainty of this by the place of spans after which power stays up.
 
     The energy of all readings that touch a span is compared with spans of even power between the levels beside them.
     The level beside a begin or an end is that of the next reading that touches no span. No reading can separate a burst
@@ -64,11 +68,11 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     touched = touches(regions, r.start_s, r.end_s)
     near, beside = np.flatnonzero(touched & r.ok), np.flatnonzero(~touched & r.ok)
     if not len(near) or not len(beside):
-        return 0.0
+        return 0.0, 0.0
     fill = mean_signal(edges_of(spans), r.start_s, r.end_s, r.tau_s)[near]
     busy = float(np.sum(model.weight[near] * fill))
     if busy <= 0.0:
-        return 0.0
+        return 0.0, 0.0
     before = np.searchsorted(beside, near) - 1
     of = np.clip(np.searchsorted(regions[:, 0], r.end_s[near]) - 1, 0, None)
     late = model.middle_s[near] > regions[of].mean(axis=1)
@@ -80,7 +84,11 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     weight -= cut.dynamic + cut.idle
     found = float(weight @ r.watts)
     u_w = model.noise_u_w(weight)
-    return abs(found) - u_w if abs(found) > SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w) else 0.0
+    after_w, before_w = (float(np.mean(r.watts[level[side]])) if side.any() else 0.0 for side in (late, ~late))
+    placed_w = model.sigma_s * max(after_w - before_w, 0.0) / float(np.mean(spans[:, 1] - spans[:, 0]))
+    shown = abs(found) > SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w)
+    hidden_w = abs(found) - u_w if shown else 0.0
+    return hidden_w, min(placed_w, hidden_w)
 
 
 def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
@@ -97,7 +105,7 @@ def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
     least_w = max(VISIBLE * abs(cut.value_w), SEEN * noise_w)
     of, beside = (_stretches(model, spans, use) for use in (model.held, gap))
     slanted = min(_slanted_w(x, noise_w) for x in (of, beside)) >= least_w
-    if not (r.inferred or slanted or _gives_back(of, beside)):
+    if not (r.inferred or slanted or (_gives_back(of, beside) and _by_one_curve(model, spans))):
         return 0.0
     above_w = (r.watts - idle_line(r, model.middle_s, model.idle, model.drift_u_w))[gap]
     if len(above_w) and float(np.quantile(above_w, ASLEEP)) < -least_w:
@@ -120,6 +128,40 @@ def _gives_back(of: Stretches, beside: Stretches) -> bool:
     more = -rises
     shown = min(lacks - CERTAINTY * u, more - CERTAINTY * v) > 0.0
     return shown and max(lacks, more) < ALIKE * min(lacks, more) + SEEN * math.hypot(u, v)
+
+
+def _by_one_curve(model: RailModel, spans: Floats) -> bool:
+    """Whether gaps may give back by the curve by which spans lack; not if both come to rest and differ.
+
+    Whatever is linear and keeps energy, a filter or a capacitor, answers to a fall as it answers to a rise.
+    """
+    r = model.readings
+    lasts_s = min(float(np.median(spans[:, 1] - spans[:, 0])), float(np.median(spans[1:, 0] - spans[:-1, 1])))
+    places = int(lasts_s / r.period_s)
+    rise_w, n = _curve(model, spans[:, 0], model.held & r.ok, places)
+    fall_w, m = _curve(model, spans[:, 1], model.in_gaps, places)
+    quarter = (places - 1) // 4
+    if quarter < 2 or min(n.min(), m.min()) < LEAST_SPANS:
+        return True
+    lacks_w, more_w = rise_w[-quarter:].mean() - rise_w, fall_w - fall_w[-quarter:].mean()
+    still_w = max(abs(float(x[-2 * quarter : -quarter].mean())) for x in (lacks_w, more_w))
+    if still_w > SETTLED * max(float(np.abs(lacks_w).max()), float(np.abs(more_w).max())):
+        return True
+    apart_w = np.abs(lacks_w - more_w) - SEEN * model.reading_u_w(True) * np.sqrt(1.0 / n + 1.0 / m)
+    area_w = max(float(np.abs(lacks_w).sum()), float(np.abs(more_w).sum()))
+    return float(np.maximum(apart_w, 0.0).sum()) <= ONE_CURVE * area_w
+
+
+def _curve(model: RailModel, since_s: Floats, use: Bools, places: int) -> tuple[Floats, Floats]:
+    """Mean power and number of the readings in use at each place after moments, from the second place on."""
+    r = model.readings
+    at = model.middle_s[use]
+    of = np.searchsorted(since_s, at) - 1
+    place = ((at - since_s[of]) / r.period_s).astype(np.int64)
+    near = (of >= 0) & (place < places)
+    count = np.bincount(place[near], weights=r.many[use][near], minlength=places)
+    total = np.bincount(place[near], weights=(r.many * r.watts)[use][near], minlength=places)
+    return np.asarray(total / np.maximum(count, 1.0))[1:], np.asarray(count)[1:]
 
 
 def _rise(stretches: Stretches) -> tuple[float, float]:
