@@ -41,16 +41,16 @@ def tapered(x: Floats) -> Floats:
     return np.asarray(window * (x - np.average(x, weights=window)))
 
 
-def low_end(bins: Bins) -> Bins:
-    """Return the lowest frequencies of a binned periodogram."""
+def low_end(bins: Bins, reach: float = LOW_END) -> Bins:
+    """Return the lowest frequencies of a binned periodogram, up to ``reach`` times the lowest."""
     f, power, count = bins
-    low = f < LOW_END * f[0]
+    low = f < reach * f[0]
     return f[low], power[low], count[low]
 
 
 def contradicts(end: Bins, flicker: float, walk: float) -> bool:
     """Return whether the low end of a tapered spectrum holds too little power for these densities of slow noise."""
-    f, power, count = (x[end[0] < LOWEST * end[0][0]] for x in end)
+    f, power, count = low_end(end, LOWEST)
     found = power / np.maximum(flicker / f + walk / f**2, 1e-300)
     # the taper leaves half of the ordinates independent
     power, held = 0.5 * float(count @ found), 0.5 * float(count.sum())

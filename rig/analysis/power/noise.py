@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rig.analysis.power.low_end import STANDS_OUT, Bins, contradicts, frequency_u_hz, low_end, peaks, tapered
+from rig.analysis.power.low_end import LOWEST, STANDS_OUT, Bins, contradicts, frequency_u_hz, low_end, peaks, tapered
 from rig.analysis.timing.activity_signal import fast_length
 from rig.types import Bools, Floats
 
@@ -26,7 +26,7 @@ HORIZON_S = 1000.0
 RARE = 0.02
 """How likely a random walk is, before the readings are seen, compared with flicker noise."""
 LEAST, QUIETER = 32, 5.0
-"""Differences of neighbours that are compared, and standard errors by which they must be smaller in spans than at idle."""
+"""Differences of neighbours that are compared, and standard errors by which they must be smaller in spans."""
 HELD = 2.0
 """Times by which a line must move readings beyond their differences inside spans, where it cannot be in spans."""
 TIED = 1e-9
@@ -57,7 +57,7 @@ class Noise:
     between: tuple[float, float] | None = None
     """Slow noise as the readings between spans show it, if the idle windows show another."""
     held_w: float | None = None
-    """The standard deviation per reading wholly inside spans, if it is below that at idle."""
+    """The standard deviation per reading wholly inside spans, if neighbours differ by less there than at idle."""
 
     def in_spans(self, f_hz: float, amplitude_w: float) -> bool:
         """Return whether spans may hold a line: not if their readings differ by less than the line makes them."""
@@ -98,6 +98,8 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     between = None
     if any(contradicts(end, flicker, walk) for end in ends):
         _, flicker, walk = _whittle(ends, white)
+        if any(contradicts(end, flicker, walk) for end in ends):  # what comes back does so at these frequencies, too
+            _, flicker, walk = _whittle([low_end(end, LOWEST) for end in ends], white)
         if len(bins) > 1:
             _, h, w = _whittle(bins[1:])
             between = h, 2.0 * math.pi**2 * w
@@ -111,12 +113,12 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * at_idle_w**2
     busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
     walk_w2_per_s = 2.0 * math.pi**2 * walk
-    held_w = quieter_w(residuals, busy_differences, sigma)
+    held_w = quieter_w(residuals, busy_differences)
     return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between, held_w)
 
 
-def quieter_w(residuals: Sequence[Floats], busy_differences: Floats, white_w: float) -> float | None:
-    """Return the standard deviation of readings inside spans, if differences of neighbours are smaller than at idle.
+def quieter_w(residuals: Sequence[Floats], busy_differences: Floats) -> float | None:
+    """Return the standard deviation of readings inside spans, if neighbours differ by less there than at idle.
 
     A regulator that draws packets of energy at light load makes idle so. Mean squares are compared, in which rare
     pulses count: where spans only missed some by chance, the difference is within what so many readings vary.
@@ -126,8 +128,8 @@ def quieter_w(residuals: Sequence[Floats], busy_differences: Floats, white_w: fl
     if min(len(at_idle), len(within)) < LEAST:
         return None
     u = float(np.std(at_idle)) * math.hypot(len(at_idle) ** -0.5, len(within) ** -0.5)
-    held_w = math.sqrt(0.5 * float(np.mean(within)))
-    return held_w if float(np.mean(at_idle - np.mean(within))) > QUIETER * u and held_w < white_w else None
+    less = float(np.mean(at_idle)) - float(np.mean(within)) > QUIETER * u
+    return math.sqrt(0.5 * float(np.mean(within))) if less else None
 
 
 def variances(
@@ -141,7 +143,7 @@ def variances(
     each = weight if many is None else weight / np.sqrt(np.maximum(many, 1.0))
     white = float(noise.busy_w**2 * np.sum(each[busy] ** 2) + noise.white_w**2 * np.sum(each[~busy] ** 2))
     if held is not None and noise.held_w is not None:
-        white -= (noise.busy_w**2 - noise.held_w**2) * float(np.sum(each[held] ** 2))
+        white -= max(noise.busy_w**2 - noise.held_w**2, 0.0) * float(np.sum(each[held] ** 2))
     used = np.flatnonzero(weight)
     if not len(used):
         return {"white": 0.0, "flicker": 0.0, "lines": 0.0, "walk": 0.0}
