@@ -141,3 +141,50 @@ def test_spans_or_gaps_at_one_level_are_behind_no_filter(kind: str, tmp_path: Pa
     _, result = evaluated(kind, 1000001, tmp_path)
 
     assert not any("filter_tau_s" in note for note in result.notes)
+
+
+def test_plateaus_of_spans_and_gaps_that_are_not_one_curve_are_behind_no_filter(tmp_path: Path) -> None:
+    """A filter answers to a fall as it answers to a rise; the clock of a governor does not."""
+    lab, result = evaluated("governor_follows_load", 1000025, tmp_path)
+    power = result.quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width() <= 0.01 * power.value
+    assert not any("filter_tau_s" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("seed", [1000004, 1000014, 1000020])
+def test_ends_of_spans_after_which_power_stays_up_are_as_uncertain_as_their_place(seed: int, tmp_path: Path) -> None:
+    lab, result = evaluated("governor_follows_load", seed, tmp_path)
+    power = result.quantities[POWER]
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width()
+    assert "place of spans beside other levels" in [c.source for c in power.components]
+
+
+@pytest.mark.parametrize("seed", [1000002, 1000010, 1000012])
+def test_packets_that_a_regulator_draws_at_idle_are_not_counted_inside_spans(seed: int, tmp_path: Path) -> None:
+    lab, result = evaluated("regulator_in_burst_mode", seed, tmp_path)
+    power = result.quantities[POWER]
+    readings = float(np.sum(lab.spans_s[:, 1] - lab.spans_s[:, 0])) * lab.rate_hz
+    packet_w = float(np.std(lab.sense(np.full(10_000, lab.idle_w))))
+
+    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width() <= 2.0 * packet_w / readings**0.5
+
+
+@pytest.mark.parametrize("seed", [1000012, 1000017, 1000043])
+def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_recording(seed: int, tmp_path: Path) -> None:
+    """Power differs by what falls into the spans, so an interval that is narrow against one error misses the other."""
+    drawn, picked_up = (plain_lab(seed, "idle_housekeeping") for _ in range(2))
+    for lab in (drawn, picked_up):
+        KINDS["idle_housekeeping"](lab)
+    picked_up.pieces = []
+    picked_up.seen_j = drawn.seen_j  # type: ignore[method-assign]
+    for lab, name in ((drawn, "drawn"), (picked_up, "picked up")):
+        write(lab, tmp_path / name)
+    traces = {(tmp_path / name / "traces" / "core.arrows").read_bytes() for name in ("drawn", "picked up")}
+    power = evaluate(open_run(tmp_path / "drawn")).quantities[POWER]
+    real = [lab.truth()["dynamic_power_w"] for lab in (drawn, picked_up)]
+
+    assert len(traces) == 1
+    assert all(abs(power.value - each) <= power.half_width() for each in real)
+    assert power.half_width() <= 2.5 * abs(real[0] - real[1])
