@@ -11,7 +11,8 @@ import numpy as np
 from rig.analysis.power.counter import Jitter
 from rig.analysis.power.counter import variances as counter_variances
 from rig.analysis.power.idle_level import gap_weights, idle_weights
-from rig.analysis.power.noise import Noise, variances
+from rig.analysis.power.noise import Noise
+from rig.analysis.power.noise_variance import variances
 from rig.analysis.timing.activity_signal import margin_s, merged, touches
 from rig.analysis.timing.readings import Readings
 from rig.types import Bools, Floats, Rail
