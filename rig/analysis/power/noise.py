@@ -92,9 +92,7 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     others: Lines = ()
     between = None
     if any(contradicts(end, flicker, walk) for end in ends):
-        _, flicker, walk = _whittle(ends, white)
-        if any(contradicts(end, flicker, walk) for end in ends):  # what comes back does so at these frequencies, too
-            _, flicker, walk = _whittle([low_end(end, LOWEST) for end in ends], white)
+        flicker, walk = _at_low_end(ends, white)
         if len(bins) > 1:
             _, h, w = _whittle(bins[1:])
             between = h, 2.0 * math.pi**2 * w
@@ -125,6 +123,17 @@ def quieter_w(residuals: Sequence[Floats], busy_differences: Floats) -> float | 
     u = float(np.std(at_idle)) * math.hypot(len(at_idle) ** -0.5, len(within) ** -0.5)
     less = float(np.mean(at_idle)) - float(np.mean(within)) > QUIETER * u
     return math.sqrt(0.5 * float(np.mean(within))) if less else None
+
+
+def _at_low_end(ends: Sequence[Bins], white: float) -> tuple[float, float]:
+    """Return the expected (flicker, walk) densities by the low ends of tapered spectra alone.
+
+    What comes back a few times in a window shows there as well, but not at the very lowest frequencies.
+    """
+    _, flicker, walk = _whittle(ends, white)
+    if any(contradicts(end, flicker, walk) for end in ends):
+        _, flicker, walk = _whittle([low_end(end, LOWEST) for end in ends], white)
+    return flicker, walk
 
 
 def periodogram(x: Floats, period_s: float, skip: int) -> tuple[Floats, Floats]:

@@ -24,8 +24,8 @@ def variances(
 ) -> dict[str, float]:
     """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines, walk.
 
-    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many`` of how
-    many successive ones each is the mean, if of any.
+    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, ``held`` which lie
+    wholly inside spans, and ``many`` of how many successive ones each is the mean, if of any.
     """
     each = weight if many is None else weight / np.sqrt(np.maximum(many, 1.0))
     white = float(noise.busy_w**2 * np.sum(each[busy] ** 2) + noise.white_w**2 * np.sum(each[~busy] ** 2))
