@@ -53,8 +53,8 @@ def contradicts(end: Bins, flicker: float, walk: float) -> bool:
     f, power, count = low_end(end, LOWEST)
     found = power / np.maximum(flicker / f + walk / f**2, 1e-300)
     # the taper leaves half of the ordinates independent
-    power, held = 0.5 * float(count @ found), 0.5 * float(count.sum())
-    return power < held and gamma_below(power, held) < CHANCE
+    shown, expected = 0.5 * float(count @ found), 0.5 * float(count.sum())
+    return shown < expected and gamma_below(shown, expected) < CHANCE
 
 
 def peaks(

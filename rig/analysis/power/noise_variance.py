@@ -44,7 +44,7 @@ def variances(
         each = w if noise.in_spans(f, a) else outside
         lines += 0.5 * a * a * _line_gain(t, each if of is None else each * _passed(f * noise.period_s, of), f, df)
     for part, peaks_in in ((w, True), (outside, False)):
-        if found := [p for p in noise.peaks if noise.in_spans(*p[:2]) == peaks_in]:
+        if found := tuple(p for p in noise.peaks if noise.in_spans(*p[:2]) == peaks_in):
             lines += _peak_variance(found, *_gain(t, part, noise.period_s))
     walk = noise.walk_w2_per_s * _walk_gain(t, w, float(t_s[0])) if noise.walk_w2_per_s > 0 else 0.0
     return {"white": white, "flicker": flicker, "lines": lines, "walk": walk}

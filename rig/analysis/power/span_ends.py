@@ -159,9 +159,9 @@ def _curve(model: RailModel, since_s: Floats, use: Bools, places: int) -> tuple[
     of = np.searchsorted(since_s, at) - 1
     place = ((at - since_s[of]) / r.period_s).astype(np.int64)
     near = (of >= 0) & (place < places)
-    count = np.bincount(place[near], weights=r.many[use][near], minlength=places)
+    count = np.bincount(place[near], weights=r.many[use][near], minlength=places).astype(np.float64)
     total = np.bincount(place[near], weights=(r.many * r.watts)[use][near], minlength=places)
-    return np.asarray(total / np.maximum(count, 1.0))[1:], np.asarray(count)[1:]
+    return np.asarray(total / np.maximum(count, 1.0))[1:], count[1:]
 
 
 def _rise(stretches: Stretches) -> tuple[float, float]:
