@@ -69,7 +69,7 @@ def test_nothing_is_named_where_every_execution_has_a_span(tmp_path: Path) -> No
     assert not _named(_measured(_retried(None), tmp_path))
 
 
-@pytest.mark.parametrize("seed", [88, 91, 115])
+@pytest.mark.parametrize("seed", [88, 91, 115, 1_000_011, 1_000_021, 1_000_036])
 def test_spans_are_not_placed_on_work_without_a_span(seed: int, tmp_path: Path) -> None:
     lab = plain_lab(seed, "work_without_spans")
     work_without_spans(lab)
