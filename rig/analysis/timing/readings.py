@@ -72,7 +72,7 @@ class Readings:
 
     @property
     def watts_per_raw(self) -> float:
-        """Return the watts that one unit of a reading makes, before what a shunt drops; over measured volts the mean."""
+        """Return the watts that one unit of a reading makes, by mean volts, before what a shunt drops."""
         if self.supply is not None:
             return abs(float(np.mean(self.supply.volts[self.ok])))
         conversion = self.rail.conversion
