@@ -18,12 +18,14 @@ PART = 0.5
 """Part of a span that work must last, and of the rise of spans that it must draw."""
 LEAST_READINGS, LEAST_SIGMAS = 4, 3.0
 """Work must also last for so many readings, and for so many standard uncertainties of where spans are."""
+OFTEN = 3
+"""Times that work comes in one idle window from which it comes back all the time."""
 
 
 def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
     """Return the activity with the work that no span covers, and the rails with a note if there is any.
 
-    The rail that shows the spans best against its noise tells it. Work that is seen in the idle windows too comes back
+    The rail that shows the spans best against its noise tells it. Work that is seen often in an idle window comes back
     all the time and is part of idle.
     """
     spans_s = activity.active_s()
@@ -32,14 +34,15 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
         return activity, rails
     rail, best = max(seen, key=lambda pair: pair[1].levels.rise / max(pair[1].levels.noise2, 1e-300))
     found_s = _stretches(rail, best, spans_s)
-    idle_s = activity.idle_s[np.argsort(activity.idle_s[:, 0])]
-    if not len(found_s) or np.any(touches(idle_s, *found_s.T)):
+    at_idle = [int(np.count_nonzero(touches(window, *found_s.T))) for window in activity.idle_s.reshape(-1, 1, 2)]
+    if not len(found_s) or max(at_idle, default=0) >= OFTEN:
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
+    where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)
     note = (
-        f"Rail {rail.readings.rail.name}: the device was busy {often} where no span is, for "
-        f"{float(np.sum(np.diff(found_s))):.3g} s in all. Spans beside this work, and gaps with it, are left out of "
-        "power. Mark a warm-up as one, and do not repeat a try within a span"
+        f"Rail {rail.readings.rail.name}: the device was busy {often} where no span is{where}, for "
+        f"{float(np.sum(np.diff(found_s))):.3g} s in all. Spans beside this work, gaps with it, and this part of "
+        "idle are left out of power. Mark a warm-up as one, and do not repeat a try within a span"
     )
     noted = [replace(r, notes=(*r.notes, note)) if r is rail else r for r in rails]
     return replace(activity, unspanned_s=found_s), noted
