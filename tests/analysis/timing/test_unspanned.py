@@ -65,6 +65,13 @@ def test_work_without_a_span_is_named_with_how_often_and_how_long(tmp_path: Path
     assert "busy once where no span is, for 0.8" in note
 
 
+def test_a_trace_too_long_to_look_at_as_a_whole_names_it_too(tmp_path: Path) -> None:
+    write(_retried(2), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    (note,) = _named(evaluate(run, at_once=len(run.traces["core"].value) // 4))
+    assert "busy once where no span is, for 0.8" in note
+
+
 def test_nothing_is_named_where_every_execution_has_a_span(tmp_path: Path) -> None:
     assert not _named(_measured(_retried(None), tmp_path))
 
