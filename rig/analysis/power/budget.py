@@ -97,10 +97,9 @@ def _resolution_parts(model: RailModel, weight: Floats, levels: Sequence[str]) -
     resolution = max(rail.resolution or 0.0, apparent_step(raw[one.readings.ok]))
     if not resolution:
         return []
-    step_w = resolution * (rail.conversion.supply_v or 1.0 if rail.conversion.unit == "A" else 1.0)
+    step_w = resolution * r.watts_per_raw
     if (s := r.supply) is not None:
-        volts_step = (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok])))
-        step_w = math.hypot(step_w * abs(float(np.mean(s.volts[r.ok]))), volts_step)
+        step_w = math.hypot(step_w, (s.rail.resolution or 0.0) * abs(float(np.mean(s.amperes[r.ok]))))
     noise = model.noise
     at = {"busy": (one.held & one.readings.ok, noise.busy_w), "idle": (one.idle, noise.white_w)}
     lines = [amplitude * resolution / step_w for _, amplitude, _ in noise.lines]
@@ -141,8 +140,7 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
     """Each instrument of the rail, with the watts at each level that one raw unit of its readings makes."""
     rail, s = model.rail, model.readings.supply
     if s is None:
-        constant = rail.conversion.supply_v if rail.conversion.unit == "A" and rail.conversion.supply_v else 1.0
-        return [(rail, {"busy": constant, "idle": constant})]
+        return [(rail, dict.fromkeys(("busy", "idle"), model.readings.watts_per_raw))]
     weights = {"busy": e.dynamic + e.idle, "idle": e.idle}
     return [
         (of, {level: float(weight @ factor) for level, weight in weights.items()})

@@ -170,9 +170,14 @@ def gaps_seen(model: RailModel, windows_s: Floats) -> float:
 
 
 def with_idle_in_gaps(model: RailModel) -> RailModel:
-    """Return the model with what gaps show of idle off its line, where that is too little to be another level."""
-    gaps = model.gaps
-    if gaps.differs or abs(gaps.level_w) <= IN_DOUBT * gaps.u_w:
+    """Return the model with what gaps show of idle off its line, where that need not be another level of the device.
+
+    It is too little to be one, or not more than two offsets within the limits of the meter differ.
+    """
+    gaps, accuracy = model.gaps, model.rail.accuracy
+    offsets_w = 2.0 * accuracy.offset * model.readings.watts_per_raw if accuracy is not None else 0.0
+    other = gaps.differs and abs(gaps.level_w) > offsets_w
+    if other or abs(gaps.level_w) <= IN_DOUBT * gaps.u_w:
         return model
     return replace(model, bend_w=math.hypot(model.bend_w, abs(gaps.level_w) / math.sqrt(3.0)))
 
@@ -185,9 +190,16 @@ def alignment_baseline(readings: Readings, activity: Activity, clock: str, sigma
     model = baseline(readings, activity, clock, sigma_s)
     if model is None:
         return None
-    gaps = model.gaps
-    known = not gaps.differs or gaps_seen(model, model.all_busy_s) >= MOST_GAPS
-    return Between(model, gaps.level_w if gaps.differs and known else 0.0, known)
+    known = not model.gaps.differs or gaps_seen(model, model.all_busy_s) >= MOST_GAPS
+    return Between(model, _usual_gap_w(model) if model.gaps.differs and known else 0.0, known)
+
+
+def _usual_gap_w(model: RailModel) -> float:
+    """Return the level of most gaps above idle; some may be full of work that no span covers."""
+    r, gap = model.readings, np.flatnonzero(model.in_gaps)
+    _, number = np.unique(np.searchsorted(model.all_busy_s[:, 0], model.middle_s[gap]), return_inverse=True)
+    level_w = np.bincount(number, r.many[gap] * r.watts[gap]) / np.bincount(number, r.many[gap])
+    return float(np.median(level_w)) - model.idle_level_w(float(model.middle_s[gap].mean()))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rig.analysis.figure_key import Figures
 from rig.analysis.power.rail_model import RailModel
@@ -63,19 +64,22 @@ class Looks:
         return self.hidden * abs(dynamic_w) + GAIN * self.shown_w / max(self.apart, NOT_SEEN)
 
 
-def looks_at(model: RailModel, phase: Phase) -> Looks | None:
-    """How readings look at the executions of a phase; None where there are no loops, or no reading inside one."""
+def looks_at(model: RailModel, phase: Phase, times: NDArray[np.int64]) -> Looks | None:
+    """How readings look at loops that each span of a phase holds so many ``times``, shape (k,).
+
+    None where there are no loops, or no reading inside one.
+    """
     one = model.single
     r = one.readings
     length = phase.windows_s[:, 1] - phase.windows_s[:, 0]
     used = np.flatnonzero(one.held & r.ok)
     owner = np.searchsorted(phase.windows_s[:, 0], r.start_s[used], side="right") - 1
-    within = (owner >= 0) & (r.end_s[used] <= phase.windows_s[owner, 1]) & (phase.executions[owner] > 1)
+    within = (owner >= 0) & (r.end_s[used] <= phase.windows_s[owner, 1]) & (times[owner] > 1)
     within &= length[owner] > 0.0
     used, owner = used[within], owner[within]
     if r.counter or r.period_s - r.aperture_s <= SEEN * r.period_s or len(used) < 2:
         return None
-    each_s = length[owner] / phase.executions[owner]
+    each_s = length[owner] / times[owner]
     place = np.mod((r.start_s[used] - phase.windows_s[owner, 0]) / each_s, 1.0)
     lasting = np.maximum(r.aperture_s / each_s, BRIEFEST)
     mean = place_weights(place, lasting, np.full(len(used), 1.0 / len(used)))
@@ -90,7 +94,7 @@ def looks_at(model: RailModel, phase: Phase) -> Looks | None:
         apart=0.5 * float(np.mean(apart)),
         hidden=_longest(mean < NOT_SEEN),
         shown_w=_shown_w(mean, seen_w),
-        loop_s=float(np.median(length / phase.executions)),
+        loop_s=float(np.median(length / times)),
     )
 
 
@@ -135,15 +139,25 @@ def _shown_w(mean: Floats, seen_w: Floats) -> float:
     return float(np.abs(too_much - too_much.mean()) @ np.abs(np.roll(power, -1) - power))
 
 
+def _most_missed(model: RailModel, phase: Phase, dynamic_w: float) -> Looks | None:
+    """How readings look at the executions of a phase, or at the inferences within them, whichever hides more."""
+    several = bool(np.any(phase.inferences != phase.executions))
+    loops = (phase.executions, phase.inferences)[: 1 + several]
+    looked = [looks for times in loops if (looks := looks_at(model, phase, times)) is not None]
+    return max(looked, key=lambda looks: looks.missed_w(dynamic_w), default=None)
+
+
 def with_loops_in_step(
     figures: Figures, model: RailModel, phases: Mapping[str, Phase], scope: str
 ) -> tuple[Figures, tuple[str, ...]]:
     """Return the figures of a phase, or of all under "", with what readings in step with a loop miss, and a note."""
-    looked = [(p.busy_s, looks_at(model, p)) for name, p in phases.items() if scope in ("", name)]
+    dynamic = [q.value for key, q in figures.items() if key.quantity == "dynamic_power_w" and not key.method]
+    if not dynamic:
+        return figures, ()
+    looked = [(p.busy_s, _most_missed(model, p, dynamic[0])) for name, p in phases.items() if scope in ("", name)]
     busy_s = sum(seconds for seconds, _ in looked)
     seen = [(seconds / busy_s, looks) for seconds, looks in looked if looks is not None]
-    dynamic = [q.value for key, q in figures.items() if key.quantity == "dynamic_power_w" and not key.method]
-    if not seen or not dynamic:
+    if not seen:
         return figures, ()
     missed_w = sum(share * looks.missed_w(dynamic[0]) for share, looks in seen)
     changed = {k: replace(q, bias=q.bias + missed_w) for k, q in figures.items() if k.quantity != "idle_power_w"}
@@ -152,8 +166,8 @@ def with_loops_in_step(
     worst = max((looks for _, looks in seen), key=lambda looks: looks.uneven)
     r = model.readings
     note = (
-        f"Rail {model.rail.name}: executions of {worst.loop_s:.4g} s are in step with readings that look for "
-        f"{r.aperture_s:.4g} s every {r.period_s:.4g} s, so {worst.uneven:.0%} of an execution counts too much or too "
+        f"Rail {model.rail.name}: executions or inferences of {worst.loop_s:.4g} s are in step with readings that "
+        f"look for {r.aperture_s:.4g} s every {r.period_s:.4g} s, so {worst.uneven:.0%} of one counts too much or too "
         f"little. What it may draw, {missed_w:.3g} W, is stated as bias. Change the rate of the meter a little, or use "
         "a faster one"
     )

@@ -22,6 +22,9 @@ ROUNDED = 64.0
 CERTAINTY = 25.0
 """Twice the log-likelihood by which another place or shape of the spans must be better (five sigma)."""
 
+STANDS_OUT = 9.0
+"""Times as much as by chance that whole spans must explain (the square of three standard deviations)."""
+
 
 @dataclass(frozen=True)
 class Alignment:
@@ -155,14 +158,33 @@ def _moved(e: Excess, slope: Floats) -> Bools:
     return np.asarray(np.abs(slope) > least * np.max(np.abs(slope), initial=0.0))
 
 
+def _placed(e: Excess, fit: Fit, ref: float) -> tuple[Floats, Floats]:
+    """Begin and end of the readings at the place of the fit."""
+    t = fit.shift_s + fit.rate * (0.5 * (e.start_s + e.end_s) - ref)
+    return e.start_s + t, e.end_s + t
+
+
+def stands_out(e: Excess, trains: list[Edges], spans: Floats, fit: Fit) -> bool:
+    """Return whether spans, shape (k, 2), differ from what is beside them by more than chance, at the place of the fit.
+
+    ``trains`` are whole spans: heads and tails alone may fit to anything. What is neither noise nor spans may change as
+    often as spans do, so any train explains one in two ``k`` parts of it by chance.
+    """
+    start, end = _placed(e, fit, float(spans.mean()))
+    whole = np.column_stack([mean_signal(train, start, end, e.tau_s) for train in trains])
+    left = e.watts - whole @ np.linalg.lstsq(whole, e.watts, rcond=None)[0]
+    misfit = float(left @ left)
+    chance = max(misfit - len(left) * e.noise_w**2, 0.0) / (2.0 * len(spans)) + e.noise_w**2
+    return float(e.watts @ e.watts) - misfit >= STANDS_OUT * chance
+
+
 def longer_s(e: Excess, trains: list[Edges], windows: Floats, fit: Fit, ref: float, most_s: float) -> float:
     """Return how far the device is active before or after its spans, at the place of the fit; 0 if it is not.
 
     A device that wakes with an inrush is active for longer than it stamped. Its spans may then lie at either end of
     what the trace shows.
     """
-    t = fit.shift_s + fit.rate * (0.5 * (e.start_s + e.end_s) - ref)
-    start, end = e.start_s + t, e.end_s + t
+    start, end = _placed(e, fit, ref)
     columns = [mean_signal(train, start, end, e.tau_s) for train in trains]
     left = e.watts - (plain := np.column_stack(columns)) @ np.linalg.lstsq(plain, e.watts, rcond=None)[0]
     level = float(np.linalg.lstsq(plain[:, :1], e.watts, rcond=None)[0][0])

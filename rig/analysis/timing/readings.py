@@ -71,6 +71,14 @@ class Readings:
         return float(np.median(self.end_s - self.start_s)) if self.pool is None else self.pool.aperture_s
 
     @property
+    def watts_per_raw(self) -> float:
+        """Return the watts that one unit of a reading makes, by mean volts, before what a shunt drops."""
+        if self.supply is not None:
+            return abs(float(np.mean(self.supply.volts[self.ok])))
+        conversion = self.rail.conversion
+        return conversion.supply_v if conversion.unit == "A" and conversion.supply_v else 1.0
+
+    @property
     def inferred(self) -> bool:
         """Return whether the filter was found in the readings, and nobody declared it."""
         return self.tau_s > self.rail.filter_tau_s

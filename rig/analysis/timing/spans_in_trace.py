@@ -122,13 +122,18 @@ def seen_in(r: Readings, windows_s: Floats) -> Seen | None:
     spans = Spans(x[:, 0], x[:, 1], np.append(x[0, 0] - margin, middle), np.append(middle, x[-1, 1] + margin))
     watts = np.where(r.ok, r.watts, float(np.mean(r.watts[r.ok])))
     watts = watts - watts.mean()
-    levels = _levels(watts, spans)
+    levels = _levels(watts, *np.clip([spans.begin[0], spans.end[-1]], 0, len(watts)).astype(int))
     return None if levels is None else Seen(watts, Sums.of(watts, np.arange(len(watts) + 1.0)), spans, levels)
 
 
-def _levels(watts: Floats, spans: Spans) -> Levels | None:
+def levels_in(r: Readings, windows_s: Floats) -> Levels | None:
+    """Return the two levels of a trace, or None if it shows no two; its readings may be means of several."""
+    ok, first_s, last_s = r.ok, windows_s[0, 0], windows_s[-1, 1]
+    return _levels(r.watts[ok], *np.searchsorted(r.start_s[ok], [first_s, last_s]).tolist())
+
+
+def _levels(watts: Floats, first: int, last: int) -> Levels | None:
     """Split the readings of the activity into two levels (Lloyd, 1982), or all readings if they lie elsewhere."""
-    first, last = np.clip([spans.begin[0], spans.end[-1]], 0, len(watts)).astype(int)
     for some, tail in ((watts[first:last], 0.1), (watts, RAREST)):
         if len(some) < 4 * LEAST_SPANS:
             continue

@@ -24,7 +24,17 @@ from rig.analysis.timing.activity_signal import (
     merged,
     touches,
 )
-from rig.analysis.timing.edge_fit import CERTAINTY, Alignment, Excess, Fit, judged, longer_s, refined, width_of
+from rig.analysis.timing.edge_fit import (
+    CERTAINTY,
+    Alignment,
+    Excess,
+    Fit,
+    judged,
+    longer_s,
+    refined,
+    stands_out,
+    width_of,
+)
 from rig.analysis.timing.stretches import groups
 from rig.types import Floats
 
@@ -60,9 +70,9 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     if near is None or at_edges is None:
         return None
     phase_trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
-    trains = phase_trains + _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
-    if not excess.gaps_known and len(windows) > 1:
-        trains.append(edges_of(np.array([[windows[0, 0], windows[-1, 1]]])))
+    between = [edges_of(np.array([[windows[0, 0], windows[-1, 1]]]))]
+    whole = phase_trains + between * (not excess.gaps_known and len(windows) > 1)
+    trains = whole + _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
     # which signal correlates best depends on the rail: all phases alike, or each phase at its own level
     signals = [edges_of(windows)]
     if len(phase_trains) > 1:
@@ -74,7 +84,7 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     fits = [refined(at_edges, trains, spans, start, rate_reach) for start in ordered]
     best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
     found = None if best is None else judged(at_edges, trains, best, float(spans.mean()), rate_reach)
-    if best is None or found is None:
+    if best is None or found is None or not stands_out(at_edges, whole, spans, best):
         return None
     most_s = min(margin, MOST_LONGER * _gap_s(windows))
     active_s = longer_s(at_edges, trains, windows, best, found.ref_s, most_s)

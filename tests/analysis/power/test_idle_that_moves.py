@@ -49,3 +49,17 @@ def test_a_little_that_gaps_lie_off_the_idle_windows_enters_the_line_through_the
 
     line_w = next(c.u for c in found.components if c.source == "idle drift off a straight line")
     assert line_w == pytest.approx(off_w / np.sqrt(3.0), rel=0.3)
+
+
+@pytest.mark.parametrize(("limit", "stated"), [(0.6, 1.0 / np.sqrt(3.0)), (0.4, 0.0)])
+def test_gaps_that_two_offsets_of_the_meter_explain_may_be_idle(limit: float, stated: float, tmp_path: Path) -> None:
+    lab = plain_lab(1, "another offset")
+    lab.noise_w, off_w = 1e-3 * lab.idle_w, 1e-2 * (float(lab.span_w[0]) - lab.idle_w)
+    begin_s, end_s = float(lab.spans_s[0, 0]) - 0.01, float(lab.spans_s[-1, 1]) + 0.01
+    lab.swing_j = lambda t: -off_w * (np.clip(t, begin_s, end_s) - begin_s)
+    lab.declared = {"accuracy": {"of_reading": 1e-3, "offset": limit * off_w, "linearity": 0.0}}
+    write(lab, tmp_path / "run")
+    found = evaluate(open_run(tmp_path / "run")).quantities[POWER]
+
+    line_w = next(c.u for c in found.components if c.source == "idle drift off a straight line")
+    assert line_w == pytest.approx(stated * off_w, abs=0.03 * off_w)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from fixtures.bench.mock_device import open_device
 from fixtures.bench.mock_meter import open_meter
 from fixtures.bench.true_power import SimPlant, open_plant, seconds_of
-from fixtures.worlds.random_draw import blank, truth
+from fixtures.worlds.random_draw import BlankWorkload, blank, truth
 from rig.analysis.evaluate import evaluate
 from rig.analysis.figure_key import FigureKey
 from rig.analysis.power.loops_in_step import place_weights
@@ -42,13 +43,19 @@ def uneven(plant: SimPlant, loop_s: float, begin: float, end: float) -> None:
     plant.occupy = occupy  # type: ignore[method-assign]
 
 
-def measured(path: Path, loop_s: float, aperture: float, rate_hz: float = RATE_HZ) -> tuple[float, Result]:
-    """True dynamic power of a loop that draws more in its last quarter, and what a meter makes of it."""
+def measured(
+    path: Path, loop_s: float, aperture: float, rate_hz: float = RATE_HZ, inferences: int = 1
+) -> tuple[float, Result]:
+    """True dynamic power of a loop that draws more in its last quarter, and what a meter makes of it.
+
+    Each execution holds the loop once for each of its inferences.
+    """
     plant = open_plant(seed=3)
     device = open_device(plant, inference_s=loop_s, idle_w=0.045, inference_w=0.062, device_drift_ppm=0.0)
     uneven(plant, loop_s, 0.75, 1.0)
     meter = open_meter(plant, rate_hz=rate_hz, aperture=aperture, noise=1e-3, meter_drift_ppm=0.0)
-    work, times = blank(1), round(SPAN_S / loop_s)
+    (sample,), times = blank(1).samples, round(SPAN_S / loop_s / inferences)
+    work = BlankWorkload((replace(sample, inferences=inferences),))
     steps: list[Step] = [Idle(8.0), Issue(list(work.samples), repeat=times), Idle(8.0)]
     record(path / "run", Bench(device, (meter,), plant.clock), work, iter(steps), scenario={"name": "x"}, argv=[])
     return truth(plant, "inference", 1)["dynamic_power_w"], evaluate(open_run(path / "run"))
@@ -87,6 +94,14 @@ def test_what_is_missed_of_a_loop_in_step_falls_with_readings_per_execution(tmp_
 
     assert low <= true_w <= high
     assert 0.2 / readings < found.half_width() / true_w < 1.2 / readings
+
+
+@pytest.mark.parametrize("inferences", [4, 8, 16])
+def test_inferences_of_one_execution_are_a_loop_that_may_be_in_step(inferences: int, tmp_path: Path) -> None:
+    true_w, result = measured(tmp_path, 1 / RATE_HZ, 0.6, inferences=inferences)
+    low, high = result.quantities[DYNAMIC].interval()
+
+    assert low <= true_w <= high
 
 
 @given(st.floats(0.0, 0.999), st.integers(1, 50))

@@ -252,3 +252,16 @@ def test_more_noise_is_more_doubt() -> None:
         sigmas.append(found.sigma_s)
     assert sigmas == sorted(sigmas)
     assert sigmas[2] > 5.0 * sigmas[0]
+
+
+@pytest.mark.parametrize("seed", [6, 7, 10, 11])
+def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    on = 500.0 + np.cumsum(100.0 * rng.uniform(0.9, 1.1, 20))
+    spans = np.column_stack([on, on + 50.0]) * PERIOD_S
+    begins_s = np.arange(int(on[-1]) + 550) * PERIOD_S
+    lasting = rng.exponential(0.5, 100)
+    levels_w = rng.uniform(0.0, 1.0, 100)[np.searchsorted(np.cumsum(lasting), begins_s)]
+    watts = levels_w - levels_w.mean() + rng.normal(0.0, 1e-3, len(levels_w))
+    trace = Excess(begins_s, begins_s + PERIOD_S, watts, 1e-3, PERIOD_S, 0.0)
+    assert align(trace, {"inference": spans}, 15.0 * PERIOD_S) is None

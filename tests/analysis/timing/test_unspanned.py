@@ -65,11 +65,30 @@ def test_work_without_a_span_is_named_with_how_often_and_how_long(tmp_path: Path
     assert "busy once where no span is, for 0.8" in note
 
 
+def test_a_trace_too_long_to_look_at_as_a_whole_names_it_too(tmp_path: Path) -> None:
+    write(_retried(2), tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    (note,) = _named(evaluate(run, at_once=len(run.traces["core"].value) // 4))
+    assert "busy once where no span is, for 0.8" in note
+
+
 def test_nothing_is_named_where_every_execution_has_a_span(tmp_path: Path) -> None:
     assert not _named(_measured(_retried(None), tmp_path))
 
 
-@pytest.mark.parametrize("seed", [88, 91, 115])
+def test_work_in_an_idle_window_is_named_and_does_not_raise_idle(tmp_path: Path) -> None:
+    lab = _retried(None)
+    begin_s, above_w = lab.idle_s[1][0] + 0.5, float(lab.span_w[0]) - lab.idle_w
+    lab.pieces.append(Piece(begin_s, begin_s + LENGTH_S, above_w))
+    result = _measured(lab, tmp_path)
+    idle = result.quantities[FigureKey("idle_power_w")]
+
+    (note,) = _named(result)
+    assert "busy once where no span is (1 in idle windows), for 0.8" in note
+    assert abs(idle.value - lab.idle_w) <= idle.half_width() < 0.02 * lab.idle_w
+
+
+@pytest.mark.parametrize("seed", [88, 91, 115, 1_000_011, 1_000_021, 1_000_036])
 def test_spans_are_not_placed_on_work_without_a_span(seed: int, tmp_path: Path) -> None:
     lab = plain_lab(seed, "work_without_spans")
     work_without_spans(lab)
