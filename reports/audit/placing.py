@@ -40,21 +40,7 @@ def _clearest(run: Run, trace: Trace, window: Floats, idle: Floats) -> tuple[flo
     level = _levels(run, trace, window, tried)
     upwards = -1.0 if level.mean() < sums(run, trace, {"idle": idle})["idle"].mean_w else 1.0
     clear = float(np.ptp(level) / (facts.noise_w + 1e-3 * abs(float(level.mean())) + TINY))
-    top = float(tried[np.argmax(upwards * level)])
-    return clear, _middle(run, trace, window, top, upwards, facts.period_s, step)
-
-
-def _middle(run: Run, trace: Trace, window: Floats, top: float, upwards: float, period: float, step: float) -> float:
-    """The shift about ``top`` from which one and a half readings to either side lose as much."""
-    tried = top + np.linspace(-2, 2, 41) * max(period, step)
-    both = _levels(run, trace, window, np.concatenate([tried + 1.5 * period, tried - 1.5 * period]))
-    left_over = upwards * (both[: len(tried)] - both[len(tried) :])
-    falls = np.flatnonzero((left_over[:-1] > 0) & (left_over[1:] <= 0))
-    if not len(falls):
-        return top
-    k = falls[np.argmin(np.abs(tried[falls] - top))]
-    part = left_over[k] / (left_over[k] - left_over[k + 1])
-    return float(tried[k] + part * (tried[k + 1] - tried[k]))
+    return clear, float(tried[np.argmax(upwards * level)])
 
 
 def drift_s(run: Run, trace: Trace, window: Floats, shift: float, period: float) -> float:

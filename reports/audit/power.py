@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,28 +29,36 @@ STEADY = 1.2e-3
 
 
 @dataclass(frozen=True)
-class RailPower:
-    """What one rail's readings say: levels in W, their bounds, and how they were found."""
+class Level:
+    """A power in W, and how far a right method may lie from it."""
 
-    idle_w: float
-    idle_bound_w: float
-    area_w: float
-    area_bound_w: float
-    active_bound_w: float
-    """Of the area with idle added, in which an error of the idle level under the spans cancels."""
-    trimmed_w: float
+    w: float
+    bound_w: float
+
+    def __add__(self, other: Level) -> Level:
+        return Level(self.w + other.w, self.bound_w + other.bound_w)
+
+
+@dataclass(frozen=True)
+class RailPower:
+    """What one rail's readings say."""
+
+    idle: Level
+    area: Level
+    """The area above idle over the length of the spans."""
+    active: Level
+    """The same with idle, in which an error of the idle level under the spans cancels."""
+    inner: Level
     """The mean inside shortened spans above idle; NaN for fewer than three readings, as ``gap_w`` between spans."""
-    trimmed_bound_w: float
-    average_w: float
+    average: Level
     """NaN where nothing was answered while there were readings."""
-    average_bound_w: float
     gap_w: float
     apart: bool
     """The gaps are at another level than idle, so that the area above idle is not that of the spans alone."""
-    facts: Facts
-    clock_bound_s: float
     ends_w: float
     """What half a reading at each end of a span may hold, and what other places of the spans would change."""
+    facts: Facts
+    clock_bound_s: float
     readings_per_span: float
     unseen: float
     """The share of the spans' time for which there are no readings."""
@@ -87,44 +95,46 @@ def power(run: Run) -> tuple[Figures, dict[str, RailPower]]:
 def _rail(run: Run, trace: Trace, stamped: Spans, idle: Floats, shift: float) -> RailPower:
     """What one rail says, in one pass for its facts and one for all windows."""
     facts = facts_of(run, trace)
-    period = facts.period_s
     at, met = looked_at(run, trace, stamped, idle, shift, facts)
     found = sums(run, trace, at)
     length, widened = max(length_s(at["spans"]), TINY), length_s(at["region"])
-    idle_w, idle_bound = _idle(at["eighth"], found["eighth"], facts, _middle_s(at["spans"]))
-    area = _area(at["region"], found["region"], idle_w) / length
-    active = abs(area + idle_w)
-    trimmed, trimmed_noise = _above(found["inner"], idle_w, facts)
-    gap, gap_noise = _above(found["gap"], idle_w, facts)
+    rest, rest_bound = _idle(at["eighth"], found["eighth"], facts, _middle_s(at["spans"]))
+    area = _area(at["region"], found["region"], rest) / length
+    active = area + rest
+    inner, inner_noise = _above(found["inner"], rest, facts)
+    gap, gap_noise = _above(found["gap"], rest, facts)
     apart = bool(abs(gap) - 4 * gap_noise > APART * abs(area))
     if not apart:  # whatever else the gaps show is an error of the idle level
-        idle_bound += float(np.fmax(0.0, abs(gap) - 2 * gap_noise))
-    misplaced_s = max(0.0, drift_s(run, trace, at["spans"] - shift, shift, period) - 2 * period) * len(at["spans"])
-    unknown = (facts.volts_step + facts.overload * period / length) * active
-    unknown += (MET * met * period / length + min(1.0, misplaced_s / length)) * abs(area)
-    edges = unknown + _edges_w(area, idle_w, at, found, facts)
+        rest_bound += float(np.fmax(0.0, abs(gap) - 2 * gap_noise))
+    drift = drift_s(run, trace, at["unplaced"], shift, facts.period_s)
+    unknown = _unknown_w(area, active, at["spans"], met, drift, facts)
+    edges = unknown + _edges_w(area, rest, at, found, facts)
     wider = max(widened / length, 1.0)
-    per_span = float(np.median(np.diff(at["spans"]))) / period if period else 0.0
-    average, late_s = found["asked"].mean_w, device_line(run).bound_s + 2 * period
+    per_span = float(np.median(np.diff(at["spans"]))) / facts.period_s if facts.period_s else 0.0
+    average, late_s = found["asked"].mean_w, device_line(run).bound_s + 2 * facts.period_s
     late = late_s * abs(area) / max(length_s(at["asked"]), TINY)
     return RailPower(
-        idle_w=idle_w,
-        idle_bound_w=idle_bound + (STEADY + facts.volts_step) * abs(idle_w),
-        area_w=area,
-        area_bound_w=STEADY * abs(area) + edges + idle_bound * wider,
-        active_bound_w=STEADY * active + edges + idle_bound * (wider - 1.0),
-        trimmed_w=trimmed,
-        trimmed_bound_w=STEADY * abs(trimmed) + 2 * trimmed_noise + idle_bound + unknown,
-        average_w=average,
-        average_bound_w=STEADY * abs(average) + late + unknown,
+        idle=Level(rest, rest_bound + (STEADY + facts.volts_step) * abs(rest)),
+        area=Level(area, STEADY * abs(area) + edges + rest_bound * wider),
+        active=Level(active, STEADY * abs(active) + edges + rest_bound * (wider - 1.0)),
+        inner=Level(inner, STEADY * abs(inner) + 2 * inner_noise + rest_bound + unknown),
+        average=Level(average, STEADY * abs(average) + late + unknown),
         gap_w=gap,
         apart=apart,
+        ends_w=abs(area) / max(per_span, 1.0) + abs(found["spans"].mean_w - found["unplaced"].mean_w),
         facts=facts,
         clock_bound_s=open_s(run, trace.clock),
-        ends_w=abs(area) / max(per_span, 1.0) + abs(found["spans"].mean_w - found["unplaced"].mean_w),
         readings_per_span=per_span,
         unseen=max(0.0, 1.0 - float(found["region"].seen_s.sum()) / max(widened, TINY)),
     )
+
+
+def _unknown_w(area: float, active: float, window: Floats, met: int, drift: float, facts: Facts) -> float:
+    """What steps of the volts, overloads, other activity and drifting clocks may add to a rail's power."""
+    length, period = max(length_s(window), TINY), facts.period_s
+    of_active = facts.volts_step + facts.overload * period / length
+    misplaced = min(1.0, max(0.0, drift - 2 * period) * len(window) / length)
+    return of_active * abs(active) + (MET * met * period / length + misplaced) * abs(area)
 
 
 def _middle_s(window: Floats) -> float:
@@ -179,28 +189,22 @@ def _figures(each: dict[str, RailPower]) -> Figures:
     found: Figures = {}
     why = "noise at the edges, the idle level, and 0.12 % of the method"
     for prefix, rails in [*((f"rail.{n}.", [r]) for n, r in each.items()), ("", list(each.values()))]:
-        total = {key: sum(getattr(r, key) for r in rails) for key in vars(rails[0]) if key.endswith("_w")}
-        idle, idle_bound, apart = total["idle_w"], total["idle_bound_w"], any(r.apart for r in rails)
-        dynamic, bound, active_bound = total["area_w"], total["area_bound_w"], total["active_bound_w"]
-        how = "area above idle over the length of the spans"
+        idle, dynamic, active, inner, average = (
+            sum((getattr(rail, key) for rail in rails), Level(0.0, 0.0))
+            for key in ("idle", "area", "active", "inner", "average")
+        )
+        apart, how = any(r.apart for r in rails), "area above idle over the length of the spans"
         if apart:
-            dynamic, bound = total["trimmed_w"], total["trimmed_bound_w"]
-            active_bound, how = bound + idle_bound, "mean inside shortened spans"
-            if np.isnan(dynamic):
+            dynamic, active, how = inner, inner + idle, "mean inside shortened spans"
+            if np.isnan(dynamic.w):
                 continue
-        own = {
-            "idle_power_w": Plain(idle, idle_bound, "line through the means of the idle windows", why),
-            "dynamic_power_w": Plain(dynamic, bound, how, why),
-            "active_power_w": Plain(dynamic + idle, active_bound, f"{how}, and idle", why),
-        }
-        found |= {prefix + key: one for key, one in own.items()}
+        own = {"dynamic_power_w": (dynamic, how), "active_power_w": (active, f"{how}, and idle")}
         if not apart:  # the mean over the spans themselves is the same area, but for half a reading at each end
-            for key in ("active_power_w", "dynamic_power_w"):
-                wider = replace(
-                    own[key], bound=own[key].bound + total["ends_w"], why=f"{why}, and half a reading at each end"
-                )
-                found[f"literal.{prefix}{key}"] = wider
-        if not np.isnan(total["average_w"]):
-            average = Plain(total["average_w"], total["average_bound_w"], "area over the time", why)
-            found[f"{prefix}average_power_w"] = average
+            ends, at_ends = sum(r.ends_w for r in rails), f"{why}, and half a reading at each end"
+            for key, (level, method) in own.items():
+                found[f"literal.{prefix}{key}"] = Plain(level.w, level.bound_w + ends, method, at_ends)
+        own["idle_power_w"] = (idle, "line through the means of the idle windows")
+        if not np.isnan(average.w):
+            own["average_power_w"] = (average, "area over the time")
+        found |= {prefix + key: Plain(level.w, level.bound_w, method, why) for key, (level, method) in own.items()}
     return found

@@ -42,7 +42,7 @@ def idle(e: Evidence) -> Verdict:
     faults = [f"{name}: no idle window" for name, run in _metered(e) if not run.events["idle"]]
     faults += broken(e, "shortest idle window")
     for where, rails in ((f"{p.name}/{own}", held.values()) for p in e.subject.parts for own, held in p.rails.items()):
-        gap, dynamic = np.nansum([rail.gap_w for rail in rails]), sum(rail.area_w for rail in rails)
+        gap, dynamic = np.nansum([rail.gap_w for rail in rails]), sum(rail.area.w for rail in rails)
         if any(rail.apart for rail in rails) and gap > ASLEEP * abs(dynamic):
             why = f"asleep in idle, {gap:.3g} W below the gaps between spans, or the spans are stamped elsewhere"
             faults.append(f"{where}: {why}")

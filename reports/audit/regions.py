@@ -14,7 +14,7 @@ SETTLED = 5.0
 """After so many time constants a filter has settled within 1 %."""
 PAD = 2.0
 """By so many readings a span is widened on either side, so that its edges lie inside."""
-GAP = 1.5
+GAP = 2.0
 """So many readings at both ends of a gap between spans may hold power of the spans."""
 PARTS = np.linspace(0.0, 1.0, 9)
 
