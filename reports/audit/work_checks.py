@@ -140,9 +140,8 @@ def accuracy(e: Evidence) -> Verdict:
 
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
 def from_system(e: Evidence) -> Verdict:
-    rows = (e.subject.submission or {}).get("configurations", [])
     official = any((run.start.get("rules") or {}).get("hardware_only") for _, run in e.subject.runs)
-    if not official and not any(one["class"] == "measured" for one in rows):
+    if not official and not any(one["class"] == "measured" for one, _ in e.subject.configurations):
         raise NotApplicable("nothing here claims to be measured on hardware under rules that ask for it")
     faults = each(e, lambda run: [", ".join(sorted(modes_of(run)))] if modes_of(run) != {"hardware"} else [])
     return faults, "hardware", "hardware in every run"
@@ -151,7 +150,7 @@ def from_system(e: Evidence) -> Verdict:
 @check(17, "trials within 5 % of the claim", "NeuroBench rules.md, R3")
 def trials(e: Evidence) -> Verdict:
     faults, counted = broken(e, *TRIED), sum(r.rule.startswith(tuple(TRIED)) for r in e.rules)
-    rows = (e.subject.submission or {}).get("configurations", [])
+    rows = [one for one, _ in e.subject.configurations]
     for where, claim in ((f"{one['name']}: {key}", claim) for one in rows for key, claim in one["claims"].items()):
         mean = sum(claim["trials"]) / len(claim["trials"])
         apart = abs(claim["value"] - mean)

@@ -201,6 +201,16 @@ def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, o
     assert audit(original, quick=True, roots=[root]).anchor == "anchored by the published root hash"
 
 
+def test_a_run_without_a_seal_is_called_so(tmp_path: Path) -> None:
+    """Its root hash is that of the lines as they are now, and speaks for none of them."""
+    run = unpacked("by-hand-example", tmp_path)
+    (run / "events.jsonl.sha256").write_text(f"{audit(run, quick=True).root}  events.jsonl\n")
+    assert {c.number: c for c in audit(run, quick=True).checks}[2].found.endswith("sealed")
+    (run / "events.jsonl.sha256").unlink()
+    found = {c.number: c for c in audit(run, quick=True).checks}[2]
+    assert found.found.endswith("by-hand-example without a seal of the last line")
+
+
 def test_every_flipped_bit_is_noticed(folder: Path) -> None:
     """A few of the positions; benchmarks/audit.py flips 2,000."""
     files = [p for p in sorted(folder.rglob("*")) if p.is_file()]
