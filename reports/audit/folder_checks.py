@@ -31,8 +31,9 @@ def layout(e: Evidence) -> Verdict:
 @check(2, "SHA-256 of every file, and the chain of lines and runs", "run-directory.md, 'What is verified'")
 def digests_fit(e: Evidence) -> Verdict:
     ledger = e.subject.ledger
-    bare = f"{', '.join(ledger.unsealed)} without a seal of the last line" if ledger.unsealed else "sealed"
-    return ledger.faults, f"{ledger.files} files as hashed, {bare}", "no file differs from its hash"
+    bare = ledger.unsealed if e.subject.submission is None else []  # a manifest speaks for all that it lists
+    seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
+    return ledger.faults, f"{ledger.files} files as hashed, {seals}", "no file differs from its hash"
 
 
 @check(3, "signature by an allowed signer, or a published root hash", "ssh-keygen(1), 'ALLOWED SIGNERS'")

@@ -27,7 +27,7 @@ class Ledger:
     known: dict[Path, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     unsealed: list[str] = field(default_factory=list)
-    """What has no seal, so that nothing speaks for its last line."""
+    """The runs and sessions without a seal, for whose last line nothing speaks."""
     files: int = 0
 
     def of(self, path: Path) -> str:

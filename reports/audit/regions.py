@@ -39,12 +39,12 @@ def looked_at(
     region, met = _regions(window, other, PAD * period, PAD * period + settle)
     reach = PAD * period + device_line(run).bound_s + bound
     wide, _ = _regions(window, other, reach, reach + settle)
-    quiet = _shortened(idle, bound + period + settle, bound + period)
+    quiet = shortened(idle, bound + period + settle, bound + period)
     knots = quiet[:, :1] + (quiet[:, 1:] - quiet[:, :1]) * PARTS
     eighth = np.stack([knots[:, :-1].ravel(), knots[:, 1:].ravel()], axis=1)
-    gaps = _shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), GAP * period + settle, GAP * period)
+    gaps = shortened(np.stack([window[:-1, 1], window[1:, 0]], axis=1), GAP * period + settle, GAP * period)
     found = {"spans": window, "unplaced": window - shift, "region": region, "wide": wide, "eighth": eighth}
-    found |= {"inner": _shortened(window, period + settle, period), "gap": gaps[~_touch(gaps, other)]}
+    found |= {"inner": shortened(window, period + settle, period), "gap": gaps[~touch(gaps, other)]}
     return found | {"asked": requested(run) + shift}, met
 
 
@@ -68,12 +68,13 @@ def _other(run: Run, stamped: Spans) -> Floats:
     return np.concatenate(parts)
 
 
-def _shortened(window: Floats, head: float, tail: float) -> Floats:
+def shortened(window: Floats, head: float, tail: float) -> Floats:
+    """Windows without so much of their heads and tails; what has no length then is left out."""
     cut: Floats = window + np.array([head, -tail])
     return cut[cut[:, 1] > cut[:, 0]]
 
 
-def _touch(window: Floats, other: Floats) -> Bools:
+def touch(window: Floats, other: Floats) -> Bools:
     """Whether each window touches one of the others, which are in order of their begin."""
     before = np.searchsorted(other[:, 0], window[:, 1])
     ends = np.concatenate([[-np.inf], np.maximum.accumulate(other[:, 1])])
