@@ -81,7 +81,7 @@ def about(e: Evidence) -> Verdict:
         raise NotApplicable("only a submission has a submission.toml")
     told = e.subject.submission["about"].items()
     empty = [clean(key) for key, text in told if key != "notes" and not str(text).strip()]
-    wrong = [text for text in e.subject.faults if text.startswith("about.") and text[6:].split()[0] not in empty]
+    wrong = [text for text in e.subject.faults if text.startswith("about.") and text[6:].partition(":")[0] not in empty]
     return [f"{', '.join(empty)}: empty"] * bool(empty) + wrong, "told", "every field filled in but notes"
 
 
