@@ -23,7 +23,7 @@ BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
 """A solve may exceed its budget by so many seconds and this part of it."""
 ROUNDING = 1e-9
 OUTLINED = {
-    "algorithm": ("algorithm", "model", "network", "solver", "encoder"),
+    "algorithm": ("algorithm", "model", "network", "solver"),
     "tuning of the algorithm": ("tuning", "training", "parameters"),
 }
 Judged = tuple[str, object, object, object]
