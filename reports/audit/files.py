@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from rig.errors import StoreError
 
@@ -69,7 +70,7 @@ def inside(root: Path, name: object) -> Path:
 
 
 @contextlib.contextmanager
-def opened(path: Path, most: int) -> Iterator[BinaryIO]:
+def opened(path: Path, most: int) -> Iterator[io.BufferedReader]:
     """A regular file of at most ``most`` bytes, to be read. Raises ``StoreError`` for anything else."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
