@@ -111,7 +111,9 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judge
 
 def to_the_end(run: Run) -> Iterator[Judged]:
     """The rules that hold of every run, whatever its set: it ended well, and every sample was answered."""
-    yield "the run", "to the end" if ended(run) else "broken off", "to the end", ended(run)
+    error = ((run.stop or {}).get("error") or {}).get("error")
+    how = "to the end" if ended(run) else "no stop line" if run.stop is None else f"broken off by {error}"
+    yield "the run", how, "to the end", ended(run)
     lost = sum(i.answered_s is None and i.issued_s is not None for i in issues(run) if not i.warmup)
     yield none("samples without an answer", 0 if run.start.get("imported") else lost)
     yield none("gaps in which the host did not run", len(run.events["gap"]))
