@@ -23,12 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Audit every path; the exit code is 0 if no check failed. Raises what ``audit`` raises for one path."""
     from reports.audit.audit import Audit, audit
-    from reports.audit.signature import read_signers
+    from reports.audit.files import read_bytes
     from reports.audit_page import document, html, text
 
     if args.out is not None:
         _check_out(args.out, args.paths)
-    signers = None if args.signers is None else read_signers(args.signers)
+    signers = None if args.signers is None else read_bytes(args.signers, 1 << 20).decode("utf-8", "replace")
     done: list[Audit] = []
     unread: RigError | None = None
     for path in args.paths:

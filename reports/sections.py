@@ -60,8 +60,9 @@ def architecture(device: DeviceRecord) -> Pairs:
 def algorithm(start: Start) -> Pairs:
     """Return the algorithm and its data, as the device's driver and the workload declare them."""
     workload = start.workload
-    stated: dict[str, Any] = to_builtins(start.device.algorithm)
-    stated = {**stated, **{key: stated.get(key) for key in ("model", "tuning")}}
+    own = start.device.algorithm
+    stated: dict[str, Any] = {"model": own.outline, "tuning": own.tuned}
+    stated = {key: None for key, said in stated.items() if not said} | to_builtins(own)
     rest = ({"samples": workload.samples} if workload.samples else {}) | workload.details
     benchmark = [] if workload.benchmark is None else [("Benchmark", say(workload.benchmark.name))]
     return [

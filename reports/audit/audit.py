@@ -110,11 +110,10 @@ def _rules(part: Part) -> list[Rule]:
 def _claimed(subject: Subject, quick: bool) -> Iterator[tuple[str, dict[str, Claim], Figures]]:
     """Of each run and session, or each trial of a submission: where it stands, its claims, and its plain figures."""
     if subject.submission is not None:
-        parts = {part.folder: part for part in subject.parts}
-        for one in subject.submission["configurations"]:
-            for number, name in enumerate(one["sessions"]):
-                part = parts[subject.path / name]
-                yield clean(name), claims_of_trial(one, number), {} if quick or part.searched else of_session(part)
+        for one, parts in subject.configurations:
+            for number, part in enumerate(parts):
+                plain = {} if quick or part.searched else of_session(part)
+                yield clean(one["sessions"][number]), claims_of_trial(one, number), plain
         return
     (part,) = subject.parts
     whole = {} if quick or part.searched else of_session(part)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from reports.audit.compare import Compared
 from reports.audit.reading import Run
 from reports.audit.rules import Rule
-from reports.audit.subject import Subject
+from reports.audit.subject import Part, Subject
 
 Outcome = Literal["passed", "failed", "not applicable"]
 
@@ -106,11 +106,11 @@ def unlike(evidence: Evidence, what: str, part_of: Callable[[Run], object]) -> l
     return found
 
 
-def rows_of(evidence: Evidence, what: str) -> list[dict[str, Any]]:
-    """The rows of a submission. Raises ``NotApplicable`` for anything else, which holds nothing such."""
+def rows_of(evidence: Evidence, what: str) -> list[tuple[dict[str, Any], list[Part]]]:
+    """The rows of a submission with their sessions. Raises ``NotApplicable`` for anything else."""
     if evidence.subject.submission is None:
         raise NotApplicable(f"only a submission {what}")
-    return list(evidence.subject.submission["configurations"])
+    return evidence.subject.configurations
 
 
 def broken(evidence: Evidence, *begins: str) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -16,6 +18,7 @@ from rig.errors import StoreError
 TEXT_BYTES = 16 << 20
 LINE_BYTES = 64 << 20
 EVENTS_BYTES = 1 << 30
+FILE_BYTES = 1 << 44
 FILES_MOST = 100_000
 DEPTH_MOST = 64
 REMEDY = "No recording of the rig is like this; ask for the original"
@@ -66,26 +69,30 @@ def inside(root: Path, name: object) -> Path:
     return place
 
 
-def read_bytes(path: Path, most: int = TEXT_BYTES) -> bytes:
-    """The content of a regular file of at most ``most`` bytes. Raises ``StoreError`` for anything else."""
+@contextlib.contextmanager
+def opened(path: Path, most: int) -> Iterator[io.BufferedReader]:
+    """A regular file of at most ``most`` bytes, to be read. Raises ``StoreError`` for anything else."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(handle, "rb") as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_size > most:
                 refuse(path.name, f"is no regular file of at most {most} bytes", found.st_size)
-            return file.read(most)
+            yield file
     except OSError as error:
-        refuse(path.name, f"cannot be read: {error.strerror}")
+        refuse(path.name, f"cannot be read: {error.strerror or error}")
+
+
+def read_bytes(path: Path, most: int = TEXT_BYTES) -> bytes:
+    """The content of a regular file of at most ``most`` bytes. Raises ``StoreError`` for anything else."""
+    with opened(path, most) as file:
+        return file.read(most)
 
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file in hex, read in blocks."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        refuse(path.name, f"cannot be read: {error.strerror}")
+    with opened(path, FILE_BYTES) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def parse_json(text: bytes | str, where: object) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, check, each, rows_of, unlike
 from reports.audit.files import clean, read_bytes, walk
-from reports.audit.reading import Run
 from reports.audit.rule_sets import values_of
 from reports.audit.rules import modes_of
 
@@ -31,8 +30,9 @@ def layout(e: Evidence) -> Verdict:
 
 @check(2, "SHA-256 of every file, and the chain of lines and runs", "run-directory.md, 'What is verified'")
 def digests_fit(e: Evidence) -> Verdict:
-    seals = "sealed" if e.subject.sealed or e.subject.root else "without a seal of the last line"
     ledger = e.subject.ledger
+    bare = ledger.unsealed if e.subject.submission is None else []  # a manifest speaks for all that it lists
+    seals = f"no seal of {', '.join(bare)}" if bare else "sealed"
     return ledger.faults, f"{ledger.files} files as hashed, {seals}", "no file differs from its hash"
 
 
@@ -48,16 +48,12 @@ def signature(e: Evidence) -> Verdict:
 def rule_set(e: Evidence) -> Verdict:
     faults = each(e, lambda run: values_of(run)[1])
     names = {clean((run.start.get("rules") or {}).get("name")) for _, run in e.subject.runs}
-    if e.subject.submission is not None:
-        rows = rows_of(e, "names its rules")
-        claimed = {one["rules"] for one in rows}
-        faults += [f"the submission names the rules {n!r}, its runs do not" for n in sorted(claimed - names) if n]
-        wrong = {part.folder: [r.said for r in part.rules if not r.ok] for part in e.subject.parts}
-        for one in rows:
-            said = [text for name in one["sessions"] for text in wrong[e.subject.path / name]]
-            faults += (
-                [f"{one['name']} is called VALID, and {said[0]}"] if said and one.get("verdict") == "VALID" else []
-            )
+    claimed = {one["rules"] for one, _ in e.subject.configurations}
+    faults += [f"the submission names the rules {n!r}, its runs do not" for n in sorted(claimed - names) if n]
+    for one, parts in e.subject.configurations:
+        said = [rule.said for part in parts for rule in part.rules if not rule.ok]
+        if said and one.get("verdict") == "VALID":
+            faults.append(f"{one['name']} is called VALID, and {said[0]}")
     if names == {"None"}:
         raise NotApplicable("the recording names no set of rules")
     return faults, ", ".join(sorted(names)), "a revision that the auditor holds, unchanged"
@@ -65,13 +61,7 @@ def rule_set(e: Evidence) -> Verdict:
 
 @check(5, "one session: same device, firmware, model and configuration", "MLPerf inference#473")
 def one_device(e: Evidence) -> Verdict:
-    faults = []
-    for key in ("name", "mode", "versions", "artifacts"):
-
-        def declared(run: Run, key: str = key) -> object:
-            return [run.start["device"].get(key)]
-
-        faults += unlike(e, f"{key} of the device differs between runs", declared)
+    faults = unlike(e, "{} devices, as they were declared in the runs", lambda run: run.start["device"])
     faults += unlike(e, "runs of {} configurations", lambda run: str(run.start.get("configuration", "")))
     return faults, clean({run.start["device"].get("name") for _, run in e.subject.runs}), "one device in one state"
 
@@ -91,7 +81,7 @@ def about(e: Evidence) -> Verdict:
         raise NotApplicable("only a submission has a submission.toml")
     told = e.subject.submission["about"].items()
     empty = [clean(key) for key, text in told if key != "notes" and not str(text).strip()]
-    wrong = [text for text in e.subject.faults if text.startswith("about.") and text[6:].split()[0] not in empty]
+    wrong = [text for text in e.subject.faults if text.startswith("about.") and text[6:].partition(":")[0] not in empty]
     return [f"{', '.join(empty)}: empty"] * bool(empty) + wrong, "told", "every field filled in but notes"
 
 
@@ -126,9 +116,9 @@ def software(e: Evidence) -> Verdict:
 
 @check(29, "estimated, simulated and measured apart", "NeuroBench P1; a rule of this project")
 def classes(e: Evidence) -> Verdict:
-    faults, by_folder = [], {part.folder: part for part in e.subject.parts}
-    for one in rows_of(e, "has classes"):
-        runs = [run for name in one["sessions"] for run in by_folder[e.subject.path / name].runs]
+    faults = []
+    for one, parts in rows_of(e, "has classes"):
+        runs = [run for part in parts for run in part.runs]
         modes = set[str]().union(*map(modes_of, runs))
         own = "measured" if modes == {"hardware"} else "simulated"
         if one["class"] not in ({"imported"} if any(run.start.get("imported") for run in runs) else {own, "estimated"}):
@@ -138,7 +128,7 @@ def classes(e: Evidence) -> Verdict:
 
 @check(30, "rows of the leaderboard are the claims", "MLPerf inference#1342")
 def leaderboard_rows(e: Evidence) -> Verdict:
-    wanted = {one["name"]: one for one in rows_of(e, "has rows")}
+    wanted = {one["name"]: one for one, _ in rows_of(e, "has rows")}
     text = read_bytes(e.subject.path / "results.csv").decode("utf-8", "replace")
     rows = list(csv.DictReader(io.StringIO(text), restkey="", restval=""))
     in_order = [row.get("name") for row in rows] == list(wanted)

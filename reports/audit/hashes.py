@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reports.audit.files import clean, inside, parse_json, read_bytes, sha256_of, walk
+from reports.audit.files import clean, inside, parse_json, read_bytes, refuse, sha256_of, walk
 from reports.audit.reading import GENESIS, Run
 from rig.errors import StoreError
 
@@ -26,6 +26,8 @@ class Ledger:
 
     known: dict[Path, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    unsealed: list[str] = field(default_factory=list)
+    """The runs and sessions without a seal, for whose last line nothing speaks."""
     files: int = 0
 
     def of(self, path: Path) -> str:
@@ -45,9 +47,19 @@ class Ledger:
         if found != expected:
             self.faults.append(clean(f"{where}: {name} differs from its hash"))
 
+    def compare_seal(self, folder: Path, name: str, digest: str) -> None:
+        """Note it if a document has no seal, or differs from it."""
+        seal = folder / f"{name}.sha256"
+        if not seal.exists() and not seal.is_symlink():
+            self.unsealed.append(clean(folder.name))
+            return
+        self.files += 1
+        if read_bytes(seal) != f"{digest}  {name}\n".encode():
+            self.faults.append(clean(f"{folder.name}: {name} differs from its seal"))
 
-def check_run(run: Run, ledger: Ledger) -> bool:
-    """Verify the files of a run against its stop line and its seal; whether it has a seal."""
+
+def check_run(run: Run, ledger: Ledger) -> None:
+    """Verify the files of a run against its stop line and its seal."""
     where = run.path.name
     ledger.faults += [clean(f"{where}: {fault}") for fault in run.faults]
     listed: dict[str, Any] = (run.stop or {}).get("files") or {}
@@ -56,17 +68,7 @@ def check_run(run: Run, ledger: Ledger) -> bool:
     for name, _ in walk(run.path) if run.stop is not None else ():
         if _RECORDED.fullmatch(name) and name not in listed:
             ledger.faults.append(clean(f"{where}: {name} is not listed in the stop line"))
-    return _sealed(run.path, "events.jsonl", run.digest, ledger)
-
-
-def _sealed(folder: Path, name: str, digest: str, ledger: Ledger) -> bool:
-    seal = folder / f"{name}.sha256"
-    if not seal.exists() and not seal.is_symlink():
-        return False
-    ledger.files += 1
-    if read_bytes(seal) != f"{digest}  {name}\n".encode():
-        ledger.faults.append(clean(f"{folder.name}: {name} differs from its seal"))
-    return True
+    ledger.compare_seal(run.path, "events.jsonl", run.digest)
 
 
 def read_session(folder: Path, ledger: Ledger) -> dict[str, Any]:
@@ -74,14 +76,12 @@ def read_session(folder: Path, ledger: Ledger) -> dict[str, Any]:
     content = read_bytes(folder / SESSION)
     document = parse_json(content, SESSION)
     runs = document.get("runs") if isinstance(document, dict) else None
-    kinds = {"path": str, "purpose": str, "events_sha256": str}
     if not isinstance(runs, list) or document.get("schema") != "neurorig-session/1":
-        raise StoreError(
-            f"{SESSION} is not of the format neurorig-session/1", field="session", value=clean(folder.name)
-        )
-    if any(not isinstance(r, dict) or any(not isinstance(r.get(k), t) for k, t in kinds.items()) for r in runs):
-        raise StoreError(f"a run of {SESSION} has no path, purpose or hash", field="session", value=clean(folder.name))
-    _sealed(folder, SESSION, hashlib.sha256(content).hexdigest(), ledger)
+        refuse(SESSION, "is not of the format neurorig-session/1", clean(folder.name))
+    keys = ("path", "purpose", "events_sha256")
+    if any(not isinstance(run, dict) or any(not isinstance(run.get(key), str) for key in keys) for run in runs):
+        refuse(SESSION, "holds a run without a path, purpose or hash", clean(folder.name))
+    ledger.compare_seal(folder, SESSION, hashlib.sha256(content).hexdigest())
     return dict(document)
 
 

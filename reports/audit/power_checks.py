@@ -14,6 +14,8 @@ from reports.audit.figures import device_line, spans
 from reports.audit.files import clean
 from reports.audit.power import RailPower, idle_windows, power_rails
 from reports.audit.reading import Run, traces
+from reports.audit.regions import shortened, touch
+from reports.audit.rules import ended
 
 LOST_MOST, OVER_MOST = 0.05, 0.01
 """The largest shares of readings that may be missing or at the end of the range."""
@@ -42,7 +44,7 @@ def idle(e: Evidence) -> Verdict:
     faults = [f"{name}: no idle window" for name, run in _metered(e) if not run.events["idle"]]
     faults += broken(e, "shortest idle window")
     for where, rails in ((f"{p.name}/{own}", held.values()) for p in e.subject.parts for own, held in p.rails.items()):
-        gap, dynamic = np.nansum([rail.gap_w for rail in rails]), sum(rail.area_w for rail in rails)
+        gap, dynamic = np.nansum([rail.gap_w for rail in rails]), sum(rail.area.w for rail in rails)
         if any(rail.apart for rail in rails) and gap > ASLEEP * abs(dynamic):
             why = f"asleep in idle, {gap:.3g} W below the gaps between spans, or the spans are stamped elsewhere"
             faults.append(f"{where}: {why}")
@@ -57,44 +59,34 @@ def window_places(e: Evidence) -> Verdict:
         idle = idle[np.argsort(idle[:, 0])]
         if np.any(idle[1:, 0] < idle[:-1, 1]) or np.any(idle[:, 1] < idle[:, 0]):
             yield "idle windows overlap"
-        stamped = spans(run)
-        if len(stamped.on) and len(idle):
-            slack = device_line(run).bound_s + 1e-6
-            first = np.searchsorted(np.sort(stamped.off), idle[:, 0] + slack, "right")
-            after = np.searchsorted(np.sort(stamped.on), idle[:, 1] - slack, "left")
-            if np.any(after > first):
-                yield "a span lies in an idle window"
+        stamped, slack = spans(run), device_line(run).bound_s + 1e-6
+        if touch(shortened(idle, slack, slack), np.stack([stamped.on, stamped.off], axis=1)).any():
+            yield "a span lies in an idle window"
 
     faults = each(e, faults_of) + broken(e, "spans that")
     for where, run, name, rail in _rails(e):
-        ended = run.stop is not None and not run.stop.get("error")
         stamped, margin = spans(run), rail.clock_bound_s + 2 * rail.facts.period_s
         inside = stamped.on.min() >= rail.facts.first_s - margin and stamped.off.max() <= rail.facts.last_s + margin
-        if ended and not inside:
+        if ended(run) and not inside:
             faults.append(f"{where}: spans lie outside the trace of {name}")
     return faults, "inside", "spans between issue and answer, inside the trace, outside of idle windows"
 
 
 @check(20, "clocks: residuals within their brackets", "MLPerf Power power-dev#262, inference#1338, #1496")
 def clocks(e: Evidence) -> Verdict:
-    worst = 0.0, ""
-
-    def faults_of(run: Run) -> Iterator[str]:
-        nonlocal worst
+    found = []
+    for own, run in e.subject.runs:
         for name, rows in run.brackets.items():
             clock, t0 = line(run, name), int(run.start["t0_ns"])
             at = clock.seconds(rows[:, 1])
             slack = clock.bound_s + clock.rate_bound * float(np.ptp(at)) + 1e-6
             out = np.max(np.maximum((rows[:, 0] - t0) * 1e-9 - at, at - (rows[:, 2] - t0) * 1e-9), initial=0.0)
-            worst = max(worst, (float(out), f"{run.path.name}, clock {name}"))
-            if out > slack:
-                yield f"the clock {name!r} leaves its brackets by {out:.3g} s, allowed {slack:.3g} s"
-
-    faults = each(e, faults_of)
-    if not any(run.brackets for _, run in e.subject.runs):
+            found.append((float(out), slack, f"{own}: the clock {name!r}"))
+    if not found:
         raise NotApplicable("every stamp is of the host's clock")
-    found = f"at most {worst[0]:.2g} s outside of a bracket ({worst[1]})"
-    return faults, found, "half of the quickest round trip, and the rate"
+    faults = [f"{of} leaves its brackets by {out:.3g} s, allowed {most:.3g} s" for out, most, of in found if out > most]
+    worst, _, of = max(found)
+    return faults, f"at most {worst:.2g} s outside of a bracket ({of})", "half of the quickest round trip, and the rate"
 
 
 @check(21, "readings: rate and aperture against spans; missing and clipped ones", "MLPerf Power; MLPerf Tiny 1.2")

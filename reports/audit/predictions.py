@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ import numpy as np
 from reports.audit.figures import EXACT, Figures, Plain, issues, mean_of, parsed
 from reports.audit.files import refuse
 from reports.audit.reading import Run, payload
+from rig.types import Floats
 
-Score = Callable[[Any, Sequence[Any]], float | None]
+Score = Callable[[Floats, Floats], float | None]
 
 
 def predictions(run: Run) -> Figures:
@@ -35,26 +35,19 @@ def predictions(run: Run) -> Figures:
     return {key: Plain(value, EXACT * max(1.0, abs(value)), "outputs beside payloads") for key, value in found.items()}
 
 
-def smape(wanted: Any, found: Sequence[Any]) -> float:
+def smape(wanted: Floats, found: Floats) -> float:
     """200 times the mean share of the error, 1 where a forecast is no finite number."""
-    shares = []
-    for a, b in zip(wanted.tolist(), found, strict=True):
-        number = b is not None and math.isfinite(b)
-        both = abs(a) + abs(b) if number else math.inf
-        shares.append((abs(a - b) / both if both else 0.0) if math.isfinite(both) else 1.0)
-    return 200.0 * mean_of(shares)
+    both = np.abs(wanted) + np.abs(found)
+    share = np.abs(wanted - found) / np.where(both > 0, both, 1.0)
+    return 200.0 * float(np.mean(np.where(np.isfinite(both), share, 1.0)))
 
 
-def r2(wanted: Any, found: Sequence[Any]) -> float | None:
+def r2(wanted: Floats, found: Floats) -> float | None:
     """One less the squared error over the squared deviation, the mean over columns; None where it has no value."""
-    scores = []
-    for truth, guess in zip(zip(*wanted.tolist(), strict=True), zip(*found, strict=True), strict=True):
-        mean = mean_of(truth)
-        around = math.fsum((a - mean) ** 2 for a in truth)
-        if around == 0 or not all(b is not None and math.isfinite(b) for b in guess):
-            return None
-        scores.append(1.0 - math.fsum((a - b) ** 2 for a, b in zip(truth, guess, strict=True)) / around)
-    return mean_of(scores)
+    around = np.sum((wanted - wanted.mean(axis=0)) ** 2, axis=0)
+    if np.any(around == 0) or not np.isfinite(found).all():
+        return None
+    return float(np.mean(1.0 - np.sum((wanted - found) ** 2, axis=0) / around))
 
 
 def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], score: Score) -> dict[str, float]:
@@ -69,8 +62,8 @@ def _scores(run: Run, key: str, part: Callable[[str], tuple[str | None, Any]], s
             truths[issue.sample] = _truth(run, issue.sample, *part(issue.sample))
         wanted = truths[issue.sample]
         try:
-            fits = len(wanted) > 0 and wanted.shape == np.shape(answer)
-            value = score(wanted, answer) if fits else None
+            guess = np.array(answer, dtype=np.float64)  # null is no number
+            value = score(wanted, guess) if len(wanted) and wanted.shape == guess.shape else None
         except (TypeError, ValueError, OverflowError):  # texts, or lists of different lengths
             value = None
         if value is not None:

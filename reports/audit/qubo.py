@@ -73,6 +73,19 @@ def solving(run: Run) -> tuple[Figures, list[str]]:
     return {key: Plain(value, EXACT, method) for key, (value, method) in found.items()}, wrong
 
 
+def redrawn(run: Run) -> dict[str, bool]:
+    """Of each stored problem that can be drawn again from its seed: whether it is one of the graphs of its seed."""
+    densities = (run.start["workload"].get("details") or {}).get("densities") or []
+    found = {}
+    if run.start["workload"].get("task") == "qubo-mis" and densities:
+        for name, seed in zip(*(column(run.tables["samples"], key) for key in ("id", "seed")), strict=True):
+            if seed is not None and (graph := problem(run, name)) is not None:
+                drawings = [drawn(graph[0], float(density), int(seed)) for density in densities]
+                if None not in drawings:
+                    found[name] = {(int(min(edge)), int(max(edge))) for edge in graph[1]} in drawings
+    return found
+
+
 def drawn(nodes: int, density: float, seed: int) -> set[tuple[int, int]] | None:
     """The edges that NeuroBench draws for a seed, as ``networkx.gnm_random_graph``; None for too many."""
     most, wanted = nodes * (nodes - 1) // 2, int(0.5 * density * nodes**2)

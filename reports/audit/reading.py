@@ -15,12 +15,22 @@ import numpy as np
 import pyarrow as pa
 
 from reports.audit import schema
-from reports.audit.files import EVENTS_BYTES, LINE_BYTES, clean, inside, parse_json, read_bytes, refuse
+from reports.audit.files import (
+    EVENTS_BYTES,
+    FILE_BYTES,
+    LINE_BYTES,
+    clean,
+    inside,
+    opened,
+    parse_json,
+    read_bytes,
+    refuse,
+)
 from rig.types import Floats, Indices
 
 GENESIS = "0" * 64
 BLOCK = 1 << 20
-TABLE_BYTES, TRACE_BYTES = 1 << 30, 1 << 44
+TABLE_BYTES = 1 << 30
 PAYLOAD_BYTES = 1 << 28
 KEPT = ("idle", "gap", "marks", "note")
 COLUMNS = {
@@ -90,16 +100,9 @@ def read_run(path: Path) -> Run:
     return Run(path, start, stop, events, brackets, whole.hexdigest(), tuple(faults), tables)
 
 
-def _regular(path: Path, most: int) -> Path:
-    """The path of a regular file of at most so many bytes. Raises ``StoreError`` for anything else."""
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > most:
-        refuse(path.name, f"is missing, a link, or no regular file of at most {most} bytes")
-    return path
-
-
 def _lines(path: Path, whole: Any) -> Iterator[bytes]:
     """The lines of a file without their newlines; ``whole`` is fed with every byte."""
-    with _regular(path, EVENTS_BYTES).open("rb") as file:
+    with opened(path, EVENTS_BYTES) as file:
         while line := file.readline(LINE_BYTES + 1):
             if len(line) > LINE_BYTES:
                 refuse(path.name, f"has a line of more than {LINE_BYTES} bytes")
@@ -108,9 +111,10 @@ def _lines(path: Path, whole: Any) -> Iterator[bytes]:
                 yield line[:-1]
 
 
-def _stream(path: Path, most: int = TRACE_BYTES) -> pa.RecordBatchStreamReader:
+def _stream(path: Path, most: int = FILE_BYTES) -> pa.RecordBatchStreamReader:
     try:
-        return pa.ipc.open_stream(pa.OSFile(str(_regular(path, most))))  # mapped pages would count as memory
+        with opened(path, most):  # only to refuse links and the like
+            return pa.ipc.open_stream(pa.OSFile(str(path)))  # mapped pages would count as memory
     except (pa.ArrowException, OSError, ValueError) as error:
         refuse(path.name, f"is no Arrow stream: {error}")
 

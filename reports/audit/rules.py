@@ -23,7 +23,7 @@ BUDGET_S, BUDGET_SHARE = 1e-3, 0.01
 """A solve may exceed its budget by so many seconds and this part of it."""
 ROUNDING = 1e-9
 OUTLINED = {
-    "algorithm": ("algorithm", "model", "network", "solver", "encoder"),
+    "algorithm": ("algorithm", "model", "network", "solver"),
     "tuning of the algorithm": ("tuning", "training", "parameters"),
 }
 Judged = tuple[str, object, object, object]
@@ -81,9 +81,7 @@ def options_of(run: Run) -> dict[str, Any]:
 
 
 def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judged]:
-    ended = run.stop is not None and run.stop.get("error") is None
-    yield "the run", "to the end" if ended else "broken off", "to the end", ended
-    yield none("samples without an answer", sum(i.answered_s is None and i.issued_s is not None for i in asked))
+    yield from to_the_end(run)
     labels = set(column(run.tables["samples"], "label")) - {None}
     if labels:
         told = [figures.answered(i.output) for i in figures.decided(run) if not i.warmup and i.output is not None]
@@ -91,8 +89,7 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judge
         odd = sum(not (isinstance(a, str) and a in labels | classes_of(run)) for a in given)
         yield none("answers that are no label of the workload", odd, len(told))
         yield "samples that the device answered", f"{len(given)} of {len(told)}", "1 or more", given or not told
-    yield from _timed(run, asked, ended)
-    yield none("gaps in which the host did not run", len(run.events["gap"]))
+    yield from _timed(run, asked)
     if values["hardware_only"]:
         modes = modes_of(run)
         yield "device and meters", ", ".join(sorted(modes)), "hardware", modes == {"hardware"}
@@ -112,12 +109,27 @@ def _any_purpose(run: Run, values: Values, asked: list[Issue]) -> Iterator[Judge
         yield _preprocessing(run)
 
 
-def _timed(run: Run, asked: list[Issue], ended: bool) -> Iterator[Judged]:
+def to_the_end(run: Run) -> Iterator[Judged]:
+    """The rules that hold of every run, whatever its set: it ended well, and every sample was answered."""
+    error = ((run.stop or {}).get("error") or {}).get("error")
+    how = "to the end" if ended(run) else "no stop line" if run.stop is None else f"broken off by {error}"
+    yield "the run", how, "to the end", ended(run)
+    lost = sum(i.answered_s is None and i.issued_s is not None for i in issues(run) if not i.warmup)
+    yield none("samples without an answer", 0 if run.start.get("imported") else lost)
+    yield none("gaps in which the host did not run", len(run.events["gap"]))
+
+
+def ended(run: Run) -> bool:
+    """Whether a run came to its end."""
+    return run.stop is not None and run.stop.get("error") is None
+
+
+def _timed(run: Run, asked: list[Issue]) -> Iterator[Judged]:
     """Where spans are recorded, every declared phase ran and no other, and every answer has a span."""
     declared, ran = set(run.start["device"].get("phases") or []), {phase for i in asked for phase in i.phases}
     if not ran:
         return
-    if declared and ended:
+    if declared and ended(run):
         yield "phases that ran", ", ".join(sorted(ran)), ", ".join(sorted(declared)), ran == declared
     told = [i for i in asked if i.output is not None]
     yield none("answers without a span", sum(not i.phases for i in told), len(told))

@@ -12,7 +12,6 @@ import re
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rig.errors import StoreError, missing_extra
 
@@ -87,7 +86,7 @@ def _strings(blob: bytes, count: int) -> list[bytes]:
 
 def _allowed(key: bytes, signers: str) -> tuple[str, str]:
     """Who of the file of signers has a key; or else why no one may sign with it."""
-    why = "no line of the signers has its key"
+    why, now = "no line of the signers has its key", datetime.now(UTC).strftime("%Y%m%d%H%M%S")
     for line in signers.splitlines():
         found = _LINE.match(line)
         if found is None or found["key"] != base64.b64encode(key).decode():
@@ -96,19 +95,8 @@ def _allowed(key: bytes, signers: str) -> tuple[str, str]:
         spaces = options.get("namespaces", "*").split(",")
         if "cert-authority" in options or not any(fnmatch.fnmatchcase(NAMESPACE, space) for space in spaces):
             why = "its key is not allowed for submissions"
-        elif (
-            not options.get("valid-after", "0")
-            <= datetime.now(UTC).strftime("%Y%m%d%H%M%S")
-            < options.get("valid-before", "9")
-        ):
+        elif not options.get("valid-after", "0") <= now < options.get("valid-before", "9"):
             why = "its key is not valid today"
         else:
             return found["who"].strip('"'), ""
     return "", why
-
-
-def read_signers(path: Path) -> str:
-    """The text of a file of signers. Raises ``StoreError``."""
-    from reports.audit.files import read_bytes
-
-    return read_bytes(path, 1 << 20).decode("utf-8", "replace")

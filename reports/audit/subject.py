@@ -56,7 +56,6 @@ class Subject:
     name: str
     parts: list[Part]
     ledger: Ledger
-    sealed: bool
     submission: dict[str, Any] | None = None
     faults: list[str] = field(default_factory=list)
     """What of ``submission.json`` is not of its format."""
@@ -73,17 +72,24 @@ class Subject:
                 found.append((own if len(self.parts) == 1 else f"{part.name}/{own}" if part.bound else own, run))
         return found
 
+    @property
+    def configurations(self) -> list[tuple[dict[str, Any], list[Part]]]:
+        """Each row of a submission with its sessions; none of anything else."""
+        parts = {part.folder: part for part in self.parts}
+        rows = (self.submission or {}).get("configurations", [])
+        return [(row, [parts[self.path / name] for name in row["sessions"]]) for row in rows]
+
 
 def open_subject(path: Path) -> Subject:
     """Open a path. Raises ``StoreError`` if it holds no recording; faults inside are collected."""
     ledger = Ledger()
     if (path / SUBMISSION).is_file() or (path / MANIFEST).is_file():
         return _submission(path, ledger)
-    part, sealed = _part(path, path.resolve().name, ledger)
+    part = _part(path, path.resolve().name, ledger)
     if part.unread and not part.runs:
         refuse(path.name or path, part.unread[0])
     root = ledger.of(path / (SESSION if part.bound else "events.jsonl"))
-    return Subject("session" if part.bound else "run", path, clean(part.name), [part], ledger, sealed, root=root)
+    return Subject("session" if part.bound else "run", path, clean(part.name), [part], ledger, root=root)
 
 
 def _submission(path: Path, ledger: Ledger) -> Subject:
@@ -95,39 +101,35 @@ def _submission(path: Path, ledger: Ledger) -> Subject:
     if any(not text.startswith("about.") for text in faults) or not all(map(_whole, document["configurations"])):
         faults, document = faults or [UNEVEN], {"configurations": [], "about": {}}
     names = [name for one in document["configurations"] for name in one["sessions"]]
-    parts, sealed = [], True
-    for name in dict.fromkeys(names):
-        part, own_seal = _part(inside(path, name), name.rpartition("/")[2], ledger)
-        parts.append(part)
-        sealed = sealed and own_seal
+    parts = [_part(inside(path, name), name.rpartition("/")[2], ledger) for name in dict.fromkeys(names)]
     faults += [f"{name} stands in more than one configuration" for name in set(names) if names.count(name) > 1]
     held = {f"sessions/{p.name}" for p in (path / "sessions").iterdir()} if (path / "sessions").is_dir() else set()
     faults += [clean(f"{name} belongs to no configuration") for name in sorted(held - set(names))]
-    return Subject("submission", path, clean(path.resolve().name), parts, ledger, sealed, document, faults, root)
+    return Subject("submission", path, clean(path.resolve().name), parts, ledger, document, faults, root)
 
 
 def _whole(one: dict[str, Any]) -> bool:
     return all(len(claim["trials"]) == len(one["sessions"]) for claim in one["claims"].values())
 
 
-def _part(folder: Path, name: str, ledger: Ledger) -> tuple[Part, bool]:
-    """Read a session or run, and verify its hashes; whether all of it is sealed."""
+def _part(folder: Path, name: str, ledger: Ledger) -> Part:
+    """Read a session or run, and verify its hashes."""
     bound = (folder / SESSION).is_file()
     if folder.is_symlink() or not (bound or (folder / "events.jsonl").is_file()):
-        return Part(clean(name), folder, [], ["holds neither session.json nor events.jsonl"], False), False
+        return Part(clean(name), folder, [], ["holds neither session.json nor events.jsonl"], False)
     document = hashes.read_session(folder, ledger) if bound else None
     places = [inside(folder, run["path"]) for run in document["runs"]] if document else [folder]
-    part, sealed = Part(clean(name), folder, [], [], bound), True
+    part = Part(clean(name), folder, [], [], bound)
     for place in places:
         try:
             run = read_run(place)
-            sealed = hashes.check_run(run, ledger) and sealed
+            hashes.check_run(run, ledger)
             part.runs.append(run)
         except StoreError as error:
             part.unread.append(clean(f"{place.name}: {error.message}"))
     if document and not part.unread:
         hashes.check_session(document, part.runs, ledger)
-    return part, sealed
+    return part
 
 
 def compute(part: Part) -> None:

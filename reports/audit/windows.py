@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from reports.audit.files import refuse
 from reports.audit.reading import Run, Trace, blocks, traces
 from rig.types import Floats
 
+TINY = 1e-300
+"""Stands for nothing where it is divided by."""
 HOLE = 3.0
 """Where the next reading begins later than so many usual distances, the stretch between the two was not seen."""
 NEIGHBOURS = 0.9539
@@ -114,16 +116,19 @@ def _at(volts: tuple[Floats, Floats], when: Floats) -> Floats:
 class Sums:
     """What a rail's readings say of windows of shape (k, 2), s: float64 of shape (k,).
 
-    ``energy_j`` and ``seen_s`` are of the parts of readings inside; ``inside`` and ``inside_w`` count and add up the
-    readings that lie wholly inside. ``blind_j2`` is the variance of the energy of what no reading saw: power
-    changes there at any moment from that of one reading to that of the next.
+    ``energy_j`` and ``seen_s`` are of the parts of readings inside. ``blind_j2`` is the variance of the energy of what
+    no reading saw: power changes there at any moment from that of one reading to that of the next.
     """
 
     energy_j: Floats
     seen_s: Floats
-    inside: Floats
-    inside_w: Floats
     blind_j2: Floats
+
+    @property
+    def mean_w(self) -> float:
+        """The mean power in all windows together; NaN where nothing was seen."""
+        seen = float(self.seen_s.sum())
+        return float(self.energy_j.sum()) / seen if seen > 0 else np.nan
 
 
 @dataclass(frozen=True)
@@ -137,54 +142,49 @@ class Facts:
     overload: int
     noise_w: float
     """The noise of one reading: the median difference of neighbours, over that of Gaussian noise of deviation one."""
-    volts_step: float = 0.0
+    volts_step: float
     """For a current whose volts are read more slowly: by how much, relative, the volts move between two readings."""
 
 
-def sums(run: Run, trace: Trace, windows: Floats) -> tuple[Sums, Facts]:
-    """Sum the readings of a rail over windows, in one pass. The windows may overlap."""
-    on, off = windows[:, 0], windows[:, 1]
-    found = Sums(*(np.zeros(len(windows)) for _ in range(5)))
-    facts = Facts(0, np.inf, -np.inf, 0.0, 0, 0.0)
+def facts_of(run: Run, trace: Trace) -> Facts:
+    """What the readings of a rail are. Without readings, it ends before it begins."""
+    count, first, last, period, overload, noise = 0, np.inf, -np.inf, 0.0, 0, 0.0
     for part in readings(run, trace):
-        _add(found, part, on, off)
-        period = facts.period_s or (float(np.median(np.diff(part.begin))) if len(part.begin) > 1 else 0.0)
-        noise = float(np.median(np.abs(np.diff(part.watt)))) / NEIGHBOURS if len(part.watt) > 1 else 0.0
-        facts = replace(
-            facts,
-            count=facts.count + len(part.watt),
-            first_s=min(facts.first_s, float(part.begin[0])),
-            last_s=max(facts.last_s, float(part.end[-1])),
-            period_s=period,
-            overload=facts.overload + int(part.overload.sum()),
-            noise_w=max(facts.noise_w, noise),
-        )
+        count, overload = count + len(part.watt), overload + int(part.overload.sum())
+        first, last = min(first, float(part.begin[0])), float(part.end[-1])
+        if len(part.watt) > 1:
+            period = period or float(np.median(np.diff(part.begin)))
+            noise = max(noise, float(np.median(np.abs(np.diff(part.watt)))) / NEIGHBOURS)
     supply = trace.rail.get("conversion", {}).get("supply_rail")
-    return found, replace(facts, volts_step=_volts_step(run, supply, facts.period_s) if supply else 0.0)
+    return Facts(count, first, last, period, overload, noise, _volts_step(run, supply, period) if supply else 0.0)
 
 
 def _volts_step(run: Run, supply: str, period_s: float) -> float:
     at, value = _volts(run, supply)
     if float(np.median(np.diff(at))) <= 1.5 * period_s:
         return PRODUCT
-    return PRODUCT + float(np.percentile(np.abs(np.diff(value)), 90) / max(abs(float(value.mean())), 1e-300))
+    return PRODUCT + float(np.percentile(np.abs(np.diff(value)), 90) / max(abs(float(value.mean())), TINY))
 
 
-def _add(found: Sums, part: Readings, on: Floats, off: Floats) -> None:
-    """Add what one block says of the windows that it touches."""
-    touched = np.flatnonzero((off > part.left[0]) & (on < part.right[-1]))
-    if not len(touched):
-        return
-    a, b = on[touched], off[touched]
+def sums(run: Run, trace: Trace, windows: Mapping[str, Floats]) -> dict[str, Sums]:
+    """Sum the readings of a rail over each kind of windows, in one pass. The windows may overlap."""
+    on, off = np.concatenate(list(windows.values())).T
+    found = np.zeros((3, len(on)))
+    for part in readings(run, trace):
+        touched = np.flatnonzero((off > part.left[0]) & (on < part.right[-1]))
+        found[:, touched] += _inside(part, on[touched], off[touched])
+    split = np.split(found, np.cumsum([len(own) for own in windows.values()])[:-1], axis=1)
+    return {name: Sums(*own) for name, own in zip(windows, split, strict=True)}
+
+
+def _inside(part: Readings, on: Floats, off: Floats) -> Floats:
+    """What one block says of windows: float64 of shape (3, k), in the order of ``Sums``."""
+    width = part.right - part.left
+    unsure = np.append(np.diff(part.watt) * np.maximum(part.begin[1:] - part.end[:-1], 0.0), 0.0)
     knots = np.stack([part.left, part.right], axis=1).ravel()
-    for total, rate in ((found.energy_j, part.watt), (found.seen_s, np.ones_like(part.watt))):
-        grown = np.cumsum(rate * (part.right - part.left))
-        level = np.stack([np.concatenate([[0.0], grown[:-1]]), grown], axis=1).ravel()
-        total[touched] += np.interp(b, knots, level) - np.interp(a, knots, level)
-    first, after = np.searchsorted(part.begin, a, "left"), np.searchsorted(part.end, b, "right")
-    after = np.maximum(after, first)
-    unsure = np.diff(part.watt) * np.maximum(part.begin[1:] - part.end[:-1], 0.0)
-    found.inside[touched] += after - first
-    for total, each in ((found.inside_w, part.watt), (found.blind_j2, unsure**2 / 12)):
-        grown = np.concatenate([[0.0], np.cumsum(each)])
-        total[touched] += grown[np.minimum(after, len(each))] - grown[np.minimum(first, len(each))]
+    found = []
+    for amount in (part.watt * width, width, unsure**2 / 12):
+        grown = np.concatenate([[0.0], np.cumsum(amount)])
+        level = np.stack([grown[:-1], grown[1:]], axis=1).ravel()
+        found.append(np.interp(off, knots, level) - np.interp(on, knots, level))
+    return np.array(found)

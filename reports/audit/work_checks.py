@@ -8,10 +8,9 @@ from collections.abc import Iterator
 
 from reports.audit.evidence import Evidence, NotApplicable, Verdict, broken, by_rule, check, comparisons, each, unlike
 from reports.audit.figures import issues
-from reports.audit.files import clean
-from reports.audit.qubo import drawn, problem
+from reports.audit.qubo import redrawn
 from reports.audit.reading import Run, column
-from reports.audit.rules import modes_of, options_of
+from reports.audit.rules import ended, modes_of, options_of, to_the_end
 from reports.audit.session_rules import TRIED
 
 CLAIM_MOST = 0.05
@@ -29,7 +28,7 @@ def workload(e: Evidence) -> Verdict:
         if unknown := {i.sample for i in issues(run)} - set(ids):
             yield f"{len(unknown)} issued samples are not recorded"
         streamed = run.start["scenario"].get("name") in ("server", "real-time")
-        if streamed or run.stop is None or run.stop.get("error") or _other_data(run):
+        if streamed or not ended(run) or _other_data(run):
             return
         declared = run.start["workload"].get("samples")
         if declared and declared != len(set(ids)):
@@ -75,26 +74,12 @@ def tuning_seeds(e: Evidence) -> Verdict:
 
 @check(10, "problems and samples are those of their seeds", "NeuroBench N46 to N58")
 def seeds(e: Evidence) -> Verdict:
-    counted = 0
-
-    def faults_of(run: Run) -> Iterator[str]:
-        nonlocal counted
-        densities = (run.start["workload"].get("details") or {}).get("densities") or []
-        seed_of = dict(zip(*(column(run.tables["samples"], name) for name in ("id", "seed")), strict=True))
-        mis = run.start["workload"].get("task") == "qubo-mis"
-        stored = {name: problem(run, name) for name in sorted(seed_of)} if mis else {}
-        for name, (nodes, edges) in ((name, graph) for name, graph in stored.items() if graph is not None):
-            seed = seed_of[name]
-            drawings = [drawn(nodes, float(d), int(seed)) for d in densities] if seed is not None else []
-            if drawings and None not in drawings:
-                counted += 1
-                if {(int(min(u, v)), int(max(u, v))) for u, v in edges} not in drawings:
-                    yield f"{name} is not the graph of its seed"
-
-    faults = [] if e.quick else each(e, faults_of)
-    if not counted:
+    runs = [] if e.quick else e.subject.runs
+    again = [(f"{own}: {sample}", same) for own, run in runs for sample, same in redrawn(run).items()]
+    if not again:
         raise NotApplicable("no problem that the auditor can draw again from its seed is stored")
-    return faults, f"{counted} graphs drawn again", "edge for edge"
+    faults = [f"{where} is not the graph of its seed" for where, same in again if not same]
+    return faults, f"{len(again)} graphs drawn again", "edge for edge"
 
 
 @check(11, "minimum duration", "MLPerf inference rules")
@@ -118,18 +103,8 @@ def latency(e: Evidence) -> Verdict:
 
 @check(14, "clean end: no error, no missing reply, no gap of the host", "MLPerf inference, submission checker")
 def clean_end(e: Evidence) -> Verdict:
-    def faults_of(run: Run) -> Iterator[str]:
-        if run.stop is None:
-            yield "no stop line"
-        elif run.stop.get("error") is not None:
-            yield f"ended with {clean((run.stop['error'] or {}).get('error'))}"
-        lost = sum(i.issued_s is not None and i.answered_s is None and i.output is None for i in issues(run))
-        if lost and run.start.get("imported") is None:
-            yield f"{lost} samples without an answer"
-        if run.events["gap"]:
-            yield f"the host stood still {len(run.events['gap'])} times"
-
-    return each(e, faults_of), "every run to its end", "to the end, each sample answered"
+    faults = each(e, lambda run: (f"{rule}: {found}" for rule, found, _, ok in to_the_end(run) if not ok))
+    return faults, "every run to its end", "to the end, each sample answered"
 
 
 @check(15, "accuracy and costs derived again from recorded outputs", "MLPerf inference; NeuroBench N45")
@@ -140,9 +115,8 @@ def accuracy(e: Evidence) -> Verdict:
 
 @check(16, "accuracy from the system, not from a simulator", "NeuroBench N30")
 def from_system(e: Evidence) -> Verdict:
-    rows = (e.subject.submission or {}).get("configurations", [])
     official = any((run.start.get("rules") or {}).get("hardware_only") for _, run in e.subject.runs)
-    if not official and not any(one["class"] == "measured" for one in rows):
+    if not official and not any(one["class"] == "measured" for one, _ in e.subject.configurations):
         raise NotApplicable("nothing here claims to be measured on hardware under rules that ask for it")
     faults = each(e, lambda run: [", ".join(sorted(modes_of(run)))] if modes_of(run) != {"hardware"} else [])
     return faults, "hardware", "hardware in every run"
@@ -151,7 +125,7 @@ def from_system(e: Evidence) -> Verdict:
 @check(17, "trials within 5 % of the claim", "NeuroBench rules.md, R3")
 def trials(e: Evidence) -> Verdict:
     faults, counted = broken(e, *TRIED), sum(r.rule.startswith(tuple(TRIED)) for r in e.rules)
-    rows = (e.subject.submission or {}).get("configurations", [])
+    rows = [one for one, _ in e.subject.configurations]
     for where, claim in ((f"{one['name']}: {key}", claim) for one in rows for key, claim in one["claims"].items()):
         mean = sum(claim["trials"]) / len(claim["trials"])
         apart = abs(claim["value"] - mean)

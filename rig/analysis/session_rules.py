@@ -121,11 +121,10 @@ def _outlined(run: Run, rules: Rules) -> Iterator[Check]:
     if not rules.outline:
         return
     device, source = run.start.device, rules.source_of("outline")
-    ran = device.algorithm
     outlines = {
         "system architecture": device.description,
-        "algorithm": ran.algorithm or ran.model or ran.network or ran.solver,
-        "tuning of the algorithm": ran.tuning or ran.training or ran.parameters,
+        "algorithm": device.algorithm.outline,
+        "tuning of the algorithm": device.algorithm.tuned,
     }
     for what, said in outlines.items():
         yield Check(f"outline of the {what}", "declared" if said else "not stated", "declared", bool(said), source)

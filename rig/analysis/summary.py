@@ -31,6 +31,7 @@ from rig.analysis.session_rules import (
 from rig.analysis.solving.solves import RUNTIME, gap_energies
 from rig.analysis.verdict import Check
 from rig.recording.session import SizeProbe
+from rig.types import Floats
 
 SCORES = (ACCURACY, "balanced_accuracy", "r2", "smape_mean", "smape_p{percentile}")
 _EXECUTION_TIMES = (
@@ -70,7 +71,7 @@ def summarise(name: str, parts: Sequence[Part], probes: Sequence[SizeProbe] = ()
             lead.result.series,
             requested_s=served.requested_s,
             latency_s=served.latency_s,
-            execution_times_s=served.execution_times_s,
+            execution_times_s=_execution_times_s(by["performance"] or [lead]),
             trials=trial_figures(by),
             probes=tried,
         ),
@@ -82,7 +83,7 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
     """Return the result of sessions of one configuration, which are trials: each has its name, its runs and its result.
 
     Figures are the means over the sessions. The rules about trials are over the runs of all of them. Series are those
-    of the first session.
+    of the first session, except for the execution times, which are those of all.
     """
     first = sessions[0][2]
     if len(sessions) == 1:
@@ -106,8 +107,16 @@ def together(name: str, sessions: Sequence[tuple[str, Sequence[Part], Result]]) 
         refusals=tuple(dict.fromkeys(r for _, _, result in sessions for r in result.refusals)),
         notes=tuple(dict.fromkeys([about, *(note for _, _, result in sessions for note in result.notes)])),
         validity=validity,
-        series=replace(first.series, trials=trial_figures(by)),
+        series=replace(
+            first.series,
+            execution_times_s=np.concatenate([result.series.execution_times_s for _, _, result in sessions]),
+            trials=trial_figures(by),
+        ),
     )
+
+
+def _execution_times_s(parts: Sequence[Part]) -> Floats:
+    return np.concatenate([part.result.series.execution_times_s for part in parts])
 
 
 def _share(values: Sequence[Quantity], mean: Quantity) -> Quantity:

@@ -33,6 +33,16 @@ class Algorithm(Record, frozen=True, omit_defaults=True):
     solver: Any = None
     parameters: Any = None
 
+    @property
+    def outline(self) -> Any:
+        """What says most about the model or algorithm; None where nothing is declared."""
+        return self.model or self.algorithm or self.network or self.solver
+
+    @property
+    def tuned(self) -> Any:
+        """What says most about how it was trained and tuned; None where nothing is declared."""
+        return self.tuning or self.training or self.parameters
+
 
 class DeviceRecord(Record, frozen=True):
     """The system under test."""

@@ -37,11 +37,11 @@ FIELDS: Mapping[str, Field] = {
     ),
     "organization": Field("Who submits", lambda s: s.lab),
     "contact": Field("Whom an auditor asks", beside=lambda s: s.operator),
-    "date": Field("The day of the submission, YYYY-MM-DD", beside=lambda s: s.created_utc),
+    "date": Field("The day of the submission, YYYY-MM-DD", beside=lambda s: str(s.created_utc)[:10]),
     "availability": Field("Whether others can get the system: available, preview or research"),
     "system": Field("Outline of the architecture of the system", lambda s: s.device.description),
-    "model": Field("Outline of the model or algorithm", lambda s: _first(s, "model", "algorithm", "network", "solver")),
-    "tuning": Field("How it was trained and tuned", lambda s: _first(s, "tuning", "training", "parameters")),
+    "model": Field("Outline of the model or algorithm", lambda s: s.device.algorithm.outline),
+    "tuning": Field("How it was trained and tuned", lambda s: s.device.algorithm.tuned),
     "split": Field(
         "The data and seeds on which it was trained and tuned, and how the test data were kept out",
         beside=lambda s: {
@@ -103,10 +103,6 @@ def _lines(known: Mapping[str, str], starts: Sequence[Start]) -> Iterator[str]:
         todo = "" if known[name] or name == "notes" else "  # TO FILL IN"
         said = f"# The recordings say: {beside}\n" if beside else ""
         yield f"\n# {field.asks}.\n{said}{name} = {json.dumps(known[name], ensure_ascii=False)}{todo}\n"
-
-
-def _first(start: Start, *names: str) -> Any:
-    return next((value for name in names if (value := getattr(start.device.algorithm, name))), None)
 
 
 def _text(values: Sequence[Any]) -> str:

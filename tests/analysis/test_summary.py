@@ -159,6 +159,14 @@ def test_the_figure_of_each_trial_is_kept_for_the_picture(summary: Summarise) ->
     assert [q.value for q in kept[FigureKey("execution_time_s")]] == pytest.approx([0.1, 0.11, 0.12])
 
 
+def test_the_execution_times_of_every_trial_are_kept_for_the_picture(summary: Summarise) -> None:
+    """Its lines are the means over trials; over the times of one of them, a percentile may lie beside all."""
+    found = summary(*trials(0.1, 0.11, 0.12))
+    times = found.series.execution_times_s
+    assert sorted(set(times.round(3))) == [0.1, 0.11, 0.12]
+    assert times.mean() == pytest.approx(found.quantities["execution_time_s"].value)
+
+
 def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
     assert summary(*trials(0.1)).series.trials == {}
 

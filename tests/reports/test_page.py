@@ -6,16 +6,20 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from reports.render import render
 from reports.result_tables import key_figures
+from reports.sections import algorithm
 from rig.analysis.figure_key import FigureKey, Figures
 from rig.analysis.power.power_notes import BELOW_IDLE
 from rig.analysis.result import Result
 from rig.analysis.solving.solves import RUNTIME, Solve
+from rig.recording.records import Algorithm
 from tests.support.made_up import made_up, made_up_validity, q
 
 TIME = FigureKey("execution_time_s")
@@ -108,6 +112,24 @@ def test_an_instrument_that_states_no_accuracy_is_said_to_without_unfolding() ->
 def picture(result: Result, name: str) -> str:
     found = render(None, result).get(f"figures/{name}.svg", b"").decode()
     return " ".join(re.findall(r"<text[^>]*>([^<]*)<", found))
+
+
+@pytest.mark.parametrize(
+    ("declared", "missing"),
+    [
+        ({}, {"Model", "Tuning"}),
+        ({"network": "16, 4"}, {"Tuning"}),
+        ({"solver": "tabu", "parameters": {"n": 3}}, set()),
+        ({"model": "cnn", "training": {"epochs": 60}}, set()),
+    ],
+)
+def test_what_is_not_stated_of_the_algorithm_is_what_the_rules_miss(
+    declared: dict[str, Any], missing: set[str]
+) -> None:
+    start = made_up().start
+    device = structs.replace(start.device, algorithm=Algorithm(**declared))
+    said = algorithm(structs.replace(start, device=device))
+    assert {title for title, text in said if text == "not stated"} == missing
 
 
 def test_trials_stand_against_what_the_rules_allow() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import tarfile
@@ -219,6 +220,7 @@ def test_the_template_holds_what_the_recordings_know_and_asks_for_the_rest(
     left = missing(about)
     assert {"contact", "licence", "split"} <= set(left)
     assert file.read_text().count("TO FILL IN") == len(left)
+    assert re.search(r"# The recordings say: \d{4}-\d\d-\d\d\ndate = ", file.read_text())
     assert f"fill in {', '.join(left)}" in capsys.readouterr().out
 
 
