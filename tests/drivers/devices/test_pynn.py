@@ -59,6 +59,12 @@ def shown(template: int, seed: int = 0) -> Sample:
     return Sample(f"shown-{template}-{seed}", stream, str(DIGITS[template]), duration_s=1.2)
 
 
+def synapses() -> dict[str, int]:
+    """The synapses of each projection, by the description."""
+    description = network().description
+    return {f"{p.source} to {p.target}, {p.receptor}": description.synapses(p) for p in description.projections}
+
+
 # ---- the network file ---------------------------------------------------------------------
 
 
@@ -269,26 +275,22 @@ def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
 
 COUNTED = """
 import importlib, pickle, sys
-from drivers.workers.pynn_network import Network
-sim, made = importlib.import_module(sys.argv[1]), {"Population": [], "Projection": []}
-for name, kept in made.items():
-    original = getattr(sim, name)
-    setattr(sim, name, lambda *a, made=original, kept=kept, **how: kept.append(made(*a, **how)) or kept[-1])
+from drivers.workers.pynn_network import Network, answer
 given = pickle.load(open(sys.argv[2], "rb"))
-network = Network(sim, given["description"], given["arrays"])
+network = Network(importlib.import_module(sys.argv[1]), given["description"], given["arrays"])
 network.run(0.01)
-counts = [int(p.size) for p in made["Population"]], [p.size() for p in made["Projection"]], sorted(network.spikes())
-print("counted", counts)
+sizes = {name: int(population.size) for name, population in network._made.items()}
+print("counted", (sizes, network.synapses(), sorted(network.spikes())))
 """
 
 
 @pytest.mark.real_time
 def test_one_description_makes_as_many_neurons_and_synapses_on_nest_and_on_the_mock_of_pynn(tmp_path: Path) -> None:
+    """The virtual SpiNNaker is held to the same counts where its interpreter is: ``test_spinnaker.py``."""
     interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
-    description, options = network().description, tmp_path / "options"
+    options = tmp_path / "options"
     options.write_bytes(pickle.dumps(network().options()))
-    synapses = [description.synapses(p) for p in description.projections]
-    wanted = f"counted {([*description.sizes.values()], synapses, ['decision', 'input'])}"
+    wanted = f"counted {(network().description.sizes, synapses(), ['decision', 'input'])}"
     for backend in ("pyNN.nest", "pyNN.mock"):
         run = [interpreter, "-W", "ignore", "-c", COUNTED, backend, str(options)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}

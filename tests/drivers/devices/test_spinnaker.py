@@ -20,7 +20,7 @@ from drivers.workers.pynn_network import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError, UsageError
-from tests.drivers.devices.test_pynn import network, shown
+from tests.drivers.devices.test_pynn import network, shown, synapses
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers
 
@@ -182,7 +182,14 @@ def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(
         info = device.info()
         mapping = info.details["mapping"]
         assert (info.name, info.mode) == ("spinnaker", "simulator")
-        assert mapping["neurons"] == sum(network().description.sizes.values())
+        sizes = network().description.sizes
+        assert mapping["neurons"] == sum(sizes.values())
+        assert mapping["synapses"] == synapses(), "those that NEST and the mock of PyNN make"
+        assert {name: sends["keys"] for name, sends in mapping["senders"].items()} == {
+            name: sizes[name] for name in ("pixels", "input")
+        }
+        relay_cores = mapping["cores_by_kind"]["PopulationMachineVertex"] - 1
+        assert [sends["deliveries"] for sends in mapping["senders"].values()] == [784 * relay_cores, 784]
         assert mapping["cores_by_kind"]["PopulationMachineVertex"] == 5
         assert "from NEST" in info.description
         check_device(device, [shown(k) for k in range(2)])
