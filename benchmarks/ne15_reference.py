@@ -2,9 +2,9 @@
 
     python -m benchmarks.ne15_reference --data mnist --subclasses 10 --run runs/nest
 
-It learns the templates on all test images outside fold 0 of 5, and is shown fold 0. ``--out`` keeps the network as a
-file that devices take. ``--run`` compares with a recording of the device ``nest`` by the same fold, with streams of
-seed 0. Prints one JSON line last. Needs numba (extra qubo).
+It learns the templates on all test images outside a fold of five, and is shown that fold. ``--out`` keeps the network
+as a file that devices take. ``--run`` compares with a recording of the device ``nest`` by the same fold, with streams
+of seed 0. Prints one JSON line last. Needs numba (extra qubo).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rig.types import Sample
 from scenarios.workloads.ne15.poisson import Events
 from scenarios.workloads.ne15.workload import open_workload
 
-FOLD, FOLDS = 0, 5
+FOLDS = 5
 THRESHOLD_MV, RESET_MV = NEURON["v_thresh"] - NEURON["v_rest"], NEURON["v_reset"] - NEURON["v_rest"]
 DECAY, CURRENT_DECAY = math.exp(-1.0 / NEURON["tau_m"]), math.exp(-1.0 / NEURON["tau_syn_E"])
 LIFT_MV = (DECAY - CURRENT_DECAY) / (NEURON["cm"] * (1.0 / NEURON["tau_syn_E"] - 1.0 / NEURON["tau_m"]))
@@ -195,17 +195,18 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--subclasses", type=int, default=1)
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="which one is shown; default: 0")
     parser.add_argument("--rate-hz", type=float, default=5000.0)
     parser.add_argument("--jobs", type=int, help="lessons at the same time; default: one for each core")
     parser.add_argument("--out", type=Path, help="write the network, which devices take too")
     parser.add_argument("--run", type=Path, help="a recording of the device nest")
     args = parser.parse_args()
-    course = Course(args.data, args.subclasses, FOLD, FOLDS, scale=args.scale)
+    course = Course(args.data, args.subclasses, args.fold, FOLDS, scale=args.scale)
     with Pool(args.jobs) as pool:
         network = taught(course, partial(pool.imap, template), "benchmarks/ne15_reference.py")
     if args.out is not None:
         write_network(network, args.out)
-    samples = open_workload(data=str(args.data), fold=FOLD, folds=FOLDS, rate_hz=args.rate_hz).samples
+    samples = open_workload(data=str(args.data), fold=args.fold, folds=FOLDS, rate_hz=args.rate_hz).samples
     found = answered(network, samples)
     said = told(found.values(), len(network.description.labels), samples[0].duration_s)
     print(json.dumps(said | ({} if args.run is None else compared(args.run, found))))

@@ -59,6 +59,13 @@ def shown(template: int, seed: int = 0) -> Sample:
     return Sample(f"shown-{template}-{seed}", stream, str(DIGITS[template]), duration_s=1.2)
 
 
+def sent(sample: Sample) -> dict[str, Any]:
+    """A sample as it crosses the link to a worker."""
+    events = sample.payload
+    payload = {"dtype": events.dtype.str, "shape": list(events.shape), "data": events.tobytes()}
+    return {"id": sample.id, "payload": payload, "duration_s": sample.duration_s}
+
+
 def synapses() -> dict[str, int]:
     """The synapses of each projection, by the description."""
     description = network().description
@@ -273,29 +280,55 @@ def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
     assert 0 < weights.max() < 1.3
 
 
+def said_by(interpreter: str, program: str, given: Any, folder: Path, *words: str) -> str:
+    """The last line that a program of NEST's interpreter prints; its first word is a file with what is given."""
+    (folder / "given").write_bytes(pickle.dumps(given))
+    run = [interpreter, "-W", "ignore", "-c", program, str(folder / "given"), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(run, capture_output=True, text=True, cwd=folder, env=environment, check=True)
+    return done.stdout.splitlines()[-1]
+
+
 COUNTED = """
 import importlib, pickle, sys
-from drivers.workers.pynn_network import Network, answer
-given = pickle.load(open(sys.argv[2], "rb"))
-network = Network(importlib.import_module(sys.argv[1]), given["description"], given["arrays"])
+from drivers.workers.pynn_network import Network
+given = pickle.load(open(sys.argv[1], "rb"))
+network = Network(importlib.import_module(sys.argv[2]), given["description"], given["arrays"])
 network.run(0.01)
 sizes = {name: int(population.size) for name, population in network._made.items()}
-print("counted", (sizes, network.synapses(), sorted(network.spikes())))
+print((sizes, network.synapses(), sorted(network.spikes())))
 """
 
 
 @pytest.mark.real_time
 def test_one_description_makes_as_many_neurons_and_synapses_on_nest_and_on_the_mock_of_pynn(tmp_path: Path) -> None:
-    """The virtual SpiNNaker is held to the same counts where its interpreter is: ``test_spinnaker.py``."""
+    """The virtual SpiNNaker is held to the same counts in ``test_spinnaker.py``."""
     interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
-    options = tmp_path / "options"
-    options.write_bytes(pickle.dumps(network().options()))
-    wanted = f"counted {(network().description.sizes, synapses(), ['decision', 'input'])}"
+    wanted = str((network().description.sizes, synapses(), ["decision", "input"]))
     for backend in ("pyNN.nest", "pyNN.mock"):
-        run = [interpreter, "-W", "ignore", "-c", COUNTED, backend, str(options)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        said = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True).stdout
-        assert said.splitlines()[-1] == wanted, backend
+        assert said_by(interpreter, COUNTED, network().options(), tmp_path, backend) == wanted, backend
+
+
+LOGGED = """
+import pickle, sys
+from drivers.workers.pynn_nest import open_worker
+options, sample = pickle.load(open(sys.argv[1], "rb"))
+worker, lengths = open_worker(options), []
+worker.stage([sample])
+import nest
+for _ in range(3):
+    worker.run(sample["id"], None)
+    lengths.append(len(nest.GetKernelStatus("spike_buffer_resize_log")["times"]))
+print(*lengths)
+"""
+
+
+@pytest.mark.real_time
+def test_nest_has_no_more_to_tell_of_its_buffer_after_each_presentation(tmp_path: Path) -> None:
+    """PyNN fetches NEST's whole log whenever it asks for the time: a log that grows makes each inference slower."""
+    interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    first, *later = said_by(interpreter, LOGGED, (network().options(), sent(shown(3))), tmp_path).split()
+    assert later == [first, first]
 
 
 @pytest.mark.real_time
