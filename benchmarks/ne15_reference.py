@@ -138,7 +138,7 @@ def template(stimulus: Events) -> NDArray[np.float64]:
     """The weights that a lesson leaves, shape (784,)."""
     steps, addresses = on_grid(stimulus)
     told = addresses == PIXELS
-    end, rest = 180_008, int(TEACHING_REFRACTORY_MS)
+    end, rest = int(steps[-1]) + 8, int(TEACHING_REFRACTORY_MS)
     at, relay = relays(steps[~told], addresses[~told], end, rest)
     rule = (STDP.tau_plus, STDP.A_plus, STDP.w_max)
     return np.asarray(learnt(at, relay, steps[told], end, rest, rule))
@@ -197,11 +197,12 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="which one is shown; default: 0")
     parser.add_argument("--rate-hz", type=float, default=5000.0)
+    parser.add_argument("--per-image", action="store_true", help="teach images, not templates, equally long")
     parser.add_argument("--jobs", type=int, help="lessons at the same time; default: one for each core")
     parser.add_argument("--out", type=Path, help="write the network, which devices take too")
     parser.add_argument("--run", type=Path, help="a recording of the device nest")
     args = parser.parse_args()
-    course = Course(args.data, args.subclasses, args.fold, FOLDS, scale=args.scale)
+    course = Course(args.data, args.subclasses, args.fold, FOLDS, scale=args.scale, per_image=args.per_image)
     with Pool(args.jobs) as pool:
         network = taught(course, partial(pool.imap, template), "benchmarks/ne15_reference.py")
     if args.out is not None:

@@ -181,6 +181,14 @@ def test_subclasses_are_of_one_digit_and_hold_each_image_once() -> None:
     assert sorted(np.concatenate([group for _, group in groups]).tolist()) == list(range(200))
 
 
+def test_more_subclasses_than_a_digit_has_images_are_refused() -> None:
+    images, labels = np.eye(21, PIXELS).astype(np.uint8), np.array([*range(10)] * 2 + [7], np.uint8)
+    assert len(subclasses(images, labels, 1, 0)) == 10
+    with pytest.raises(UsageError, match="more than the 2 images of some digit") as caught:
+        subclasses(images, labels, 3, 0)
+    assert (caught.value.field, caught.value.value) == ("subclasses", 3)
+
+
 def test_training_without_training_images_asks_for_a_fold(tmp_path: Path) -> None:
     words = ArgumentParser()
     add_arguments(words)
