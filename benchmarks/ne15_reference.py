@@ -36,6 +36,8 @@ THRESHOLD_MV, RESET_MV = NEURON["v_thresh"] - NEURON["v_rest"], NEURON["v_reset"
 DECAY, CURRENT_DECAY = math.exp(-1.0 / NEURON["tau_m"]), math.exp(-1.0 / NEURON["tau_syn_E"])
 LIFT_MV = (DECAY - CURRENT_DECAY) / (NEURON["cm"] * (1.0 / NEURON["tau_syn_E"] - 1.0 / NEURON["tau_m"]))
 """What 1 nA of synaptic current adds to the potential in a step of 1 ms: the exact solution of the two equations."""
+NO_CURRENT_NA = 1e-12
+"""A relay without more current than this is not followed step by step until its next event."""
 
 
 class Answer(NamedTuple):
@@ -49,25 +51,34 @@ class Answer(NamedTuple):
     events: int
 
 
-@njit(cache=True)
 def relays(steps: Any, pixels: Any, end: int, rest_steps: int) -> Any:
-    """Steps and pixels of the spikes of the relay neurons, for events sorted by step."""
-    v, i, rest = np.zeros(PIXELS), np.zeros(PIXELS), np.zeros(PIXELS, np.int64)
+    """Steps and pixels of the spikes of the relay neurons, in order of the steps."""
+    order = np.lexsort((steps, pixels))
+    at, relay = relayed(steps[order], np.searchsorted(pixels[order], np.arange(PIXELS + 1)), end, rest_steps)
+    order = np.lexsort((relay, at))
+    return at[order], relay[order]
+
+
+@njit(cache=True)
+def relayed(steps: Any, starts: Any, end: int, rest_steps: int) -> Any:
+    """As ``relays`` pixel by pixel, for the steps of events: those of pixel p are at ``starts[p]`` to the next one."""
     fired_at, fired = [0][:0], [0][:0]
-    k = 0
-    for t in range(1, end + 1):
-        for p in range(PIXELS):
-            if rest[p] > 0:
-                rest[p] -= 1
+    for p in range(PIXELS):
+        v, i, rest, t, k = 0.0, 0.0, 0, 0, starts[p]
+        while t < end and (k < starts[p + 1] or i > NO_CURRENT_NA):
+            if i <= NO_CURRENT_NA and rest == 0 and steps[k] > t:
+                v, i, t = v * DECAY ** (steps[k] - t), 0.0, steps[k]
+            t += 1
+            if rest > 0:
+                rest -= 1
             else:
-                v[p] = v[p] * DECAY + i[p] * LIFT_MV
-            i[p] *= CURRENT_DECAY
-        while k < len(steps) and steps[k] < t:
-            i[pixels[k]] += RELAY_NA
-            k += 1
-        for p in range(PIXELS):
-            if v[p] >= THRESHOLD_MV:
-                v[p], rest[p] = RESET_MV, rest_steps
+                v = v * DECAY + i * LIFT_MV
+            i *= CURRENT_DECAY
+            while k < starts[p + 1] and steps[k] < t:
+                i += RELAY_NA
+                k += 1
+            if v >= THRESHOLD_MV:
+                v, rest = RESET_MV, rest_steps
                 fired_at.append(t)
                 fired.append(p)
     return np.array(fired_at), np.array(fired)

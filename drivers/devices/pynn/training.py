@@ -42,7 +42,10 @@ class Course:
 
 
 def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
-    """Return the network that has learnt a course. Raises ``DataError`` for images that cannot be used."""
+    """Return the network that has learnt a course. Raises ``DataError`` for images that cannot be used.
+
+    Raises ``UsageError`` for more subclasses than a digit has images.
+    """
     images, labels = read_digits(course.data, course.split)
     numbers = kept_numbers(len(images), course.fold, course.folds, False)
     images, labels = images[numbers], labels[numbers]
