@@ -129,9 +129,10 @@ class Network:
             if not p["source"]:
                 self._made[p["name"]].initialize(v=description["neuron"]["v_rest"])
                 self._made[p["name"]].record("spikes")
-        self._plastic = {}
+        self._projections, self._plastic = {}, {}
         for p in description["projections"]:
             made = self._projection(p, delay_ms, description.get("plasticity"))
+            self._projections[f"{p['source']} to {p['target']}, {p['receptor']}"] = made
             if p["plastic"]:
                 self._plastic[f"{p['source']}-{p['target']}"] = made
 
@@ -166,6 +167,11 @@ class Network:
             neurons = np.searchsorted(np.sort(trains.all_channel_ids), np.asarray(channels))
             found[name] = neurons, np.asarray(times, float) - self._began_ms
         return found
+
+    def synapses(self) -> dict[str, int]:
+        """How many synapses the backend made, by source, target and receptor. PyNN gives NaN where it made none."""
+        found = {name: np.asarray(p.get("weight", format="array"), float) for name, p in self._projections.items()}
+        return {name: int((~np.isnan(weights)).sum()) for name, weights in found.items()}
 
     def weights(self) -> dict[str, list[list[float]]]:
         """The weights of the plastic projections now, in nA, by source and target."""

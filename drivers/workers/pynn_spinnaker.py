@@ -157,6 +157,7 @@ class Machine:
         from spynnaker.pyNN.data import SpynnakerDataView
 
         placed = list(SpynnakerDataView.iterate_placemements())
+        synapses, senders = self._network.synapses(), _senders(SpynnakerDataView)
         self._end()
         return {
             "cores": len(placed),
@@ -164,6 +165,8 @@ class Machine:
             "cores_by_kind": dict(Counter(type(p.vertex).__name__ for p in placed)),
             "sdram_bytes": int(sum(p.vertex.sdram_required.get_total_sdram(0) for p in placed)),
             "neurons": sum(p["size"] for p in self._description["populations"]),
+            "synapses": synapses,
+            "senders": senders,
         }
 
     def _make(self, ids: list[str]) -> None:
@@ -176,6 +179,24 @@ class Machine:
             begin_us += round(1e6 * sample["duration_s"])
         events, options = np.concatenate(streams), self._options
         self._network, self._turn = Network(self._sim, self._description, options["arrays"], events), ids.copy()
+
+
+def _senders(view: Any) -> dict[str, dict[str, int]]:
+    """What sends packets, by population: ``keys`` of its neurons, and ``deliveries`` to cores if each fires once.
+
+    A spike is one packet. sPyNNaker gives keys to the neurons of populations that have a target, and to no others.
+    """
+    entries = [entry for table in view.get_uncompressed() for entry in table.multicast_routing_entries]
+    found: dict[str, dict[str, int]] = {}
+    for info in view.get_routing_infos():
+        part = getattr(info.vertex, "vertex_slice", None)
+        if part is None:  # the whole population, beside its parts
+            continue
+        cores = sum(len(entry.processor_ids) for entry in entries if info.key & entry.mask == entry.key)
+        sender = found.setdefault(info.vertex.app_vertex.label, {"keys": 0, "deliveries": 0})
+        sender["keys"] += part.n_atoms
+        sender["deliveries"] += part.n_atoms * cores
+    return found
 
 
 def _configure(options: dict[str, Any]) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
-from functools import partial
 
 from rig.analysis.catalogue import title_of
 from rig.analysis.complexity.static import static_figures
@@ -54,7 +53,7 @@ def network_of(name: str, options: list[str]) -> NetworkInfo:
     given = split_options(options, {"device": factory})
     plant = None if plant_factory is None else build(plant_factory, {}, {})
     known = {"plant": plant, "simulate": True if takes(factory, "simulate") else None}
-    device: Device = opened(partial(build, factory, known, given["device"]), "device", name)
+    device: Device = opened(factory, known, given["device"], "device", name)
     try:
         network = device.info().network
     finally:

@@ -15,7 +15,7 @@ from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
-from rig.engine.watchdog import let_go, patience_of, patiently
+from rig.engine.watchdog import MORE_S, let_go, patience_of, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import Factory, build, located, needs, options_of, split_options, takes, values_of
 from rig.plugins import load, names
@@ -147,8 +147,7 @@ def set_up_bench(request: Request) -> Iterator[BenchSetup]:
     given: dict[str, Any] = {"plant": plant, "clock": clock, "simulate": request.simulate, "workload": workload}
     with ExitStack() as handles:
         with located(request.places.get("device", {})):
-            open_it = partial(build, device_factory, given, options["device"])
-            device: Device = opened(open_it, "device", request.device)
+            device: Device = opened(device_factory, given, options["device"], "device", request.device)
         timeout_s = 0.0
         handles.callback(lambda: close_quietly(device, timeout_s))
         info = _described(device, "device", request.device)
@@ -171,7 +170,7 @@ def _meters(
     options = split_options(list(request.options), {**takers, **factories})
     for name, (slot, factory) in zip(chosen, factories.items(), strict=True):
         with located(request.places.get(slot, {})):
-            meter: Meter = opened(partial(build, factory, given, options.get(slot, {})), "meter", name)
+            meter: Meter = opened(factory, given, options.get(slot, {}), "meter", name)
         handles.callback(close_quietly, meter)
         _check_wiring(_described(meter, "meter", name), name, slot, request)
         yield meter
@@ -195,10 +194,14 @@ def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> No
         raise SetupError(what, field="rail", value=absent[0], remedy=remedy)
 
 
-def opened(open_it: Callable[[], T], kind: str, name: str) -> T:
-    """Open a driver. Raises a ``RigError`` for one that fails, leaves the process, or does not return."""
-    what = f"{kind} {name} failed to open"
-    return patiently(open_it, SetupError, what, f"open() of {kind} {name}")
+def opened(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str], kind: str, name: str) -> Any:
+    """Open a driver, which may take longer than others if it has an option ``start_s``: its own error comes first.
+
+    Raises a ``RigError`` for one that fails, leaves the process, or does not return.
+    """
+    patience_s = patience_of("open", values_of(factory, options).get("start_s", 0.0) + MORE_S)
+    open_it = partial(build, factory, given, options)
+    return patiently(open_it, SetupError, f"{kind} {name} failed to open", f"open() of {kind} {name}", patience_s)
 
 
 def close_quietly(driver: Device | Meter, timeout_s: float = 0.0) -> None:

@@ -21,6 +21,8 @@ from rig.engine.record import record
 from rig.engine.watchdog import AFTER_S, Watch, let_go, patiently
 from rig.errors import DeviceTimeoutError, MeterSilentError, RigError, SetupError
 from rig.recording.reader import Run, open_run
+from rig.session import setup
+from rig.session.setup import opened
 from rig.types import (
     Bracket,
     Budget,
@@ -142,6 +144,19 @@ def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, 
 def test_a_call_outside_a_run_that_hangs_is_named(call: str) -> None:
     with pytest.raises(DeviceTimeoutError, match=rf"{call}\(\) of device x has not returned"):
         patiently(lambda: time.sleep(FOREVER_S), SetupError, "it failed", f"{call}() of device x", PATIENCE_S)
+
+
+def test_a_driver_may_take_as_long_to_open_as_its_option_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(watchdog.PATIENCE_S, "open", 0.05)
+    monkeypatch.setattr(setup, "MORE_S", 0.05)
+
+    def slow(*, lasts_s: float, start_s: float = 0.0) -> str:
+        time.sleep(lasts_s)
+        return "open"
+
+    assert opened(slow, {}, {"lasts_s": "0.3", "start_s": str(FOREVER_S)}, "device", "x") == "open"
+    with pytest.raises(DeviceTimeoutError, match=r"open\(\) of device x has not returned"):
+        opened(slow, {}, {"lasts_s": str(FOREVER_S)}, "device", "x")
 
 
 def test_a_driver_that_does_not_close_is_left_behind_and_said_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans, vq
 
 from drivers.devices.pynn.description import Description, NetworkFile, Population, Projection, Rule, checked
+from rig.errors import unfit
 
 PIXELS, DIGITS = 784, 10
 NEURON = {
@@ -61,20 +62,25 @@ def teaching() -> Description:
     )
 
 
-def lesson(images: Images, encode: Encode, rng: np.random.Generator) -> Events:
-    """Return the stimulus that teaches one template: the images in turn, 180 s in all, and the teacher's spikes."""
-    each_s = TEACHING_S / len(images)
+def lesson(images: Images, encode: Encode, rng: np.random.Generator, seconds: float = TEACHING_S) -> Events:
+    """Return the stimulus that teaches one template: the images in turn, so long in all, and the teacher's spikes."""
+    each_s = seconds / len(images)
     shown = [encode(image, TEACHING_HZ, each_s, rng) for image in images]
     for k, events in enumerate(shown):
         events[:, 0] += math.floor(1e6 * each_s * k)
-    told = encode(np.ones(1, np.uint8), TEACHER_HZ, TEACHING_S, rng) + np.array([0, PIXELS])
+    told = encode(np.ones(1, np.uint8), TEACHER_HZ, seconds, rng) + np.array([0, PIXELS])
     events = np.concatenate([*shown, told])
     return events[np.argsort(events[:, 0], kind="stable")]
 
 
 def subclasses(images: Images, labels: NDArray[np.uint8], count: int, seed: int) -> list[tuple[int, NDArray[np.int64]]]:
-    """Return digit and image numbers of each subclass, the digits in order: K-means of the raw pixels of each digit."""
+    """Return digit and image numbers of each subclass, the digits in order: K-means of the raw pixels of each digit.
+
+    Raises ``UsageError`` for more subclasses than a digit has images.
+    """
     found = []
+    if count > (most := int(np.bincount(labels, minlength=DIGITS).min())):
+        raise unfit("subclasses", count, f"is more than the {most} images of some digit", f"Use 1 to {most}")
     for digit in range(DIGITS):
         numbers = np.flatnonzero(labels == digit)
         data = images[numbers].astype(np.float64)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rig.bench.options import one_of, positive, within
 from rig.errors import DataError, refused, unfit
@@ -123,26 +124,31 @@ def open_workload(
         return _recorded(Path(data), dialect, blank_s, samples)
     images, labels = mnist.read_digits(Path(data), split, md5)
     numbers = _chosen(len(images), fold, folds, samples)
+    encode, show, coding = _coded(images, numbers, encoding, rate_hz, image_s, stream_seed)
+    details = {"encoding": encoding, "image_s": image_s, "blank_s": blank_s, "classes": DIGITS, **coding}
+    details |= {"split": split, "fold": fold, "folds": None if fold is None else folds, "md5_checked": md5}
+    ids = tuple(sample_id(split, number) for number in numbers)
+    texts = tuple(str(labels[number]) for number in numbers)
+    encoded = Encoded(tuple(numbers), ids, texts, encode, image_s + blank_s)
+    return _workload(encoded, details, show)
+
+
+def _coded(
+    images: NDArray[np.uint8], numbers: Sequence[int], encoding: str, rate_hz: float, image_s: float, stream_seed: int
+) -> tuple[Encode, Show | None, dict[str, Any]]:
+    """How an image becomes its stream, how it is shown for any time if it can be, and what is told of the encoding."""
+    if encoding == "rank-order":
+        told = {"layers": 4, "spikes_kept": SHARE, "step_s": 1e-3}
+        return lambda number: rank_order(images[number])[0], None, told
 
     def encode(number: int) -> Events:
-        if encoding == "rank-order":
-            return rank_order(images[number])[0]
         return poisson(images[number], rate_hz, image_s, np.random.default_rng([stream_seed, number]))
 
     def show(index: int, seconds: float, rng: np.random.Generator) -> Events:
         return poisson(images[numbers[index]], rate_hz, seconds, rng)
 
-    details: dict[str, Any] = {"encoding": encoding, "image_s": image_s, "blank_s": blank_s, "classes": DIGITS}
-    if encoding == "poisson":
-        details |= {"rate_hz": rate_hz, "rate": "sum of the rates of all pixels", "published_rates_hz": PUBLISHED_HZ}
-        details |= {"stream_seed": stream_seed}
-    else:
-        details |= {"layers": 4, "spikes_kept": SHARE, "step_s": 1e-3}
-    details |= {"split": split, "fold": fold, "folds": None if fold is None else folds, "md5_checked": md5}
-    ids = tuple(sample_id(split, number) for number in numbers)
-    texts = tuple(str(labels[number]) for number in numbers)
-    encoded = Encoded(tuple(numbers), ids, texts, encode, image_s + blank_s)
-    return _workload(encoded, details, show if encoding == "poisson" else None)
+    rates = {"rate_hz": rate_hz, "rate": "sum of the rates of all pixels", "published_rates_hz": PUBLISHED_HZ}
+    return encode, show, {**rates, "stream_seed": stream_seed}
 
 
 def _chosen(count: int, fold: int | None, folds: int, samples: int | None) -> list[int]:

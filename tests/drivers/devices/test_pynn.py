@@ -18,11 +18,13 @@ import numpy as np
 import pytest
 
 from benchmarks.ne15_nest import true_power
+from drivers.devices.pynn import training
 from drivers.devices.pynn.command import add_arguments
 from drivers.devices.pynn.command import run as train
 from drivers.devices.pynn.description import NetworkFile, checked, read_network, write_network
 from drivers.devices.pynn.ne15 import PIXELS, deployed, lesson, subclasses, teaching
 from drivers.devices.pynn.nest import VARIABLE, open_device, opened
+from drivers.devices.pynn.training import Course
 from drivers.meters.rapl import open_meter
 from drivers.workers.pynn_network import Refusal, answer, on_grid, staged
 from fixtures.instruments.busy_cores import RAIL, BusyCores
@@ -57,6 +59,19 @@ def shown(template: int, seed: int = 0) -> Sample:
     image[30 * template : 30 * template + 30] = 200
     stream = poisson(image, 5000.0, 1.0, np.random.default_rng([seed, template]))
     return Sample(f"shown-{template}-{seed}", stream, str(DIGITS[template]), duration_s=1.2)
+
+
+def sent(sample: Sample) -> dict[str, Any]:
+    """A sample as it crosses the link to a worker."""
+    events = sample.payload
+    payload = {"dtype": events.dtype.str, "shape": list(events.shape), "data": events.tobytes()}
+    return {"id": sample.id, "payload": payload, "duration_s": sample.duration_s}
+
+
+def synapses() -> dict[str, int]:
+    """The synapses of each projection, by the description."""
+    description = network().description
+    return {f"{p.source} to {p.target}, {p.receptor}": description.synapses(p) for p in description.projections}
 
 
 # ---- the network file ---------------------------------------------------------------------
@@ -159,6 +174,26 @@ def test_a_lesson_lasts_180_s_whatever_the_number_of_its_images() -> None:
     assert (np.diff(events[:, 0]) >= 0).all()
 
 
+@pytest.mark.parametrize("per_image", [False, True])
+def test_templates_are_taught_equally_long_or_else_images_are(monkeypatch: pytest.MonkeyPatch, per_image: bool) -> None:
+    """Digit d has d + 1 images outside the fold; a lesson ends with its last event, of 2050 each second."""
+    labels = np.repeat(np.arange(10, dtype=np.uint8), range(1, 11))
+    images, lasting_s = np.full((55, PIXELS), 9, np.uint8), list[float]()
+    monkeypatch.setattr(training, "read_digits", lambda *_: (images, labels))
+    monkeypatch.setattr(training, "kept_numbers", lambda count, *_: list(range(count)))
+    monkeypatch.setattr(training, "TEACHING_S", 5.5)
+
+    def learn(lessons: Iterator[Any]) -> Iterator[Any]:
+        for events in lessons:
+            lasting_s.append(events[-1, 0] * 1e-6)
+            yield np.zeros(PIXELS)
+
+    origin = training.taught(Course(Path(), 1, 0, 5, per_image=per_image), learn, "x").description.origin
+    wanted = [1.0 * k if per_image else 5.5 for k in range(1, 11)]
+    assert lasting_s == pytest.approx(wanted, abs=0.02)
+    assert (sum(wanted), origin["biological_s"]) == (55.0, 55.0)
+
+
 def test_subclasses_are_of_one_digit_and_hold_each_image_once() -> None:
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 255, (200, PIXELS)).astype(np.uint8), np.arange(200, dtype=np.uint8) % 10
@@ -166,6 +201,14 @@ def test_subclasses_are_of_one_digit_and_hold_each_image_once() -> None:
     assert [digit for digit, _ in groups] == sorted(digit for digit, _ in groups)
     assert all((labels[group] == digit).all() for digit, group in groups)
     assert sorted(np.concatenate([group for _, group in groups]).tolist()) == list(range(200))
+
+
+def test_more_subclasses_than_a_digit_has_images_are_refused() -> None:
+    images, labels = np.eye(21, PIXELS).astype(np.uint8), np.array([*range(10)] * 2 + [7], np.uint8)
+    assert len(subclasses(images, labels, 1, 0)) == 10
+    with pytest.raises(UsageError, match="more than the 2 images of some digit") as caught:
+        subclasses(images, labels, 3, 0)
+    assert (caught.value.field, caught.value.value) == ("subclasses", 3)
 
 
 def test_training_without_training_images_asks_for_a_fold(tmp_path: Path) -> None:
@@ -267,33 +310,55 @@ def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
     assert 0 < weights.max() < 1.3
 
 
+def said_by(interpreter: str, program: str, given: Any, folder: Path, *words: str) -> str:
+    """The last line that a program of NEST's interpreter prints; its first word is a file with what is given."""
+    (folder / "given").write_bytes(pickle.dumps(given))
+    run = [interpreter, "-W", "ignore", "-c", program, str(folder / "given"), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(run, capture_output=True, text=True, cwd=folder, env=environment, check=True)
+    return done.stdout.splitlines()[-1]
+
+
 COUNTED = """
 import importlib, pickle, sys
 from drivers.workers.pynn_network import Network
-sim, made = importlib.import_module(sys.argv[1]), {"Population": [], "Projection": []}
-for name, kept in made.items():
-    original = getattr(sim, name)
-    setattr(sim, name, lambda *a, made=original, kept=kept, **how: kept.append(made(*a, **how)) or kept[-1])
-given = pickle.load(open(sys.argv[2], "rb"))
-network = Network(sim, given["description"], given["arrays"])
+given = pickle.load(open(sys.argv[1], "rb"))
+network = Network(importlib.import_module(sys.argv[2]), given["description"], given["arrays"])
 network.run(0.01)
-counts = [int(p.size) for p in made["Population"]], [p.size() for p in made["Projection"]], sorted(network.spikes())
-print("counted", counts)
+sizes = {name: int(population.size) for name, population in network._made.items()}
+print((sizes, network.synapses(), sorted(network.spikes())))
 """
 
 
 @pytest.mark.real_time
 def test_one_description_makes_as_many_neurons_and_synapses_on_nest_and_on_the_mock_of_pynn(tmp_path: Path) -> None:
+    """The virtual SpiNNaker is held to the same counts in ``test_spinnaker.py``."""
     interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
-    description, options = network().description, tmp_path / "options"
-    options.write_bytes(pickle.dumps(network().options()))
-    synapses = [description.synapses(p) for p in description.projections]
-    wanted = f"counted {([*description.sizes.values()], synapses, ['decision', 'input'])}"
+    wanted = str((network().description.sizes, synapses(), ["decision", "input"]))
     for backend in ("pyNN.nest", "pyNN.mock"):
-        run = [interpreter, "-W", "ignore", "-c", COUNTED, backend, str(options)]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        said = subprocess.run(run, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True).stdout
-        assert said.splitlines()[-1] == wanted, backend
+        assert said_by(interpreter, COUNTED, network().options(), tmp_path, backend) == wanted, backend
+
+
+LOGGED = """
+import pickle, sys
+from drivers.workers.pynn_nest import open_worker
+options, sample = pickle.load(open(sys.argv[1], "rb"))
+worker, lengths = open_worker(options), []
+worker.stage([sample])
+import nest
+for _ in range(3):
+    worker.run(sample["id"], None)
+    lengths.append(len(nest.GetKernelStatus("spike_buffer_resize_log")["times"]))
+print(*lengths)
+"""
+
+
+@pytest.mark.real_time
+def test_nest_has_no_more_to_tell_of_its_buffer_after_each_presentation(tmp_path: Path) -> None:
+    """PyNN fetches NEST's whole log whenever it asks for the time: a log that grows makes each inference slower."""
+    interpreter = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no interpreter with NEST")
+    first, *later = said_by(interpreter, LOGGED, (network().options(), sent(shown(3))), tmp_path).split()
+    assert later == [first, first]
 
 
 @pytest.mark.real_time

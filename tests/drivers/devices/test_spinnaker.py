@@ -20,7 +20,7 @@ from drivers.workers.pynn_network import Refusal
 from drivers.workers.pynn_spinnaker import Machine, open_worker
 from rig.conformance.device import check_device
 from rig.errors import DeviceError, SetupError, UsageError
-from tests.drivers.devices.test_pynn import network, shown
+from tests.drivers.devices.test_pynn import network, sent, shown, synapses
 from tests.support.paths import ROOT
 from tests.support.remote_workers import answers
 
@@ -70,14 +70,13 @@ class FrontEnd:
 
 def machine(front_end: FrontEnd, count: int = 3) -> Machine:
     made = Machine(front_end, {**network().options(), "simulate": False, "board": "192.168.240.1", "spalloc": ""})
-    made.stage([_sent(k) for k in range(count)])
+    made.stage([named(k) for k in range(count)])
     return made
 
 
-def _sent(k: int) -> dict[str, Any]:
-    sample = shown(k)
-    payload = {"dtype": "<i8", "shape": list(sample.payload.shape), "data": sample.payload.tobytes()}
-    return {"id": f"s{k}", "payload": payload, "duration_s": sample.duration_s}
+def named(k: int) -> dict[str, Any]:
+    """Sample ``s<k>``: template k."""
+    return {**sent(shown(k)), "id": f"s{k}"}
 
 
 def test_samples_in_turn_are_presented_on_one_network_and_each_sees_its_own_spikes() -> None:
@@ -109,7 +108,7 @@ def test_the_span_of_inference_is_the_time_of_the_run_and_stands_after_loading()
 def test_its_home_is_gone_when_it_has_ended_and_not_before() -> None:
     home = tempfile.TemporaryDirectory()
     worker = Machine(FrontEnd(), {**network().options(), "simulate": False, "board": "x", "spalloc": ""}, home)
-    worker.stage([_sent(0), _sent(1)])
+    worker.stage([named(0), named(1)])
     worker.run("s1", None)
     worker.run("s0", None)
     assert Path(home.name).is_dir()
@@ -182,7 +181,14 @@ def test_the_virtual_board_maps_the_same_network_and_nest_gives_its_spikes(
         info = device.info()
         mapping = info.details["mapping"]
         assert (info.name, info.mode) == ("spinnaker", "simulator")
-        assert mapping["neurons"] == sum(network().description.sizes.values())
+        sizes = network().description.sizes
+        assert mapping["neurons"] == sum(sizes.values())
+        assert mapping["synapses"] == synapses(), "those that NEST and the mock of PyNN make"
+        assert {name: sends["keys"] for name, sends in mapping["senders"].items()} == {
+            name: sizes[name] for name in ("pixels", "input")
+        }
+        relay_cores = mapping["cores_by_kind"]["PopulationMachineVertex"] - 1
+        assert [sends["deliveries"] for sends in mapping["senders"].values()] == [784 * relay_cores, 784]
         assert mapping["cores_by_kind"]["PopulationMachineVertex"] == 5
         assert "from NEST" in info.description
         check_device(device, [shown(k) for k in range(2)])
