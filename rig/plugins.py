@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import sys
@@ -21,9 +22,16 @@ GROUPS = (
 )  # fmt: skip
 
 
-def registered(group: str) -> list[EntryPoint]:
+def registered(group: str) -> Sequence[EntryPoint]:
     """The registered plugins of a group, sorted by name. Nothing is imported."""
-    return sorted(entry_points(group=f"rig.{group}"), key=lambda e: e.name)
+    return _installed(tuple(sys.path))[group]
+
+
+@functools.cache
+def _installed(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
+    """All registered plugins by group; each package in ``path`` is opened to find them, so it is looked at once."""
+    found = entry_points()
+    return {group: tuple(sorted(found.select(group=f"rig.{group}"), key=lambda e: e.name)) for group in GROUPS}
 
 
 def names(group: str) -> dict[str, EntryPoint]:

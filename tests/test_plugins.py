@@ -218,6 +218,12 @@ def registering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, l
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
+def test_installed_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = names("meters")
+    monkeypatch.setattr("rig.plugins.entry_points", lambda: pytest.fail("they are opened again"))
+    assert names("meters") == known
+
+
 @pytest.mark.parametrize(
     ("target", "says"),
     [

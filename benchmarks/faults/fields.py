@@ -26,7 +26,6 @@ from benchmarks.faults.forge import GOLDEN, bind_again, unpacked, workplace
 from benchmarks.faults.tally import Outcome, Tally, spread, tried
 from reports.console import lines as console_lines
 from reports.render import context
-from rig import plugins
 from rig.analysis.evaluate import evaluate
 from rig.analysis.session_rules import Part
 from rig.recording.layout import DERIVED, EVENTS
@@ -52,7 +51,6 @@ def campaign(cases: int, seed: int, workers: int) -> Tally:
 def counted(bases: Sequence[Path], weights: Sequence[float], seed: int, numbers: range) -> Tally:
     """Try the cases of these numbers."""
     np.seterr(all="ignore")
-    plugins.names = functools.cache(plugins.names)  # looks into each installed package, and answers alike
     tally = Tally(PART)
     with tempfile.TemporaryDirectory(dir=bases[0].parents[1]) as place:
         for number in numbers:

@@ -129,12 +129,11 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
 def _registered() -> dict[str, tuple[str, str]]:
     """Commands of other packages, as in ``COMMANDS``. Their sources are read and not run."""
-    from importlib.metadata import entry_points  # this alone takes 20 ms, so a command of the core goes without
-
     from rig.bench.plugin_list import source_facts
+    from rig.plugins import registered  # this alone takes 20 ms, so a command of the core goes without
 
     found = {}
-    for entry in sorted(entry_points(group="rig.commands"), key=lambda entry: entry.name):
+    for entry in registered("commands"):
         line = source_facts(entry.module)[1].rstrip(".")
         found[entry.name] = (entry.module, line[:1].lower() + line[1:])
     return found
