@@ -8,17 +8,17 @@ STAMP := $(VENV)/.installed
 measure: $(STAMP)
 	$(BIN)/rig measure --device xylo --scenario single-stream --simulate
 
-# Real-time tests run alone, after the others, and no other file is read for them.
+# Real-time tests run after the others. They mostly wait: three at a time; one that fails is repeated alone, and once.
+ALONE := $(BIN)/python -m pytest -n 0 -m real_time
 REAL_TIME = $(shell grep -rlw pytest.mark.real_time --include='test_*.py' tests)
 
 test: export OPENBLAS_NUM_THREADS = 1  # a test has one of the two cores
 test: export PYTHONDONTWRITEBYTECODE =  # what one process has compiled, the others read
 test: $(STAMP)
 	$(BIN)/python -m pytest -m "not real_time"
-	$(BIN)/python -m pytest -n 0 -m real_time $(REAL_TIME)
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m real_time $(REAL_TIME) || $(ALONE) --lf $(REAL_TIME)
 
 # A few real-time tests on one core, and on a host clock that reads a minute, as after booting.
-ALONE := $(BIN)/python -m pytest -n 0 -m real_time
 FEW := tests/analysis/timing/test_gpio_live.py tests/drivers/meters/test_nvml.py tests/drivers/meters/test_rapl.py \
 	tests/drivers/meters/test_scpi_chain.py::test_the_energy_that_was_measured_is_the_energy_that_was_used
 BOOTED := unshare --map-root-user --time --fork --monotonic=$$($(BIN)/python -c 'import time; print(60 - int(time.monotonic()))')

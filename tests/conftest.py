@@ -1,4 +1,4 @@
-"""A test that needs real time for itself and fails is repeated once; the summary lists it as RERUN."""
+"""What all tests share: no waiting for the disk, directories of their own, and a second try in real time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ settings.load_profile("any machine")
 
 @pytest.fixture(autouse=True, scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Rows of sweeps are cached in a directory of the tests' own."""
+    """Rows of sweeps are cached, and devices locked, in directories of the tests' own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEURORIG_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("NEURORIG_RUNTIME_DIR", str(tmp_path_factory.mktemp("locks")))
         yield
 
 
@@ -33,14 +34,20 @@ def unsynced() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def no_pictures() -> Iterator[None]:
-    """Reports hold one empty picture: three quarters of the time of a report, where a test says nothing of pictures."""
+    """Pictures are empty: three quarters of the time of a report, where a test says nothing of pictures."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("reports.render.draw", lambda result: {"latency": b"<svg />"})
+        patch.setattr("reports.figures.sweep.sweep_figure", lambda *columns: b"<svg />")
         yield
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let every test with the mark ``real_time`` run a second time, a second after it has failed."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let a test with the mark ``real_time`` that failed alone run a second time; the summary lists it as RERUN.
+
+    One that failed in company is repeated alone, by ``make test``, and not a third time.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ or config.getoption("lf"):
+        return
     for item in items:
         if item.get_closest_marker("real_time"):
             item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=1))

@@ -115,8 +115,7 @@ def test_mixed_seeds_are_told_apart_one_by_one() -> None:
     assert kinds == {"4": "tuning", "5": qubo_mis.CHOSEN}
 
 
-@given(st.integers(1, 40))
-@settings(deadline=None, max_examples=20)
+@pytest.mark.parametrize("count", [1, 40])
 def test_drawn_seeds_are_no_tuning_seeds_and_are_recorded(count: int) -> None:
     workload = open_workload(nodes=10, draw=count)
     seeds = [sample.seed for sample in workload.samples]

@@ -10,11 +10,11 @@ import pytest
 import benchmarks.truth as bench
 from fixtures.worlds.random_draw import FIGURES
 
-PLANTS = 24
-LIMIT = 0.82
-"""Of 24 plants at 95 %, 20 or more hold in 99 cases of 100."""
+PLANTS = 16
+LIMIT = 0.8
+"""Of 16 plants at 95 %, 13 or more hold in 99 cases of 100; ``make truth`` counts over 1000."""
 WIDEST = 10.0
-"""Of 24 plants whose half-width is 6 median errors, the median is below this in 95 cases of 100."""
+"""Of 16 plants whose half-width is 6 median errors, the median is below this in 95 cases of 100."""
 
 Row = dict[str, Any]
 

@@ -225,7 +225,7 @@ def test_rounding_does_not_move_the_stated_sigma(begin_s: float, aperture: float
 
 def test_the_stated_sigma_covers_the_error() -> None:
     held, sharp = [], []
-    for seed in range(150):
+    for seed in range(75):
         rng = np.random.default_rng(seed)
         scene = Scene(
             spans_of(seed, int(rng.integers(10, 80)), 10.0 ** rng.uniform(0.6, 2.0)),
