@@ -9,6 +9,7 @@ import pytest
 from rig.commands.main import main
 from rig.recording.reader import open_run
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 BRIEF = ("--option", "samples=2", "--option", "idle_s=0.01", "--option", "warmup=0")
 GOOD = '''"""A board of my own."""
 from __future__ import annotations

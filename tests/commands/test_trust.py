@@ -18,6 +18,8 @@ from rig.sweep.dask import check_address
 from rig.sweep.grid import Facts, Grid, GridSpec
 from rig.sweep.store import FILE, freeze
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 EVIL = "import pathlib\npathlib.Path('ran').touch()\nfrom fixtures.bench.mock_device import open_device\n"
 BENCH = '[devices.board]\ndriver = "evil.py:open_device"\n'
 

@@ -20,7 +20,7 @@ from rig.analysis.power.power_notes import BELOW_IDLE
 from rig.analysis.result import Result
 from rig.analysis.solving.solves import RUNTIME, Solve
 from rig.recording.records import Algorithm
-from tests.support.made_up import made_up, made_up_validity, q
+from tests.support.made_up import made_up, made_up_validity, q, without_pictures
 
 TIME = FigureKey("execution_time_s")
 
@@ -133,7 +133,7 @@ def test_what_is_not_stated_of_the_algorithm_is_what_the_rules_miss(
 
 
 def test_trials_stand_against_what_the_rules_allow() -> None:
-    result = made_up()
+    result = without_pictures(made_up())
     trials = {TIME: tuple(q(value, "s", 0.001) for value in (0.9, 0.91, 0.95))}
     several = replace(result, series=replace(result.series, trials=trials))
     assert "3 trials, farthest 3.3 %" in picture(several, "trials")
@@ -141,7 +141,7 @@ def test_trials_stand_against_what_the_rules_allow() -> None:
 
 
 def test_readings_of_a_clock_stand_about_its_fit() -> None:
-    result = made_up()
+    result = without_pictures(made_up())
     reads = {"meter": np.column_stack([np.arange(40.0), np.linspace(-1e-5, 1e-5, 40), np.full(40, 5e-5)])}
     said = picture(replace(result, series=replace(result.series, clock_reads=reads)), "clocks")
     assert "meter: 40 readings" in said and "sigma 80 µs" in said
@@ -151,9 +151,9 @@ def test_readings_of_a_clock_stand_about_its_fit() -> None:
 def test_energy_is_divided_by_phase_and_rail_where_there_are_several() -> None:
     parts = {("inference", ""): 3e-6, ("inference", "core"): 2e-6, ("inference", "io"): 1e-6, ("preprocess", ""): 5e-6}
     figures = {FigureKey("energy_per_inference_j", phase, rail): q(x, "J", 1e-8) for (phase, rail), x in parts.items()}
-    said = picture(replace(made_up(), quantities=Figures(figures)), "energy")
+    said = picture(replace(without_pictures(made_up()), quantities=Figures(figures)), "energy")
     assert "inference: 3.000 ± 0.020 µJ" in said and "preprocess: 5.000" in said and "core" in said
-    assert picture(made_up(), "energy") == ""
+    assert picture(without_pictures(made_up()), "energy") == ""
 
 
 def test_each_key_figure_has_one_bar_of_its_sources() -> None:
@@ -163,7 +163,7 @@ def test_each_key_figure_has_one_bar_of_its_sources() -> None:
 
 
 def test_gaps_stand_against_energy_where_power_was_measured() -> None:
-    result = made_up()
+    result = without_pictures(made_up())
     at, costs = np.array([0.1, 0.2]), np.array([-30.0, -40.0])
     one = Solve("p", 0.5, 0.5, -40.0, -40.0, 0, True, at, costs, {"official": -40.0})
     solved = replace(result, series=replace(result.series, solves=(one,)))

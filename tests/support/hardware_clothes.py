@@ -178,8 +178,8 @@ def recorded(scenario: str, folder: Path, *options: str, **more: Any) -> Session
     """A session of ``scenario`` by ``neurobench-1.0`` that keeps every rule, in virtual time."""
     asked: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "single-stream": ("device", "scenes", ()),
-        "real-time": ("device", "scenes", ("stream_s=12", "scene_s=4")),
-        "offline": ("device", "batches", ()),
+        "real-time": ("device", "scenes", ("stream_s=12", "scene_s=4", "rate_hz=100")),
+        "offline": ("device", "batches", ("rate_hz=100",)),
         "server": ("device", "batches", ("arrival_hz=25", "duration_s=1", "latency_bound_s=0.5", "rate_hz=100")),
         "optimization": ("solver", "qubo-mis", ("timeout_s=0.1", "window_s=0.1")),
     }  # fmt: skip

@@ -152,13 +152,13 @@ def test_a_periodic_train_whose_ends_were_not_seen_is_not_shifted_to_where_more_
 def test_stated_sigma_holds_the_truth_as_often_as_it_claims(pin: Pin) -> None:
     scenes = [
         Scene(pin, step_s=step_s, jitter_s=jitter_s, missed=0.02, extra=2, wobble=0.3, seed=k)
-        for k in range(50)
+        for k in range(25)
         for step_s, jitter_s in ((1e-6, 1e-7), (1e-7, 2e-6))
     ]
     found = [(s, m) for s in scenes if isinstance(m := s.found(), Match)]
     z = np.array([s.error_s(m) / m.sigma_s for s, m in found])
-    assert len(found) >= 95
-    assert np.mean(np.abs(z) <= 1.96) >= 0.88  # of 100 at 95 %, 88 or more in 99.8 cases of 100
+    assert len(found) >= 47
+    assert np.mean(np.abs(z) <= 1.96) >= 0.86  # of 50 at 95 %, 43 or more in 99.7 cases of 100
     assert np.median(np.abs(z)) >= 0.4  # and not wide for safety: a Gaussian has 0.67
 
 
