@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-settings.register_profile("any machine", deadline=None)  # how long an example takes says nothing on a busy one
+settings.register_profile("any machine", deadline=None, max_examples=50)  # no deadline: it may be a busy one
+settings.register_profile("thorough", deadline=None, max_examples=2000)  # pytest --hypothesis-profile thorough
 settings.load_profile("any machine")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 import subprocess
@@ -54,6 +55,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, f
     return path, json.loads(said)
 
 
+@functools.cache
 def schema(name: str) -> Draft202012Validator:
     document = json.loads((FOLDER / f"{name}.json").read_text())
     Draft202012Validator.check_schema(document)

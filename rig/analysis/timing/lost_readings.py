@@ -122,7 +122,10 @@ def _cheapest(cost: Floats, spans: Spans, lags: Floats) -> Indices:
     """
     k, m = cost.shape
     # the last span of one place (row) that may come before each span of another (column)
-    before = [np.searchsorted(spans.end - a, spans.begin[:, None] - lags + 1.0, side="right") - 1 for a in lags]
+    before = (
+        np.array([np.searchsorted(spans.end - a, spans.begin[:, None] - lags + 1.0, side="right") for a in lags]) - 1
+    )
+    later, place = lags > lags[:, None], np.arange(m)
     total = np.empty((k, m))
     rested = np.empty((k, m))
     origin = np.full((k, m, 2), -1, dtype=np.int64)
@@ -131,12 +134,12 @@ def _cheapest(cost: Floats, spans: Spans, lags: Floats) -> Indices:
         arrive = np.full(m, UNSEEN * i)  # no span before it was seen
         best = np.full((m, 2), -1, dtype=np.int64)
         if i:
-            for a in range(m):
-                p = np.minimum(before[a][i], i - 1)
-                through = np.where(p >= 0, rested[p, a] + UNSEEN * (i - 1 - p) + FEWEST, np.inf)
-                better = (through < arrive) & (lags > lags[a])
-                arrive = np.where(better, through, arrive)
-                best[better, 0], best[better, 1] = since[p, a][better], a
+            p = np.minimum(before[:, i], i - 1)
+            through = np.where(later & (p >= 0), rested[p, place[:, None]] + UNSEEN * (i - 1 - p) + FEWEST, np.inf)
+            a = through.argmin(axis=0)
+            better = through[a, place] < arrive
+            arrive = np.where(better, through[a, place], arrive)
+            best[better] = np.column_stack([since[p[a, place], a], a])[better]
             stay = total[i - 1] <= arrive
             arrive = np.where(stay, total[i - 1], arrive)
             best[stay, 0], best[stay, 1] = i - 1, np.flatnonzero(stay)
@@ -144,11 +147,11 @@ def _cheapest(cost: Floats, spans: Spans, lags: Floats) -> Indices:
         waited = rested[i - 1] + UNSEEN if i else np.full(m, np.inf)
         rested[i] = np.minimum(total[i], waited)
         since[i] = np.where(total[i] <= waited, i, since[i - 1] if i else i)
-    a = int(np.argmin(rested[-1]))
-    path, i = np.full(k, -1, dtype=np.int64), int(since[-1, a])
+    at = int(np.argmin(rested[-1]))
+    path, i = np.full(k, -1, dtype=np.int64), int(since[-1, at])
     while i >= 0:
-        path[i] = a
-        i, a = origin[i, a]
+        path[i] = at
+        i, at = origin[i, at]
     return path
 
 
