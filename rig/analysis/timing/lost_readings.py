@@ -122,9 +122,8 @@ def _cheapest(cost: Floats, spans: Spans, lags: Floats) -> Indices:
     """
     k, m = cost.shape
     # the last span of one place (row) that may come before each span of another (column)
-    before = (
-        np.array([np.searchsorted(spans.end - a, spans.begin[:, None] - lags + 1.0, side="right") for a in lags]) - 1
-    )
+    starts = spans.begin[:, None] - lags + 1.0
+    before = np.array([np.searchsorted(spans.end - a, starts, side="right") for a in lags]) - 1
     later, place = lags > lags[:, None], np.arange(m)
     total = np.empty((k, m))
     rested = np.empty((k, m))
