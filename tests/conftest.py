@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,12 @@ from hypothesis import settings
 settings.register_profile("any machine", deadline=None, max_examples=50)  # no deadline: it may be a busy one
 settings.register_profile("thorough", deadline=None, max_examples=2000)  # pytest --hypothesis-profile thorough
 settings.load_profile("any machine")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C reaches tests and what they start, though a shell that starts them in the background ignores it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
