@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 measure: $(STAMP)
 	$(BIN)/rig measure --device xylo --scenario single-stream --simulate
 
-# Real-time tests run after the others. They mostly wait: three at a time; one that fails is repeated alone, and once.
+# Real-time tests run after the others. They mostly wait: three at a time; those that fail run again, alone.
 ALONE := $(BIN)/python -m pytest -n 0 -m real_time
 REAL_TIME = $(shell grep -rlw pytest.mark.real_time --include='test_*.py' tests)
 

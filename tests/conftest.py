@@ -49,12 +49,12 @@ def no_pictures() -> Iterator[None]:
         yield
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let a test with the mark ``real_time`` that failed alone run a second time; the summary lists it as RERUN.
 
-    One that failed in company is repeated alone, by ``make test``, and not a third time.
+    Those that fail in company are run again by ``make test``, alone.
     """
-    if "PYTEST_XDIST_WORKER" in os.environ or config.getoption("lf"):
+    if "PYTEST_XDIST_WORKER" in os.environ:
         return
     for item in items:
         if item.get_closest_marker("real_time"):
