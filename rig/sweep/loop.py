@@ -72,7 +72,7 @@ def work_off(folder: Path, grids: Sequence[Frozen], means: Means) -> list[Cell]:
                 f"interrupted with {done} of {len(cells)} cells done", remedy=f"Continue with: rig sweep {folder}"
             )
         if missing := sum(state_of(folder, cell) == "open" for cell in cells):
-            what = f"{missing} of {len(cells)} cells are not there: something removed them while the sweep ran"
+            what = f"{missing} of {len(cells)} cells are not there any more"
             raise SetupError(what, field="out", value=str(folder), remedy="Give the same command again to measure them")
     return cells
 

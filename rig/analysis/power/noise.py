@@ -22,10 +22,6 @@ Lines = tuple[tuple[float, float, float], ...]
 MAX_LINES = 3
 RARE = 0.02
 """How likely a random walk is, before the readings are seen, compared with flicker noise."""
-LEAST, QUIETER = 32, 5.0
-"""Differences of neighbours that are compared, and standard errors by which they must be smaller in spans."""
-HELD = 2.0
-"""Times by which a line must move readings beyond their differences inside spans, where it cannot be in spans."""
 TIED = 1e-9
 """Part by which sizes of a line differ at most if only rounding does, as on either side of the Nyquist frequency."""
 
@@ -51,13 +47,6 @@ class Noise:
     """What else stands out of the spectrum, such as pulses that come back; as ``lines``."""
     between: tuple[float, float] | None = None
     """Slow noise as the readings between spans show it, if the idle windows show another."""
-    held_w: float | None = None
-    """The standard deviation per reading wholly inside spans, if neighbours differ by less there than at idle."""
-
-    def in_spans(self, f_hz: float, amplitude_w: float) -> bool:
-        """Return whether spans may hold a line: not if their readings differ by less than the line makes them."""
-        differ_w = math.sqrt(2.0) * amplitude_w * abs(math.sin(math.pi * f_hz * self.period_s))
-        return self.held_w is None or differ_w <= HELD * self.held_w
 
     def between_spans(self) -> Noise:
         """Return the noise without what only the idle windows show of slow noise."""
@@ -106,23 +95,7 @@ def estimate(residuals: Sequence[Floats], period_s: float, busy_differences: Flo
     u2 = 2.0 * math.sqrt(2.0 / max(len(busy_differences), 1)) * at_idle_w**2
     busy = math.sqrt(sigma**2 + (excess if excess > u2 else 0.0))
     walk_w2_per_s = 2.0 * math.pi**2 * walk
-    held_w = quieter_w(residuals, busy_differences)
-    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between, held_w)
-
-
-def quieter_w(residuals: Sequence[Floats], busy_differences: Floats) -> float | None:
-    """Return the standard deviation of readings inside spans, if neighbours differ by less there than at idle.
-
-    A regulator that draws packets of energy at light load makes idle so. Mean squares are compared, in which rare
-    pulses count: where spans only missed some by chance, the difference is within what so many readings vary.
-    """
-    at_idle = np.concatenate([np.diff(r) for r in residuals]) ** 2
-    within = busy_differences**2
-    if min(len(at_idle), len(within)) < LEAST:
-        return None
-    u = float(np.std(at_idle)) * math.hypot(len(at_idle) ** -0.5, len(within) ** -0.5)
-    less = float(np.mean(at_idle)) - float(np.mean(within)) > QUIETER * u
-    return math.sqrt(0.5 * float(np.mean(within))) if less else None
+    return Noise(sigma, busy, flicker, lines, period_s, max(n - 2.0, 1.0), walk_w2_per_s, others, between)
 
 
 def _at_low_end(ends: Sequence[Bins], white: float) -> tuple[float, float]:

@@ -19,33 +19,26 @@ BLOCK = 1 << 16
 """Readings in one block, where intermediate arrays would otherwise take more memory than the trace."""
 
 
-def variances(
-    noise: Noise, weight: Floats, t_s: Floats, busy: Bools, many: Floats | None = None, held: Bools | None = None
-) -> dict[str, float]:
+def variances(noise: Noise, weight: Floats, t_s: Floats, busy: Bools, many: Floats | None = None) -> dict[str, float]:
     """Return the variance of ``sum(weight * y)`` by source: white, flicker, lines, walk.
 
-    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, ``held`` which lie
-    wholly inside spans, and ``many`` of how many successive ones each is the mean, if of any.
+    ``weight`` and ``t_s`` have shape (n,). ``busy`` says during which readings the device was busy, and ``many`` of how
+    many successive ones each is the mean, if of any.
     """
     each = weight if many is None else weight / np.sqrt(np.maximum(many, 1.0))
     white = float(noise.busy_w**2 * np.sum(each[busy] ** 2) + noise.white_w**2 * np.sum(each[~busy] ** 2))
-    if held is not None and noise.held_w is not None:
-        white -= max(noise.busy_w**2 - noise.held_w**2, 0.0) * float(np.sum(each[held] ** 2))
     used = np.flatnonzero(weight)
     if not len(used):
         return {"white": 0.0, "flicker": 0.0, "lines": 0.0, "walk": 0.0}
     t, w = (t_s, weight) if len(used) == len(weight) else (t_s[used], weight[used])
     of = None if many is None else many[used]
-    outside = w if held is None or noise.held_w is None else np.where(held[used], 0.0, w)
     del used
     flicker = noise.flicker_w2 * _flicker_gain(t, w, noise.period_s) if noise.flicker_w2 > 0 else 0.0
-    lines = 0.0
-    for f, a, df in noise.lines:
-        each = w if noise.in_spans(f, a) else outside
-        lines += 0.5 * a * a * _line_gain(t, each if of is None else each * _passed(f * noise.period_s, of), f, df)
-    for part, peaks_in in ((w, True), (outside, False)):
-        if found := tuple(p for p in noise.peaks if noise.in_spans(*p[:2]) == peaks_in):
-            lines += _peak_variance(found, *_gain(t, part, noise.period_s))
+    lines = sum(
+        0.5 * a * a * _line_gain(t, w if of is None else w * _passed(f * noise.period_s, of), f, df)
+        for f, a, df in noise.lines
+    )
+    lines += _peak_variance(noise.peaks, *_gain(t, w, noise.period_s)) if noise.peaks else 0.0
     walk = noise.walk_w2_per_s * _walk_gain(t, w, float(t_s[0])) if noise.walk_w2_per_s > 0 else 0.0
     return {"white": white, "flicker": flicker, "lines": lines, "walk": walk}
 
@@ -81,9 +74,9 @@ def _flicker_gain(t_s: Floats, weight: Floats, period_s: float) -> float:
 
 
 def _peak_variance(peaks: Lines, gain: Floats, step_hz: float) -> float:
-    """Variance of a sum over peaks of a spectrum, at the mean gain near each; ``gain`` is that of ``_gain``."""
+    """Variance of a sum over peaks of a spectrum, at the largest gain near each; ``gain`` is that of ``_gain``."""
     near = [gain[max(int((f - df) / step_hz) - 1, 0) : int((f + df) / step_hz) + 1] for f, _, df in peaks]
-    return sum(0.5 * peak[1] ** 2 * float(g.mean()) for peak, g in zip(peaks, near, strict=True) if len(g))
+    return sum(0.5 * peak[1] ** 2 * float(g.max(initial=0.0)) for peak, g in zip(peaks, near, strict=True))
 
 
 def _gain(t_s: Floats, weight: Floats, period_s: float) -> tuple[Floats, float]:

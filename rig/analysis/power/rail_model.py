@@ -139,7 +139,7 @@ class RailModel:
         ):
             noise = noise.between_spans()
         pool = self.readings.pool
-        found = variances(noise, weight, self.middle_s, self.busy, None if pool is None else pool.many, self.held)
+        found = variances(noise, weight, self.middle_s, self.busy, None if pool is None else pool.many)
         if self.jitter is None or self.at_looks is None:
             return found
         length = self.readings.end_s - self.readings.start_s

@@ -164,18 +164,32 @@ def _placed(e: Excess, fit: Fit, ref: float) -> tuple[Floats, Floats]:
     return e.start_s + t, e.end_s + t
 
 
-def stands_out(e: Excess, trains: list[Edges], spans: Floats, fit: Fit) -> bool:
+def stands_out(e: Excess, whole: list[Edges], ends: list[Edges], beside: list[Edges], spans: Floats, fit: Fit) -> bool:
     """Return whether spans, shape (k, 2), differ from what is beside them by more than chance, at the place of the fit.
 
-    ``trains`` are whole spans: heads and tails alone may fit to anything. What is neither noise nor spans may change as
-    often as spans do, so any train explains one in two ``k`` parts of it by chance.
+    Whole spans must, or all of them with their heads and tails, each of which may fit to something. ``beside`` is the
+    level between spans, if it is not known. What is neither noise nor spans may change as often as spans do, so any
+    train explains one in two ``k`` parts of it by chance.
     """
     start, end = _placed(e, fit, float(spans.mean()))
-    whole = np.column_stack([mean_signal(train, start, end, e.tau_s) for train in trains])
-    left = e.watts - whole @ np.linalg.lstsq(whole, e.watts, rcond=None)[0]
-    misfit = float(left @ left)
-    chance = max(misfit - len(left) * e.noise_w**2, 0.0) / (2.0 * len(spans)) + e.noise_w**2
-    return float(e.watts @ e.watts) - misfit >= STANDS_OUT * chance
+    level = [mean_signal(train, start, end, e.tau_s) for train in beside]
+    columns = [mean_signal(train, start, end, e.tau_s) for train in (*whole, *ends)]
+    without = _misfit(e, level)
+    for trains, count in ((columns[: len(whole)], 1), (columns, len(columns))):
+        misfit = _misfit(e, [*trains, *level])
+        chance = max(misfit - len(e.watts) * e.noise_w**2, 0.0) / (2.0 * len(spans)) + e.noise_w**2
+        if without - misfit >= STANDS_OUT * count * chance:
+            return True
+    return False
+
+
+def _misfit(e: Excess, columns: list[Floats]) -> float:
+    """Return the sum of squares that is left of the readings when signals are fitted to them."""
+    if not columns:
+        return float(e.watts @ e.watts)
+    signals = np.column_stack(columns)
+    left = e.watts - signals @ np.linalg.lstsq(signals, e.watts, rcond=None)[0]
+    return float(left @ left)
 
 
 def longer_s(e: Excess, trains: list[Edges], windows: Floats, fit: Fit, ref: float, most_s: float) -> float:

@@ -70,9 +70,10 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     if near is None or at_edges is None:
         return None
     phase_trains = [edges_of(merged(w)) for w in phases.values() if len(w)]
-    between = [edges_of(np.array([[windows[0, 0], windows[-1, 1]]]))]
-    whole = phase_trains + between * (not excess.gaps_known and len(windows) > 1)
-    trains = whole + _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
+    known = excess.gaps_known or len(windows) == 1
+    beside = [] if known else [edges_of(np.array([[windows[0, 0], windows[-1, 1]]]))]
+    ends = _ends(windows, 2.0 * excess.period_s + SETTLE_TAU * excess.tau_s)
+    trains = phase_trains + beside + ends
     # which signal correlates best depends on the rail: all phases alike, or each phase at its own level
     signals = [edges_of(windows)]
     if len(phase_trains) > 1:
@@ -84,7 +85,7 @@ def align(excess: Excess, phases: Mapping[str, Floats], reach_s: float, rate_rea
     fits = [refined(at_edges, trains, spans, start, rate_reach) for start in ordered]
     best = _decided(at_edges, [f for f in fits if abs(f.shift_s) <= reach_s])
     found = None if best is None else judged(at_edges, trains, best, float(spans.mean()), rate_reach)
-    if best is None or found is None or not stands_out(at_edges, whole, spans, best):
+    if best is None or found is None or not stands_out(at_edges, phase_trains, ends, beside, spans, best):
         return None
     most_s = min(margin, MOST_LONGER * _gap_s(windows))
     active_s = longer_s(at_edges, trains, windows, best, found.ref_s, most_s)

@@ -25,8 +25,8 @@ OFTEN = 3
 def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
     """Return the activity with the work that no span covers, and the rails with a note if there is any.
 
-    The rail that shows the spans best against its noise tells it. Work that is seen often in an idle window comes back
-    all the time and is part of idle.
+    The rail that shows the spans best against its noise tells it. Work that is seen three times in one idle window, or
+    in each of them, comes back all the time and is part of idle.
     """
     spans_s = activity.active_s()
     seen = [(rail, levels) for rail in rails if (levels := _levels(rail, spans_s)) is not None]
@@ -35,7 +35,7 @@ def with_unspanned(activity: Activity, rails: list[AlignedRail]) -> tuple[Activi
     rail, best = max(seen, key=lambda pair: pair[1].rise / max(pair[1].noise2, 1e-300))
     found_s = _stretches(rail, best, spans_s, activity.idle_s)
     at_idle = [int(np.count_nonzero(touches(window, *found_s.T))) for window in activity.idle_s.reshape(-1, 1, 2)]
-    if not len(found_s) or max(at_idle, default=0) >= OFTEN:
+    if not len(found_s) or max(at_idle, default=0) >= OFTEN or min(at_idle, default=0) > 0:
         return activity, rails
     often = "once" if len(found_s) == 1 else f"{len(found_s)} times"
     where = f" ({sum(at_idle)} in idle windows)" * any(at_idle)

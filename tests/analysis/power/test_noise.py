@@ -213,31 +213,6 @@ def test_steps_inside_spans_are_no_noise() -> None:
     assert found.busy_w < 1.6
 
 
-def test_readings_inside_spans_count_by_their_own_noise_where_idle_is_louder() -> None:
-    rng = np.random.default_rng(1)
-    noise = estimate(idle(2, white(3.0)), PERIOD_S, np.diff(rng.normal(0.0, 1.0, 3000)))
-    t, all_of_it, none = PERIOD_S * np.arange(100), np.ones(100, bool), np.zeros(100, bool)
-    within, beside = (variances(noise, mean_of(100), t, all_of_it, held=held)["white"] for held in (all_of_it, none))
-    assert within == pytest.approx(1.0**2 / 100, rel=0.1)
-    assert beside == pytest.approx(3.0**2 / 100, rel=0.1)
-
-
-def test_a_line_of_idle_that_would_show_inside_spans_is_not_there() -> None:
-    rng = np.random.default_rng(1)
-    noise = estimate(idle(2, white(0.1), hum(5.0)), PERIOD_S, np.diff(rng.normal(0.0, 0.1, 3000)))
-    t, busy = PERIOD_S * np.arange(105), np.ones(105, bool)
-    anywhere, outside = (variances(noise, mean_of(105), t, busy, held=held)["lines"] for held in (~busy, busy))
-    assert outside < 0.1 * anywhere
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_spans_that_missed_rare_pulses_by_chance_are_not_quieter_than_idle(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    rare = pulses(1.0, 0.01)
-    within = np.concatenate([np.diff(rare(rng, 40) + rng.normal(0.0, 0.01, 40)) for _ in range(8)])
-    assert estimate(idle(seed, rare, white(0.01)), PERIOD_S, within).held_w is None
-
-
 def test_a_handful_of_readings_still_gives_a_level() -> None:
     found = estimate([np.array([1.0, -1.0, 1.0, -1.0])], PERIOD_S, NO_DIFFERENCES)
     assert (found.white_w, found.flicker_w2, found.lines, found.dof) == (1.0, 0.0, (), 3.0)
@@ -291,16 +266,6 @@ def test_work_in_an_idle_window_is_no_walk_of_the_run() -> None:
     calm = stated(between, run)
     assert calm["flicker"] + calm["walk"] < 1e-5
     assert sum(stated(found, run).values()) > 1e-4
-
-
-def test_a_peak_of_uncertain_frequency_counts_by_its_mean_gain() -> None:
-    weight, amplitude, f_hz, df_hz = busy_against_idle(3000), 0.5, 2.0, 0.6
-
-    def somewhere(rng: np.random.Generator, n: int) -> Floats:
-        return hum(amplitude, f_hz + df_hz * rng.uniform(-1.0, 1.0))(rng, n)
-
-    noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, peaks=((f_hz, amplitude, df_hz),))
-    assert math.sqrt(stated(noise, weight)["lines"]) == pytest.approx(spread_of(weight, somewhere), rel=0.1)
 
 
 @pytest.mark.parametrize("seed", range(4))

