@@ -55,7 +55,7 @@ def outlasts(model: RailModel, e: Estimate, windows_s: Floats) -> float:
 def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> tuple[float, float]:
     """Return how far the mean power of whole spans may be from ``cut``, in watts, beyond what noise explains.
 
-    The second number is the standard uncertainty of this by the place of spans that lie between two levels.
+    The second number is the standard uncertainty of this by the place of spans after which power stays up.
 
     The energy of all readings that touch a span is compared with spans of even power between the levels beside them.
     The level beside a begin or an end is that of the next reading that touches no span. No reading can separate a burst
@@ -85,10 +85,10 @@ def cut_off_w(model: RailModel, windows_s: Floats, cut: Estimate) -> tuple[float
     found = float(weight @ r.watts)
     u_w = model.noise_u_w(weight)
     after_w, before_w = (float(np.mean(r.watts[level[side]])) if side.any() else 0.0 for side in (late, ~late))
-    placed_w = model.sigma_s * abs(after_w - before_w) / float(np.mean(spans[:, 1] - spans[:, 0]))
+    placed_w = model.sigma_s * max(after_w - before_w, 0.0) / float(np.mean(spans[:, 1] - spans[:, 0]))
     shown = abs(found) > SEEN * u_w + ROUNDING * abs(cut.value_w + cut.idle_w)
     hidden_w = abs(found) - u_w if shown else 0.0
-    return hidden_w, placed_w
+    return hidden_w, min(placed_w, hidden_w)
 
 
 def smeared_w(model: RailModel, windows_s: Floats, cut: Estimate) -> float:
