@@ -32,7 +32,7 @@ from rig.analysis.streaming import windows as trace_windows
 from rig.bench import bench_file, calibration
 from rig.factories import split_options
 from rig.plugins import load
-from rig.recording import reader
+from rig.recording import reader, traces
 from rig.recording.decoding import decode
 from rig.recording.session import open_session
 from rig.recording.tables import TABLES
@@ -79,7 +79,7 @@ def parsers(golden: Path) -> Iterator[Parser]:
     yield Parser("windows of an import", (table,), importer_windows.read_windows, "windows.csv")
     yield Parser("windows of a trace", (table,), trace_windows.read_windows, "windows.csv")
     yield Parser("trace", tuple(f.read_bytes() for f in sorted((run / "traces").iterdir())),
-                 lambda f: reader._trace(f, [], {"meter": 1e6}, reader.AT_ONCE))  # fmt: skip
+                 lambda f: traces.read_trace(f, [], {"meter": 1e6}, traces.AT_ONCE))  # fmt: skip
     for name in TABLES:
         if (file := run / f"{name}.arrows").is_file():
             yield Parser(f"table {name}", (file.read_bytes(),), partial(_table, name))

@@ -56,7 +56,8 @@ from rig.analysis.timing.timeline import Activity, activity_of
 from rig.analysis.timing.unspanned import with_unspanned
 from rig.analysis.validity import judge
 from rig.analysis.verdict import Check
-from rig.recording.reader import AT_ONCE, Run
+from rig.recording.reader import Run
+from rig.recording.traces import AT_ONCE
 
 
 def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:

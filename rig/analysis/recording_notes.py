@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from rig.recording.events import Note
-from rig.recording.reader import Run, Trace
+from rig.recording.reader import Run
+from rig.recording.traces import Trace
 from rig.types import MARK_PHASE
 
 BLOCK = 1 << 16

@@ -18,7 +18,8 @@ from rig.analysis.figure_key import PEER, FigureKey, Figures
 from rig.analysis.quantity import Quantity
 from rig.errors import DataError
 from rig.recording.events import LIMIT, ReferenceWindows
-from rig.recording.reader import Run, Trace
+from rig.recording.reader import Run
+from rig.recording.traces import Trace
 
 Found = dict[FigureKey, Quantity]
 

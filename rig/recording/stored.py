@@ -1,6 +1,6 @@
 """Columns of a trace that stay in their file: they are read when they are sliced, so that any length fits in memory.
 
-They stand in a ``rig.recording.reader.Trace`` in the place of arrays, and behave like them as far as the analysis of
+They stand in a ``rig.recording.traces.Trace`` in the place of arrays, and behave like them as far as the analysis of
 long traces needs: ``len``, slices, arrays of indices, and ``np.asarray``, which reads the whole column.
 """
 

@@ -14,7 +14,8 @@ import numpy as np
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import timebase_of
 from rig.analysis.verdict import Check
-from rig.recording.reader import Run, Trace
+from rig.recording.reader import Run
+from rig.recording.traces import Trace
 from rig.types import Floats
 
 LEAST = 9

@@ -17,7 +17,7 @@ from rig.analysis.timing.lost_readings import FEWEST, MOST_UNLIKE, Piece, breaks
 from rig.analysis.timing.readings import Readings
 from rig.analysis.timing.spans_in_trace import LEAST_SPANS, NOWHERE, Seen, most_unlike, seen_in
 from rig.analysis.verdict import Check
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 from rig.types import Floats
 
 MOST_SPANS = 20_000

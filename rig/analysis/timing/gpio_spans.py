@@ -16,7 +16,8 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import timebase_of
 from rig.errors import DataError
 from rig.recording.columns import array_of
-from rig.recording.reader import Run, Trace
+from rig.recording.reader import Run
+from rig.recording.traces import Trace
 from rig.types import Floats, Indices
 
 WIDE = 3.0

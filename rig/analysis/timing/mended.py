@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rig.analysis.verdict import Check
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 
 
 @dataclass(frozen=True)

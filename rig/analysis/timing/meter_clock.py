@@ -21,7 +21,8 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
 from rig.analysis.timing.trace_alignment import align
 from rig.errors import DataError
-from rig.recording.reader import Run, Trace
+from rig.recording.reader import Run
+from rig.recording.traces import Trace
 from rig.types import Bools, Floats
 
 DISAGREE = 4.0

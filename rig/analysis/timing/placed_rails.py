@@ -12,7 +12,7 @@ from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity
 from rig.analysis.verdict import Check
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 
 
 @dataclass(frozen=True)

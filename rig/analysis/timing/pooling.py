@@ -23,9 +23,9 @@ from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity
 from rig.errors import DataError
 from rig.recording.conversion import PLAUSIBLE, to_watts
-from rig.recording.reader import Trace
 from rig.recording.stored import GridTicks
-from rig.types import Bools, Floats, Indices, Rail
+from rig.recording.traces import Trace
+from rig.types import Bools, Floats, Indices
 
 BLOCK = 1 << 17
 """Readings that are summed together; a block in double precision fits into the second-level cache."""
@@ -136,16 +136,7 @@ def pooled(
     which its readings stop. ``beside`` are the volts that the trace names. Raises ``DataError`` for readings that are
     not in order of time.
     """
-    found = list(_blocks(trace, like, ends, seconds, cuts, beside, block))
-    start = np.concatenate([sums.start for sums in found])
-    first = np.ones(len(start), bool)
-    first[np.cumsum([0, *(len(sums.start) for sums in found[:-1])])] = [sums.begins for sums in found]
-    at = np.flatnonzero(first)
-    start = start[at]
-    total = {
-        name: np.add.reduceat(np.concatenate([sums.of.get(name, np.zeros(len(sums.start))) for sums in found]), at)
-        for name in {key: None for sums in found for key in sums.of}
-    }
+    start, total = _joined(list(_blocks(trace, like, ends, seconds, cuts, beside, block)))
     last = np.append(start[1:], len(trace.value)) - 1
     many, weight = total["many"], total.get("weight", total["many"])
     held = np.maximum(weight, 1e-300)
@@ -172,14 +163,20 @@ def pooled(
     )
 
 
+def _joined(found: list[_Sums]) -> tuple[Indices, dict[str, Floats]]:
+    """The first reading of each piece and its sums by name, where blocks cut no piece in two."""
+    start = np.concatenate([sums.start for sums in found])
+    first = np.ones(len(start), bool)
+    first[np.cumsum([0, *(len(sums.start) for sums in found[:-1])])] = [sums.begins for sums in found]
+    at = np.flatnonzero(first)
+    return start[at], {
+        name: np.add.reduceat(np.concatenate([sums.of.get(name, np.zeros(len(sums.start))) for sums in found]), at)
+        for name in {key: None for sums in found for key in sums.of}
+    }
+
+
 def _blocks(
-    trace: Trace,
-    like: Readings,
-    ends: Ends,
-    seconds: Seconds,
-    cuts: Indices,
-    beside: Beside | None,
-    block: int,
+    trace: Trace, like: Readings, ends: Ends, seconds: Seconds, cuts: Indices, beside: Beside | None, block: int
 ) -> Iterator[_Sums]:
     n, apart, last_s = len(trace.value), 0, -np.inf
     for a in range(0, n, block):
@@ -192,8 +189,7 @@ def _blocks(
         weight = None
         if not trace.uniform:
             on_s, off_s = (seconds(t[a:b]) for t in (trace.start_tick, trace.end_tick))
-            _check_order(trace, on_s, last_s)
-            last_s = float(on_s[-1])
+            last_s = _ordered(trace, on_s, last_s)
             if trace.rail.kind != "point":
                 weight = (off_s - on_s) / max(like.aperture_s, 1e-300)
                 ok = (numbers(raw) if ok is None else ok) & (weight > 0.0)
@@ -208,8 +204,7 @@ def _blocks(
         if clipped is not None and clipped.any():
             if apart < MOST_APART:
                 alone = _alone(clipped) + a
-                start = np.union1d(start, alone[(alone > a) & (alone < b)])
-                apart += len(alone) // 4
+                start, apart = np.union1d(start, alone[(alone > a) & (alone < b)]), apart + len(alone) // 4
             of["clipped"] = clipped.astype(np.float64)
         if floor is not None:
             of["floor"] = floor.astype(np.float64)
@@ -260,7 +255,8 @@ def _alone(clipped: Bools) -> Indices:
     return np.unique((change[:, [0, 0, 1, 1]] + np.array([-1, 0, 0, 1])).ravel())
 
 
-def _check_order(trace: Trace, start_s: Floats, before_s: float) -> None:
+def _ordered(trace: Trace, start_s: Floats, before_s: float) -> float:
+    """The begin of the last of successive readings, after ``before_s``. Raises ``DataError`` if time runs backwards."""
     if np.any(np.diff(start_s, prepend=before_s) <= 0.0):
         raise DataError(
             f"the readings of rail {trace.rail.name} do not move forward in time",
@@ -268,49 +264,4 @@ def _check_order(trace: Trace, start_s: Floats, before_s: float) -> None:
             value=trace.rail.name,
             remedy="Check the trace for wrapped or repeated time stamps",
         )
-
-
-# ---- traces that are not looked into --------------------------------------------------------
-
-
-def thinned(trace: Trace, at_once: int) -> Trace:
-    """Return a long trace of a counter with as many of its readings as may be looked at; others as they are."""
-    n = len(trace.value)
-    if n <= at_once or trace.rail.kind != "cumulative":
-        return trace
-    kept = np.append(np.arange(0, n - 1, -(-n // at_once)), n - 1)
-    return replace(
-        trace,
-        start_tick=np.asarray(trace.start_tick[kept]),
-        end_tick=np.asarray(trace.end_tick[kept]),
-        value=np.asarray(trace.value[kept]),
-        overload=np.asarray(trace.overload[kept]),
-        uniform=False,
-    )
-
-
-def proportional(rail: Rail) -> bool:
-    """Return whether the mean of readings gives the mean of power."""
-    return rail.conversion.supply_rail is None and rail.conversion.burden_ohm == 0.0
-
-
-def in_means(trace: Trace, at_once: int, copies: int = 1, block: int = BLOCK) -> Trace:
-    """Return a trace on a uniform grid as means of as many successive readings as make it ``at_once`` long or less.
-
-    A mean is NaN if any of its readings is not a number, and an overload if any is. If each reading was delivered
-    ``copies`` times, the means stand where one of each stands.
-    """
-    n = len(trace.value)
-    many = -(-n // (at_once * copies)) * copies
-    whole = n // many * many
-    step = max(block // many, 1) * many
-    values, overloads = list[Floats](), list[Bools]()
-    for a in range(0, whole, step):
-        part = trace.part(a, min(a + step, whole))
-        values.append(np.where(numbers(part.value), part.value, np.nan).reshape(-1, many).mean(axis=1))
-        overloads.append(np.asarray(part.overload.reshape(-1, many).any(axis=1)))
-    first = np.arange(0, whole, many) // copies
-    start, end = np.asarray(trace.start_tick[first]), np.asarray(trace.end_tick[first + many // copies - 1])
-    rail = replace(trace.rail, rate_hz=trace.rail.rate_hz * copies / many)
-    return replace(trace, rail=rail, start_tick=start, end_tick=end, value=np.concatenate(values),
-                   overload=np.concatenate(overloads))  # fmt: skip
+    return float(start_s[-1])

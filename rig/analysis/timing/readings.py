@@ -11,7 +11,7 @@ from rig.analysis.timing.supply import Supply, Volts, mean_volts, sagging
 from rig.analysis.timing.timebase import Timebase
 from rig.errors import DataError
 from rig.recording.conversion import PLAUSIBLE, to_watts
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Rail
 
 

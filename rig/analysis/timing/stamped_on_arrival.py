@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from rig.analysis.timing.mended import Mended
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 from rig.types import Floats
 
 LEAST, LOOKED_AT = 64, 1 << 20

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from rig.analysis.timing.activity_signal import SETTLE_TAU, merged
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, Phase
-from rig.recording.reader import Trace
 from rig.recording.stored import Stored
+from rig.recording.traces import Trace
 from rig.types import Bools, Floats, Indices
 
 BLOCK = 1 << 16

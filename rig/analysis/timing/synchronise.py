@@ -14,25 +14,18 @@ from rig.analysis.timing.held_readings import as_measured
 from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.meter_clock import FindBaseline, MeterClock
 from rig.analysis.timing.placed_rails import AlignedRail, placed
-from rig.analysis.timing.pooling import (
-    Beside,
-    cuts_of,
-    in_means,
-    moments_s,
-    pooled,
-    proportional,
-    span_sigma_s,
-    thinned,
-)
+from rig.analysis.timing.pooling import Beside, cuts_of, moments_s, pooled, span_sigma_s
 from rig.analysis.timing.range_end import apparent_ends
 from rig.analysis.timing.readings import readings_of
 from rig.analysis.timing.spans_in_trace import fits
 from rig.analysis.timing.stamped_on_arrival import on_grid
 from rig.analysis.timing.stretches import single, stretches
+from rig.analysis.timing.thinning import in_means, proportional, thinned
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.timing.timeline import Activity, timebase_of
 from rig.analysis.timing.wire_errors import without_wire_errors
-from rig.recording.reader import AT_ONCE, Run, Trace
+from rig.recording.reader import Run
+from rig.recording.traces import AT_ONCE, Trace
 from rig.types import Floats
 
 

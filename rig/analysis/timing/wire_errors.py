@@ -15,7 +15,7 @@ from rig.analysis.timing.activity_signal import inside, merged
 from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.stretches import spread_out
 from rig.analysis.timing.timebase import Timebase
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 from rig.types import Bools, Floats
 
 LEAST, MOST = 64, 1 << 20

@@ -11,7 +11,7 @@ from rig.analysis.timing import held_readings
 from rig.analysis.timing.held_readings import as_measured
 from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.timebase import host_timebase
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 from rig.types import Floats, Rail
 
 PERIOD = 1_000_000

@@ -9,14 +9,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rig.analysis.timing.pooling import cuts_of, in_means, moments_s, pooled
+from rig.analysis.timing.pooling import cuts_of, moments_s, pooled
 from rig.analysis.timing.range_end import apparent_ends
 from rig.analysis.timing.readings import Readings, readings_of
 from rig.analysis.timing.stretches import first_not, single, stretches
+from rig.analysis.timing.thinning import in_means
 from rig.analysis.timing.timebase import Timebase, host_timebase
 from rig.analysis.timing.timeline import Activity, Phase
-from rig.recording.reader import Trace
 from rig.recording.stored import GridTicks
+from rig.recording.traces import Trace
 from rig.types import Conversion, Floats, Rail
 
 N, HZ = 3000, 1000.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rig.analysis.timing.stamped_on_arrival import on_grid
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 from rig.types import Floats, Rail
 
 TICK_HZ, RATE_HZ, N = 1e7, 1e3, 4000

@@ -9,7 +9,7 @@ from rig.analysis.timing import wire_errors
 from rig.analysis.timing.mended import Mended
 from rig.analysis.timing.timebase import host_timebase
 from rig.analysis.timing.wire_errors import without_wire_errors
-from rig.recording.reader import Trace
+from rig.recording.traces import Trace
 from rig.types import Floats, Rail
 
 PERIOD = 1_000_000
