@@ -1,4 +1,4 @@
-"""Put submissions in one table to sort, a table for each way in which figures came about."""
+"""Put submissions on one page, in tables to sort: one each for measured, imported, estimated and simulated figures."""
 
 from __future__ import annotations
 

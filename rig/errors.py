@@ -75,6 +75,12 @@ def closest(name: str, known: Iterable[str], where: str = "") -> str:
     return f"{hint}{where}" if where and len(names) > MOST_NAMES else f"{hint}Known: {', '.join(names) or 'none'}"
 
 
+def number_wanted(text: str, whole: bool) -> str:
+    """Return the kind of number to give in the place of a text that is none, such as ``5s``."""
+    unit = text[:1].isdigit() and text[-1:].isalpha()
+    return f"a {'whole ' if whole else ''}number{' without its unit' if unit else ''}"
+
+
 class SetupError(RigError):
     """The bench cannot do what is requested: a capability is missing, or hardware is absent."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rig.errors import RigError, SetupError, UnknownNameError, UsageError, closest, refused
+from rig.errors import RigError, SetupError, UnknownNameError, UsageError, closest, number_wanted, refused
 
 Factory = Callable[..., Any]
 
@@ -235,7 +235,7 @@ def _converted(option: Option, text: str, who: str = "") -> Any:
         try:
             number = option.kind(text)
         except ValueError as error:
-            raise _bad(option, text, "a whole number" if option.kind is int else "a number", who) from error
+            raise _bad(option, text, number_wanted(text, option.kind is int), who) from error
         if isinstance(number, float) and not math.isfinite(number):
             raise _bad(option, text, "a finite number", who)
         return number
@@ -243,10 +243,9 @@ def _converted(option: Option, text: str, who: str = "") -> Any:
 
 
 def _bad(option: Option, text: str, wanted: str, who: str) -> UsageError:
-    remedy = f"Give {wanted}" + ("" if option.required else f" (default {option.default})")
+    remedy = f"Give {wanted}" + ("" if option.required or option.default is None else f" (default {option.default})")
     if who:
-        other = "device" if who.startswith("meter") else "meter"
-        remedy += f". It goes to the {who}; if the {other} has this option too, write {other}.{option.name} for that"
+        remedy += f". It goes to the {who}"
     return UsageError(f"option {option.name} is {text!r}", field=option.name, value=text, remedy=remedy)
 
 

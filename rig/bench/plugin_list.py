@@ -15,13 +15,18 @@ SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
 
 
 def describe() -> list[dict[str, Any]]:
-    """One row per plugin: group, name, package, modes, extra, what of it is not installed, and the first line."""
+    """One row per plugin: group, name, package, modes, extra, what of it is not installed, and the first line.
+
+    The line is that of the module. Sets of rules share a module, so that of the function tells them apart.
+    """
     from rig.plugins import owner, registered  # not needed for ``source_facts``, which `rig --help` waits for
 
     rows = []
     for group in SHOWN:
         for entry in registered(group):
             modes, line = source_facts(entry.module)
+            if group == "rules":
+                line = _line_of(entry.module, entry.attr) or line
             missing = [p for extra in entry.extras for p in _packages(extra) if not _installed(p)]
             rows.append(
                 {
@@ -54,6 +59,14 @@ def source_facts(module: str) -> tuple[list[str], str]:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "MODES" for t in node.targets):
             modes = list(ast.literal_eval(node.value))
     return modes, (ast.get_docstring(tree) or "").split("\n")[0]
+
+
+def _line_of(module: str, function: str) -> str:
+    """The first line of the docstring of a function, from the source of its module; "" if there is none."""
+    source = _source_of(module)
+    body = ast.parse(source.read_text(encoding="utf-8")).body if source else []
+    found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
+    return (ast.get_docstring(found[0]) or "").split("\n")[0] if found else ""
 
 
 def _source_of(module: str) -> Path | None:

@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="VISA",
         help="also ask the instrument at this address, such as TCPIP::192.0.2.7::5025::SOCKET; may be repeated",
     )
-    parser.add_argument("--out", type=Path, default=Path(FILE), metavar="FILE", help="default: %(default)s")
+    parser.add_argument(
+        "--out", type=Path, default=Path(FILE), metavar="FILE", help="the file to write; default: %(default)s"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,9 +18,9 @@ from rig.errors import DISTRIBUTION, Interrupted, RigError, SetupError
 from rig.terminal import drop_full_streams, say, say_json, usable_streams
 
 COMMANDS = {
-    "measure": ("rig.commands.measure", "play a scenario to a device while a meter watches, then report"),
+    "measure": ("rig.commands.measure", "play a scenario to a device while a meter measures, then report"),
     "report": ("rig.commands.report", "compute and render the figures of a run directory or session"),
-    "list": ("rig.commands.list", "list every device, meter, scenario and workload"),
+    "list": ("rig.commands.list", "list every device, meter, scenario, workload, rule set and importer"),
     "init": ("rig.commands.init", "find what is connected, and write a bench file to complete"),
     "check": ("rig.commands.check", "check whether a device, its meters and a workload keep the rules of a driver"),
     "doctor": ("rig.commands.doctor", "open every device and meter and report what is wrong"),
@@ -28,8 +28,11 @@ COMMANDS = {
     "reduce": ("rig.commands.reduce", "sum a long trace over windows in little memory"),
     "sweep": ("rig.commands.sweep", "measure a grid, which you can stop and continue at any time"),
     "submit": ("rig.commands.submit", "make one folder of sessions that others can check"),
-    "compare": ("rig.commands.compare", "put runs, sessions or submissions side by side, with what is uncertain"),
-    "complexity": ("rig.commands.complexity", "state what the network of a device costs before it runs"),
+    "compare": (
+        "rig.commands.compare",
+        "compare runs, sessions or submissions, with the uncertainty of each difference",
+    ),
+    "complexity": ("rig.commands.complexity", "state the memory and operations of a device's network, without a run"),
     "workload": ("rig.commands.workload", "write a problem of a workload to a file"),
 }
 """By name: the module, which has ``add_arguments(parser)`` and ``run(args) -> exit code``, and what the command does.
@@ -103,11 +106,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Leave with the exit code 2."""
-        from rig.errors import closest
+        from rig.errors import closest, number_wanted
 
         said = message
         if found := re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message, re.DOTALL):
-            said = f"{found[1]} is {found[3]}. Give {'a whole number' if found[2] == 'int' else 'a number'}"
+            said = f"{found[1]} is {found[3]}. Give {number_wanted(found[3].strip(chr(39)), found[2] == 'int')}"
+        elif found := re.fullmatch(r"argument (\S+): not allowed with argument (\S+)", message):
+            said = f"give {found[1]} or {found[2]}, not both"
         elif found := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL):
             known = [name.strip("' ") for name in found[3].split(",")]
             said = f"unknown {found[1]} {found[2]!r}. {closest(found[2], known)}"
@@ -123,7 +128,9 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
     if unknown:
         own: _Parser = args.parser
         near = closest(unknown[0].partition("=")[0], own._option_string_actions, " ")
-        own.error(f"{unknown[0]} is no argument of it. {near}".strip())
+        if "--option" in own._option_string_actions and unknown[0].startswith("--"):
+            near += " An option that `rig list NAME` shows is written --option KEY=VALUE."
+        own.error(f"{unknown[0]} is no argument of {own.prog}. {near}".strip())
     return args
 
 

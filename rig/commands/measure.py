@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="repeat a submission, session or run of others: its scenario, its rules, and the options of its workload",
     )  # fmt: skip
     add_bench_arguments(parser)
-    add("--amortise", type=float, metavar="SECONDS", help="power and execution time of sequences this long")
+    add("--amortise", type=float, metavar="SECONDS", help="measure power and execution time on sequences this long")
     add("--repeat", type=int, metavar="N", help="loop each sample N times inside one span")
     add("--per-phase", "--apart", action="store_true", help="issue each phase by itself, and measure its power")
     add(

@@ -21,7 +21,7 @@ import numpy as np
 from rig.analysis.streaming.energies import bad, check_rate, cut, file_sums, heard, in_order
 from rig.analysis.streaming.sums import Sums, Watts, check_inside, grid_sums, parts_of
 from rig.analysis.streaming.text import document, reduced, refusal, table, write_csv
-from rig.analysis.streaming.windows import read_windows
+from rig.analysis.streaming.windows import REMEDY, read_windows
 from rig.errors import DataError, UsageError, refused
 from rig.recording.layout import EVENTS
 from rig.terminal import say, say_json
@@ -116,7 +116,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _streamed(args: argparse.Namespace) -> Streamed:
     if not args.trace.exists():
-        raise UsageError(f"{args.trace} does not exist", field="trace", value=str(args.trace), remedy="Name a trace")
+        remedy = "Name a trace: a file of raw numbers, .npy or .jls, or a run directory"
+        raise UsageError(f"{args.trace} does not exist", field="trace", value=str(args.trace), remedy=remedy)
+    if args.windows is not None and not args.windows.exists():
+        raise refused("windows", str(args.windows), REMEDY, f"{args.windows} does not exist")
     if args.trace.is_dir():
         return _of_run(args)
     if args.rail is not None:

@@ -135,7 +135,8 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
 
 def _out(args: argparse.Namespace) -> Path:
     if args.out is None:
-        raise UsageError("a sweep needs a directory", field="out", value=None, remedy="Name one with --out")
+        remedy = "Name a new one with --out, or continue a sweep with `rig sweep DIR`"
+        raise UsageError("a sweep needs a directory", field="out", value="", remedy=remedy)
     out: Path = args.out
     return out
 

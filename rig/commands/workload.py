@@ -18,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     export = actions.add_parser("export", help="write one problem to a file")
     export.add_argument("name", help="the workload, such as qubo-mis")
-    for name in ("nodes", "density", "seed"):
-        export.add_argument(name)
-    export.add_argument("--out", type=Path, required=True, metavar="FILE.npz")
+    for name, text in (("nodes", "how many"), ("density", "share of edges, 0 to 1"), ("seed", "of the problem")):
+        export.add_argument(name, help=text)
+    export.add_argument("--out", type=Path, required=True, metavar="FILE.npz", help="the file to write")
     export.add_argument("--json", action="store_true", help="print one JSON document on standard output")
 
 

@@ -45,7 +45,8 @@ def from_texts(texts: Iterable[str], what: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise UsageError(f"--{what} {text!r} is not key=value", field=what, value=text, remedy="Write key=value")
+            remedy = f"Write --{what} KEY=VALUE"
+            raise UsageError(f"--{what} {text!r} is not key=value", field=what, value=text, remedy=remedy)
         if key in found:
             raise UsageError(f"--{what} {key} is given twice", field=what, value=key, remedy="Give it once")
         found[key] = value

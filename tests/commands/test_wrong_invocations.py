@@ -70,7 +70,10 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     (f"{MOCK} --trials three", ARGPARSE, ("--trials is 'three'", "Give a whole number")),
     (f"{MOCK} --amortise long", ARGPARSE, ("--amortise is 'long'", "Give a number")),
     ("init --adress 192.0.2.7", ARGPARSE, ("--adress", "Did you mean --address?")),
-    ("list mock xylo", ARGPARSE, ("xylo is no argument",)),
+    (f"{MOCK} --amortise 5s", ARGPARSE, ("--amortise is '5s'", "Give a number without its unit")),
+    (f"{MOCK} --idle_s 5", ARGPARSE, ("--idle_s is no argument of rig measure", "--option KEY=VALUE")),
+    (f"{MOCK} --resume gone", ARGPARSE, ("--resume or --device", "not both")),
+    ("list mock xylo", ARGPARSE, ("xylo is no argument of rig list",)),
     # ---- names
     ("measure --device xilo", USAGE, ("device 'xilo'", "Did you mean xylo?", "no bench file here", "`rig init`")),
     ("check --device board", USAGE, ("device 'board'", "no bench file here", "`rig init`")),
@@ -101,6 +104,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     # ---- options
     (f"{MOCK} --option samples", USAGE, ("'samples'", "key=value")),
     (f"{MOCK} --option samples=few", USAGE, ("samples is 'few'", "Give a whole number", "the workload")),
+    (f"{MOCK} --option idle_w=1.5mW", USAGE, ("idle_w is '1.5mW'", "Give a number without its unit")),
     (f"{MOCK} --option samples=0", USAGE, ("samples 0", "Use 1 or more")),
     (f"{MOCK} --option sampels=3", USAGE, ("'sampels'", "Did you mean samples")),
     (f"{MOCK} --option meter.samples=3", USAGE, ("'meter.samples'", "workload.samples")),
@@ -149,7 +153,10 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("audit gone", STORE, ("gone does not exist", "Name a run, a session or a submission")),
     ("submit gone --init", STORE, ("gone does not exist", "Name the directory")),
     ("submit headless --about about.toml --out new", DATA, ("'soon'", "available, preview or research")),
-    ("reduce gone", USAGE, ("gone does not exist", "Name a trace")),
+    ("reduce gone", USAGE, ("gone does not exist", "Name a trace: ", "run directory")),
+    ("reduce board.py --format f32 --rate 1e3 --windows gone.csv", USAGE, ("gone.csv does not exist", "start,end")),
+    ("sweep --device mock", USAGE, ("needs a directory", "a new one with --out", "`rig sweep DIR`")),
+    ("sweep --device mock --vary noise --out new", USAGE, ("--vary 'noise'", "Write --vary KEY=VALUE")),
 ]
 ASTRAY = ("Traceback", "ulimit", "cable", "ask for the original", "examples/", "what was recorded")
 """What none of these messages may say."""
