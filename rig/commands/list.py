@@ -89,7 +89,7 @@ def options_text(name: str, as_json: bool) -> str:
         if group == "rules":
             lines += _asked(factory)
             continue
-        lines += [f"  {key:20} {o['type']:6} {_default(o)}" for key, o in options[group].items()]
+        lines += [f"  {key:25} {o['type']:6} {_default(o)}" for key, o in options[group].items()]
     return "\n".join(lines) + "\n"
 
 
@@ -106,7 +106,9 @@ def _option(option: Option) -> dict[str, Any]:
 
 
 def _default(option: dict[str, Any]) -> str:
-    return "required" if option["required"] else f"default {option['default']}"
+    if option["required"]:
+        return "required"
+    return "no default" if option["default"] in (None, "") else f"default {option['default']}"
 
 
 def _rules_of(factory: Factory) -> list[Rules]:
