@@ -208,12 +208,11 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--fold", type=int, default=0, choices=range(FOLDS), help="which one is shown; default: 0")
     parser.add_argument("--rate-hz", type=float, default=5000.0)
-    parser.add_argument("--per-image", action="store_true", help="teach images, not templates, equally long")
     parser.add_argument("--jobs", type=int, help="lessons at the same time; default: one for each core")
     parser.add_argument("--out", type=Path, help="write the network, which devices take too")
     parser.add_argument("--run", type=Path, help="a recording of the device nest")
     args = parser.parse_args()
-    course = Course(args.data, args.subclasses, args.fold, FOLDS, scale=args.scale, per_image=args.per_image)
+    course = Course(args.data, args.subclasses, args.fold, FOLDS, scale=args.scale)
     with Pool(args.jobs) as pool:
         network = taught(course, partial(pool.imap, template), "benchmarks/ne15_reference.py")
     if args.out is not None:

@@ -52,6 +52,8 @@ _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 INJECTED = ("plant", "clock", "device", "workload", "simulate", "phases", "rules", "purpose", "metered")
+OPENING_S = "start_s"
+"""The option by which a driver says how long it may take to open, in seconds, if that is longer than others take."""
 
 
 def build(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str]) -> Any:

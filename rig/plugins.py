@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterable, Sequence
-from importlib.metadata import EntryPoint, entry_points, packages_distributions
+from importlib.metadata import Distribution, EntryPoint, entry_points, packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,13 @@ def names(group: str) -> dict[str, EntryPoint]:
 
 def owner(entry: EntryPoint) -> str:
     """The name of the package that registered a plugin."""
-    return str(entry.dist.name) if entry.dist is not None else "an unknown package"
+    return "an unknown package" if entry.dist is None else _name_of(entry.dist)
+
+
+@functools.cache
+def _name_of(package: Distribution) -> str:
+    """The name of a package, whose metadata take milliseconds to parse."""
+    return str(package.name)
 
 
 def load(group: str, name: str) -> Factory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
 import importlib.util
 import re
@@ -80,15 +81,21 @@ def _source_of(module: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _packages(extra: str) -> list[str]:
+@functools.cache
+def _required() -> list[str]:
+    """What this distribution requires, extras included; parsing its metadata takes milliseconds."""
     try:
-        required = importlib.metadata.requires(DISTRIBUTION) or []
+        return importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
         return []
+
+
+def _packages(extra: str) -> list[str]:
     wanted = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
-    return [re.split(r"[\s\[<>=!~;]", text, maxsplit=1)[0] for text in required if wanted.search(text)]
+    return [re.split(r"[\s\[<>=!~;]", text, maxsplit=1)[0] for text in _required() if wanted.search(text)]
 
 
+@functools.cache
 def _installed(package: str) -> bool:
     try:
         importlib.metadata.distribution(package)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from rig.bench.bench_file import meter_slot
+from rig.bench.values import APART, WHERE
 from rig.conformance.workload import ATTRIBUTES
 from rig.engine.acquisition import Bench
 from rig.engine.clock import HostClock
 from rig.engine.collect import check_pin
 from rig.engine.watchdog import MORE_S, let_go, patience_of, patiently
 from rig.errors import SetupError, UnknownNameError, closest, refused
-from rig.factories import Factory, build, located, needs, options_of, split_options, takes, values_of
+from rig.factories import OPENING_S, Factory, build, located, needs, options_of, split_options, takes, values_of
 from rig.plugins import load, names
 from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Mode, Plant, Repeats, Rules, Workload
 
@@ -25,12 +26,6 @@ T = TypeVar("T")
 PLANT = "mock"
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The workload where none is named, and those that go with a scenario."""
-TELL_APART = (
-    "address", "port", "host", "serial", "serial_number", "instrument", "channel", "board", "index", "device_id",
-)  # fmt: skip
-"""Options by which two instruments or boards of one driver differ."""
-
-
 METHODS = {"device": ("stage", "submit", "poll", "close"), "meter": ("start", "read", "stop", "close")}
 """What a driver must have beside ``info``."""
 
@@ -102,8 +97,8 @@ def which_of(device: str, texts: Iterable[str]) -> str:
         key, _, value = text.removeprefix("device.").partition("=")
         if key in declared:
             given[key] = value
-    values = values_of(factory, {k: v for k, v in given.items() if k in TELL_APART})
-    said = {k: str(values[k]) for k in TELL_APART if values.get(k) not in (None, "")}
+    values = values_of(factory, {k: v for k, v in given.items() if k in (*WHERE, *APART)})
+    said = {k: str(values[k]) for k in (*WHERE, *APART) if values.get(k) not in (None, "")}
     return " ".join(f"{k}={os.path.realpath(v) if v.startswith('/dev/') else v}" for k, v in said.items())
 
 
@@ -195,11 +190,11 @@ def _check_wiring(info: MeterInfo, name: str, slot: str, request: Request) -> No
 
 
 def opened(factory: Factory, given: Mapping[str, Any], options: Mapping[str, str], kind: str, name: str) -> Any:
-    """Open a driver, which may take longer than others if it has an option ``start_s``: its own error comes first.
+    """Open a driver, which may take as long as its option ``OPENING_S`` says: its own error comes first.
 
     Raises a ``RigError`` for one that fails, leaves the process, or does not return.
     """
-    patience_s = patience_of("open", values_of(factory, options).get("start_s", 0.0) + MORE_S)
+    patience_s = patience_of("open", values_of(factory, options).get(OPENING_S, 0.0) + MORE_S)
     open_it = partial(build, factory, given, options)
     return patiently(open_it, SetupError, f"{kind} {name} failed to open", f"open() of {kind} {name}", patience_s)
 

@@ -1,4 +1,4 @@
-"""A QUBO graph for others: as dimod's model, as pandas' table, and as a file."""
+"""A QUBO graph for others: as dimod's model, and as a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rig.commands import main as cli
 from rig.errors import MissingExtraError, UsageError
 from scenarios.workloads.qubo_mis.graph import Graph
 from scenarios.workloads.qubo_mis.random_graphs import gnm_edges
-from scenarios.workloads.qubo_mis.views import to_bqm, to_frame
+from scenarios.workloads.qubo_mis.views import to_bqm
 from scenarios.workloads.qubo_mis.workload import export, graph_digest
 
 # ---- for other packages ---------------------------------------------------------------------
@@ -38,13 +38,6 @@ def test_without_dimod_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(MissingExtraError) as caught:
         to_bqm(gnm_edges(10, 0.25, 0))
     assert "neurorig[qubo]" in caught.value.remedy
-
-
-def test_a_frame_has_a_row_for_each_edge() -> None:
-    graph = gnm_edges(25, 0.1, 0)
-    frame = to_frame(graph)
-    assert list(frame.columns) == ["u", "v"]
-    assert np.array_equal(frame.to_numpy(), graph.edges)
 
 
 # ---- export ---------------------------------------------------------------------------------

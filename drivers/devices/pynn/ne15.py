@@ -62,13 +62,13 @@ def teaching() -> Description:
     )
 
 
-def lesson(images: Images, encode: Encode, rng: np.random.Generator, seconds: float = TEACHING_S) -> Events:
-    """Return the stimulus that teaches one template: the images in turn, so long in all, and the teacher's spikes."""
-    each_s = seconds / len(images)
+def lesson(images: Images, encode: Encode, rng: np.random.Generator) -> Events:
+    """Return the stimulus that teaches one template: the images in turn, 180 s in all, and the teacher's spikes."""
+    each_s = TEACHING_S / len(images)
     shown = [encode(image, TEACHING_HZ, each_s, rng) for image in images]
     for k, events in enumerate(shown):
         events[:, 0] += math.floor(1e6 * each_s * k)
-    told = encode(np.ones(1, np.uint8), TEACHER_HZ, seconds, rng) + np.array([0, PIXELS])
+    told = encode(np.ones(1, np.uint8), TEACHER_HZ, TEACHING_S, rng) + np.array([0, PIXELS])
     events = np.concatenate([*shown, told])
     return events[np.argsort(events[:, 0], kind="stable")]
 

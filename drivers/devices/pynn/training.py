@@ -22,10 +22,7 @@ Learn = Callable[[Iterator[Events]], Iterable[NDArray[np.float64]]]
 
 @dataclass(frozen=True)
 class Course:
-    """What is taught: the test images of a folder outside a fold, or without a fold its training images.
-
-    Each template is taught for 180 s, or if ``per_image`` each image as long as any other, 180 s on average.
-    """
+    """What is taught: the test images of a folder outside a fold, or without a fold its training images."""
 
     data: Path
     subclasses: int
@@ -33,7 +30,6 @@ class Course:
     folds: int
     seed: int = 0
     scale: float = 1.0
-    per_image: bool = False
 
     @property
     def split(self) -> str:
@@ -50,11 +46,8 @@ def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
     numbers = kept_numbers(len(images), course.fold, course.folds, False)
     images, labels = images[numbers], labels[numbers]
     groups = subclasses(images, labels, course.subclasses, course.seed)
-    mean = len(numbers) / len(groups)
-    lasting = [(g, TEACHING_S * (len(g) / mean if course.per_image else 1.0)) for _, g in groups]
     lessons = (
-        lesson(images[g], poisson, np.random.default_rng([course.seed, k]), seconds)
-        for k, (g, seconds) in enumerate(lasting)
+        lesson(images[group], poisson, np.random.default_rng([course.seed, k])) for k, (_, group) in enumerate(groups)
     )
     templates = np.array(list(learn(lessons)))
     left_out = None if course.fold is None else f"{course.fold} of {course.folds}: test images, not the chapter's"
@@ -66,7 +59,6 @@ def taught(course: Course, learn: Learn, backend: str) -> NetworkFile:
         "subclasses": course.subclasses,
         "templates": len(groups),
         "biological_s": TEACHING_S * len(groups),
-        "taught_equally": "images" if course.per_image else "templates",
         "input_hz": TEACHING_HZ,
         "seed": course.seed,
         "scale": course.scale,

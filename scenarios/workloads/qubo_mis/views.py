@@ -1,16 +1,13 @@
-"""A graph as other packages want it: a binary quadratic model for dimod's samplers, a table of edges for pandas."""
+"""A graph as dimod's samplers want it: a binary quadratic model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rig.plugins import imported
 from scenarios.workloads.qubo_mis.graph import CONFLICT_COST, NODE_COST, Graph
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def to_bqm(graph: Graph) -> Any:
@@ -23,10 +20,3 @@ def to_bqm(graph: Graph) -> Any:
     weights = np.full(len(graph.edges), CONFLICT_COST, np.float64)
     u, v = np.ascontiguousarray(graph.edges.T)
     return dimod.BinaryQuadraticModel.from_numpy_vectors(linear, (u, v, weights), 0.0, dimod.BINARY)
-
-
-def to_frame(graph: Graph) -> pd.DataFrame:
-    """The edges as a table with the int32 columns u and v, u < v, rows sorted."""
-    import pandas as pd
-
-    return pd.DataFrame(graph.edges, columns=["u", "v"])

@@ -26,22 +26,14 @@ SEARCH = "local search"
 PROOF = "reductions and branch and bound"
 TABU = "D-Wave Tabu, 100 reads, 50 restarts"
 METHODS = ("size", "search", "exact", "tabu")
+WALKS = 3
 
 
-def compute(
-    graph: Graph,
-    density: float,
-    seed: int,
-    *,
-    method: str = "search",
-    seconds: float = 10.0,
-    walks: int = 3,
-    first_seed: int = 0,
-) -> Target:
+def compute(graph: Graph, density: float, seed: int, *, method: str = "search", seconds: float = 10.0) -> Target:
     """A row for the graph that was drawn with ``density`` and ``seed``, by one of four methods.
 
     "size" is the benchmark's rule: "exact" below 50 nodes, "tabu" from there on.
-    "search" takes ``seconds`` for ``walks`` walks, one after the other. "exact" is a proof that may take ``seconds``,
+    "search" takes ``seconds`` for three walks, one after the other. "exact" is a proof that may take ``seconds``,
     and proves nothing when they end first. "tabu" is D-Wave's as the benchmark specifies it for its targets: half a
     minute up to 250 nodes and several minutes at 1000, whatever ``seconds`` says.
     Raises ``UsageError`` for another method, ``MissingExtraError`` without numba, or dwave-samplers for "tabu".
@@ -53,15 +45,15 @@ def compute(
         return _by_tabu(graph, density, seed)
     if method == "exact":
         return _by_proof(graph, density, seed, seconds)
-    return _by_search(graph, density, seed, seconds, walks, first_seed)
+    return _by_search(graph, density, seed, seconds)
 
 
-def _by_search(graph: Graph, density: float, seed: int, seconds: float, walks: int, first_seed: int) -> Target:
+def _by_search(graph: Graph, density: float, seed: int, seconds: float) -> Target:
     search = _search_module()
     loaded, best = search.load(graph), None
     began = time.perf_counter()
-    for search_seed in range(first_seed, first_seed + walks):
-        for found in search.improvements(loaded, search_seed, seconds=seconds / walks):
+    for search_seed in range(WALKS):
+        for found in search.improvements(loaded, search_seed, seconds=seconds / WALKS):
             if best is None or found.cost < best[0].cost:
                 best = found, search_seed
         if best is not None and best[0].cost == -graph.nodes:
