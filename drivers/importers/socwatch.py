@@ -43,14 +43,14 @@ def open_import(
 
     Raises ``UsageError`` for an option that must be stated, ``DataError`` for a file without such a table.
     """
-    chosen, names = _chosen(_tables(source), table, rails, source)
-    stamps = _stamps(chosen, time_unit)
-    readings = [Readings(*_rail(chosen, name, stamps, energy, stamp)) for name in names]
+    chosen, names = chosen_table(tables_of(source), table, rails, source)
+    stamps = stamps_of(chosen, time_unit)
+    readings = [Readings(*rail_of(chosen, name, stamps, energy, stamp)) for name in names]
     return SingleTrace("Intel SoC Watch", readings, details={"table": chosen.title})
 
 
 @dataclass
-class _Table:
+class Table:
     """One table: its title, its header as names and units, and its rows of cells by line number."""
 
     title: str
@@ -69,19 +69,19 @@ class _Table:
         return found[0] if found else None
 
 
-def _tables(source: Path) -> list[_Table]:
+def tables_of(source: Path) -> list[Table]:
     """The tables between blank lines: the first line with a unit is the header, the lines above it are the title."""
     out = []
     for block in _blocks(source):
         title: list[str] = []
-        table: _Table | None = None
+        table: Table | None = None
         for number, cells in block:
             if RULE.fullmatch(",".join(cells)):
                 continue
             if table is not None:
                 table.rows.append((number, cells))
             elif len(cells) > 1 and any(named_unit(c)[1] or TIME.fullmatch(c) for c in cells):
-                table = _Table(" ".join(title)[:120], [named_unit(c) for c in cells])
+                table = Table(" ".join(title)[:120], [named_unit(c) for c in cells])
             else:
                 title += [c for c in cells if c]
         if table is not None:
@@ -105,7 +105,7 @@ def _blocks(source: Path) -> Iterator[list[tuple[int, list[str]]]]:
             yield list(block)
 
 
-def _chosen(tables: list[_Table], table: str | None, rails: str | None, source: Path) -> tuple[_Table, list[str]]:
+def chosen_table(tables: list[Table], table: str | None, rails: str | None, source: Path) -> tuple[Table, list[str]]:
     """The table over time and the columns to take."""
     timed = [t for t in tables if t.time is not None and t.where("WJ")]
     timed = [t for t in timed if table is None or table.lower() in t.title.lower()]
@@ -126,7 +126,8 @@ def _chosen(tables: list[_Table], table: str | None, rails: str | None, source: 
     return chosen, names
 
 
-def _stamps(table: _Table, time_unit: str | None) -> Indices:
+def stamps_of(table: Table, time_unit: str | None) -> Indices:
+    """The times of the rows in ns. Raises ``UsageError`` where their unit must be stated."""
     assert table.time is not None
     name, unit = table.columns[table.time]
     known = unit_of_time(unit or time_unit or "")
@@ -135,8 +136,8 @@ def _stamps(table: _Table, time_unit: str | None) -> Indices:
     return nanoseconds(_numbers(table, table.time, whole=True), known, f"the column {name}", "time")
 
 
-def _rail(
-    table: _Table, name: str, stamps: Indices, energy: str | None, stamp: str | None
+def rail_of(
+    table: Table, name: str, stamps: Indices, energy: str | None, stamp: str | None
 ) -> tuple[Rail, TimeAxis, Floats]:
     """A rail with its readings: power as it stands, energy as means over its intervals or as a counter."""
     column = next(k for k in table.where("WJ") if table.columns[k][0] == name)
@@ -156,7 +157,7 @@ def _rail(
     return Rail(name, "mean", Conversion("W")), axis, values / length_s
 
 
-def _numbers(table: _Table, column: int, whole: bool = False) -> Floats:
+def _numbers(table: Table, column: int, whole: bool = False) -> Floats:
     """A column as float64, shape (n,); an empty cell is NaN unless the column must be ``whole``."""
     out = np.empty(len(table.rows))
     for k, (line, cells) in enumerate(table.rows):

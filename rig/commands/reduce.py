@@ -223,18 +223,11 @@ def _of_run(args: argparse.Namespace) -> Streamed:
     if args.windows is not None:
         names, windows_s = read_windows(args.windows)
     else:
-        names, windows_s, device_s = recorded.own_windows(recording)
+        every, all_s, device_s = recorded.own_windows(recording)
         doubt_s = float(np.hypot(doubt_s, device_s))
-        begin, end = recorded.extent_s(file, clock)
-        held = (windows_s[:, 0] >= begin) & (windows_s[:, 1] <= end)
-        if not np.any(held):
-            what = f"none of its {len(names)} windows lies in the trace of rail {file.rail.name}"
-            raise DataError(what, field="windows", value=len(names), remedy="Give --windows FILE, in s of the run")
-        if not np.all(held):
-            notes.append(
-                f"{int(np.count_nonzero(~held))} windows of the run are not wholly in the trace and are left out"
-            )
-        names, windows_s = [n for n, ok in zip(names, held, strict=True) if ok], windows_s[held]
+        names, windows_s = _held(every, all_s, recorded.extent_s(file, clock), file.rail.name)
+        if left := len(every) - len(names):
+            notes.append(f"{left} windows of the run are not wholly in the trace and are left out")
     if over := recorded.overloads(file):
         notes.append(
             f"{over} readings of the trace are at the end of the meter's range: the true values are there or above"
@@ -247,6 +240,15 @@ def _of_run(args: argparse.Namespace) -> Streamed:
     duty = min((file.rail.aperture_s or 0.0) * file.rail.rate_hz, 1.0) if file.grid is None else 1.0
     about = {"run_id": recording.start.run_id, "run_digest": recording.digest, **recorded.declared(file.rail)}
     return Streamed(names, windows_s, sums, about, tuple(notes), duty or 1.0)
+
+
+def _held(names: list[str], windows_s: Floats, extent_s: tuple[float, float], rail: str) -> tuple[list[str], Floats]:
+    """The windows that lie wholly in the trace of a rail. Raises ``DataError`` where none does."""
+    held = (windows_s[:, 0] >= extent_s[0]) & (windows_s[:, 1] <= extent_s[1])
+    if not np.any(held):
+        what = f"none of its {len(names)} windows lies in the trace of rail {rail}"
+        raise DataError(what, field="windows", value=len(names), remedy="Give --windows FILE, in s of the run")
+    return [n for n, ok in zip(names, held, strict=True) if ok], windows_s[held]
 
 
 def _refuse_raw(args: argparse.Namespace, what: str) -> None:

@@ -111,24 +111,24 @@ def start_document(
         "device": device,
         "meters": meters,
         "clocks": list({c.name: c for c in clocks}.values()),
-        "scenario": {
-            **scenario,
-            "options": stated(scenario.get("options")),
-        },
+        "scenario": {**scenario, "options": stated(scenario.get("options"))},
         "rules": rules,
-        "workload": {
-            "name": workload.name,
-            "task": workload.task,
-            "version": workload.version,
-            "digest_sha256": workload.digest_sha256,
-            "samples": len(workload.samples),
-            "options": stated(workload_options),
-            "details": dict(workload.details or {}),
-            "benchmark": getattr(workload, "benchmark", None),
-        },
+        "workload": _described(workload) | {"options": stated(workload_options)},
         "environment": environment(),
     }
     return declared_start(document)
+
+
+def _described(workload: Workload) -> dict[str, Any]:
+    return {
+        "name": workload.name,
+        "task": workload.task,
+        "version": workload.version,
+        "digest_sha256": workload.digest_sha256,
+        "samples": len(workload.samples),
+        "details": dict(workload.details or {}),
+        "benchmark": getattr(workload, "benchmark", None),
+    }
 
 
 def check_ids(workload: Workload) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from rig.session.book import opened
 from rig.session.locks import device_lock
 from rig.session.searches import PlannedRun, largest_size, peak_rate
 from rig.session.setup import BenchSetup, Request, set_up_bench, which_of
-from rig.types import SampleSet, Sequenced, Workload
+from rig.types import SampleSet, Sequenced, Step, Workload
 
 MODES = ("session", "together", "performance", "accuracy", "power")
 PURPOSES = {"together": "all", "performance": "performance", "accuracy": "accuracy", "power": "power"}
@@ -119,15 +119,7 @@ def _record(
     # where a device marks its spans on a pin, only a meter sees them
     metered = planned.metered or setup.bench.device.info().spans_on_pin
     bench = setup.bench if metered else Bench(setup.bench.device, (), setup.bench.clock)
-    given = {
-        "workload": planned.workload,
-        "phases": bench.device.info().phases,
-        "rules": setup.rules,
-        "clock": bench.clock,
-        "purpose": planned.purpose,
-        "metered": bool(bench.meters),
-    }
-    steps = build(setup.scenario, given, options)
+    steps = _steps(setup, planned, bench, options)
     scenario: dict[str, Any] = {"name": request.scenario, "options": values_of(setup.scenario, options)}
     if planned.purpose == "power" and request.amortise_s is not None:
         scenario["amortise_s"] = request.amortise_s
@@ -155,6 +147,20 @@ def _record(
             if path.exists():
                 error.remedy = f"{error.remedy}. Recorded until then: {path}".removeprefix(". ")
             raise
+
+
+def _steps(setup: BenchSetup, planned: PlannedRun, bench: Bench, options: Mapping[str, str]) -> Iterator[Step]:
+    """The steps of a run, by its scenario."""
+    given = {
+        "workload": planned.workload,
+        "phases": bench.device.info().phases,
+        "rules": setup.rules,
+        "clock": bench.clock,
+        "purpose": planned.purpose,
+        "metered": bool(bench.meters),
+    }
+    steps: Iterator[Step] = build(setup.scenario, given, options)
+    return steps
 
 
 def _for_power(request: Request, setup: BenchSetup) -> Workload:

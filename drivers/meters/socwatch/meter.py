@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from drivers.cleanup import released_on_error
-from drivers.importers.socwatch import _chosen, _rail, _stamps
+from drivers.importers.socwatch import chosen_table, rail_of, stamps_of
 from drivers.importers.time_axis import PLACES, TimeAxis
 from drivers.links.real_time import check_real_time
 from drivers.meters.calibrated import calibrated, calibration_details
@@ -166,11 +166,11 @@ class SocWatch:
     def _chunks(self, run: ProgramRun) -> list[Chunk]:
         energy, stamp, table, time_unit = self._reading
         names = [rail.name for rail in self._info.rails]
-        chosen, _ = _chosen(run.tables(), table or None, ",".join(names), run.output)
-        stamps = _stamps(chosen, time_unit or None)
+        chosen, _ = chosen_table(run.tables(), table or None, ",".join(names), run.output)
+        stamps = stamps_of(chosen, time_unit or None)
         out = []
         for rail in self._info.rails:
-            found, axis, value = _rail(chosen, rail.name, stamps, energy or None, stamp)
+            found, axis, value = rail_of(chosen, rail.name, stamps, energy or None, stamp)
             if found.conversion.unit != rail.conversion.unit:
                 what = f"the column {rail.name} is in {found.conversion.unit}, and {rail.conversion.unit} was declared"
                 remedy = "State energy=interval, energy=cumulative or neither"

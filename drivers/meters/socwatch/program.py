@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from drivers.importers.socwatch import _tables
+from drivers.importers.socwatch import tables_of
 from rig.errors import MeterError
 
 REFUSED = re.compile(r"(?i)permission|root|sudo|privilege|driver|module")
@@ -81,7 +81,7 @@ class ProgramRun:
         files = sorted(self.folder.rglob("*.csv"))
         if not files:
             raise self.failed("wrote no CSV file")
-        return [each for file in files for each in _tables(file)]
+        return [each for file in files for each in tables_of(file)]
 
     def failed(self, what: str) -> MeterError:
         """The error to raise, with the last output of the program."""
