@@ -18,7 +18,7 @@ from rig.recording.atomic_write import set_aside
 from rig.session.locks import Say, locked
 from rig.sweep.cells import Outcome, Task
 from rig.sweep.grid import Cell, cells_of
-from rig.sweep.pool import Brake, here, spread
+from rig.sweep.pool import Brake, spread
 from rig.sweep.progress import Progress
 from rig.sweep.rows import kept_row, row_path, seconds_of
 from rig.sweep.store import Frozen, failure_of, frozen, place_of, state_of, torn
@@ -86,7 +86,7 @@ def compute_rows(folder: Path, cells: Sequence[Cell], jobs: int, brake: Brake, s
     if missing:
         say(f"computing the figures of {len(missing)} cells")
     tasks = [Task("row", str(folder), cell, mend=mend) for cell in missing]
-    with closing(here(tasks, brake, say) if jobs == 0 else spread(tasks, jobs, brake, say, True)) as outcomes:
+    with closing(spread(tasks, jobs, brake, say, quiet_cores=True)) as outcomes:
         for outcome in outcomes:
             if outcome is not None and outcome.state == "again":
                 say(f"{outcome.key} differs from what was recorded; it was set aside and will be measured again")
@@ -142,8 +142,6 @@ def _record(folder: Path, cells: Sequence[Cell], means: Means, brake: Brake, pro
         from rig.sweep.dask import over_cluster
 
         outcomes = over_cluster(tasks, means.scheduler, means.scheduler_timeout_s, brake, progress.say)
-    elif jobs == 0:
-        outcomes = here(tasks, brake, progress.say)
     else:
         outcomes = spread(tasks, jobs, brake, progress.say, quiet_cores=not exclusive)
     asked = 0

@@ -68,8 +68,12 @@ def spread(
 ) -> Generator[Outcome | None, None, None]:
     """Yield the outcome of each task as it comes, and None now and then. Tasks of one exclusive device never overlap.
 
-    ``quiet_cores`` gives each worker's linear algebra one thread. Raises ``SetupError`` when workers cannot start.
+    With 0 ``jobs`` they are done in this process. ``quiet_cores`` gives each worker's linear algebra one thread.
+    Raises ``SetupError`` when workers cannot start.
     """
+    if jobs == 0:
+        yield from _here(tasks, brake, say)
+        return
     waiting = deque(tasks)
     crew = _Crew()
     try:
@@ -213,13 +217,12 @@ def _buried(worker: Worker) -> int:
     return code
 
 
-def here(tasks: Sequence[Task], brake: Brake, say: Say) -> Generator[Outcome | None, None, None]:
+def _here(tasks: Sequence[Task], brake: Brake, say: Say) -> Generator[Outcome | None, None, None]:
     """Do the tasks in this process, one after the other, and yield each outcome."""
     for task in tasks:
         if brake.level:
             return
-        outcome = perform(msgspec.structs.replace(task, rows=True), say)
-        yield outcome
+        yield perform(msgspec.structs.replace(task, rows=True), say)
 
 
 # ---- the worker's side ----------------------------------------------------------------------
