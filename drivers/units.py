@@ -94,12 +94,8 @@ def utc_ns(moment: datetime) -> int:
     except OverflowError:
         ns = FARTHEST_NS
     if abs(ns) >= FARTHEST_NS:
-        raise DataError(
-            f"{moment} is outside the range of dates that can be recorded",
-            field="time",
-            value=str(moment),
-            remedy="Check the year",
-        )
+        what = f"{moment} is outside the range of dates that can be recorded"
+        raise DataError(what, field="time", value=str(moment), remedy="Check the year")
     return ns
 
 

@@ -14,9 +14,6 @@ APART_NS = 1_000_000_000
 def check_real_time(clock: Clock, name: str) -> None:
     """Raise ``SetupError`` for the meter ``name`` where ``clock`` is not the host's."""
     if abs(clock.now_ns() - time.monotonic_ns()) > APART_NS:
-        raise SetupError(
-            f"meter {name} measures in real time, but this run is in simulated time",
-            field="meter",
-            value=name,
-            remedy="Use it with a real device, or use the meter of the simulated device",
-        )
+        what = f"meter {name} measures in real time, but this run is in simulated time"
+        remedy = "Use it with a real device, or use the meter of the simulated device"
+        raise SetupError(what, field="meter", value=name, remedy=remedy)

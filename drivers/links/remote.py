@@ -66,12 +66,9 @@ def described(link: WorkerLink) -> DeviceInfo:
     except msgspec.ValidationError:
         info = None
     if info is None or about or not 0 < info.timeout_s < math.inf:
-        raise DeviceError(
-            f"the worker of {worker.name} does not describe a device: {link.hello['about']!r:.200}",
-            field="about",
-            value=worker.name,
-            remedy=f"Its about may hold {', '.join(_ABOUT)}, as in rig.types.DeviceInfo",
-        )
+        what = f"the worker of {worker.name} does not describe a device: {link.hello['about']!r:.200}"
+        remedy = f"Its about may hold {', '.join(_ABOUT)}, as in rig.types.DeviceInfo"
+        raise DeviceError(what, field="about", value=worker.name, remedy=remedy)
     return replace(info, clock=clock, details={**info.details, "worker": link_details})
 
 
@@ -242,9 +239,5 @@ def _as(type_: type[T], message: Mapping[str, Any], name: str) -> T:
 
 
 def _wrong(field: str, value: Any, wanted: str, name: str) -> DeviceError:
-    return DeviceError(
-        f"the worker of {name} answered with {field} {value!r:.80}",
-        field=field,
-        value=repr(value)[:200],
-        remedy=f"It must be {wanted}",
-    )
+    what = f"the worker of {name} answered with {field} {value!r:.80}"
+    return DeviceError(what, field=field, value=repr(value)[:200], remedy=f"It must be {wanted}")

@@ -144,11 +144,9 @@ class WorkerLink:
                 remedy=str(described.get("remedy") or ""),
             )
             return error
-        return DeviceError(
-            f"the worker of {self.worker.name} failed: {message.get('error')}{self._tail()}",
-            value=str(message.get("traceback")),
-            remedy="The recording up to here is kept; `rig report` reads it",
-        )
+        what = f"the worker of {self.worker.name} failed: {message.get('error')}{self._tail()}"
+        remedy = "The recording up to here is kept; `rig report` reads it"
+        return DeviceError(what, value=str(message.get("traceback")), remedy=remedy)
 
     def _not_understood(self, what: str) -> DeviceError:
         return DeviceError(
@@ -161,18 +159,12 @@ class WorkerLink:
     def _ended_early(self) -> RigError:
         where = self.worker.host or "this computer"
         if not self.hello:
-            return SetupError(
-                f"the worker of {self.worker.name} on {where} ended before its first message{self._end()}",
-                field="interpreter",
-                value=self.worker.interpreter,
-                remedy="Check its interpreter, or give another (option interpreter)",
-            )
-        return DeviceError(
-            f"the worker of {self.worker.name} on {where} ended unexpectedly{self._end()}",
-            field="worker",
-            value=self.worker.name,
-            remedy="The recording up to here is kept; check its interpreter, and whether memory ran out",
-        )
+            what = f"the worker of {self.worker.name} on {where} ended before its first message{self._end()}"
+            remedy = "Check its interpreter, or give another (option interpreter)"
+            return SetupError(what, field="interpreter", value=self.worker.interpreter, remedy=remedy)
+        what = f"the worker of {self.worker.name} on {where} ended unexpectedly{self._end()}"
+        remedy = "The recording up to here is kept; check its interpreter, and whether memory ran out"
+        return DeviceError(what, field="worker", value=self.worker.name, remedy=remedy)
 
     def _end(self) -> str:
         """How its process ended, and the last that it wrote."""

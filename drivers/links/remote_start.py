@@ -158,12 +158,9 @@ def checked_host(host: str) -> str:
 def unstartable(interpreter: str, host: str, why: str) -> SetupError:
     """The error for an interpreter that cannot be used."""
     where = f" on {host}" if host else ""
-    return SetupError(
-        f"no worker can be started with {interpreter or sys.executable}{where}: {why}",
-        field="interpreter",
-        value=interpreter,
-        remedy="Give the path of a Python that can run it (option interpreter), or see `rig doctor`",
-    )
+    what = f"no worker can be started with {interpreter or sys.executable}{where}: {why}"
+    remedy = "Give the path of a Python that can run it (option interpreter), or see `rig doctor`"
+    return SetupError(what, field="interpreter", value=interpreter, remedy=remedy)
 
 
 def _shaken(shake: Any, worker: Worker, within_s: float) -> Any:

@@ -154,12 +154,8 @@ def open_line(port: str, baud: int, kinds: Kinds, *, dtr: bool = True) -> Serial
     there, is in use or cannot run at this rate.
     """
     if not port:
-        raise UsageError(
-            f"no port is given for the {kinds.noun}",
-            field="port",
-            value=port,
-            example="COM3" if sys.platform == "win32" else "/dev/ttyACM0",
-        )
+        what = f"no port is given for the {kinds.noun}"
+        raise UsageError(what, field="port", value=port, example="COM3" if sys.platform == "win32" else "/dev/ttyACM0")
     positive(baud=baud)
     serial = imported("serial", "an instrument on a serial port", "serial", field="port", value="pyserial")
     handle = serial.Serial(baudrate=baud, timeout=SLICE_S, write_timeout=1.0, exclusive=True)

@@ -186,9 +186,5 @@ class ThreadedMeter:
         held = a.hand_over(batch)
         if self._most is None or held <= self._most:
             return
-        raise meter_failed(
-            f"{held} readings of meter {self._info.name} were waiting to be read, but only {self._most} can wait",
-            "hold_s",
-            held,
-            "Read more often, or raise hold_s where the meter has this option",
-        )
+        what = f"{held} readings of meter {self._info.name} were waiting to be read, but only {self._most} can wait"
+        raise meter_failed(what, "hold_s", held, "Read more often, or raise hold_s where the meter has this option")

@@ -114,20 +114,12 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
         raise refused("path", str(path), remedy, f"{given[0]} beside {path}")
     if path.is_dir():
         if args.out not in (None, path):
-            raise UsageError(
-                f"--out {args.out} is given together with the sweep {path}",
-                field="out",
-                value=str(args.out),
-                remedy="Leave --out out",
-            )
+            what = f"--out {args.out} is given together with the sweep {path}"
+            raise UsageError(what, field="out", value=str(args.out), remedy="Leave --out out")
         return path, None
     if not path.is_file():
-        raise UsageError(
-            f"{path} does not exist",
-            field="path",
-            value=str(path),
-            remedy="Name a TOML file or the directory of a sweep",
-        )
+        what = f"{path} does not exist"
+        raise UsageError(what, field="path", value=str(path), remedy="Name a TOML file or the directory of a sweep")
     spec = from_file(path)
     check_trusted(spec.code(), str(path), args.trust or not written_by_others(path))
     return _out(args), spec

@@ -196,12 +196,9 @@ def _check_silence(meter: Meter, now_ns: int, at_least_s: float, acquisition: Ac
             continue
         silent_s = (now_ns - acquisition.last_reading_ns[id(meter), rail.name]) * 1e-9
         if silent_s > max(at_least_s, SILENT_READINGS / rail.rate_hz if rail.rate_hz > 0 else 0.0):
-            raise MeterSilentError(
-                f"meter {info.name} gave no reading of rail {rail.name} for {silent_s:.1f} s",
-                field="meter",
-                value=info.name,
-                remedy="Check its trigger and cable; the recording up to here is kept (`rig report`)",
-            )
+            what = f"meter {info.name} gave no reading of rail {rail.name} for {silent_s:.1f} s"
+            remedy = "Check its trigger and cable; the recording up to here is kept (`rig report`)"
+            raise MeterSilentError(what, field="meter", value=info.name, remedy=remedy)
 
 
 def max_undrained_s(acquisition: Acquisition) -> float:

@@ -56,12 +56,9 @@ class BlockingDevice:
         Raises ``UsageError`` for a phase, unless it is the only phase, because a function cannot run a part of itself.
         """
         if phase is not None and (phase,) != self._info.phases:
-            raise UsageError(
-                f"device {self._info.name} cannot run the phase {phase!r} alone",
-                field="phase",
-                value=phase,
-                remedy="A function runs all its phases at each call. Leave --per-phase out, or write a class",
-            )
+            what = f"device {self._info.name} cannot run the phase {phase!r} alone"
+            remedy = "A function runs all its phases at each call. Leave --per-phase out, or write a class"
+            raise UsageError(what, field="phase", value=phase, remedy=remedy)
         if self._worker is None:
             # a daemon, so that a vendor call that never returns cannot keep the process alive
             self._worker = threading.Thread(target=self._work, name=f"device {self._info.name}", daemon=True)
@@ -118,22 +115,16 @@ class BlockingDevice:
             call = (Span(phases[0], on_ns, off_ns, times),) if len(phases) == 1 else ()
             return Reply(sample.id, output, call, activity=activity)
         if output.sample_id != sample.id:
-            raise DeviceError(
-                f"the function replied to {output.sample_id!r} when given {sample.id!r}",
-                field="sample_id",
-                value=output.sample_id,
-                remedy="Return a Reply with the sample's own id",
-            )
+            what = f"the function replied to {output.sample_id!r} when given {sample.id!r}"
+            remedy = "Return a Reply with the sample's own id"
+            raise DeviceError(what, field="sample_id", value=output.sample_id, remedy=remedy)
         return replace(output, spans=tuple(spans), activity=activity or output.activity)
 
 
 def _ended(sample: Sample, error: BaseException) -> DeviceError:
-    return DeviceError(
-        f"the function ended with {type(error).__name__} on sample {sample.id}",
-        field="sample_id",
-        value=sample.id,
-        remedy="Let it return its output or raise an Exception",
-    )
+    what = f"the function ended with {type(error).__name__} on sample {sample.id}"
+    remedy = "Let it return its output or raise an Exception"
+    return DeviceError(what, field="sample_id", value=sample.id, remedy=remedy)
 
 
 def blocking(

@@ -53,22 +53,16 @@ def check_reply(reply: object, sample_id: str) -> None:
 
 def silent(device: str, sample_id: str, allowed_s: float) -> DeviceTimeoutError:
     """Return the error of a device that gave no reply in the time that it declares."""
-    return DeviceTimeoutError(
-        f"device {device} gave no answer to {sample_id} within {allowed_s:g} s",
-        field="timeout_s",
-        value=allowed_s,
-        remedy="Check its power and link; the recording up to here is kept (`rig report`)",
-    )
+    what = f"device {device} gave no answer to {sample_id} within {allowed_s:g} s"
+    remedy = "Check its power and link; the recording up to here is kept (`rig report`)"
+    return DeviceTimeoutError(what, field="timeout_s", value=allowed_s, remedy=remedy)
 
 
 def not_issued(sample_id: str) -> DeviceError:
     """Return the error of a device that replied to a sample that it was not given."""
-    return DeviceError(
-        f"the device replied to {sample_id!r}, which was not issued",
-        field="sample_id",
-        value=sample_id,
-        remedy="Its driver must reply once to each submitted sample",
-    )
+    what = f"the device replied to {sample_id!r}, which was not issued"
+    remedy = "Its driver must reply once to each submitted sample"
+    return DeviceError(what, field="sample_id", value=sample_id, remedy=remedy)
 
 
 def bad_step(field: str, value: object, why: str) -> SetupError:
@@ -79,19 +73,12 @@ def bad_step(field: str, value: object, why: str) -> SetupError:
 
 def no_phase(device: str, phase: str) -> SetupError:
     """Return the error for a phase that must run by itself on a device that cannot separate its phases."""
-    return SetupError(
-        f"device {device} cannot run the phase {phase!r} alone",
-        field="phase",
-        value=phase,
-        remedy="Measure the phases together, or implement submit_repeated in its driver",
-    )
+    what = f"device {device} cannot run the phase {phase!r} alone"
+    remedy = "Measure the phases together, or implement submit_repeated in its driver"
+    return SetupError(what, field="phase", value=phase, remedy=remedy)
 
 
 def no_loop(device: str, repeat: int) -> SetupError:
     """Return the error for a sample that must loop on a schedule if only the host could loop it."""
-    return SetupError(
-        f"device {device} cannot loop a sample by itself",
-        field="repeat",
-        value=repeat,
-        remedy="Leave repeat out when samples have due times, or implement submit_repeated in its driver",
-    )
+    remedy = "Leave repeat out when samples have due times, or implement submit_repeated in its driver"
+    return SetupError(f"device {device} cannot loop a sample by itself", field="repeat", value=repeat, remedy=remedy)

@@ -139,12 +139,9 @@ def check_ids(workload: Workload) -> None:
     for sample in workload.samples:
         known = seen.setdefault(sample.id, sample)
         if known is not sample and not (known.label == sample.label and np.array_equal(known.payload, sample.payload)):
-            raise DataError(
-                f"two samples of the workload {workload.name} have the id {sample.id!r}",
-                field="sample",
-                value=sample.id,
-                remedy="Give every sample an id of its own; answers are matched by it",
-            )
+            what = f"two samples of the workload {workload.name} have the id {sample.id!r}"
+            remedy = "Give every sample an id of its own; answers are matched by it"
+            raise DataError(what, field="sample", value=sample.id, remedy=remedy)
 
 
 def run_name(device: str, scenario: str) -> str:

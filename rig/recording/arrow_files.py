@@ -93,12 +93,8 @@ class ArrowFiles:
         """Raise ``StoreError`` for a file that another program removed while it was written."""
         gone = [name for name in self._streams if not (self._path / name).exists()]
         if gone:
-            raise StoreError(
-                f"{gone[0]} was removed while it was recorded",
-                field="out",
-                value=gone[0],
-                remedy="Measure again, and leave the directory alone meanwhile",
-            )
+            remedy = "Measure again, and leave the directory alone meanwhile"
+            raise StoreError(f"{gone[0]} was removed while it was recorded", field="out", value=gone[0], remedy=remedy)
 
     def finished(self) -> dict[str, str]:
         """Sync and close every file. Return the SHA-256 of each that was hashed as it was written, by its name.

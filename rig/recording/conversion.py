@@ -22,19 +22,12 @@ def to_watts(raw: Floats, conversion: Conversion, volts: Floats | None = None) -
     if conversion.unit in ("W", "J"):
         return raw
     if conversion.unit == "V":
-        raise DataError(
-            "power cannot be computed from a voltage alone",
-            field="unit",
-            value="V",
-            remedy="Name this rail as the supply_rail of a rail in amperes",
-        )
+        what = "power cannot be computed from a voltage alone"
+        raise DataError(what, field="unit", value="V", remedy="Name this rail as the supply_rail of a rail in amperes")
     if conversion.supply_rail is not None and volts is not None:
         return np.asarray(raw * volts - raw * raw * conversion.burden_ohm)
     if conversion.supply_v is None or not SUPPLIES_V[0] <= conversion.supply_v <= SUPPLIES_V[1]:
-        raise DataError(
-            "a current has no declared supply voltage, or none that a device is supplied with",
-            field="supply_v",
-            value=conversion.supply_v,
-            remedy="Declare the voltage of the rail in its conversion, or the rail that holds it (supply_rail)",
-        )
+        what = "a current has no declared supply voltage, or none that a device is supplied with"
+        remedy = "Declare the voltage of the rail in its conversion, or the rail that holds it (supply_rail)"
+        raise DataError(what, field="supply_v", value=conversion.supply_v, remedy=remedy)
     return raw * conversion.supply_v - raw * raw * conversion.burden_ohm

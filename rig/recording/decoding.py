@@ -86,12 +86,9 @@ def declared_start(document: Mapping[str, Any]) -> Start:
     try:
         return start_of(msgspec.to_builtins({**made, **document}, enc_hook=plain))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise StoreError(
-            f"the start line cannot be written: {error}",
-            field="start",
-            value=str(error),
-            remedy="Give plain numbers, texts, lists and objects in what a driver or workload declares",
-        ) from error
+        what = f"the start line cannot be written: {error}"
+        remedy = "Give plain numbers, texts, lists and objects in what a driver or workload declares"
+        raise StoreError(what, field="start", value=str(error), remedy=remedy) from error
 
 
 def reference_windows(given: Mapping[str, Any]) -> ReferenceWindows:
@@ -157,9 +154,5 @@ def _check_order(found: Line, type_: str, number: int) -> None:
         pairs = found.rows if isinstance(found, Brackets) else found.spans if isinstance(found, MarkPulses) else ()
     for row in pairs:
         if row[-1] < row[0]:
-            raise DataError(
-                f"line {number + 1} ({type_}) ends before it begins",
-                field=type_,
-                value=row[-1] - row[0],
-                remedy="Check the clock that stamped it",
-            )
+            what = f"line {number + 1} ({type_}) ends before it begins"
+            raise DataError(what, field=type_, value=row[-1] - row[0], remedy="Check the clock that stamped it")

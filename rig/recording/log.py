@@ -100,12 +100,9 @@ def _check_counters(lines: Sequence[Line]) -> None:
         for row in line.rows:
             before = last.setdefault(line.clock, row)
             if went_back(before, row):
-                raise DataError(
-                    f"the clock {line.clock!r} went back from {before[1]} to {row[1]}",
-                    field="brackets",
-                    value=line.clock,
-                    remedy="Unwrap its counter, and do not reset it during a run",
-                )
+                what = f"the clock {line.clock!r} went back from {before[1]} to {row[1]}"
+                remedy = "Unwrap its counter, and do not reset it during a run"
+                raise DataError(what, field="brackets", value=line.clock, remedy=remedy)
             last[line.clock] = row
 
 
@@ -124,12 +121,8 @@ def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
         number = [n for n, line in enumerate(log.lines) if from_json(line, _Head).type == "network"][k]
         what = "which has one already" if sample_id in own[:k] else "which the run does not have"
         shown = sample_id[:80]
-        raise StoreError(
-            f"the network line (line {number + 1} of events.jsonl) is of sample {shown!r}, {what}",
-            field="network",
-            value=shown,
-            remedy=REMEDY,
-        )
+        said = f"the network line (line {number + 1} of events.jsonl) is of sample {shown!r}, {what}"
+        raise StoreError(said, field="network", value=shown, remedy=REMEDY)
 
 
 def _chained(path: Path, data: bytes) -> tuple[list[_Head], list[bytes]]:
@@ -191,9 +184,5 @@ def check_files(path: Path, stop: Stop | None, present: list[Path]) -> None:
 
 def altered(path: Path, what: str) -> IntegrityError:
     """Return the error for a recording whose bytes were changed after it was written."""
-    return IntegrityError(
-        f"{path} was altered: {what}",
-        field="run",
-        value=str(path),
-        remedy="Restore the original recording; no figure is computed from an altered one",
-    )
+    remedy = "Restore the original recording; no figure is computed from an altered one"
+    return IntegrityError(f"{path} was altered: {what}", field="run", value=str(path), remedy=remedy)

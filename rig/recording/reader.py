@@ -146,12 +146,8 @@ def open_run(path: Path | str, *, traces: bool = True, at_once: int = AT_ONCE) -
     try:
         return _opened(path, traces, at_once)
     except OSError as error:
-        raise StoreError(
-            f"cannot read {path}: {error}",
-            field="run",
-            value=str(path),
-            remedy="Check its files and their permissions",
-        ) from error
+        what = f"cannot read {path}: {error}"
+        raise StoreError(what, field="run", value=str(path), remedy="Check its files and their permissions") from error
 
 
 def _opened(path: Path, with_traces: bool, at_once: int) -> Run:

@@ -91,12 +91,9 @@ class Readings:
         if self._background and waiting > HOLDS_BYTES and not self._late:
             self._late = True
             what = f"{waiting} bytes of readings wait to be written, {waiting_s or 0.0:.1f} s of rail {chunk.rail}"
-            raise DiskTooSlowError(
-                f"the disk is too slow: {what}, but only {HOLDS_BYTES} bytes may",
-                field="out",
-                value=waiting,
-                remedy="Choose another --out, or a lower rate of the meter. What had arrived is kept",
-            )
+            said = f"the disk is too slow: {what}, but only {HOLDS_BYTES} bytes may"
+            remedy = "Choose another --out, or a lower rate of the meter. What had arrived is kept"
+            raise DiskTooSlowError(said, field="out", value=waiting, remedy=remedy)
 
     def write(self) -> None:
         """Write what waits; with ``background``, let the thread do so."""

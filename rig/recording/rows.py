@@ -197,12 +197,9 @@ def json_of(output: Any) -> str:
     try:
         return json.dumps(output, default=as_list)
     except (TypeError, ValueError, RecursionError) as error:
-        raise DeviceError(
-            f"the output is not JSON: {error}",
-            field="output",
-            value=type(output).__name__,
-            remedy="Let the device answer with numbers, texts, lists and objects",
-        ) from error
+        what = f"the output is not JSON: {error}"
+        remedy = "Let the device answer with numbers, texts, lists and objects"
+        raise DeviceError(what, field="output", value=type(output).__name__, remedy=remedy) from error
 
 
 def as_list(value: Any) -> Any:
@@ -216,9 +213,6 @@ def as_list(value: Any) -> Any:
 
 
 def _unfit(sample_id: str, error: Exception) -> DeviceError:
-    return DeviceError(
-        f"the reply to sample {sample_id} cannot be recorded: {error}",
-        field="replies",
-        value=sample_id,
-        remedy="Ticks are integers of 64 bits, executions of 32, and a phase is a text; correct the driver",
-    )
+    what = f"the reply to sample {sample_id} cannot be recorded: {error}"
+    remedy = "Ticks are integers of 64 bits, executions of 32, and a phase is a text; correct the driver"
+    return DeviceError(what, field="replies", value=sample_id, remedy=remedy)

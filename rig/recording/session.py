@@ -119,12 +119,8 @@ def open_session(path: Path) -> Session:
         schema = msgspec.json.decode(content, type=_Named).schema
         document = None if schema != SCHEMA else msgspec.json.decode(content, type=_Document)
     except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(
-            f"{path / FILE} cannot be read: {error}",
-            field="session",
-            value=str(path),
-            remedy="Restore this file, or report each run by itself",
-        ) from error
+        what, remedy = f"{path / FILE} cannot be read: {error}", "Restore this file, or report each run by itself"
+        raise StoreError(what, field="session", value=str(path), remedy=remedy) from error
     if document is None:
         what, remedy = f"{path / FILE} has schema {repr(schema)[:100]}", f"This version reads {SCHEMA}"
         raise StoreError(what, field="schema", value=schema, remedy=remedy)

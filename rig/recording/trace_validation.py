@@ -130,23 +130,16 @@ def check_ticks(rail: Rail, start: NDArray[Any], end: NDArray[Any], tick_hz: flo
     """
     backward = end < start
     if np.any(backward):
-        raise DataError(
-            f"a reading of rail {rail.name} ends before it begins",
-            field="end_tick",
-            value=int(end[np.argmax(backward)]),
-            remedy="Check the trace for wrapped time stamps",
-        )
+        what, remedy = f"a reading of rail {rail.name} ends before it begins", "Check the trace for wrapped time stamps"
+        raise DataError(what, field="end_tick", value=int(end[np.argmax(backward)]), remedy=remedy)
     if rail.kind == "edges" or rail.rate_hz <= 0 or tick_hz is None or len(end) < 3:
         return
     with np.errstate(all="ignore"):
         periods = np.diff(end) * (rail.rate_hz / tick_hz)
     if not (np.median(periods) >= DENSEST and np.quantile(periods, 0.1) <= SPARSEST):
-        raise DataError(
-            f"the readings of rail {rail.name} are {np.median(periods):.3g} times as far apart as its rate_hz says",
-            field="rate_hz",
-            value=rail.rate_hz,
-            remedy="Correct rate_hz (0 when irregular), or the tick_hz of its clock",
-        )
+        what = f"the readings of rail {rail.name} are {np.median(periods):.3g} times as far apart as its rate_hz says"
+        remedy = "Correct rate_hz (0 when irregular), or the tick_hz of its clock"
+        raise DataError(what, field="rate_hz", value=rail.rate_hz, remedy=remedy)
 
 
 def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArray[Any], uniform: bool) -> None:
@@ -161,12 +154,8 @@ def check_edges(rail: Rail, value: NDArray[Any], start: NDArray[Any], end: NDArr
         ("start_tick", np.any(np.diff(start) <= 0), "do not move forward in time"),
     ):
         if bad:
-            raise DataError(
-                f"the edges of rail {rail.name} {what}",
-                field=field,
-                value=rail.name,
-                remedy="Give the level after each edge, and its tick twice; see docs/reference/run-directory.md",
-            )
+            remedy = "Give the level after each edge, and its tick twice; see docs/reference/run-directory.md"
+            raise DataError(f"the edges of rail {rail.name} {what}", field=field, value=rail.name, remedy=remedy)
 
 
 def reals(column: pa.ChunkedArray, file: str, name: str) -> NDArray[np.float64]:

@@ -68,12 +68,9 @@ def by_rail(path: Path, traces: Iterable[Trace | None]) -> dict[str, Trace]:
     found: dict[str, Trace] = {}
     for trace in traces:
         if trace is not None and found.setdefault(trace.rail.name, trace) is not trace:
-            raise StoreError(
-                f"two traces of {path} are of the rail {trace.rail.name!r}",
-                field="rail",
-                value=trace.rail.name,
-                remedy="Give every rail of a run a name of its own",
-            )
+            what = f"two traces of {path} are of the rail {trace.rail.name!r}"
+            remedy = "Give every rail of a run a name of its own"
+            raise StoreError(what, field="rail", value=trace.rail.name, remedy=remedy)
     return found
 
 

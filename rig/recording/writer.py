@@ -47,12 +47,8 @@ class Recorder:
 
     def __init__(self, path: Path, keep_identity: bool = False, background: bool = False) -> None:
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise StoreError(
-                f"{path} is not an empty directory",
-                field="out",
-                value=str(path),
-                remedy="Name a new directory; a recording is never overwritten",
-            )
+            remedy = "Name a new directory; a recording is never overwritten"
+            raise StoreError(f"{path} is not an empty directory", field="out", value=str(path), remedy=remedy)
         self._files = 8
         try:
             (path / "traces").mkdir(parents=True)
@@ -60,12 +56,8 @@ class Recorder:
             self._chain = Chain(path, keep_identity)
             self._chain.keep_room(self._files)
         except OSError as error:
-            raise StoreError(
-                f"cannot create {path}: {error.strerror}",
-                field="out",
-                value=str(path),
-                remedy="Choose another --out",
-            ) from error
+            what = f"cannot create {path}: {error.strerror}"
+            raise StoreError(what, field="out", value=str(path), remedy="Choose another --out") from error
         self._arrows = ArrowFiles(path)
         self._readings = Readings(self._arrows, background)
         self.replies = ReplyRows()
@@ -217,12 +209,9 @@ class Recorder:
             "grid": json.dumps({"t0_tick": trigger_tick, "period_tick": period, "aperture_tick": aperture}),
         }
         if any(trace_path(rail.name) == trace_path(known) for known in self._readings):
-            raise StoreError(
-                f"two rails would share the file {trace_path(rail.name)}",
-                field="rail",
-                value=rail.name,
-                remedy="Give every rail of every meter a name of its own",
-            )
+            what = f"two rails would share the file {trace_path(rail.name)}"
+            remedy = "Give every rail of every meter a name of its own"
+            raise StoreError(what, field="rail", value=rail.name, remedy=remedy)
         self._readings.open(rail, meta, check)
 
     def chunk(self, chunk: Chunk, arrived_ns: int) -> None:
@@ -232,12 +221,9 @@ class Recorder:
         declared, and ``DiskTooSlowError``, once, if too many readings wait.
         """
         if chunk.rail not in self._readings:
-            raise StoreError(
-                f"readings came for the rail {chunk.rail!r}, which no meter declared",
-                field="rail",
-                value=chunk.rail,
-                remedy="A meter's info() must name every rail that it reads",
-            )
+            what = f"readings came for the rail {chunk.rail!r}, which no meter declared"
+            remedy = "A meter's info() must name every rail that it reads"
+            raise StoreError(what, field="rail", value=chunk.rail, remedy=remedy)
         self._readings.put(chunk, arrived_ns)
 
     def artifact(self, name: str, content: bytes) -> None:

@@ -81,11 +81,8 @@ def check_audio(payload: NDArray[Any], rate_hz: float | None, duration_s: float 
         raise DataError(what, field="rate_hz", value=rate_hz, remedy=f"Use {MIN_RATE_HZ:.0f} Hz or more")
     audio = np.asarray(payload)
     if audio.ndim != 1 or audio.size == 0 or not np.issubdtype(audio.dtype, np.floating):
-        raise DataError(
-            f"audio must be floats of shape (n,), not {audio.dtype} of shape {audio.shape}",
-            field="payload",
-            value=str(audio.shape),
-        )
+        what = f"audio must be floats of shape (n,), not {audio.dtype} of shape {audio.shape}"
+        raise DataError(what, field="payload", value=str(audio.shape))
     if not bool(np.all(np.isfinite(audio))):
         raise DataError("audio holds NaN or infinity", field="payload", value="not finite")
     length_s = audio.size / rate_hz

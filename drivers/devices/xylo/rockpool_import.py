@@ -48,12 +48,8 @@ def load_xylo_audio2() -> XyloAudio2:
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise MissingExtraError(
-            f"the Xylo driver needs {', '.join(missing)}",
-            field="device",
-            value="xylo",
-            remedy="Run: pip install 'neurorig[xylo]'",
-        )
+        what = f"the Xylo driver needs {', '.join(missing)}"
+        raise MissingExtraError(what, field="device", value="xylo", remedy="Run: pip install 'neurorig[xylo]'")
     with _no_package_index(), _stand_in_for_samna():
         package = importlib.import_module(_PACKAGE)
         quantize = importlib.import_module("rockpool.transform.quantize_methods").channel_quantize

@@ -120,12 +120,8 @@ def _rail(parts: list[Part]) -> Rail:
     typical = float(np.median(np.concatenate([np.diff(p.stamp_ms) for p in parts])))
     if typical <= 0:
         name = parts[-1].folder.name
-        raise DataError(
-            f"{name}/{METER_LOG} has the same time stamp in most of its readings",
-            field="time",
-            value=typical,
-            remedy="Check the log",
-        )
+        what = f"{name}/{METER_LOG} has the same time stamp in most of its readings"
+        raise DataError(what, field="time", value=typical, remedy="Check the log")
     return Rail(RAIL, "mean", Conversion("W"), 1e3 / typical)
 
 

@@ -59,12 +59,8 @@ def _by_search(graph: Graph, density: float, seed: int, seconds: float) -> Targe
         if best is not None and best[0].cost == -graph.nodes:
             break
     if best is None:
-        raise DataError(
-            f"no set was found in {seconds} s",
-            field="seconds",
-            value=seconds,
-            remedy="Give the search more time with --seconds",
-        )
+        what = f"no set was found in {seconds} s"
+        raise DataError(what, field="seconds", value=seconds, remedy="Give the search more time with --seconds")
     searched_s = time.perf_counter() - began
     found, search_seed = best
     row = _row(graph, density, seed, found.solution, SEARCH, searched_s)
