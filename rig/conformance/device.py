@@ -10,15 +10,14 @@ network only where the driver declares one.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
 
 from rig.analysis.accuracy import answer_in
 from rig.conformance.meter import check_meter
+from rig.conformance.reply import inside, lengths, reply_rules
 from rig.conformance.rule_failures import (
     Checks,
     clock_info,
@@ -30,11 +29,9 @@ from rig.conformance.rule_failures import (
 )
 from rig.engine.clock import HostClock
 from rig.errors import ConformanceError, RigError, RuleFailure, UsageError
-from rig.network.description import MOST, Activity, NetworkInfo, activity_faults, activity_rows, network_faults
-from rig.recording.rows import as_list
+from rig.network.description import network_faults
 from rig.types import (
     MARK_PHASE,
-    UNSTAMPED,
     Bracket,
     Clock,
     Clocked,
@@ -44,15 +41,12 @@ from rig.types import (
     Repeats,
     Reply,
     Sample,
-    Span,
 )
 
 __all__ = ["ConformanceError", "RuleFailure", "check_device", "check_meter"]
 
 PULSE_S = 0.05
 TIMES = 3
-_COUNTERS = ("spikes", "synaptic_operations", "synaptic_operations_ne15")
-"""What a simulator may count in its output, where each sample has a network of its own; also one number by class."""
 _NO_PHASE = "no-such-phase"
 _POLL_S = 0.02
 _STILL_POLLS = 1000
@@ -158,7 +152,7 @@ def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
         if run.silent:
             return
         run.answers += [answer_in(reply.output) for reply in replies]
-        for phase, ticks in (_lengths(replies[0]) if replies else {}).items():
+        for phase, ticks in (lengths(replies[0]) if replies else {}).items():
             run.lengths[phase] = min(ticks, run.lengths.get(phase, ticks))
     if run.labels:
         told = [answer for answer in run.answers if answer is not None]
@@ -196,7 +190,7 @@ def _repeated(run: _DeviceRun, reply: Reply, phases: list[str]) -> None:
     c.rule("repeat.executions", set(counts) <= {times}, f"executions {counts}", f"{TIMES}, as requested, or 1 in each")
     # a call of microseconds varies by more than its own length on the host's clock
     sure = {p for p, ticks in once.items() if run.info.clock is not None or ticks >= SURE_NS}
-    short = [p for p, ticks in _lengths(reply).items() if p in sure and ticks <= once[p]]
+    short = [p for p, ticks in lengths(reply).items() if p in sure and ticks <= once[p]]
     c.rule("repeat.length", not short, f"{short} no longer than once", f"the length of {TIMES} executions")
 
 
@@ -212,7 +206,7 @@ def _pulse(run: _DeviceRun, device: Marks) -> None:
     lasted_s = (span.off_tick - span.on_tick) / (run.info.clock.tick_hz if run.info.clock is not None else 1e9)
     near = 0.5 * PULSE_S <= lasted_s <= 2.0 * PULSE_S
     c.rule("pulse.length", near, f"{lasted_s:.3g} s", f"about the {PULSE_S} s requested")
-    _inside(c, "pulse.clock", span, before, after)
+    inside(c, "pulse.clock", span, before, after)
 
 
 def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None], times: int) -> list[Reply]:
@@ -241,71 +235,8 @@ def _exchange(run: _DeviceRun, batch: Sequence[Sample], send: Callable[[], None]
     c.rule("replies.in_time", not lacking, found, asked)
     c.rule("replies.once", completed == issued, f"replies to {completed}", f"one reply to each of {issued}")
     for reply in replies:
-        _reply(run, reply, before, after)
+        reply_rules(c, run.info, reply, run.last_on, before, after)
     run.last_on = max([s.on_tick for r in replies for s in r.spans], default=run.last_on)
     if run.info.clock is not None and before is not None and after is not None:
         rate(c, run.info.clock, before, after)
     return replies
-
-
-def _reply(run: _DeviceRun, reply: Reply, before: Bracket | None, after: Bracket | None) -> None:
-    c, spans = run.c, reply.spans
-    error = raised(lambda: json.dumps(reply.output, default=as_list, allow_nan=False))
-    c.rule("reply.json", error is None, f"an output that raises {error}", "an output that JSON can hold, no NaN")
-    stated = reply.output if isinstance(reply.output, dict) else {}
-    odd = {name: stated[name] for name in _COUNTERS if name in stated and not _counts(stated[name])}
-    c.rule("reply.counters", not odd, f"{odd}", "whole numbers, 0 or more")
-    network = reply.network or run.info.network
-    if reply.network is not None:
-        faults = list(network_faults(reply.network))
-        c.rule("reply.network", not faults, "; ".join(faults), "a network that does not contradict itself")
-    if reply.activity is not None:
-        faults = _activity_faults(network, reply.activity)
-        c.rule("reply.activity", not faults, "; ".join(faults), "integers that fit the network that is declared")
-    asked = f"a span of each phase that ran, of {', '.join(run.info.phases)}"
-    c.rule("reply.spans", bool(spans) or len(run.info.phases) == 1, "no span", asked)
-    for span in spans:
-        known = span.phase in run.info.phases
-        c.rule("span.phase", known, repr(span.phase), f"a declared phase: {', '.join(run.info.phases)}")
-        whole = isinstance(span.executions, int) and span.executions >= 1
-        c.rule("span.executions", whole, f"executions {span.executions!r}", "a whole number, 1 or more")
-        c.rule("span.order", span.off_tick >= span.on_tick, f"off {span.off_tick - span.on_tick:+d} ticks", "off >= on")
-        _inside(c, "span.clock", span, before, after)
-    lag = min((b.on_tick - a.off_tick + _slack(a, b) for a, b in pairwise(spans)), default=0)
-    c.rule("span.overlap", lag >= 0, f"a span {-lag} ticks before the last one's end", "one span after another")
-    first = spans[0].on_tick if spans else None
-    if first is not None and run.last_on is not None:
-        c.rule("span.monotone", first >= run.last_on, f"{first} after {run.last_on}", "ticks that only grow")
-
-
-def _counts(value: object) -> bool:
-    each = value if isinstance(value, (list, tuple)) else [value]
-    return all(type(n) is int and 0 <= n <= MOST for n in each)
-
-
-def _activity_faults(network: NetworkInfo | None, activity: Activity) -> list[str]:
-    if network is None:
-        return ["neither info() nor the answer declares a network"]
-    error = raised(lambda: activity_rows(activity))
-    return [str(error)] if error is not None else list(activity_faults(network, activity))
-
-
-def _inside(c: Checks, rule: str, span: Span, before: Bracket | None, after: Bracket | None) -> None:
-    if before is None or after is None or span.on_tick == UNSTAMPED:
-        return
-    slack = _slack(span)
-    ok = span.on_tick >= before.tick - slack and span.off_tick <= after.tick + slack
-    found = f"ticks {span.on_tick} to {span.off_tick}, its clock at {before.tick} before and {after.tick} after"
-    c.rule(rule, ok, found, "a span between these two readings of its clock")
-
-
-def _slack(*spans: Span) -> int:
-    """Ticks of allowed jitter: two, or a hundredth of the shortest span."""
-    return 2 + max(0, min(s.off_tick - s.on_tick for s in spans)) // 100
-
-
-def _lengths(reply: Reply) -> dict[str, int]:
-    lasted: dict[str, int] = {}
-    for s in reply.spans:
-        lasted[s.phase] = lasted.get(s.phase, 0) + s.off_tick - s.on_tick
-    return lasted

@@ -23,9 +23,10 @@ from drivers.devices.arduino.simulated import SimulatedBoard, simulation, taken
 from drivers.devices.arduino.slices import SliceCoding
 from drivers.devices.arduino.toolchain import DEFAULT_NETWORK, source_sha256
 from drivers.devices.mlperf_tiny.clock import BoardClock
-from drivers.devices.mlperf_tiny.device import BAUDS, TICK_HZ, QueryPlan, TinyDevice
+from drivers.devices.mlperf_tiny.device import BAUDS
 from drivers.devices.mlperf_tiny.greeting import introduced
 from drivers.devices.mlperf_tiny.protocol import Board, Talk
+from drivers.devices.mlperf_tiny.queries import TICK_HZ, QueryPlan, TinyDevice
 from drivers.links.serial_line import DEVICE, open_line
 from rig.bench.options import limits, positive
 from rig.errors import SetupError, refused

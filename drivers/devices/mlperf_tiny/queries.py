@@ -1,0 +1,192 @@
+"""Queries to a board of the MLPerf Tiny protocol, as a device: a sample is loaded, runs its phases, and is answered."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from drivers.devices.mlperf_tiny.protocol import Board, Inferred, Talk
+from rig.errors import DeviceError, refused
+from rig.types import UNSTAMPED, Budget, DeviceInfo, Reply, Sample, Span
+
+TICK_HZ = 1e6
+
+
+class Coding(Protocol):
+    """How a sample becomes the bytes that are loaded, and scores an answer."""
+
+    def encoded(self, sample: Sample) -> bytes: ...
+    def answer(self, scores: tuple[float, ...]) -> dict[str, Any]: ...
+
+
+class Between(Protocol):
+    """What is said to the board once a sample is loaded, and before it runs a phase."""
+
+    def loaded(self) -> Talk[None]: ...
+    def before(self, phase: str) -> Talk[None]: ...
+
+
+class Nothing:
+    """A board of the reference has one phase, and needs to be told nothing."""
+
+    def loaded(self) -> Talk[None]:
+        """Say nothing."""
+        yield from ()
+
+    def before(self, phase: str) -> Talk[None]:
+        """Say nothing."""
+        yield from ()
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """How a query is issued, and how its span is stamped.
+
+    It has ``iterations`` inferences in a span after ``warmups`` outside of it, each within ``timeout_s``; a sample is
+    loaded with ``chunk`` bytes a command. With ``prints_first`` the board prints its first time stamp before it begins;
+    with ``on_pin`` it stamps by a pin in place of text.
+    """
+
+    iterations: int
+    warmups: int
+    chunk: int
+    timeout_s: float
+    prints_first: bool
+    on_pin: bool = False
+
+
+@dataclass
+class _Query:
+    """A query under way: its conversation, and the time by which it must end."""
+
+    sample: Sample
+    talk: Talk[Reply]
+    allowed_s: float
+    until_s: float = 0.0
+
+
+class TinyDevice:
+    """The Device protocol over a board: ``stage`` waits, ``submit`` only writes a command, ``poll`` reads answers.
+
+    A board of several phases runs them one after another, and gives one span for each.
+    """
+
+    def __init__(
+        self, board: Board, info: DeviceInfo, model: Coding, plan: QueryPlan, between: Between | None = None
+    ) -> None:
+        self._board, self._info, self._model, self._plan = board, info, model, plan
+        self._between = between or Nothing()
+        self._loaded: bytes | None = None
+        self._queries: deque[_Query] = deque()
+        self._running = False
+
+    def info(self) -> DeviceInfo:
+        """What the board stated when it was opened."""
+        return self._info
+
+    def stage(self, samples: Sequence[Sample]) -> None:
+        """Load the first sample; the board has room for one. Raises ``DataError`` for one that does not fit."""
+        data = [self._model.encoded(sample) for sample in samples]
+        if not self._queries:
+            self._board.converse(self._load(data[0]))
+
+    def submit(self, samples: Sequence[Sample], budget: Budget | None) -> None:
+        """Begin the inference."""
+        self.submit_repeated(samples, 1, None, budget)
+
+    def submit_repeated(self, samples: Sequence[Sample], times: int, phase: str | None, budget: Budget | None) -> None:
+        """Begin ``times`` inferences between two time stamps. Raises ``UsageError`` for another phase."""
+        phases = self._info.phases if phase is None else (phase,)
+        if not set(phases) <= set(self._info.phases):
+            remedy = f"Use {' or '.join(self._info.phases)}"
+            raise refused("phase", phase, remedy, f"the board has no phase {phase!r}")
+        data = [self._model.encoded(sample) for sample in samples]
+        for sample, own in zip(samples, data, strict=True):
+            count = times * self._plan.iterations
+            loading_s = 0.0 if own == self._loaded else self._board.line.wire_s(4 * len(own))
+            allowed_s = self._plan.timeout_s * (count + self._plan.warmups) * len(phases) + loading_s
+            self._queries.append(_Query(sample, self._conversation(sample, own, count, phases), allowed_s))
+        self._begin()
+
+    def poll(self, timeout_s: float) -> Sequence[Reply]:
+        """Read on until an answer is whole, or ``timeout_s`` has passed. After an error nothing is under way."""
+        try:
+            return self._read(time.monotonic() + timeout_s)
+        except BaseException:
+            self._queries.clear()
+            self._running = False
+            raise
+
+    def timer(self) -> int:
+        """The board's microseconds since it started, unwrapped. Raises ``DeviceError`` in energy mode."""
+        if self._plan.on_pin:
+            raise DeviceError(
+                "in energy mode the board sends no time", field="timer", value="energy", remedy="Give mode=performance"
+            )
+        if self._queries:
+            what = "the board's clock cannot be read during an inference"
+            remedy = "Wait for the answer of this sample first"
+            raise DeviceError(what, field="timer", value=self._queries[0].sample.id, remedy=remedy)
+        return self._board.converse(self._board.timestamp())
+
+    def close(self) -> None:
+        """Close the port. May be called twice."""
+        self._queries.clear()
+        self._board.line.close()
+
+    def _begin(self) -> None:
+        if self._queries and not self._running:
+            query = self._queries[0]
+            self._running = True
+            query.until_s = time.monotonic() + query.allowed_s
+            next(query.talk)
+
+    def _read(self, until_s: float) -> Sequence[Reply]:
+        while self._queries:
+            query = self._queries[0]
+            line = self._board.line.line(min(until_s, query.until_s))
+            if line is None:
+                if time.monotonic() >= query.until_s:
+                    raise self._board.silent(query.allowed_s)
+                return ()
+            try:
+                if line:
+                    query.talk.send(line)
+            except StopIteration as end:
+                self._queries.popleft()
+                self._running = False
+                self._begin()
+                return (end.value,)
+        return ()
+
+    def _conversation(self, sample: Sample, data: bytes, times: int, phases: Sequence[str]) -> Talk[Reply]:
+        yield from self._load(data)
+        spans = []
+        for phase in phases:
+            yield from self._between.before(phase)
+            found = yield from self._board.infer(times, self._plan.warmups)
+            spans.append(self._span(phase, found, times))
+        prepares = self._info.preprocessing.phases if self._info.preprocessing else ()
+        output = {"label": None} if set(phases) <= set(prepares) else self._model.answer(found.scores)
+        return Reply(sample.id, output, tuple(spans))
+
+    def _span(self, phase: str, found: Inferred, times: int) -> Span:
+        if self._plan.on_pin:
+            return Span(phase, UNSTAMPED, UNSTAMPED, times)
+        late = round(found.printed_s * TICK_HZ) if self._plan.prints_first else 0
+        if found.on_tick + late > found.off_tick:
+            raise self._board.failed(
+                f"inferred for {found.off_tick - found.on_tick} us, less than the printing of its first time stamp",
+                "Give prints_first=false, or more iterations",
+            )
+        return Span(phase, found.on_tick + late, found.off_tick, times)
+
+    def _load(self, data: bytes) -> Talk[None]:
+        if data != self._loaded:
+            self._loaded = None
+            yield from self._board.load(data, self._plan.chunk)
+            yield from self._between.loaded()
+            self._loaded = data
