@@ -29,13 +29,15 @@ METHODS = ("size", "search", "exact", "tabu")
 WALKS = 3
 
 
-def compute(graph: Graph, density: float, seed: int, *, method: str = "search", seconds: float = 10.0) -> Target:
+def compute(
+    graph: Graph, density: float, seed: int, *, method: str = "search", seconds: float = 10.0, first_seed: int = 0
+) -> Target:
     """A row for the graph that was drawn with ``density`` and ``seed``, by one of four methods.
 
     "size" is the benchmark's rule: "exact" below 50 nodes, "tabu" from there on.
-    "search" takes ``seconds`` for three walks, one after the other. "exact" is a proof that may take ``seconds``,
-    and proves nothing when they end first. "tabu" is D-Wave's as the benchmark specifies it for its targets: half a
-    minute up to 250 nodes and several minutes at 1000, whatever ``seconds`` says.
+    "search" takes ``seconds`` for three walks, one after the other, whose seeds begin at ``first_seed``. "exact" is a
+    proof that may take ``seconds``, and proves nothing when they end first. "tabu" is D-Wave's as the benchmark
+    specifies it for its targets: half a minute up to 250 nodes and several minutes at 1000, whatever ``seconds`` says.
     Raises ``UsageError`` for another method, ``MissingExtraError`` without numba, or dwave-samplers for "tabu".
     """
     one_of(METHODS, method=method)
@@ -45,14 +47,14 @@ def compute(graph: Graph, density: float, seed: int, *, method: str = "search", 
         return _by_tabu(graph, density, seed)
     if method == "exact":
         return _by_proof(graph, density, seed, seconds)
-    return _by_search(graph, density, seed, seconds)
+    return _by_search(graph, density, seed, seconds, first_seed)
 
 
-def _by_search(graph: Graph, density: float, seed: int, seconds: float) -> Target:
+def _by_search(graph: Graph, density: float, seed: int, seconds: float, first_seed: int) -> Target:
     search = _search_module()
     loaded, best = search.load(graph), None
     began = time.perf_counter()
-    for search_seed in range(WALKS):
+    for search_seed in range(first_seed, first_seed + WALKS):
         for found in search.improvements(loaded, search_seed, seconds=seconds / WALKS):
             if best is None or found.cost < best[0].cost:
                 best = found, search_seed
